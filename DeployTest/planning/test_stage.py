@@ -237,7 +237,7 @@ def test_tiling_with_stages_is_an_artefact(built: Built, tmp_path: Path) -> None
     """A tiling with stages survives JSON without loss, and gives the same plan."""
     again = artefact.load(Tiling, built.directory / "tiling.json")
     assert again == built.tiling
-    assert pipeline.place_tiling(again, built.plan.running) == built.plan
+    assert pipeline.place_edited(again, built.plan.running) == built.plan
 
 
 FAULTS = {

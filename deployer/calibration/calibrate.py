@@ -242,6 +242,7 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
         f"tile = {t.tile} # loop code of each tile after a step's first",
         f"step = {t.step} # the code of a step",
         f"address = {t.address} # an address that a step sets in a table that it shares",
+        f"crossing = {t.crossing} # a first fetch that starts in an earlier step, in that step",
         f"contention = {t.contention} # thousandths by which bytes are slower while kernels run",
         "",
         "[cost.small] # the same for programs of few steps, whose code stays in the instruction cache",

@@ -12,6 +12,7 @@ from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.planning.crossings.choose import slot_life
+from deployer.planning.crossings.graph_program import hosted_cycles
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, group_spans, sharers
 
 SUFFIXES = ("", " stage")
@@ -150,10 +151,10 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     buffers += _table_buffers(plan, memory)
     tables, fetched = Tables(), fetched_bytes(plan.groups, plan.steps, target)
-    sized, sharing = target.sized(len(plan.steps)), sharers(plan.tables)
+    sized, sharing, hosted = target.sized(len(plan.steps)), sharers(plan.tables), hosted_cycles(plan, target)
     steps, following = [], followers(plan.bundles)
     for s in plan.steps:
-        own = sized.address * fixed_addresses(s) if s.index in sharing else 0
+        own = hosted[s.index] + (sized.address * fixed_addresses(s) if s.index in sharing else 0)
         where = [places[s.index, o.arg] for o in s.operands]
         contention = sized.contention if s.buffering == "double" else 0
         begins = sized.step + fetch_cycles(fetched.get(s.index, 0), sized, contention) + own

@@ -96,7 +96,7 @@ def choices_of(a: argparse.Namespace) -> Options:
         opt_out=tuple(sorted(a.opt_out)),
         fuse=not a.no_fusion,
         fused=a.fused,
-        ahead=a.ahead,
+        apart=a.no_ahead,
     )
 
 

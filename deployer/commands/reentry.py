@@ -23,7 +23,7 @@ FLAGS = {
     "opt_out": ("--opt-out", "opt_out"),
     "no_fusion": ("--no-fusion", "fuse"),
     "fused": ("--fused", "fused"),
-    "ahead": ("--ahead", "ahead"),
+    "no_ahead": ("--no-ahead", "apart"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
 """For each argument of the command line its flag and its field of Options; budgets are checked separately."""

@@ -96,9 +96,9 @@ def add_run_options(p: LateParser) -> None:
         "--no-fusion", action="store_true", help="leave out rewrites that save memory or time and change no bit"
     )
     tiling.add_argument(
-        "--ahead",
+        "--no-ahead",
         action="store_true",
-        help="let a step's first transfers start in earlier steps, and its last ones end in later steps",
+        help="keep transfers within their steps: first ones start in no earlier step, last ones end in no later one",
     )
     tiling.add_argument(
         "--fused",

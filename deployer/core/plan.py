@@ -22,7 +22,7 @@ class Options:
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
     number of passes per update; `fuse` allows rewrites that change no bit, `fused` makes pass and update one graph;
-    `ahead` lets transfers begin in one step and end in another.
+    `apart` keeps each transfer within its step.
     """
 
     target: str = "host"
@@ -34,7 +34,7 @@ class Options:
     fuse: bool = True
     outermost: str = ""
     fused: bool = False
-    ahead: bool = field(default=False, metadata={IF_ANY: True})
+    apart: bool = field(default=False, metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """By default the outermost level is the one next to the innermost, or the only one."""

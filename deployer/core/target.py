@@ -18,6 +18,8 @@ from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
+COSTS = ("dispatch", "step", "tile", "address", "crossing", "contention")
+"""The keys of a target's costs besides those of kernels, each a number."""
 
 
 class TargetInvalid(UserError):
@@ -99,6 +101,7 @@ class Target:
     step: int
     tile: int
     address: int
+    crossing: int
     contention: int
     small: SmallProgram
     kernels: dict[str, KernelCost]
@@ -283,7 +286,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
     guard = raw.get("guard_bytes", 0)
     faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
-    for key in ("dispatch", "step", "tile", "address", "contention"):
+    for key in COSTS:
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
     faults.check(bool(levels), "at least one level is needed")
@@ -322,11 +325,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         eviction=eviction,
         levels=tuple(levels),
         hops=tuple(hop for hop in hops if hop is not None),
-        dispatch=cost["dispatch"],
-        step=cost["step"],
-        tile=cost["tile"],
-        address=cost["address"],
-        contention=cost["contention"],
+        **{key: cost[key] for key in COSTS},
         small=small,
         kernels=kernels,
         toolchain=_placed(toolchain, path.parent) if toolchain else None,

@@ -118,7 +118,10 @@ def place_tiling(
     last: bool = True,
     runs: StepRuns | None = None,
 ) -> Plan:
-    """Addresses for a tiling, both verified; `last` says that no other tiling will be tried, `runs` is for speed."""
+    """Addresses for a tiling, both verified, with each transfer in its step, which `crossed` may change.
+
+    `last` says that no other tiling will be tried, `runs` is for speed.
+    """
     verify_tiling(tiling)
     progress("addresses")
     plan = place.place_buffers(tiling, running, last, runs)
@@ -128,7 +131,7 @@ def place_tiling(
 
 def crossed(tiling: Tiling, plan: Plan) -> Plan:
     """The tiling's plan with what goes beyond its steps, verified: transfers that cross some, and bundles of some."""
-    better = with_bundles(with_crossings(plan) if plan.options.ahead else plan)
+    better = with_bundles(plan if plan.options.apart else with_crossings(plan))
     if better != plan:
         verify_plan(better, tiling)
     return better

@@ -161,12 +161,12 @@ def compile_case(
     outermost: str = "L2",
     fuse: bool = True,
     joint: bool = False,
-    ahead: bool = False,
+    apart: bool = False,
 ) -> Built:
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
     options = Options(
-        target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint, ahead=ahead
+        target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint, apart=apart
     )
     tiling, plan = planned(case, options)
     pipeline.write_case(case, tiling, plan, directory)
@@ -210,10 +210,10 @@ _canonical: dict[str, str] = {}
 
 
 def canonical_hash(test: str, root: Path, directory: Path) -> str:
-    """What a test's results hash to on one core, single-buffered, in an L1 that holds nearly everything."""
+    """What a test's results hash to on one core, single-buffered, each step alone, in an L1 that holds nearly all."""
     if test not in _canonical:
         built = compile_case(
-            load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1, outermost="L3"
+            load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1, outermost="L3", apart=True
         )
         _canonical[test] = result_hash(built.run("--dma-order", "early"))
     return _canonical[test]

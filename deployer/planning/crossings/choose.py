@@ -2,10 +2,11 @@
 
 A first ingress goes back to earlier steps, and a last egress on to later ones, until their cycles hide it, as far as no
 step there touches the tensor in a way that forbids it, and the slots have room in all of them. Slots may move: where
-they lie changes no cycle. The plan with the crossings is taken if it is the quicker one.
+they lie changes no cycle. A transfer stays in its step if it takes no longer than a start in another step costs, or if
+hiding it is not worth the code; so do all of a graph that is no quicker with them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,15 +15,13 @@ from deployer.core.cost import rounded
 from deployer.core.level import RESIDENT, USUAL, Crossing
 from deployer.core.plan import LevelUse, Plan, PlanOperand, PlanStep, target_of
 from deployer.planning.crossings.graph_run import timed
+from deployer.planning.crossings.worth import Ended, ended, outermost, passes, unworthy
 from deployer.planning.loop_program import Way
 
+Row = tuple[int, int, int, int]
+"""A buffer of a level: offset and end in bytes, first and last step in which it is in use."""
 FARTHEST = 8
 """Steps that a transfer may cross, at most."""
-
-
-def outermost(operand: PlanOperand) -> int | None:
-    """The level of the operand's slots that its home feeds; None where it has no slots."""
-    return max((number for number, slots in enumerate(operand.places) if slots.count), default=None)
 
 
 def slot_life(plan: Plan, step: PlanStep, operand: PlanOperand, level: int) -> tuple[int, int]:
@@ -33,15 +32,24 @@ def slot_life(plan: Plan, step: PlanStep, operand: PlanOperand, level: int) -> t
 
 
 def with_crossings(plan: Plan) -> Plan:
-    """The plan with the transfers that cross steps, or the same plan where that is not quicker."""
+    """The plan with the transfers that cross steps in the graphs that they make quicker; the same plan if none is."""
     if not target_of(plan.options).hops:
         return plan
-    crossed = timed(_Choice(plan).chosen())
-    return crossed if _cycles(crossed) < _cycles(plan) else plan
-
-
-def _cycles(plan: Plan) -> int:
-    return sum(s.cycles * (plan.options.accumulate if s.graph == "train" else 1) for s in plan.steps)
+    stay, closed = set[Ended](), set[int]()
+    while True:
+        choice = _Choice(plan, stay, closed)
+        crossed = choice.chosen()
+        if not crossed.crossings:
+            return plan
+        costly, hosts = unworthy(crossed, choice.gains)
+        if not costly and not hosts:
+            crossed = timed(crossed)
+            slow = [graph for graph in plan.graphs if crossed.cycles(graph) >= plan.cycles(graph)]
+            costly = {ended(c) for c in crossed.crossings if plan.steps[c.step].graph in slow}
+        if not costly and not hosts:
+            return crossed
+        stay |= costly
+        closed |= hosts
 
 
 @dataclass(frozen=True)
@@ -58,40 +66,43 @@ class _Candidate:
 class _Room:
     """The buffers of a level: offsets, ends and lives, which change with the crossings."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, fixed: Sequence[Row], slots: Mapping[tuple[int, str], Row]) -> None:
+        """`slots` are of operands, by step and argument; all else is `fixed`."""
         self.budget = budget
-        self.rows: dict[tuple[int, str], list[int]] = {}
-        self.fixed: list[list[int]] = []
-
-    def add(self, key: tuple[int, str] | None, offset: int, size: int, first: int, last: int) -> None:
-        """A buffer; slots have the key of their operand."""
-        row = [offset, offset + size, first, last]
-        if key is None:
-            self.fixed.append(row)
-        else:
-            self.rows[key] = row
+        self.places = {key: len(fixed) + i for i, key in enumerate(slots)}
+        self.rows = np.array([*fixed, *slots.values()], np.int64).reshape(-1, 4)
 
     def place_for(self, key: tuple[int, str], first: int, last: int) -> int | None:
         """An offset at which an operand's slots have room from step `first` to `last`: their own, or the lowest."""
-        begin, end, _, _ = self.rows[key]
-        others = np.array([*self.fixed, *(row for other, row in self.rows.items() if other != key)], np.int64)
-        others = others.reshape(-1, 4)
-        near = others[(others[:, 2] <= last) & (others[:, 3] >= first)]
+        own = self.places[key]
+        begin, end = self.rows[own, :2].tolist()
+        meets = (self.rows[:, 2] <= last) & (self.rows[:, 3] >= first)
+        meets[own] = False
+        near = self.rows[meets]
         if not ((near[:, 0] < end) & (near[:, 1] > begin)).any():
-            return begin
+            return int(begin)
         near = near[np.argsort(near[:, 0])]
         below = np.maximum.accumulate(np.concatenate(([0], near[:, 1])))
         free = np.flatnonzero(below + (end - begin) <= np.concatenate((near[:, 0], [self.budget])))
         return int(below[free[0]]) if len(free) else None
 
+    def life(self, key: tuple[int, str]) -> tuple[int, int]:
+        """The first and the last step in which an operand's slots are in use."""
+        first, last = self.rows[self.places[key], 2:].tolist()
+        return first, last
+
+    def offset(self, key: tuple[int, str]) -> int | None:
+        """Where an operand's slots lie; None where it has none in this level."""
+        return int(self.rows[self.places[key], 0]) if key in self.places else None
+
     def take(self, key: tuple[int, str], offset: int, first: int, last: int) -> None:
         """Let an operand's slots lie there, in use from step `first` to `last`."""
-        begin, end, _, _ = self.rows[key]
-        self.rows[key] = [offset, offset + end - begin, first, last]
+        row = self.rows[self.places[key]]
+        row[:] = offset, offset + row[1] - row[0], first, last
 
     def use(self, level: LevelUse) -> LevelUse:
         """What of the level is in use."""
-        rows = np.array([*self.fixed, *self.rows.values()], np.int64).reshape(-1, 4)
+        rows = self.rows
         change = np.zeros(int(rows[:, 3].max(initial=0)) + 2, np.int64)
         np.add.at(change, rows[:, 2], rows[:, 1] - rows[:, 0])
         np.add.at(change, rows[:, 3] + 1, rows[:, 0] - rows[:, 1])
@@ -101,8 +112,10 @@ class _Room:
 class _Choice:
     """The choice for one plan; egresses come first, as an ingress may not read what one of them still writes."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.target = plan, target_of(plan.options)
+    def __init__(self, plan: Plan, stay: Collection[Ended], closed: Collection[int]) -> None:
+        """`stay` are transfers that do not cross, and `closed` steps in which none of a later one starts."""
+        self.plan, self.stay, self.closed, self.target = plan, stay, closed, target_of(plan.options)
+        self.gains: dict[Ended, int] = {}
         self.crossings: list[Crossing] = []
         self.homes = {home.storage: home for home in plan.homes}
         self.touched: dict[str, list[tuple[int, bool]]] = {}
@@ -110,18 +123,23 @@ class _Choice:
             for o in step.operands:
                 self.touched.setdefault(o.storage, []).append((step.index, o.mode != "in"))
         self.late: dict[str, list[tuple[int, int]]] = {}
-        self.rooms = [_Room(level.budget) for level in plan.levels]
-        number = {level.name: i for i, level in enumerate(plan.levels)}
-        self.rooms[RESIDENT].add(None, 0, plan.table_bytes, 0, len(plan.steps))
-        for home in plan.homes:
-            size = rounded(home.bytes, self.target.alignment)
-            self.rooms[number[home.level]].add(None, home.offset, size, home.first, home.last)
-        for step in plan.steps:
+        self.rooms = self._rooms()
+
+    def _rooms(self) -> list[_Room]:
+        """The levels with their buffers: homes, and slots while their steps run."""
+        number = {level.name: i for i, level in enumerate(self.plan.levels)}
+        fixed: list[list[Row]] = [[] for _ in number]
+        slots: list[dict[tuple[int, str], Row]] = [{} for _ in number]
+        fixed[RESIDENT].append((0, self.plan.table_bytes, 0, len(self.plan.steps)))
+        for home in self.plan.homes:
+            end = home.offset + rounded(home.bytes, self.target.alignment)
+            fixed[number[home.level]].append((home.offset, end, home.first, home.last))
+        for step in self.plan.steps:
             for o in step.operands:
-                for room, slots in zip(self.rooms, o.places, strict=False):
-                    if slots.count:
-                        size = slots.count * slots.bytes
-                        room.add((step.index, o.arg), slots.offset, size, step.index, step.index)
+                for rows, s in zip(slots, o.places, strict=False):
+                    if s.count:
+                        rows[step.index, o.arg] = s.offset, s.offset + s.count * s.bytes, step.index, step.index
+        return [_Room(*level) for level in zip([x.budget for x in self.plan.levels], fixed, slots, strict=True)]
 
     def chosen(self) -> Plan:
         """The plan with its crossings and its slots where these have room; its cycles are still those without."""
@@ -138,8 +156,8 @@ class _Choice:
         """The operand with its slots where they lie now."""
         places = list(operand.places)
         for level, room in enumerate(self.rooms[: len(places)]):
-            row = room.rows.get((step.index, operand.arg))
-            places[level] = replace(places[level], offset=row[0]) if row else places[level]
+            offset = room.offset((step.index, operand.arg))
+            places[level] = places[level] if offset is None else replace(places[level], offset=offset)
         return operand.at(places)
 
     def _candidates(self, graph: str, way: Way) -> Iterator[_Candidate]:
@@ -147,35 +165,38 @@ class _Choice:
         for step in (s for s in self.plan.steps if s.graph == graph):
             waits = step.timeline.ingress_wait[0] if way == "in" else step.timeline.egress_wait[-1]
             for o in step.operands:
-                level = outermost(o)
-                passes = level is not None and level == (USUAL if step.staging else RESIDENT)
-                waited = waits if level == RESIDENT else step.staging.wait if step.staging else 0
+                waited = step.staging.wait if step.staging else waits
                 fresh = o.fresh_on_flag and self.plan.options.sole_pass and way == "in"
-                if level is None or not passes or not waited or fresh or o.mode == ("out" if way == "in" else "in"):
+                if not passes(step, o, way) or not waited or fresh or (step.index, way, o.arg) in self.stay:
                     continue
+                level = USUAL if step.staging else RESIDENT
                 hop = self.target.hops[level]
                 channel = hop.inward if way == "in" else hop.outward
-                size = o.places[level].bytes
-                yield _Candidate(step.index, o, way, level, channel.cycles(size, 1, self.target.contention))
+                cycles = channel.cycles(o.places[level].bytes, 1, self.target.contention)
+                if cycles > self.target.crossing:
+                    yield _Candidate(step.index, o, way, level, cycles)
 
     def _cross(self, c: _Candidate, graph: str) -> None:
         """Let the transfer cross as many steps as hide it, if some step can."""
         key, hidden, found = (c.step, c.operand.arg), 0, None
-        first, last = self.rooms[c.level].rows[key][2:]
+        first, last = self.rooms[c.level].life(key)
         for at in self._steps(c, graph):
             ends = (min(first, at), max(last, at))
             offset = self.rooms[c.level].place_for(key, *ends)
             if offset is None:
                 break
-            found = at, offset, ends
             hidden += self.plan.steps[at].cycles
+            if c.way == "in" and at in self.closed:
+                continue
+            found = at, offset, ends
             if hidden >= c.cycles:
                 break
-        if found is None:
+        if found is None or hidden <= self.target.crossing:
             return
         at, offset, ends = found
         self.rooms[c.level].take(key, offset, *ends)
         self.crossings.append(Crossing(c.step, c.operand.arg, c.way, at))
+        self.gains[Ended(c.step, c.way, c.operand.arg)] = min(hidden, c.cycles)
         if c.way == "out":
             self.late.setdefault(c.operand.storage, []).append((c.step, at))
 

@@ -5,11 +5,13 @@ where a last egress is awaited in a later step, it waits for those of all. So th
 in which others' fetches start has its own started before them.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.core.level import Crossing, followers
 from deployer.core.plan import Plan, PlanStep, target_of
+from deployer.core.target import Target
 from deployer.planning.loop_program import (
     Assign,
     AssignEach,
@@ -39,9 +41,9 @@ Moments = Mapping[tuple[int, str], int]
 class GraphStep:
     """A step of a graph: what starts when it begins, the tickets that its body is given, what is awaited at its end.
 
-    A ticket is given by value, or where the body is to leave some, as the first element of an array for them. If the
-    graph starts transfers in steps of this form, it tells (`told`) the HAL that the step begins. A step that `follows`
-    runs in the start of an earlier one, whose program calls the kernels of their whole bundle.
+    A ticket is given by value, or where the body is to leave some, as the first element of an array for them. A graph
+    that starts transfers tells (`told`) the HAL of each of its steps that it begins, and no function of a step does. A
+    step that `follows` runs in the start of an earlier one, whose program calls the kernels of their whole bundle.
     """
 
     program: LoopProgram
@@ -66,9 +68,9 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
     steps = [step for step in plan.steps if step.graph == graph]
     fetched, sharing = fetched_bytes(plan.groups, plan.steps, target_of(plan.options)), sharers(plan.tables)
     own = [c for c in plan.crossings if plan.steps[c.step].graph == graph]
-    opens, told = _opens(plan.steps, own)
+    opens, told = _opens(plan.steps, own), any(c.way == "in" for c in own)
     programs = [
-        lower(s, fetched.get(s.index, 0), sharing.get(s.index), frozenset(opens.get(_form(s), ()))) for s in steps
+        lower(s, fetched.get(s.index, 0), sharing.get(s.index), frozenset(opens.get(form_of(s), ()))) for s in steps
     ]
     # A ticket is named after its operand and, where that comes through a stage, the stage.
     moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
@@ -84,9 +86,7 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
             program = _bundled(program, firsts[step.index])
         given = tuple((_name(program, start), start.ticket) for start in _own_first(program))
         starts, waits = begun[program.step], ended[program.step]
-        output.append(
-            GraphStep(program, _form(step) in told, tuple(starts), given, tuple(left[program.step]), tuple(waits))
-        )
+        output.append(GraphStep(program, told, tuple(starts), given, tuple(left[program.step]), tuple(waits)))
     return GraphProgram(tuple(output), tickets)
 
 
@@ -101,33 +101,33 @@ def _bundled(program: LoopProgram, count: int) -> LoopProgram:
     return replace(program, title=title, body=Block((*fetched, *each, CallEach(program.step, kernel, table, count))))
 
 
-def _opens(
-    steps: Sequence[PlanStep], crossings: Sequence[Crossing]
-) -> tuple[dict[Hashable, set[tuple[Way, str]]], set[Hashable]]:
-    """By the forms of steps the transfers in which the graph has a part, and the forms in which it starts some."""
+def hosted_cycles(plan: Plan, target: Target) -> Counter[int]:
+    """By step the cycles that first fetches of later steps take it: they are code that no cache holds."""
+    hosted = Counter(c.at for c in plan.crossings if c.way == "in")
+    return Counter({step: count * target.crossing for step, count in hosted.items()})
+
+
+def _opens(steps: Sequence[PlanStep], crossings: Sequence[Crossing]) -> dict[Hashable, set[tuple[Way, str]]]:
+    """By the forms of steps the transfers in which the graph has a part."""
     opens: dict[Hashable, set[tuple[Way, str]]] = {}
     for c in crossings:
-        opens.setdefault(_form(steps[c.step]), set()).add((c.way, c.arg))
-    told = {_form(steps[c.step]) for c in crossings if c.way == "in"}
+        opens.setdefault(form_of(steps[c.step]), set()).add((c.way, c.arg))
     for host in {c.at for c in crossings if c.way == "in"}:
-        form = _form(steps[host])
-        told.add(form)
-        opens.setdefault(form, set()).update(("in", o.arg) for o in steps[host].operands)
-    return opens, told
+        opens.setdefault(form_of(steps[host]), set()).update(("in", o.arg) for o in steps[host].operands)
+    return opens
 
 
-def _form(step: PlanStep) -> Hashable:
+def form_of(step: PlanStep) -> Hashable:
     """Equal for all steps that may share a function: what of a step its loops depend on, but for sizes."""
     split = tuple(d.name for d in step.dims if d.tile < d.outer)
     staging = step.staging
     parts = [d.name for d in step.dims if d.outer < d.size]
     staged = tuple(name for name in staging.order if name in parts) if staging else None
     stage = (staged, staging.buffering if staging and staged else "")
-    return step.kernel.symbol, split, step.buffering if split else "", stage, _slots(step)
-
-
-def _slots(step: PlanStep) -> tuple[tuple[str, int, int], ...]:
-    return tuple((o.arg, o.slots, o.stage_slots) for o in step.operands)
+    # Of one whole tile, a step's program moves operands that have slots, and names no other.
+    looped = split or staged
+    slots = tuple((o.arg, o.slots, o.stage_slots) for o in step.operands if looped or o.slots)
+    return step.kernel.symbol, split, step.buffering if split else "", stage, slots
 
 
 def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[Start]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from deployer.core.cost import Clock
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Plan, PlanStep, Timeline, target_of
-from deployer.planning.crossings.graph_program import GraphStep, graph_program
+from deployer.planning.crossings.graph_program import GraphStep, graph_program, hosted_cycles
 from deployer.planning.loop_program import Block, Start, Ticket, Wait
 from deployer.planning.program_run import ProgramRun, Running
 from deployer.planning.tile_loop import FLAG
@@ -32,6 +32,7 @@ class _GraphRun:
         }
         self.tickets: dict[tuple[str, int], Running] = {}
         self.owner = {ticket.name: s.program.step for s in self.steps for _, ticket in s.given}
+        self.hosted = hosted_cycles(plan, self.target)
         self.fetched, self.sharing = fetched_bytes(plan.groups, plan.steps, self.target), sharers(plan.tables)
 
     def timed(self) -> list[PlanStep]:
@@ -45,6 +46,7 @@ class _GraphRun:
         plan_step, run, begin = self.plan.steps[index], self.runs[index], clock.now
         clock.contention = self.target.contention if plan_step.buffering == "double" else 0
         own = self.target.address * fixed_addresses(plan_step) if index in self.sharing else 0
+        own += self.hosted[index]
         if not step.follows:
             clock.run(self.target.step + fetch_cycles(self.fetched.get(index, 0), self.target, clock.contention) + own)
         for start in step.starts:

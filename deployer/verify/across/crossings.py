@@ -33,7 +33,7 @@ def check_crossings(plan: Plan) -> None:
     homes = {home.storage: home for home in plan.homes}
     twice = [key for key, count in Counter((c.step, c.arg, c.way) for c in plan.crossings).items() if count > 1]
     _need(not twice, f"transfer {twice[:1]} crosses twice")
-    _need(plan.options.ahead or not plan.crossings, "transfers cross steps, which the options forbid")
+    _need(not (plan.options.apart and plan.crossings), "transfers cross steps, which the options forbid")
     for c in plan.crossings:
         _need(0 <= c.step < len(plan.steps), f"a transfer crosses from or to step {c.step}, which there is not")
         step = plan.steps[c.step]
