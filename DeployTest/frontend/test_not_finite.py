@@ -109,6 +109,17 @@ def test_normalized_constant(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], np.zeros_like(x))
 
 
+def test_clip_of_the_cell(tmp_path: Path) -> None:
+    """ONNX: `applied to the input of activations`, and the last one, of the cell's state, is one of them."""
+    weights = [constant("w", np.full((1, 4, 1), 5, np.float32)), constant("r", np.zeros((1, 4, 1), np.float32))]
+    weights += [constant("b", np.zeros((1, 8), np.float32)), constant("s", np.full((1, 1, 1), 2, np.float32))]
+    places = ("x", "w", "r", "b", "", "s", "s")
+    layer = node("LSTM", places, ("y",), hidden_size=1, clip=0.25, activations=["Sigmoid", "Tanh", "Relu"])
+    program = infer(tmp_path, chain(layer, x=(1, 1, 1), initializers=weights))
+    y = run_inference(program, {"x": np.ones((1, 1, 1), np.float32)})["y"]
+    assert y.item() == pytest.approx(0.25 / (1 + np.exp(-0.25)))
+
+
 def test_grid_sample_beside_nan(tmp_path: Path) -> None:
     """A location beyond the border is the border's own, as in ONNX's reference: its neighbour counts 0 times NaN."""
     model = chain(node("GridSample", ("x", "g"), ("y",), padding_mode="border", align_corners=1), x=(1, 1, 1, 3))

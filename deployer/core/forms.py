@@ -119,9 +119,11 @@ def _kind(attribute: AttributeProto) -> str:
     return AttributeProto.AttributeType.Name(attribute.type) if attribute.type in numbers else str(attribute.type)
 
 
-def second_value(attribute: AttributeProto) -> tuple[str, str] | None:
-    """Why an attribute says two things, and the way out; None where it says one, that of its kind."""
+def value_fault(attribute: AttributeProto, kinds: Sequence[str]) -> tuple[str, str] | None:
+    """Why an attribute says nothing of these kinds, or two things, and the way out; None where it says one."""
     kind = _kind(attribute)
+    if kind not in kinds:
+        return f"attribute {attribute.name!r} is of kind {kind}", f"kind {' or '.join(kinds)}"
     fields = {entry.name for entry, _ in attribute.ListFields()} - _NOTES
     if fields <= {_FIELDS.get(kind)}:
         return None
@@ -141,12 +143,9 @@ def _attribute_fault(
     if attribute.ref_attr_name:
         why = f"attribute {name!r} refers to attribute {attribute.ref_attr_name!r} of a function, and is in none"
         return why, "a value of its own"
-    kind = _kind(attribute)
-    if kind not in kinds:
-        return f"attribute {name!r} is of kind {kind}", f"kind {' or '.join(kinds)}"
-    other = second_value(attribute)
-    if other is not None:
-        return other
+    problem = value_fault(attribute, kinds)
+    if problem is not None:
+        return problem
     if extra is not None and len(proto.input) > extra.instead_of > 0 and proto.input[extra.instead_of]:
         return f"{name!r} is an attribute and input {extra.instead_of} as well", "one of both"
     return None

@@ -10,7 +10,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
-from deployer.core.forms import second_value
+from deployer.core.forms import value_fault
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
@@ -34,7 +34,11 @@ ELEMENTS: dict[int, str] = {
 }
 """Element types of ONNX that have a type on a target; numbers of wider ones have to fit it."""
 
-_CONSTANT_FORMS = ("value", "value_float", "value_floats", "value_int", "value_ints")
+_CONSTANT_FORMS = {
+    **{"value": "TENSOR", "value_float": "FLOAT", "value_floats": "FLOATS"},
+    **{"value_int": "INT", "value_ints": "INTS"},
+}
+"""The kinds of the attributes that hold a constant's numbers."""
 
 
 def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_AXES) -> RawGraph:
@@ -205,21 +209,20 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
 
 def constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
     """The value of a node that is a constant."""
+    node = Node(name, proto.op_type, (), tuple(proto.output))
     forms = [attr for attr in proto.attribute if attr.name != "description"]
     if len(forms) != 1:
-        node = Node(name, proto.op_type, (), tuple(proto.output))
         raise unsupported(node, f"it has {len(forms)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
-    for attr in forms:
-        fault = second_value(attr) if attr.name in ("value", *_CONSTANT_FORMS) else None
-        if fault is not None:
-            raise unsupported(Node(name, proto.op_type, (), tuple(proto.output)), *fault)
-        if attr.name == "value":
-            return tensor_constant(proto.output[0], attr.t)
-        if attr.name in _CONSTANT_FORMS:
-            value = onnx.helper.get_attribute_value(attr)
-            return _packed(proto.output[0], np.asarray(value, np.float32 if "float" in attr.name else np.int64))
-    node = Node(name, proto.op_type, (), tuple(proto.output))
-    raise unsupported(node, f"its value is none of {', '.join(_CONSTANT_FORMS)}", "a dense tensor of numbers")
+    (attr,) = forms
+    if attr.name not in _CONSTANT_FORMS:
+        raise unsupported(node, f"its value is none of {', '.join(_CONSTANT_FORMS)}", "a dense tensor of numbers")
+    fault = value_fault(attr, (_CONSTANT_FORMS[attr.name],))
+    if fault is not None:
+        raise unsupported(node, *fault)
+    if attr.name == "value":
+        return tensor_constant(proto.output[0], attr.t)
+    value = onnx.helper.get_attribute_value(attr)
+    return _packed(proto.output[0], np.asarray(value, np.float32 if "float" in attr.name else np.int64))
 
 
 def tensor_constant(name: str, tensor: TensorProto) -> RawConstant:
