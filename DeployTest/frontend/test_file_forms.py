@@ -210,10 +210,6 @@ def test_attributes_that_hold_two_things(tmp_path: Path) -> None:
     number.attribute[0].t.SetInParent()
     with raises(UnsupportedOperator, "(Constant)", "attribute 'value_float'", "also holds a value of another kind"):
         infer(tmp_path, chain(number, node("Add", ("x", "c"), ("y",))))
-    word = node("Constant", (), ("c",))
-    word.attribute.append(AttributeProto(name="value_float", type=AttributeProto.STRING, s=b""))
-    with raises(UnsupportedOperator, "(Constant)", "attribute 'value_float' is of kind STRING"):
-        infer(tmp_path, chain(word, node("Add", ("x", "c"), ("y",))))
 
 
 def test_parts_that_are_not_read(tmp_path: Path) -> None:

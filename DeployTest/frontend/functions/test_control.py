@@ -211,6 +211,10 @@ REFUSED = {
         f"<int8 on = {{1}}> {{ y = If (on) <then_branch = g () => (v) {{ v = Relu (x) }}, {ELSE}",
         "INT8",
     ),
+    "word": (
+        f'{ON} {{ y = If (on) <then_branch = g () => (v) {{ v = Constant <value_floats = ["a", "b"]> () }}, {ELSE}',
+        "attribute 'value_floats' is of kind STRINGS",
+    ),
     "nested float": (
         f"<bool on = {{1}}, float f = {{1.0}}> {{ y = If (on) <then_branch = g () => (v) {{"
         f" v = If (f) <then_branch = g () => (w) {{ w = Relu (x) }}, else_branch = g () => (x) {{}}> }}, {ELSE}",
