@@ -92,6 +92,7 @@ def test_tables_by_groups(room: int, built: Built, tmp_path: Path, monkeypatch: 
     check_clock(grouped, outcome)
 
 
+@pytest.mark.slow
 def test_threads_run_bundles(models_root: Path, tmp_path: Path) -> None:
     """On a machine whose cores are threads they are at different steps of a bundle at the same time."""
     case, found = load_case("simple_mlp", models_root), []
