@@ -30,7 +30,6 @@ from deployer.core.operator import (
 )
 from deployer.operators.convolution.geometry import (
     FORMS,
-    SIDE,
     VOLUMES,
     fans_of,
     form_of,
@@ -41,8 +40,9 @@ from deployer.operators.convolution.geometry import (
     windows,
 )
 from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
+from deployer.operators.convolution.unpadded import first_work, is_first
 from deployer.operators.convolution.volume import convolved
-from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
+from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, has_relu, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
 
@@ -160,6 +160,8 @@ class Conv(Operator):
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
         if in_strips(access, "x"):
             return strip_work(access, "x", tile, finished_form(STRIPS, node, access))
+        if is_first(access, tile) and not has_relu(node):
+            return first_work(access, tile)
         _, m, c, kh, kw = access.operand("w").view
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
         blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
@@ -189,13 +191,13 @@ class Conv(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Regular, pointwise, depthwise and strided layers, and the same with Relu.
 
-        Only strips of columns differ by the bias enough to be measured with it and without.
+        Strips of columns, single taps and first layers differ by the bias enough to be measured with it and without.
         """
         r = rng(42)
         for layer in measured_layers():
             x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
             inputs = (normal(r, *x), normal(r, *w), normal(r, w[0]))
             yield Sample(label, inputs, attrs)
-            if w[1:] == (1, SIDE, SIDE) and "strides" not in attrs:
+            if w[1] == 1 or w[2:] == (1, 1):
                 yield Sample(f"{label} without bias", inputs[:2], attrs)
             yield Sample(f"{label} relu", inputs, {**attrs, ACTIVATION: RELU}, onnx=False)
