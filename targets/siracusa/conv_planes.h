@@ -167,7 +167,7 @@ static __attribute__((noinline)) void planes(const planes_t *p) {
                         if ((uint32_t)(at + a * apart) >= (uint32_t)length) x[a] = nothing, w[a] = nothing + 6;
                     }
                 }
-                if (rest == 1) {
+                if (rest < 4) {
                     if (behind) {
                         PLANE(ROW_ONE, PUT_ONE, 6);
                     } else {
