@@ -18,6 +18,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
 from DeployTest.support.kernels import border_jobs, kernel_bench
+from DeployTest.support.kernels.convolution_layers import LAYERS
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
 from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, weight_jobs, whole_job
 from DeployTest.targets.simulators import needs_compiler, needs_simulator
@@ -34,58 +35,6 @@ TILES = 3
 """Tiles per cut that are tried: the first, the second and the last."""
 NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
 """Quiet NaNs of both signs with a payload, infinities, ones."""
-LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
-    ((1, 5, 9, 13), (7, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ((2, 3, 6, 11), (9, 3, 3, 3), {"pads": (1, 0, 0, 1)}),
-    ((1, 2, 11, 10), (8, 2, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
-    ((1, 8, 7, 9), (8, 8, 3, 3), {"pads": (2, 2, 2, 2), "strides": (1, 2)}),
-    ((1, 4, 2, 2), (5, 4, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ((1, 1, 21, 10), (12, 1, 10, 4), {"pads": (5, 1, 4, 1), "strides": (2, 2)}),
-    ((1, 4, 8, 9), (4, 4, 5, 5), {"pads": (2, 2, 2, 2)}),
-    ((1, 3, 7, 20), (4, 3, 1, 7), {"pads": (0, 3, 0, 3)}),
-    ((1, 3, 9, 8), (6, 3, 2, 2), {"strides": (3, 2)}),
-    ((2, 5, 9, 10), (9, 5, 2, 2), {"strides": (2, 2), "pads": (0, 1, 1, 0)}),
-    ((1, 6, 8, 8), (11, 6, 4, 4), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
-    ((1, 4, 9, 9), (8, 4, 3, 3), {"pads": (2, 2, 2, 2), "dilations": (2, 2)}),
-    *(
-        ((n, c, h, w), (m, c, 1, 1), {})
-        for n, c, h, w, m in (
-            *((1, 8, 25, 5, 16), (3, 12, 3, 3, 20), (1, 6, 5, 7, 13), (1, 300, 3, 4, 6), (2, 8, 17, 11, 8)),
-            *((1, 8, 2, 310, 8), (2, 148, 2, 6, 8), (1, 8, 4, 6, 148)),
-        )
-    ),
-    ((1, 4, 5, 6), (8, 4, 1, 1), {"pads": (1, 0, 2, 1)}),
-    ((1, 16, 8, 10), (12, 16, 1, 1), {"strides": (2, 2)}),
-    ((1, 8, 7, 9), (8, 8, 1, 1), {"strides": (3, 1)}),
-    ((1, 13, 6, 5), (13, 1, 3, 3), {"group": 13, "pads": (1, 1, 1, 1)}),
-    ((2, 3, 9, 12), (3, 1, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
-    ((1, 16, 1, 6), (16, 1, 3, 3), {"group": 16, "pads": (1, 1, 1, 1)}),
-    ((1, 9, 8, 7), (9, 1, 3, 3), {"group": 9, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
-    ((1, 8, 9, 9), (8, 1, 3, 3), {"group": 8, "pads": (0, 2, 2, 0)}),
-    ((1, 4, 9, 8), (4, 1, 5, 4), {"group": 4, "pads": (2, 1, 2, 2)}),
-    ((2, 12, 6, 7), (24, 4, 3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
-    ((1, 16, 4, 5), (16, 8, 1, 1), {"group": 2}),
-    ((1, 37, 6, 7), (9, 37, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ((1, 9, 6, 7), (75, 9, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
-    ((1, 3, 14, 13), (5, 3, 13, 12), {"pads": (2, 0, 6, 1)}),
-    ((1, 8, 9, 9), (150, 8, 1, 1), {"strides": (2, 2)}),
-    ((2, 4, 21, 13), (6, 4, 3, 3), {"pads": (12, 1, 1, 1)}),
-    ((1, 8, 33, 23), (12, 8, 1, 1), {"strides": (2, 2)}),
-    ((2, 6, 21, 11), (6, 1, 3, 3), {"group": 6, "pads": (15, 1, 1, 1)}),
-    ((1, 6, 2, 150), (6, 1, 3, 3), {"group": 6, "pads": (1, 1, 1, 1)}),
-    ((2, 2, 3, 200), (5, 2, 2, 3), {"pads": (1, 150, 0, 2)}),
-    ((1, 1, 300), (1, 1, 3), {"pads": (1, 1)}),
-    *(
-        ((1, c, h, w), (c, 1, 3, 3), {"group": c, "pads": (1, 1, 1, 1)})
-        for c, h, w in ((16, 3, 3), (16, 8, 4), (9, 21, 8), (3, 19, 6), (8, 18, 1), (8, 13, 2), (5, 12, 11), (8, 2, 4))
-    ),
-    ((2, 4, 12, 10), (4, 1, 3, 3), {"group": 4, "pads": (1, 1, 1, 0)}),
-    ((1, 8, 12, 7), (8, 1, 3, 3), {"group": 8, "pads": (0, 0, 1, 1)}),
-    ((1, 8, 12, 12), (8, 1, 3, 3), {"group": 8}),
-    ((1, 8, 21, 9), (8, 1, 3, 3), {"group": 8, "pads": (1, 1, 1, 1), "strides": (2, 1)}),
-    ((1, 8, 23, 5), (8, 1, 3, 3), {"group": 8, "pads": (2, 1, 2, 1), "dilations": (2, 1)}),
-)
-"""X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups."""
 CHANNELWISE = (
     ("ChannelMoments", 1, 2),
     ("ChannelNormalize", 1, 1),

@@ -6,8 +6,9 @@
 #include "gemm_rows.h"
 
 static inline int is_first(const conv_f32_args_t *p) {
-    return p->c * p->g * p->n == 1 && ((p->m | p->ow) & 3) == 0 && p->top >= 0 && p->left >= 0 && p->dw * p->dh == 1 &&
-           !p->b && !p->relu && (uint32_t)p->top + (p->oh - 1) * p->sh + p->kh <= p->x_rows &&
+    return p->first && p->last && !p->b && !p->relu && p->c * p->g * p->n == 1 && ((p->m | p->ow) & 3) == 0 &&
+           p->dw * p->dh == 1 && p->top >= 0 && p->left >= 0 &&
+           (uint32_t)p->top + (p->oh - 1) * p->sh + p->kh <= p->x_rows &&
            (uint32_t)p->left + (p->ow - 1) * p->sw + p->kw <= p->x_cols;
 }
 

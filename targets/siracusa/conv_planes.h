@@ -22,7 +22,11 @@ typedef conv_grad_x_f32_args_t planes_t;
 #define SIZE(axis) i##axis
 #endif
 
+enum { HIGH_PLANE = 12 };
+
+/* Two or three columns besides strips of four are worth it where planes are high. */
 INLINE int makes_planes(const planes_t *p) {
+    if ((p->SIZE(w) & 2) && p->SIZE(h) < HIGH_PLANE) return 0;
 #if CONV_APART == 1
     const int32_t left = p->left;
     if (p->b || p->relu) return 0;
@@ -163,7 +167,7 @@ static __attribute__((noinline)) void planes(const planes_t *p) {
                         if ((uint32_t)(at + a * apart) >= (uint32_t)length) x[a] = nothing, w[a] = nothing + 6;
                     }
                 }
-                if (rest == 1) {
+                if (rest < 4) {
                     if (behind) {
                         PLANE(ROW_ONE, PUT_ONE, 6);
                     } else {
@@ -180,7 +184,7 @@ static __attribute__((noinline)) void planes(const planes_t *p) {
                 }
                 x_at += (int32_t)rows * x_row;
             }
-            j += rest == 6 || rest == 7 ? rest - 4 : rest < 4 ? 1 : 4; /* twice is quicker than two or three by themselves */
+            j += rest == 7 ? 3 : rest < 4 ? 1 : 4; /* twice is quicker than three by themselves */
         }
     }
 }

@@ -1,4 +1,6 @@
-"""Kernel calls by hand at the borders of functions: Gelu, rows of softmax and of norms, windows of equal elements."""
+"""Kernel calls by hand at the borders of functions: Gelu, rows of softmax and of norms, windows of equal elements,
+planes with infinite borders.
+"""
 
 from collections.abc import Iterator
 
@@ -89,8 +91,28 @@ def window_jobs() -> Iterator[KernelJob]:
         yield whole_job("MaxPool", f"windows{number}", (normal(number, x.size).reshape(shape),), attrs)
 
 
+def plane_jobs() -> Iterator[KernelJob]:
+    """Depthwise planes whose numbers at the border, and some weights, are infinite, NaN or -0: what lies outside of an
+    operand takes part in no sum.
+    """
+    special = np.array([np.inf, -np.inf, np.nan, -0.0, 1.0], np.float32)
+    for number, (height, width) in enumerate(((8, 4), (5, 7), (2, 9), (13, 5))):
+        x, w = (normal(seed, size) for seed, size in ((number, 16 * height * width), (9, 144)))
+        w[number::7] = np.resize(special, w[number::7].size)
+        planes = x.reshape(1, 16, height, width)
+        planes[:, ::2, 0] = np.resize(special, width)
+        planes[:, 1::2, -1] = np.resize(special, width)
+        taps, attrs = w.reshape(16, 1, 3, 3), {"group": 16, "pads": (1, 1, 1, 1)}
+        label, even = f"planes{height}x{width}", normal(8, planes.size).reshape(planes.shape)
+        yield whole_job("Conv", label, (planes, taps), {**attrs})
+        yield whole_job("ConvGradX", label, (planes, taps), {**attrs, "input_shape": (height, width)})
+        yield whole_job("ConvGradW", label, (planes, even), {**attrs, "kernel_shape": (3, 3)})
+        yield whole_job("ConvGradW", f"{label}-x", (even, planes), {**attrs, "kernel_shape": (3, 3)})
+
+
 def all_jobs() -> Iterator[KernelJob]:
     """All of them."""
     yield from smooth_jobs()
     yield from row_jobs()
     yield from window_jobs()
+    yield from plane_jobs()

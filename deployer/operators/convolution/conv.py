@@ -30,7 +30,6 @@ from deployer.core.operator import (
 )
 from deployer.operators.convolution.geometry import (
     FORMS,
-    SIDE,
     VOLUMES,
     fans_of,
     form_of,
@@ -41,10 +40,14 @@ from deployer.operators.convolution.geometry import (
     windows,
 )
 from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
+from deployer.operators.convolution.unpadded import first_work, is_first
 from deployer.operators.convolution.volume import convolved
-from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
+from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, has_relu, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
+
+WITHOUT_BIAS = (STRIPS, "pointwise")
+"""Forms of layers for which kernels have shorter code where no bias follows."""
 
 
 @register
@@ -159,7 +162,9 @@ class Conv(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
         if in_strips(access, "x"):
-            return strip_work(access, "x", tile, finished_form(STRIPS, node, access))
+            return strip_work(access, "x", tile, _finished(STRIPS, node, access))
+        if is_first(access, tile) and not has_relu(node):
+            return first_work(access, tile)
         _, m, c, kh, kw = access.operand("w").view
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
         blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
@@ -168,7 +173,7 @@ class Conv(Operator):
         setup = FACTS.region_setup * regions(access, tile)
         products = tile["c"] * kh * kw
         lost = 0 if m == c == 1 else lost_macs(tile["m"], products, kh * kw)
-        elements, form = channels * (pixels + setup), finished_form(form, node, access)
+        elements, form = channels * (pixels + setup), _finished(form, node, access)
         return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))
 
     def samples(self) -> Iterator[Sample]:
@@ -189,13 +194,19 @@ class Conv(Operator):
     def sweep(self) -> Iterator[Sample]:
         """Regular, pointwise, depthwise and strided layers, and the same with Relu.
 
-        Only strips of columns differ by the bias enough to be measured with it and without.
+        Strips of columns, single taps and first layers differ by the bias enough to be measured with it and without.
         """
         r = rng(42)
         for layer in measured_layers():
             x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
             inputs = (normal(r, *x), normal(r, *w), normal(r, w[0]))
             yield Sample(label, inputs, attrs)
-            if w[1:] == (1, SIDE, SIDE) and "strides" not in attrs:
+            if w[1] == 1 or w[2:] == (1, 1):
                 yield Sample(f"{label} without bias", inputs[:2], attrs)
             yield Sample(f"{label} relu", inputs, {**attrs, ACTIVATION: RELU}, onnx=False)
+
+
+def _finished(form: str, node: Node, access: Access) -> str:
+    """As finished_form; a bias is a form of its own where kernels have one without."""
+    biased = form in WITHOUT_BIAS and any(operand.arg == "b" for operand in access.operands)
+    return f"{form}_biased" if biased and not has_relu(node) else finished_form(form, node, access)

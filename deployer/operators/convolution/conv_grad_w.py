@@ -38,6 +38,7 @@ from deployer.operators.convolution.geometry import (
     weight_blocks,
     windows,
 )
+from deployer.operators.convolution.unpadded import is_rows, rows_work
 from deployer.operators.convolution.volume import weight_gradient
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import block_of, is_single
@@ -135,6 +136,9 @@ class ConvGradW(Operator):
         """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
         _, m, c, kh, kw = access.operand("grad").view
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
+        sums = access.sizes
+        if is_rows(access, tile, sums["n"] == 1 and is_single(sums["oh"], sums["ow"])):
+            return rows_work(access, tile)
         form = form_of(m, c, (kh, kw), (high, wide))
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
         lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
