@@ -39,6 +39,7 @@ from deployer.operators.convolution.geometry import (
     windows,
 )
 from deployer.operators.convolution.volume import weight_gradient
+from deployer.operators.convolution.whole_rows import PAIRS, in_pairs
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import block_of, is_single
 
@@ -135,7 +136,7 @@ class ConvGradW(Operator):
         """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
         _, m, c, kh, kw = access.operand("grad").view
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
-        form = form_of(m, c, (kh, kw), (high, wide))
+        form = PAIRS if m * c > 1 and in_pairs(access, tile) else form_of(m, c, (kh, kw), (high, wide))
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
         lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
         elements = channels * (kh * kw * rows + FACTS.weight_setup)
