@@ -17,18 +17,9 @@ from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.support.kernels import border_jobs, kernel_bench
+from DeployTest.support.kernels import border_jobs, kernel_bench, kernel_jobs
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
-from DeployTest.support.kernels.kernel_jobs import (
-    WHOLE_ROWS,
-    gemm_job,
-    gemm_jobs,
-    hard,
-    loop_jobs,
-    normal,
-    weight_jobs,
-    whole_job,
-)
+from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, weight_jobs, whole_job
 from DeployTest.targets.simulators import needs_compiler, needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
@@ -93,7 +84,7 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((1, 8, 12, 12), (8, 1, 3, 3), {"group": 8}),
     ((1, 8, 21, 9), (8, 1, 3, 3), {"group": 8, "pads": (1, 1, 1, 1), "strides": (2, 1)}),
     ((1, 8, 23, 5), (8, 1, 3, 3), {"group": 8, "pads": (2, 1, 2, 1), "dilations": (2, 1)}),
-    *WHOLE_ROWS,
+    *kernel_jobs.WHOLE_ROWS,
 )
 """X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups."""
 CHANNELWISE = (

@@ -47,6 +47,26 @@
     ADD("t0", "%[w_h]") SUM(0, 3, 0, 3) ADD("t1", "%[w_h]") SUM(1, 3, 1, 3) ADD("t2", "%[w_h]") SUM(2, 3, 2, 3)       \
     ADD("t4", "%[x_h]") SUM(3, 0, 3, 0) SUM(3, 1, 3, 1) ADD("t3", "%[w_h]") SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
 
+/* Where a window moves by two forward, tap b of output p meets value 2 p + b. Even values lie in fa0 .. fa3, the last of
+ * them in fa0 again; odd ones in fa4 .. fa7. */
+#define WIDE(k, to) FLW("fa" #to, "t4", 4 * k)
+#define FIRST_WIDE_ALL                                                                                                \
+    WIDE(0, 0) EVEN(0, 0) WIDE(2, 1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) WIDE(4, 2) SUM(1, 0, 1, 0)            \
+    SUM(1, 1, 1, 1) EVEN(2, 0) SUM(0, 2, 0, 2) SUM(1, 2, 1, 2) WIDE(6, 3) SUM(2, 0, 2, 0) SUM(2, 1, 2, 1)             \
+    EVEN(3, 0) SUM(2, 2, 2, 2) SUM(0, 3, 0, 3) ODD(0, 1, 4) SUM(1, 3, 1, 3) SUM(2, 3, 2, 3) WIDE(1, 4)                \
+    SUM(3, 0, 3, 0) WIDE(3, 5) SUM(3, 1, 3, 1) ODD(1, 1, 5) SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
+#define FIRST_WIDE_REST                                                                                               \
+    WIDE(2, 1) EVEN(0, 0) WIDE(4, 2) SUM(0, 1, 0, 1) EVEN(1, 0) SUM(0, 2, 0, 2) WIDE(6, 3) SUM(1, 1, 1, 1)            \
+    SUM(1, 2, 1, 2) EVEN(2, 0) SUM(0, 3, 0, 3) SUM(1, 3, 1, 3) EVEN(3, 0) SUM(2, 1, 2, 1) SUM(2, 2, 2, 2)             \
+    ODD(0, 1, 4) SUM(2, 3, 2, 3) WIDE(1, 4) SUM(3, 1, 3, 1) WIDE(3, 5) SUM(3, 2, 3, 2) ODD(1, 1, 5) SUM(3, 3, 3, 3)
+#define SECOND_WIDE                                                                                                   \
+    SUM(0, 0, 4, 4) WIDE(5, 6) SUM(0, 1, 4, 5) ODD(2, 1, 6) SUM(1, 0, 5, 4) WIDE(7, 7) SUM(1, 1, 5, 5) ODD(3, 1, 7)   \
+    SUM(0, 2, 4, 6) SUM(1, 2, 5, 6) EVEN(0, 2) SUM(0, 3, 4, 7) SUM(1, 3, 5, 7) EVEN(1, 2) SUM(2, 0, 6, 4) WIDE(8, 0)  \
+    SUM(2, 1, 6, 5) SUM(2, 2, 6, 6) EVEN(2, 2) SUM(2, 3, 6, 7) SUM(3, 0, 7, 4) EVEN(3, 2) SUM(3, 1, 7, 5)             \
+    ADD("t4", "%[x_h]") SUM(3, 2, 7, 6) SUM(3, 3, 7, 7)
+#define THIRD_WIDE_OF(m) SUM(m, 0, m, 1) SUM(m, 1, m, 2) ADD("t" #m, "%[w_h]") SUM(m, 2, m, 3) SUM(m, 3, m, 0)
+#define THIRD_WIDE THIRD_WIDE_OF(0) THIRD_WIDE_OF(1) THIRD_WIDE_OF(2) THIRD_WIDE_OF(3)
+
 #if CONV_APART == 1
 #define PLACE(p) (p)
 #else
@@ -73,11 +93,11 @@
           [x_c] "r"(4 * ((int32_t)v->x_c - (int32_t)rows * x_h)),                                                     \
           [w_c] "r"(4 * ((int32_t)v->w_c - (int32_t)rows * w_h)), [rows] "r"(rows), [channels] "r"(count)             \
         : "t0", "t1", "t2", "t3", "t4", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "fa0", "fa1", "fa2",  \
-          "fa3", "fa4", "fa5", "memory")
+          "fa3", "fa4", "fa5", "fa6", "fa7", "memory")
 
 /* The taps of a row: all three of them, or without the first one of output 0 or the last one of output 3; two that lie
- * two apart, or without the first one of output 0; one. */
-typedef enum { THREE, THREE_BUT_FIRST, THREE_BUT_LAST, TWO, TWO_BUT_FIRST, ONE } taps_t;
+ * two apart, or without the first one of output 0; one; or three of a window that moves by two. */
+typedef enum { THREE, THREE_BUT_FIRST, THREE_BUT_LAST, MOVING, MOVING_BUT_FIRST, TWO, TWO_BUT_FIRST, ONE } taps_t;
 
 /* c[m][PLACE(p)] = zero, or `sums`, + the sum over `count` channels and `rows` rows of taps. */
 INLINE void add_fours(const conv_t *v, const taps_t taps, uint32_t count, uint32_t rows, const float *x, int32_t x_h,
@@ -88,6 +108,10 @@ INLINE void add_fours(const conv_t *v, const taps_t taps, uint32_t count, uint32
         FOURS(66, 72, FIRST_TAP_REST(1) SECOND_TAP(VALUE(5)) THIRD_TAP_ALL);
     else if (taps == THREE_BUT_LAST)
         FOURS(66, 72, FIRST_TAP_ALL(1) SECOND_TAP("") THIRD_TAP_REST);
+    else if (taps == MOVING)
+        FOURS(74, 80, FIRST_WIDE_ALL SECOND_WIDE THIRD_WIDE);
+    else if (taps == MOVING_BUT_FIRST)
+        FOURS(69, 75, FIRST_WIDE_REST SECOND_WIDE THIRD_WIDE);
     else if (taps == TWO)
         FOURS(50, 56, FIRST_TAP_ALL(2) SECOND_OF_TWO);
     else if (taps == TWO_BUT_FIRST)
@@ -123,7 +147,8 @@ INLINE uint32_t fours(const conv_t *v, const fours_t *f, const taps_t kind, uint
             while (g >= v->g) g -= v->g, n++;
         }
         m *= 4;
-        const float *x = f->x + n * v->x_n + g * v->x_g + (int32_t)row * x_row + (int32_t)run.tap * x_h + 4 * column;
+        const float *x = f->x + n * v->x_n + g * v->x_g + (int32_t)row * x_row + (int32_t)run.tap * x_h;
+        x += (kind == MOVING ? 8 : 4) * column;
         const float *w = f->w + g * v->w_g + m * v->w_m + run.tap * f->w_h;
         const float *const bias = v->b ? v->b + g * v->b_g + m : 0;
         float *y = f->y + n * v->y_n + g * v->y_g + m * y_m + row * f->y_row + 4 * next * column;
@@ -165,7 +190,11 @@ FOURS_OF(at_last, THREE_BUT_LAST)
 FOURS_OF(of_two, TWO)
 FOURS_OF(of_two_at_first, TWO_BUT_FIRST)
 FOURS_OF(of_one, ONE)
+#define fours_moving fours_inside /* is never asked for: dX has no window that moves */
+#define fours_moving_at_first fours_inside
 #else
+FOURS_OF(moving, MOVING)
+FOURS_OF(moving_at_first, MOVING_BUT_FIRST)
 #define fours_of_two fours_inside /* is never asked for: taps of a convolution are not thinned out */
 #define fours_of_two_at_first fours_inside
 #define fours_of_one fours_inside
@@ -174,9 +203,10 @@ FOURS_OF(of_one, ONE)
 /* Whether a plane is made of fours: whole ones, of which at most the first and the last column lack a tap, one each. */
 static inline int fits_fours(const conv_t *v, const axis_t *rows, const axis_t *columns) {
     const uint32_t count = columns->count, taps = columns->taps, before = columns->low, behind = count - columns->high;
-    if ((v->m & 3) || (count & 3) || count == 0 || columns->move != 1 || taps - 1 > 2 ||
+    if ((v->m & 3) || (count & 3) || count == 0 || columns->move > 2 || taps - 1 > 2 ||
         (taps > 1 && columns->apart != CONV_APART) || before > 1 || behind > 1 || (count == 4 && before + behind == 2))
         return 0;
+    if (columns->move == 2 && (taps != 3 || behind)) return 0;
     if (taps == 3) {
         if (columns->tap_step != 1 || columns->step != 1 || !lies_inside(columns, 0, 1) ||
             !lies_inside(columns, count - 1, 1))
@@ -204,11 +234,15 @@ static __attribute__((noinline)) uint32_t plane_fours(const conv_t *v, const axi
         .rows = rows, .x = x, .w = v->w + rows->tap * v->w_h + columns->tap, .y = y, .count = 1,
         .y_column = columns->step, .y_row = rows->step * v->y_h, .w_h = rows->tap_step * v->w_h,
     };
-    if (before > 0) turn = CONV_APART > 0 ? fours_at_first(v, &f, turn) : fours_at_last(v, &f, turn);
-    f.x = x + before, f.y = y + before * columns->step, f.count = (end - before) >> 2;
+    const uint32_t move = (uint32_t)columns->move;
+    if (before > 0 && move == 2)
+        turn = fours_moving_at_first(v, &f, turn);
+    else if (before > 0)
+        turn = CONV_APART > 0 ? fours_at_first(v, &f, turn) : fours_at_last(v, &f, turn);
+    f.x = x + before * move, f.y = y + before * columns->step, f.count = (end - before) >> 2;
     if (f.count > 0) {
         if (taps == 3)
-            turn = fours_inside(v, &f, turn);
+            turn = move == 2 ? fours_moving(v, &f, turn) : fours_inside(v, &f, turn);
         else
             turn = taps == 2 ? fours_of_two(v, &f, turn) : fours_of_one(v, &f, turn);
     }

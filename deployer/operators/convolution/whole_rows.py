@@ -11,12 +11,14 @@ FOURS = "fours"
 """The form of work by four neighbours in a row, each with three taps in a row."""
 THINNED = "thinned"
 """The same in the gradient of X of a layer with strides of two, where elements meet one tap in a row or two."""
+MOVING = "moving"
+"""The same in a layer with strides of two along a row."""
 PAIRS = "pairs"
 """The form of a gradient of W by pairs of columns."""
 
 
 def fours_form(access: Access, operand: str, tile: Mapping[str, int], channels: str) -> str:
-    """FOURS or THINNED where the layer's windows over `operand`, X or dY, are taken so, else an empty string.
+    """FOURS, MOVING or THINNED where the layer's windows over `operand`, X or dY, are taken so, else an empty string.
 
     Only the first and the last column lack taps, one each, and all outputs are in blocks of four neighbours by four
     `channels`, a dim's name.
@@ -30,10 +32,14 @@ def fours_form(access: Access, operand: str, tile: Mapping[str, int], channels: 
         whole = FACTS.block * columns.stride
         fits = columns.stride < SIDE and columns.pad == 1 and size % whole == tile[columns.dim] % whole == 0
         return THINNED if fits else ""
-    if columns.stride > 1 or (backwards and rows.stride > 1) or size == FACTS.block or tile[columns.dim] % FACTS.block:
+    if columns.stride >= SIDE or (backwards and rows.stride * columns.stride > 1):
+        return ""
+    if tile[columns.dim] % FACTS.block or (size == FACTS.block and columns.stride == 1):
         return ""
     left = columns.offset({columns.dim: (0, size)}, length) - (SIDE - 1 if backwards else 0)
-    return FOURS if left >= -1 and left + size < length else ""
+    if left < -1 or left + columns.stride * size >= length:
+        return ""
+    return MOVING if columns.stride > 1 else FOURS
 
 
 def in_pairs(access: Access, tile: Mapping[str, int]) -> bool:
