@@ -47,8 +47,8 @@
     ADD("t0", "%[w_h]") SUM(0, 3, 0, 3) ADD("t1", "%[w_h]") SUM(1, 3, 1, 3) ADD("t2", "%[w_h]") SUM(2, 3, 2, 3)       \
     ADD("t4", "%[x_h]") SUM(3, 0, 3, 0) SUM(3, 1, 3, 1) ADD("t3", "%[w_h]") SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
 
-/* Where a window moves by two forward, tap b of output p meets value 2 p + b. Even values lie in fa0 .. fa3, the last of
- * them in fa0 again; odd ones in fa4 .. fa7. */
+/* Where a window moves by two forward, tap b of output p meets value 2 p + b. Even values lie in fa0 .. fa3, the last
+ * of them in fa0 again; odd ones in fa4 .. fa7. */
 #define WIDE(k, to) FLW("fa" #to, "t4", 4 * k)
 #define FIRST_WIDE_ALL                                                                                                \
     WIDE(0, 0) EVEN(0, 0) WIDE(2, 1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) WIDE(4, 2) SUM(1, 0, 1, 0)            \
