@@ -352,3 +352,32 @@ def test_form_of_depthwise_windows(side: int, attrs: dict[str, AttrValue], forms
     cases = ("Conv", Sample("", (x, w), attrs)), ("ConvGradX", Sample("", (dy, w), {**attrs, "input_shape": (9, 9)}))
     steps = [step_of(registry()[name], sample) for name, sample in cases]
     assert [step.operator.work(step.node, step.access, step.access.sizes).form for step in steps] == forms
+
+
+@pytest.mark.parametrize(
+    ("channels", "sides", "attrs", "forms"),
+    [
+        (8, (6, 8), {"pads": (1, 1, 1, 1)}, ["fours", "fours", "pairs"]),
+        (8, (6, 8), {"pads": (1, 2, 1, 1)}, ["dense", "fours", "dense"]),
+        (6, (6, 8), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "pairs"]),
+        (8, (6, 10), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "pairs"]),
+        (8, (6, 4), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "dense"]),
+        (8, (6, 8), {"pads": (2, 1, 2, 1), "dilations": (2, 1)}, ["fours", "fours", "pairs"]),
+        (8, (6, 16), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["moving", "thinned", "pairs"]),
+        (8, (6, 12), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["dense", "dense", "pairs"]),
+        (8, (6, 15), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["dense", "dense", "dense"]),
+    ],
+)
+def test_form_of_whole_rows(
+    channels: int, sides: tuple[int, int], attrs: dict[str, AttrValue], forms: list[str]
+) -> None:
+    """The cost model takes for whole rows what kernels take so: by fours of outputs, by pairs in the gradient of W."""
+    x, w = (np.ones(shape, np.float32) for shape in ((1, channels, *sides), (channels, channels, 3, 3)))
+    dy = registry()["Conv"].reference(Node("", "Conv", ("x", "w"), ("y",), attrs), (x, w))[0]
+    cases = (
+        ("Conv", Sample("", (x, w), attrs)),
+        ("ConvGradX", Sample("", (dy, w), {**attrs, "input_shape": sides})),
+        ("ConvGradW", Sample("", (dy, x), {**attrs, "kernel_shape": (3, 3)})),
+    )
+    steps = [step_of(registry()[name], sample) for name, sample in cases]
+    assert [step.operator.work(step.node, step.access, step.access.sizes).form for step in steps] == forms

@@ -12,16 +12,16 @@
 #define ODD(m, tap, to) FLW("ft" #to, "t" #m, 4 * tap)
 #define SUM(m, p, w, x) FMA("%[c" #m #p "]", "ft" #w, "fa" #x)
 
-/* The first tap, with its loads; then loads for the second one in between. Without `OF_FIRST` output 0 has none. */
-#define FIRST_TAP_ALL                                                                                                 \
+/* The first tap of all outputs, or of all but output 0, and loads for the second one, which is the weight `next`. */
+#define FIRST_TAP_ALL(next)                                                                                           \
     VALUE(0) EVEN(0, 0) VALUE(1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) VALUE(2) SUM(1, 0, 1, 0) SUM(1, 1, 1, 1)  \
     EVEN(2, 0) SUM(0, 2, 0, 2) SUM(1, 2, 1, 2) VALUE(3) SUM(2, 0, 2, 0) SUM(2, 1, 2, 1) EVEN(3, 0) SUM(2, 2, 2, 2)    \
-    SUM(0, 3, 0, 3) ODD(0, 1, 4) SUM(1, 3, 1, 3) SUM(2, 3, 2, 3) VALUE(4) SUM(3, 0, 3, 0) SUM(3, 1, 3, 1)             \
-    ODD(1, 1, 5) SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
-#define FIRST_TAP_REST                                                                                                \
+    SUM(0, 3, 0, 3) ODD(0, next, 4) SUM(1, 3, 1, 3) SUM(2, 3, 2, 3) VALUE(4) SUM(3, 0, 3, 0) SUM(3, 1, 3, 1)          \
+    ODD(1, next, 5) SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
+#define FIRST_TAP_REST(next)                                                                                          \
     VALUE(1) EVEN(0, 0) VALUE(2) SUM(0, 1, 0, 1) EVEN(1, 0) SUM(0, 2, 0, 2) VALUE(3) SUM(1, 1, 1, 1) SUM(1, 2, 1, 2)  \
-    EVEN(2, 0) SUM(0, 3, 0, 3) SUM(1, 3, 1, 3) EVEN(3, 0) SUM(2, 1, 2, 1) SUM(2, 2, 2, 2) ODD(0, 1, 4)                \
-    SUM(2, 3, 2, 3) VALUE(4) SUM(3, 1, 3, 1) SUM(3, 2, 3, 2) ODD(1, 1, 5) SUM(3, 3, 3, 3)
+    EVEN(2, 0) SUM(0, 3, 0, 3) SUM(1, 3, 1, 3) EVEN(3, 0) SUM(2, 1, 2, 1) SUM(2, 2, 2, 2) ODD(0, next, 4)             \
+    SUM(2, 3, 2, 3) VALUE(4) SUM(3, 1, 3, 1) SUM(3, 2, 3, 2) ODD(1, next, 5) SUM(3, 3, 3, 3)
 #define SECOND_TAP(LAST_VALUE)                                                                                        \
     SUM(0, 0, 4, 1) ODD(2, 1, 6) SUM(0, 1, 4, 2) SUM(0, 2, 4, 3) ODD(3, 1, 7) SUM(0, 3, 4, 4) SUM(1, 0, 5, 1)         \
     EVEN(0, 2) SUM(1, 1, 5, 2) SUM(1, 2, 5, 3) EVEN(1, 2) SUM(1, 3, 5, 4) SUM(2, 0, 6, 1) LAST_VALUE                  \
@@ -35,59 +35,104 @@
     THIRD_TAP_OF(0, ADD("t0", "%[w_h]")) THIRD_TAP_OF(1, ADD("t1", "%[w_h]"))                                         \
     THIRD_TAP_OF(2, ADD("t2", "%[w_h]")) THIRD_TAP_OF(3, ADD("t3", "%[w_h]"))
 
+/* Where a window moves by two, of three taps every second output meets two, and the others one. */
+#define SECOND_OF_TWO                                                                                                 \
+    SUM(0, 0, 4, 1) ODD(2, 2, 6) SUM(0, 1, 4, 2) SUM(0, 2, 4, 3) ODD(3, 2, 7) SUM(0, 3, 4, 4) SUM(1, 0, 5, 1)         \
+    ADD("t0", "%[w_h]") SUM(1, 1, 5, 2) SUM(1, 2, 5, 3) ADD("t1", "%[w_h]") SUM(1, 3, 5, 4) SUM(2, 0, 6, 1)           \
+    ADD("t2", "%[w_h]") SUM(2, 1, 6, 2) SUM(2, 2, 6, 3) ADD("t3", "%[w_h]") SUM(2, 3, 6, 4) SUM(3, 0, 7, 1)           \
+    ADD("t4", "%[x_h]") SUM(3, 1, 7, 2) SUM(3, 2, 7, 3) SUM(3, 3, 7, 4)
+#define ONLY_TAP                                                                                                      \
+    VALUE(0) EVEN(0, 0) VALUE(1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) VALUE(2) SUM(1, 0, 1, 0) SUM(1, 1, 1, 1)  \
+    EVEN(2, 0) SUM(0, 2, 0, 2) SUM(1, 2, 1, 2) VALUE(3) SUM(2, 0, 2, 0) SUM(2, 1, 2, 1) EVEN(3, 0) SUM(2, 2, 2, 2)    \
+    ADD("t0", "%[w_h]") SUM(0, 3, 0, 3) ADD("t1", "%[w_h]") SUM(1, 3, 1, 3) ADD("t2", "%[w_h]") SUM(2, 3, 2, 3)       \
+    ADD("t4", "%[x_h]") SUM(3, 0, 3, 0) SUM(3, 1, 3, 1) ADD("t3", "%[w_h]") SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
+
+/* Where a window moves by two forward, tap b of output p meets value 2 p + b. Even values lie in fa0 .. fa3, the last
+ * of them in fa0 again; odd ones in fa4 .. fa7. */
+#define WIDE(k, to) FLW("fa" #to, "t4", 4 * k)
+#define FIRST_WIDE_ALL                                                                                                \
+    WIDE(0, 0) EVEN(0, 0) WIDE(2, 1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) WIDE(4, 2) SUM(1, 0, 1, 0)            \
+    SUM(1, 1, 1, 1) EVEN(2, 0) SUM(0, 2, 0, 2) SUM(1, 2, 1, 2) WIDE(6, 3) SUM(2, 0, 2, 0) SUM(2, 1, 2, 1)             \
+    EVEN(3, 0) SUM(2, 2, 2, 2) SUM(0, 3, 0, 3) ODD(0, 1, 4) SUM(1, 3, 1, 3) SUM(2, 3, 2, 3) WIDE(1, 4)                \
+    SUM(3, 0, 3, 0) WIDE(3, 5) SUM(3, 1, 3, 1) ODD(1, 1, 5) SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
+#define FIRST_WIDE_REST                                                                                               \
+    WIDE(2, 1) EVEN(0, 0) WIDE(4, 2) SUM(0, 1, 0, 1) EVEN(1, 0) SUM(0, 2, 0, 2) WIDE(6, 3) SUM(1, 1, 1, 1)            \
+    SUM(1, 2, 1, 2) EVEN(2, 0) SUM(0, 3, 0, 3) SUM(1, 3, 1, 3) EVEN(3, 0) SUM(2, 1, 2, 1) SUM(2, 2, 2, 2)             \
+    ODD(0, 1, 4) SUM(2, 3, 2, 3) WIDE(1, 4) SUM(3, 1, 3, 1) WIDE(3, 5) SUM(3, 2, 3, 2) ODD(1, 1, 5) SUM(3, 3, 3, 3)
+#define SECOND_WIDE                                                                                                   \
+    SUM(0, 0, 4, 4) WIDE(5, 6) SUM(0, 1, 4, 5) ODD(2, 1, 6) SUM(1, 0, 5, 4) WIDE(7, 7) SUM(1, 1, 5, 5) ODD(3, 1, 7)   \
+    SUM(0, 2, 4, 6) SUM(1, 2, 5, 6) EVEN(0, 2) SUM(0, 3, 4, 7) SUM(1, 3, 5, 7) EVEN(1, 2) SUM(2, 0, 6, 4) WIDE(8, 0)  \
+    SUM(2, 1, 6, 5) SUM(2, 2, 6, 6) EVEN(2, 2) SUM(2, 3, 6, 7) SUM(3, 0, 7, 4) EVEN(3, 2) SUM(3, 1, 7, 5)             \
+    ADD("t4", "%[x_h]") SUM(3, 2, 7, 6) SUM(3, 3, 7, 7)
+#define THIRD_WIDE_OF(m) SUM(m, 0, m, 1) SUM(m, 1, m, 2) ADD("t" #m, "%[w_h]") SUM(m, 2, m, 3) SUM(m, 3, m, 0)
+#define THIRD_WIDE THIRD_WIDE_OF(0) THIRD_WIDE_OF(1) THIRD_WIDE_OF(2) THIRD_WIDE_OF(3)
+
 #if CONV_APART == 1
-#define FOUR_IN(c0, c1, c2, c3) ROW_IN(c0, c1, c2, c3)
+#define PLACE(p) (p)
 #else
-#define FOUR_IN(c0, c1, c2, c3) ROW_IN(c3, c2, c1, c0)
+#define PLACE(p) (3 - (p))
 #endif
 
-#define FOURS(n, outer, first, second, third)                                                                         \
+#define FOURS(n, outer, body)                                                                                         \
     __asm__ volatile(                                                                                                 \
         "bnez %[sums], 3f\n"                                                                                          \
         ROW_ZERO(c00, c01, c02, c03) ROW_ZERO(c10, c11, c12, c13) ROW_ZERO(c20, c21, c22, c23)                        \
         ROW_ZERO(c30, c31, c32, c33)                                                                                  \
-        "2: mv t0, %[w]\n add t1, t0, %[w_m]\n add t2, t1, %[w_m]\n add t3, t2, %[w_m]\n mv t4, %[x]\n"                  \
-        LOOP_OUTER("%[channels]", outer) LOOP("%[rows]", n) first second third LOOP_END(n)                            \
+        "2: mv t0, %[w]\n add t1, t0, %[w_m]\n add t2, t1, %[w_m]\n add t3, t2, %[w_m]\n mv t4, %[x]\n"               \
+        LOOP_OUTER("%[channels]", outer) LOOP("%[rows]", n) body LOOP_END(n)                                          \
         ADD("t0", "%[w_c]") ADD("t1", "%[w_c]") ADD("t2", "%[w_c]") ADD("t3", "%[w_c]") ADD("t4", "%[x_c]")           \
         LOOP_OUTER_END(outer)                                                                                         \
         ".subsection 1\n3: mv t0, %[sums]\n"                                                                          \
-        FOUR_IN(c00, c01, c02, c03) ADD("t0", "%[y_m]") FOUR_IN(c10, c11, c12, c13) ADD("t0", "%[y_m]")               \
-        FOUR_IN(c20, c21, c22, c23) ADD("t0", "%[y_m]") FOUR_IN(c30, c31, c32, c33) "j 2b\n.previous\n"               \
+        ROW_IN(c00, c01, c02, c03) ADDI("t0", 16) ROW_IN(c10, c11, c12, c13) ADDI("t0", 16)                           \
+        ROW_IN(c20, c21, c22, c23) ADDI("t0", 16) ROW_IN(c30, c31, c32, c33) "j 2b\n.previous\n"                      \
         : [c00] "=&f"(c[0][0]), [c01] "=&f"(c[0][1]), [c02] "=&f"(c[0][2]), [c03] "=&f"(c[0][3]),                     \
           [c10] "=&f"(c[1][0]), [c11] "=&f"(c[1][1]), [c12] "=&f"(c[1][2]), [c13] "=&f"(c[1][3]),                     \
           [c20] "=&f"(c[2][0]), [c21] "=&f"(c[2][1]), [c22] "=&f"(c[2][2]), [c23] "=&f"(c[2][3]),                     \
           [c30] "=&f"(c[3][0]), [c31] "=&f"(c[3][1]), [c32] "=&f"(c[3][2]), [c33] "=&f"(c[3][3])                      \
-        : [sums] "r"(sums), [y_m] "r"(4 * v->y_m), [x] "r"(x), [w] "r"(w), [w_m] "r"(4 * v->w_m), [x_h] "r"(4 * x_h), [w_h] "r"(4 * w_h),                      \
-          [x_c] "r"(4 * ((int32_t)v->x_c - (int32_t)taps * x_h)),                                                     \
-          [w_c] "r"(4 * ((int32_t)v->w_c - (int32_t)taps * w_h)), [rows] "r"(taps), [channels] "r"(count)             \
+        : [sums] "r"(sums), [x] "r"(x), [w] "r"(w), [w_m] "r"(4 * v->w_m), [x_h] "r"(4 * x_h), [w_h] "r"(4 * w_h),    \
+          [x_c] "r"(4 * ((int32_t)v->x_c - (int32_t)rows * x_h)),                                                     \
+          [w_c] "r"(4 * ((int32_t)v->w_c - (int32_t)rows * w_h)), [rows] "r"(rows), [channels] "r"(count)             \
         : "t0", "t1", "t2", "t3", "t4", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "fa0", "fa1", "fa2",  \
-          "fa3", "fa4", "fa5", "memory")
+          "fa3", "fa4", "fa5", "fa6", "fa7", "memory")
 
-/* c[m][p] = zero, or sums that lie like the result, + the sum over `count` channels and `taps` rows of taps; output 0 may lack its first tap, or 3 its last. */
-INLINE void add_fours(const conv_t *v, const uint32_t lacks_first, const uint32_t lacks_last, uint32_t count,
-                      uint32_t taps, const float *x, int32_t x_h, const float *w, const float *sums, float c[4][4]) {
-    const int32_t w_h = (int32_t)v->w_h;
-    if (lacks_first)
-        FOURS(66, 72, FIRST_TAP_REST, SECOND_TAP(VALUE(5)), THIRD_TAP_ALL);
-    else if (lacks_last)
-        FOURS(66, 72, FIRST_TAP_ALL, SECOND_TAP(""), THIRD_TAP_REST);
+/* The taps of a row: all three of them, or without the first one of output 0 or the last one of output 3; two that lie
+ * two apart, or without the first one of output 0; one; or three of a window that moves by two. */
+typedef enum { THREE, THREE_BUT_FIRST, THREE_BUT_LAST, MOVING, MOVING_BUT_FIRST, TWO, TWO_BUT_FIRST, ONE } taps_t;
+
+/* c[m][PLACE(p)] = zero, or `sums`, + the sum over `count` channels and `rows` rows of taps. */
+INLINE void add_fours(const conv_t *v, const taps_t taps, uint32_t count, uint32_t rows, const float *x, int32_t x_h,
+                      const float *w, int32_t w_h, const float *sums, float c[4][4]) {
+    if (taps == THREE)
+        FOURS(71, 77, FIRST_TAP_ALL(1) SECOND_TAP(VALUE(5)) THIRD_TAP_ALL);
+    else if (taps == THREE_BUT_FIRST)
+        FOURS(66, 72, FIRST_TAP_REST(1) SECOND_TAP(VALUE(5)) THIRD_TAP_ALL);
+    else if (taps == THREE_BUT_LAST)
+        FOURS(66, 72, FIRST_TAP_ALL(1) SECOND_TAP("") THIRD_TAP_REST);
+    else if (taps == MOVING)
+        FOURS(74, 80, FIRST_WIDE_ALL SECOND_WIDE THIRD_WIDE);
+    else if (taps == MOVING_BUT_FIRST)
+        FOURS(69, 75, FIRST_WIDE_REST SECOND_WIDE THIRD_WIDE);
+    else if (taps == TWO)
+        FOURS(50, 56, FIRST_TAP_ALL(2) SECOND_OF_TWO);
+    else if (taps == TWO_BUT_FIRST)
+        FOURS(45, 51, FIRST_TAP_REST(2) SECOND_OF_TWO);
     else
-        FOURS(71, 77, FIRST_TAP_ALL, SECOND_TAP(VALUE(5)), THIRD_TAP_ALL);
+        FOURS(29, 35, ONLY_TAP);
 }
 
-/* Fours that lie alike in all rows: the first of them begins at `column`, and value 0 of its first taps at `x` in row 0
- * and row 0 of the taps. */
+/* Fours that lie alike in all rows: value 0 of the first one in row 0 and row 0 of the taps, its weights, its first
+ * output; steps to the next four, and to the next row of taps and of outputs. */
 typedef struct {
     const axis_t *rows;
-    const float *x;
-    uint32_t column, count;
+    const float *x, *w;
+    float *y;
+    uint32_t count, y_column, y_row, w_h;
 } fours_t;
 
-INLINE uint32_t fours(const conv_t *v, const fours_t *f, const uint32_t lacks_first, const uint32_t lacks_last,
-                      uint32_t turn) {
+INLINE uint32_t fours(const conv_t *v, const fours_t *f, const taps_t kind, uint32_t turn) {
     const uint32_t cores = hal_core_count(), each = v->m >> 2, channels = v->n * v->g * each, y_m = v->y_m;
+    const uint32_t goes_on = v->single && !v->first, next = kind < TWO ? 1 : f->y_column;
     const int32_t x_row = f->rows->move * (int32_t)v->x_h, x_h = f->rows->apart * (int32_t)v->x_h;
-    const uint32_t goes_on = v->single && !v->first;
     uint32_t channel = turn, row = 0, column = 0;
     for (;; channel += cores) {
         while (channel >= channels && row < f->rows->count) {
@@ -95,60 +140,82 @@ INLINE uint32_t fours(const conv_t *v, const fours_t *f, const uint32_t lacks_fi
             if (++column == f->count) column = 0, row++;
         }
         if (row == f->rows->count) return channel;
-        const run_t taps = run_at(f->rows, row);
+        const run_t run = run_at(f->rows, row);
         uint32_t g = 0, n = 0, m = channel;
         if (v->n * v->g > 1) {
             g = each > 1 ? m / each : m, m -= g * each;
             while (g >= v->g) g -= v->g, n++;
         }
         m *= 4;
-        const float *x = f->x + n * v->x_n + g * v->x_g + (int32_t)row * x_row + (int32_t)taps.tap * x_h + 4 * column;
-        const float *w = v->w + g * v->w_g + m * v->w_m + taps.tap * v->w_h;
+        const float *x = f->x + n * v->x_n + g * v->x_g + (int32_t)row * x_row + (int32_t)run.tap * x_h;
+        x += (kind == MOVING ? 8 : 4) * column;
+        const float *w = f->w + g * v->w_g + m * v->w_m + run.tap * f->w_h;
         const float *const bias = v->b ? v->b + g * v->b_g + m : 0;
-        float *y = v->y + n * v->y_n + g * v->y_g + m * y_m + row * v->y_h + f->column + 4 * column;
+        float *y = f->y + n * v->y_n + g * v->y_g + m * y_m + row * f->y_row + 4 * next * column;
         uint32_t fresh = v->single || v->first;
         for (uint32_t left = v->c; left > 0; fresh = 0) {
             const uint32_t count = hal_min(left, v->together);
-            float c[4][4], *at = y;
-            add_fours(v, lacks_first, lacks_last, count, taps.taps, x, x_h, w, goes_on ? y : 0, c);
+            float c[4][4], sums[4][4], *at = y;
+            if (SELDOM(goes_on)) {
+                for (uint32_t k = 0; k < 4; k++) {
+                    UNROLL for (uint32_t p = 0; p < 4; p++) sums[k][PLACE(p)] = y[k * y_m + p * next];
+                }
+            }
+            add_fours(v, kind, count, run.taps, x, x_h, w, (int32_t)f->w_h, goes_on ? sums[0] : 0, c);
             left -= count, x += count * v->x_c, w += count * v->w_c;
             UNROLL for (uint32_t k = 0; k < 4; k++, at += y_m) {
-                float *const to = c[k];
                 if (!fresh) {
-                    UNROLL for (uint32_t p = 0; p < 4; p++) to[CONV_APART > 0 ? p : 3 - p] += at[p];
+                    UNROLL for (uint32_t p = 0; p < 4; p++) c[k][PLACE(p)] += at[p * next];
                 }
                 if (bias && left == 0) {
-                    UNROLL for (uint32_t p = 0; p < 4; p++) to[p] += bias[k];
+                    UNROLL for (uint32_t p = 0; p < 4; p++) c[k][p] += bias[k];
                 }
-                UNROLL for (uint32_t p = 0; p < 4; p++) at[p] = to[CONV_APART > 0 ? p : 3 - p];
+                UNROLL for (uint32_t p = 0; p < 4; p++) at[p * next] = c[k][PLACE(p)];
             }
         }
         if (finishes(v)) {
-            for (uint32_t k = 0; k < 4; k++) finish_line(v, y + k * y_m, 4, 1);
+            for (uint32_t k = 0; k < 4; k++) finish_line(v, y + k * y_m, 4, next);
         }
     }
 }
 
-static __attribute__((noinline)) uint32_t fours_inside(const conv_t *v, const fours_t *f, uint32_t turn) {
-    return fours(v, f, 0, 0, turn);
-}
-
-static __attribute__((noinline)) uint32_t fours_at_first(const conv_t *v, const fours_t *f, uint32_t turn) {
-    return fours(v, f, 1, 0, turn);
-}
-
-static __attribute__((noinline)) uint32_t fours_at_last(const conv_t *v, const fours_t *f, uint32_t turn) {
-    return fours(v, f, 0, 1, turn);
-}
+#define FOURS_OF(name, kind)                                                                                          \
+    static __attribute__((noinline)) uint32_t fours_##name(const conv_t *v, const fours_t *f, uint32_t turn) {        \
+        return fours(v, f, kind, turn);                                                                               \
+    }
+FOURS_OF(inside, THREE)
+FOURS_OF(at_first, THREE_BUT_FIRST)
+FOURS_OF(at_last, THREE_BUT_LAST)
+#if CONV_APART < 0
+FOURS_OF(of_two, TWO)
+FOURS_OF(of_two_at_first, TWO_BUT_FIRST)
+FOURS_OF(of_one, ONE)
+#define fours_moving fours_inside /* is never asked for: dX has no window that moves */
+#define fours_moving_at_first fours_inside
+#else
+FOURS_OF(moving, MOVING)
+FOURS_OF(moving_at_first, MOVING_BUT_FIRST)
+#define fours_of_two fours_inside /* is never asked for: taps of a convolution are not thinned out */
+#define fours_of_two_at_first fours_inside
+#define fours_of_one fours_inside
+#endif
 
 /* Whether a plane is made of fours: whole ones, of which at most the first and the last column lack a tap, one each. */
 static inline int fits_fours(const conv_t *v, const axis_t *rows, const axis_t *columns) {
-    const uint32_t count = columns->count;
-    if ((v->m & 3) || (count & 3) || columns->taps != 3 || columns->move != 1 || columns->apart != CONV_APART ||
-        columns->step * columns->tap_step != 1 || rows->step * rows->tap_step != 1 || columns->low > 1 ||
-        columns->high + 1 < count || (count == 4 && columns->high - columns->low == 2) ||
-        !lies_inside(columns, 0, 1) || !lies_inside(columns, count - 1, 1))
+    const uint32_t count = columns->count, taps = columns->taps, before = columns->low, behind = count - columns->high;
+    if ((v->m & 3) || (count & 3) || count == 0 || columns->move > 2 || taps - 1 > 2 ||
+        (taps > 1 && columns->apart != CONV_APART) || before > 1 || behind > 1 || (count == 4 && before + behind == 2))
         return 0;
+    if (columns->move == 2 && (taps != 3 || behind)) return 0;
+    if (taps == 3) {
+        if (columns->tap_step != 1 || columns->step != 1 || !lies_inside(columns, 0, 1) ||
+            !lies_inside(columns, count - 1, 1))
+            return 0;
+    } else {
+        if (CONV_APART > 0 || columns->step != 2 || columns->tap_step != 2 || before || (taps == 1 && behind) ||
+            taps * rows->taps == 1 || (behind && !lies_inside(columns, count - 1, 1)))
+            return 0;
+    }
     for (uint32_t i = 0; i < rows->count;) {
         const run_t run = run_at(rows, i);
         if (run.taps == 0) return 0;
@@ -159,14 +226,33 @@ static inline int fits_fours(const conv_t *v, const axis_t *rows, const axis_t *
 
 static __attribute__((noinline)) uint32_t plane_fours(const conv_t *v, const axis_t *rows, const axis_t *columns,
                                                       uint32_t turn) {
-    const uint32_t count = columns->count, first = columns->low > 0 ? 4 : 0, end = columns->high < count ? count - 4 : count;
-    const float *const x = v->x + rows->at * (int32_t)v->x_h + columns->at + (CONV_APART > 0 ? 0 : 3);
-    fours_t f = {rows, x, 0, 1};
-    if (first > 0) turn = CONV_APART > 0 ? fours_at_first(v, &f, turn) : fours_at_last(v, &f, turn);
-    f.x = x + first, f.column = first, f.count = (end - first) >> 2;
-    if (f.count > 0) turn = fours_inside(v, &f, turn);
-    f.x = x + end, f.column = end, f.count = 1;
-    if (end < count) turn = CONV_APART > 0 ? fours_at_last(v, &f, turn) : fours_at_first(v, &f, turn);
+    const uint32_t taps = columns->taps, before = columns->low > 0 ? 4 : 0;
+    const uint32_t end = columns->high < columns->count ? columns->count - 4 : columns->count;
+    const float *const x = v->x + rows->at * (int32_t)v->x_h + columns->at + PLACE(0);
+    float *const y = v->y + rows->first * v->y_h + columns->first;
+    fours_t f = {
+        .rows = rows, .x = x, .w = v->w + rows->tap * v->w_h + columns->tap, .y = y, .count = 1,
+        .y_column = columns->step, .y_row = rows->step * v->y_h, .w_h = rows->tap_step * v->w_h,
+    };
+    const uint32_t move = (uint32_t)columns->move;
+    if (before > 0 && move == 2)
+        turn = fours_moving_at_first(v, &f, turn);
+    else if (before > 0)
+        turn = CONV_APART > 0 ? fours_at_first(v, &f, turn) : fours_at_last(v, &f, turn);
+    f.x = x + before * move, f.y = y + before * columns->step, f.count = (end - before) >> 2;
+    if (f.count > 0) {
+        if (taps == 3)
+            turn = move == 2 ? fours_moving(v, &f, turn) : fours_inside(v, &f, turn);
+        else
+            turn = taps == 2 ? fours_of_two(v, &f, turn) : fours_of_one(v, &f, turn);
+    }
+    f.x = x + end, f.y = y + end * columns->step, f.count = 1;
+    if (end < columns->count) {
+        if (taps == 3)
+            turn = CONV_APART > 0 ? fours_at_last(v, &f, turn) : fours_at_first(v, &f, turn);
+        else
+            turn = fours_of_two_at_first(v, &f, turn);
+    }
     return turn;
 }
 

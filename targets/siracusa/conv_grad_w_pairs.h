@@ -1,5 +1,5 @@
-/* Part of conv_grad_w_f32.c: three taps of four outputs, for whole rows of dY by pairs of columns, which share what they
- * load of X. All rows are one loop of fewer than 512 bytes, as much as a core's cache holds. */
+/* Part of conv_grad_w_f32.c: three taps of four outputs, for whole rows of dY by pairs of columns, which share values
+ * of X. All rows are one loop of fewer than 512 bytes, as much as a core's cache holds. */
 #ifndef CONV_GRAD_W_PAIRS_H
 #define CONV_GRAD_W_PAIRS_H
 
@@ -10,8 +10,8 @@
 #define SUMS_A(k, x) SUM(0, k, 0, x) SUM(1, k, 1, x) SUM(2, k, 2, x) SUM(3, k, 3, x)
 #define SUMS_B(k, x) SUM(0, k, 4, x) SUM(1, k, 5, x) SUM(2, k, 6, x) SUM(3, k, 7, x)
 
-/* A first column with all taps, or without its first one; `d` and `at` bytes on in dY and X. Each loads a part of what the
- * second column needs. */
+/* A first column with all taps, or without its first one; `d` and `at` bytes on in dY and X. Each loads a part of what
+ * the second column needs. */
 #define COLUMN_A(d, at)                                                                                               \
     VALUE(0, at) DY(0, 0, d) DY(1, 1, d) SUM(0, 0, 0, 0) DY(2, 2, d) SUM(1, 0, 1, 0) DY(3, 3, d) SUM(2, 0, 2, 0)      \
     VALUE(1, at + 4) SUM(3, 0, 3, 0) SUM(0, 1, 0, 1) VALUE(2, at + 8) SUM(1, 1, 1, 1) SUM(2, 1, 2, 1)                 \
@@ -21,7 +21,7 @@
     VALUE(1, 4) DY(0, 0, 0) DY(1, 1, 0) SUM(0, 1, 0, 1) DY(2, 2, 0) SUM(1, 1, 1, 1) DY(3, 3, 0) SUM(2, 1, 2, 1)       \
     VALUE(2, 8) SUM(3, 1, 3, 1) DY(0, 4, 4) SUM(0, 2, 0, 2) DY(1, 5, 4) SUM(1, 2, 1, 2) DY(2, 6, 4) SUM(2, 2, 2, 2)   \
     SUM(3, 2, 3, 2)
-/* The second column, whose values begin in ft1 or ft2; `steps` go to the next pair. */
+/* The second column, with all taps; the steps go to the next pair. */
 #define COLUMN_B(d, x0, x1, x2, loads, step0, step1, step2)                                                           \
     DY(3, 7, d + 4) SUM(0, 0, 4, x0) SUM(1, 0, 5, x0) loads SUM(2, 0, 6, x0) SUM(3, 0, 7, x0) step0 SUM(0, 1, 4, x1)  \
     SUM(1, 1, 5, x1) step1 SUM(2, 1, 6, x1) SUM(3, 1, 7, x1) step2 SUMS_B(2, x2)
@@ -49,13 +49,13 @@ typedef struct {
 #define SUMS_IN(m) FLW("%[s" #m "0]", "t0", 0) FLW("%[s" #m "1]", "t0", 4) FLW("%[s" #m "2]", "t0", 8)
 #define PAIRS(n, begin, middle, end)                                                                                  \
     __asm__ volatile(                                                                                                 \
-        "lw t0, 8(%[p])\n lw t5, 12(%[p])\n lw t4, 4(%[p])\n bnez t0, 3f\n" ZEROS(0) ZEROS(1) ZEROS(2) ZEROS(3)         \
-        "2: lw t0, 0(%[p])\n lw a6, 20(%[p])\n add t1, t0, t5\n add t2, t1, t5\n add t3, t2, t5\n"                     \
-        "lw t5, 24(%[p])\n lw t6, 28(%[p])\n lw a7, 32(%[p])\n"                                                        \
-        "1:\n" begin LOOP("a6", n) middle LOOP_END(n) end ADD("t0", "t5") ADD("t1", "t5") ADD("t2", "t5")              \
+        "lw t0, 8(%[p])\n lw t5, 12(%[p])\n lw t4, 4(%[p])\n bnez t0, 3f\n" ZEROS(0) ZEROS(1) ZEROS(2) ZEROS(3)       \
+        "2: lw t0, 0(%[p])\n lw a6, 20(%[p])\n add t1, t0, t5\n add t2, t1, t5\n add t3, t2, t5\n"                    \
+        "lw t5, 24(%[p])\n lw t6, 28(%[p])\n lw a7, 32(%[p])\n"                                                       \
+        "1:\n" begin LOOP("a6", n) middle LOOP_END(n) end ADD("t0", "t5") ADD("t1", "t5") ADD("t2", "t5")             \
         ADD("t3", "t5") ADD("t4", "t6") ADDI("a7", -1) "bnez a7, 1b\n"                                                \
         ".subsection 1\n3: lw t1, 16(%[p])\n"                                                                         \
-        SUMS_IN(0) ADD("t0", "t1") SUMS_IN(1) ADD("t0", "t1") SUMS_IN(2) ADD("t0", "t1") SUMS_IN(3) "j 2b\n.previous\n"  \
+        SUMS_IN(0) ADD("t0", "t1") SUMS_IN(1) ADD("t0", "t1") SUMS_IN(2) ADD("t0", "t1") SUMS_IN(3) "j 2b\n.previous\n"\
         : [s00] "=&f"(s[0][0]), [s01] "=&f"(s[0][1]), [s02] "=&f"(s[0][2]), [s10] "=&f"(s[1][0]),                     \
           [s11] "=&f"(s[1][1]), [s12] "=&f"(s[1][2]), [s20] "=&f"(s[2][0]), [s21] "=&f"(s[2][1]),                     \
           [s22] "=&f"(s[2][2]), [s30] "=&f"(s[3][0]), [s31] "=&f"(s[3][1]), [s32] "=&f"(s[3][2])                      \
@@ -74,10 +74,8 @@ static inline int fits_pairs(const view_t *v) {
 static __attribute__((noinline)) void block_pairs(const view_t *v, const float *dy, const float *x, float *dw) {
     const uint32_t dw_m = v->dw_m, narrow = v->sw == 1, count = (v->columns >> 1) - 1 - narrow;
     float s[4][3];
-    if (v->rows == 0) { /* the first block of a sum */
-        for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
-            UNROLL for (uint32_t k = 0; k < 3; k++) dw[k] = v->goes_on ? dw[k] : v->fresh ? 0.0f : dw[k] + 0.0f;
-        }
+    if (v->rows == 0) { /* all that a sum has in its first block */
+        for (uint32_t m = 0; !v->goes_on && m < 4; m++, dw += dw_m) dw[0] = dw[1] = dw[2] = 0.0f;
         return;
     }
     const pairs_t p = {dy, x - 1, v->goes_on ? dw : 0, 4 * v->dy_m, 4 * dw_m, count, 4 * v->dy_h - 8 * count,

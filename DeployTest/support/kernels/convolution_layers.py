@@ -1,6 +1,7 @@
 """Layers of convolution whose kernels are compared with the portable ones."""
 
 from deployer.core.ir import AttrValue
+from DeployTest.support.kernels.kernel_jobs import WHOLE_ROWS
 
 LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
     ((1, 5, 9, 13), (7, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
@@ -60,6 +61,7 @@ LAYERS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...
     ((1, 8, 12, 8), (12, 8, 1, 1), {}),
     ((1, 32, 8, 6), (8, 32, 1, 1), {"strides": (2, 2)}),
     ((1, 1, 20, 9), (4, 1, 3, 2), {}),
+    *WHOLE_ROWS,
 )
 """X, W and attributes of convolutions: every remainder of blocks, borders on any side, strides, groups. Those with an
 even number are computed with a bias.

@@ -42,6 +42,7 @@ from deployer.operators.convolution.geometry import (
 from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
 from deployer.operators.convolution.unpadded import first_work, is_first
 from deployer.operators.convolution.volume import convolved
+from deployer.operators.convolution.whole_rows import fours_form
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, has_relu, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
@@ -169,7 +170,8 @@ class Conv(Operator):
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
         blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
+        form = fours_form(access, "x", tile, "m") if m * c > 1 else ""
+        form = form or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         setup = FACTS.region_setup * regions(access, tile)
         products = tile["c"] * kh * kw
         lost = 0 if m == c == 1 else lost_macs(tile["m"], products, kh * kw)

@@ -40,6 +40,7 @@ from deployer.operators.convolution.geometry import (
 )
 from deployer.operators.convolution.unpadded import is_rows, rows_work
 from deployer.operators.convolution.volume import weight_gradient
+from deployer.operators.convolution.whole_rows import PAIRS, in_pairs
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import block_of, is_single
 
@@ -139,7 +140,7 @@ class ConvGradW(Operator):
         sums = access.sizes
         if is_rows(access, tile, sums["n"] == 1 and is_single(sums["oh"], sums["ow"])):
             return rows_work(access, tile)
-        form = form_of(m, c, (kh, kw), (high, wide))
+        form = PAIRS if m * c > 1 and in_pairs(access, tile) else form_of(m, c, (kh, kw), (high, wide))
         channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
         lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
         elements = channels * (kh * kw * rows + FACTS.weight_setup)

@@ -46,6 +46,7 @@ from deployer.operators.convolution.geometry import (
 )
 from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
 from deployer.operators.convolution.volume import input_gradient
+from deployer.operators.convolution.whole_rows import fours_form
 from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,
@@ -164,7 +165,8 @@ class ConvGradX(Operator):
         _, m, c, kh, kw = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
-        form = form_of(m, c, (kh, kw), (rows.stride, columns.stride))
+        form = fours_form(access, "dy", tile, "c") if m * c > 1 else ""
+        form = form or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
         lost = 0 if m == c == 1 else lost_macs(tile["c"], products, max(taps, 1))
