@@ -34,6 +34,7 @@ CASES: tuple[tuple[str, tuple[int, ...], tuple[int | None, ...]], ...] = (
     ("dscnn", (128000,), (None,)),
     ("shared/ResNet8", (128000,), (None,)),
     ("mobilenet_v1", (128000,), (1800000, 512000)),
+    ("cct", (128000,), (1800000,)),
 )
 """Model, L1 budgets, and L2 budgets where tensors may live in L3."""
 MODES = ("single", "double", "auto")
@@ -97,8 +98,8 @@ def measured(built: Built, mode: str, l1: int, l2: int | None, model: str) -> Ro
     )
 
 
-def rows(target: str, folder: Path, console: Console, kept: Sequence[Row]) -> list[Row]:
-    """All runs in order; a model that has rows in `kept` is not measured."""
+def rows(target: str, folder: Path, console: Console, kept: Sequence[Row], modes: Sequence[str] = MODES) -> list[Row]:
+    """All runs in order, of some modes; a model that has rows in `kept` is not measured."""
     found = []
     for model, sizes, budgets in CASES:
         known = [row for row in kept if row.model == model]
@@ -106,7 +107,7 @@ def rows(target: str, folder: Path, console: Console, kept: Sequence[Row]) -> li
             found += known
             continue
         case = load_case(model, folder)
-        for l1, l2, mode in itertools.product(sizes, budgets, MODES):
+        for l1, l2, mode in itertools.product(sizes, budgets, modes):
             with console.status(f"{model} {l1} {mode}"):
                 outermost = "L3" if l2 else "L2"
                 built = compile_case(case, folder / "c", mode, l1, target=target, l2=l2, outermost=outermost)
@@ -135,13 +136,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_simulator(parser)
     parser.add_argument("--only", nargs="+", metavar="MODEL", help="measure these again and keep the other rows")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="measure these bufferings alone")
     arguments = parser.parse_args()
     console = Console(stderr=True)
     targets.load("siracusa")
     before = json.loads(RESULT.read_text())["rows"] if arguments.only else []
     kept = [Row(**row) for row in before if row["model"] not in arguments.only]
     with tempfile.TemporaryDirectory() as name:
-        found = rows("siracusa", Path(name), console, kept)
+        found = rows("siracusa", Path(name), console, kept, arguments.modes)
     RESULT.write_text(
         json.dumps({"simulator": arguments.simulator, "rows": [asdict(r) for r in found]}, indent=1) + "\n"
     )

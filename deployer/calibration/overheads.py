@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from deployer.core.cost import kernel_cost
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.level import RESIDENT
 from deployer.core.operator import Array, operator_of
@@ -41,43 +42,54 @@ class Overheads:
 
 @dataclass(frozen=True)
 class Observed:
-    """A step as measured, and what predicts it: warm unless it is the first in its program with its operator."""
+    """A step as measured, and what predicts it."""
 
     row: StepProfile
     step: Step
     choice: StepTiling
-    first: bool
 
     def predicted(self, target: Target, contention: int) -> int:
-        """The model's cycles of the step under this contention, without loop code."""
-        return simulate(self.step, self.choice, replace(target, contention=contention), True).cycles
+        """The model's cycles of the step under this contention, without loop code and its kernel's cold start."""
+        step = replace(self.step, cold=False, switched=False)
+        warm = simulate(step, self.choice, replace(target, contention=contention), True).cycles
+        return warm + target.eviction.cycles(0, self.step.cold, self.step.switched)
+
+    def cold(self, target: Target) -> int:
+        """What of its kernel's cold start the model adds."""
+        form = operator_of(self.step.node).work(self.step.node, self.step.access, self.choice.tile).form
+        start = kernel_cost(target, self.step.kernel.symbol, form).cold
+        added, without = (target.eviction.cycles(c, self.step.cold, self.step.switched) for c in (start, 0))
+        return added - without
 
 
 def fit_overheads(target: Target, layers: int, folder: Path, profiled: Profiled) -> Overheads:
-    """Fit the cycles that kernels and transfers do not explain; in `target` these costs are zero."""
+    """Fit the cycles that kernels and transfers do not explain; in `target` these costs are zero.
+
+    Steps of one tile take a step's cycles, by least squares, and the median share of what their cold code costs.
+    """
     observations: list[Observed] = []
     for budget in BUDGETS:
         for strategy in STRATEGIES:
             observations += _profiled(
                 target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}", profiled
             )
-    warm = [o for o in observations if not o.first]
-    single = statistics.median(o.row.cycles - o.predicted(target, 0) for o in warm if len(o.row.kernel) == 1)
-    several = [o for o in warm if len(o.row.kernel) > 1]
-    _, contention, tile = min(_loop_error(several, target, c, single) for c in CONTENTIONS)
-    shares = []
-    for o in observations:
-        start = max(c.cold for key, c in target.kernels.items() if key.split(".")[0] == o.step.kernel.symbol)
-        if o.first and start:
-            rest = o.row.cycles - (o.predicted(target, contention) - start) - single
-            shares.append((rest - tile * (len(o.row.kernel) - 1)) / start)
-    share = min(max(statistics.median(shares), 0.0), 1.0)
+    alone = [o for o in observations if len(o.row.kernel) == 1]
+    parts = np.array([[1.0, o.cold(target)] for o in alone])
+    rest = np.array([o.row.cycles - o.predicted(target, 0) for o in alone], float)
+    single = float(np.linalg.lstsq(parts, rest, rcond=None)[0][0])
+    lost = parts[:, 1] > 0
+    share = float(np.median((rest[lost] - round(single)) / parts[lost, 1])) if lost.any() else 0.0
+    share = min(max(share, 0.0), 1.0)
+    several = [o for o in observations if len(o.row.kernel) > 1]
+    _, contention, tile = min(_loop_error(several, target, c, single, share) for c in CONTENTIONS)
     return Overheads(max(round(single), 0), round(tile), share, contention)
 
 
-def _loop_error(several: list[Observed], target: Target, contention: int, single: float) -> tuple[float, int, float]:
+def _loop_error(
+    several: list[Observed], target: Target, contention: int, single: float, share: float
+) -> tuple[float, int, float]:
     """(mean relative error, contention, cycles per tile) of steps with many tiles, were the contention this."""
-    rest = [(o, o.row.cycles - o.predicted(target, contention) - single) for o in several]
+    rest = [(o, o.row.cycles - o.predicted(target, contention) - single - share * o.cold(target)) for o in several]
     tile = max(statistics.median(r / (len(o.row.kernel) - 1) for o, r in rest), 0.0)
     errors = [abs(r - tile * (len(o.row.kernel) - 1)) / o.row.cycles for o, r in rest]
     return sum(errors) / len(errors), contention, tile
@@ -93,7 +105,7 @@ def _profiled(
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}
     tiling, rows = profiled(program, options, inputs, folder)
     steps = tiling.lifetimes.schedule.steps
-    return [Observed(r, s, c, s.cold) for r, s, c in zip(rows, steps, tiling.steps, strict=True)]
+    return [Observed(r, s, c) for r, s, c in zip(rows, steps, tiling.steps, strict=True)]
 
 
 def _program(layers: int) -> Program:
