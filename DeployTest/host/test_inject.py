@@ -89,10 +89,8 @@ def test_crossing_transfers_are_noticed(tmp_path: Path) -> None:
         fault
         for kind in kinds
         for fault in CLASSES[kind].faults(program)
-        if (fault.step, fault.arg, "in") in crossings
-        and fault.place.startswith("transfer 0 in ")
-        or (fault.step, fault.arg, "out") in crossings
-        and " out of " in fault.place
+        if ((fault.step, fault.arg, "in") in crossings and fault.place.startswith("transfer 0 in "))
+        or ((fault.step, fault.arg, "out") in crossings and " out of " in fault.place)
     ]
     assert {fault.kind for fault in faults} == set(kinds)
     judgements = list(judge_all(program, faults, MODES[:1], 2))

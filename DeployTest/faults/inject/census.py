@@ -34,7 +34,7 @@ class Call:
 
 @dataclass
 class Execution:
-    """One execution of a step; `moves` may start in an earlier one, `tables` are the bytes of tables that it fetches."""
+    """One execution of a step; `moves` may start in an earlier step, `tables` are bytes of tables that it fetches."""
 
     moves: list[Move] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
