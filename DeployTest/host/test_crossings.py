@@ -11,7 +11,7 @@ from deployer.codegen import render
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
 from deployer.core.level import Crossing
-from deployer.core.plan import Options, Plan, PlanStep, Tiling
+from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_of
 from deployer.core.safe_text import c_comment
 from deployer.planning.crossings.graph_run import timed
 from deployer.verify.plan import verify_plan
@@ -93,6 +93,25 @@ def test_equal_steps_still_share_functions(built: Built) -> None:
         texts = [render.network_view(plan, graph, c_comment("")).functions for graph in plan.graphs]
         counts.append(sum(map(len, texts)))
     assert counts[0] <= counts[1]
+
+
+def test_each_step_is_told_once(built: Built) -> None:
+    """Where a graph starts transfers, it tells the HAL of all its steps, and no function of a step does so again."""
+    for graph in built.plan.graphs:
+        view = render.network_view(built.plan, graph, c_comment(""))
+        told = [call.form for call in view.calls].count("c_begin")
+        assert told == sum(step.graph == graph for step in built.plan.steps), graph
+        assert not any(function.steps for function in view.functions), graph
+
+
+def test_short_transfers_stay(built: Built) -> None:
+    """Nothing crosses that takes no longer than a start in another step costs."""
+    target = target_of(built.plan.options)
+    for c in built.plan.crossings:
+        operand = next(o for o in built.plan.steps[c.step].operands if o.arg == c.arg)
+        level = max(number for number, slots in enumerate(operand.places) if slots.count)
+        channel = target.hops[level].inward if c.way == "in" else target.hops[level].outward
+        assert channel.cycles(operand.places[level].bytes, 1, target.contention) > target.crossing, c
 
 
 def test_plan_survives_its_file(built: Built, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Call:
 
 @dataclass
 class Execution:
-    """One execution of a step; `tables` are the bytes of argument tables that it fetches."""
+    """One execution of a step; `moves` may start in an earlier step, `tables` are bytes of tables that it fetches."""
 
     moves: list[Move] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -73,16 +73,19 @@ class Census:
 def read(path: Path, kinds: dict[int, str]) -> Census:
     """Parse a census; `kinds` has a letter per argument field of each step, p for a pointer."""
     census, current, step = Census(), Execution(), -1
+    early: dict[int, list[Move]] = {}
     for line in path.read_text().splitlines():
         word, *rest = line.split()
         numbers = [int(n) for n in rest]
         if word == "step":
-            current, step = Execution(), numbers[0]
+            step = numbers[0]
+            current = Execution(early.pop(step, []))
             if step >= 0:
                 census.executions.setdefault(step, []).append(current)
         elif word == "move":
-            region, inward, hop, *ends = numbers[:7]
-            current.moves.append(Move(region, inward, hop, (ends[0], ends[1]), (ends[2], ends[3]), *numbers[7:]))
+            current.moves.append(_move(numbers))
+        elif word == "early":
+            early.setdefault(numbers[0], []).append(_move(numbers[1:]))
         elif word == "call":
             current.calls.append(Call(numbers[0], _values(numbers[1:], kinds[step])))
         elif word == "tables":
@@ -92,6 +95,11 @@ def read(path: Path, kinds: dict[int, str]) -> Census:
         else:
             census.writes.append(((numbers[0], numbers[1]), numbers[2]))
     return census
+
+
+def _move(numbers: list[int]) -> Move:
+    region, inward, hop, *ends = numbers[:7]
+    return Move(region, inward, hop, (ends[0], ends[1]), (ends[2], ends[3]), *numbers[7:])
 
 
 def _values(numbers: list[int], kinds: str) -> tuple[Place | int, ...]:

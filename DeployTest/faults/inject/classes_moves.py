@@ -111,10 +111,13 @@ def other_slot(program: Program) -> Sites:
 
 @fault_class("transfers", "the slot of another operand")
 def slot_of_another(program: Program) -> Sites:
-    """Tiles of one operand where those of another belong."""
+    """Tiles of one operand where those of another belong: of its step, or of one that the first fetch crosses."""
     for start, ordinal, move in starts(program):
         step, region, *_ = start
-        for other in program.regions(step):
+        others = program.regions(step)
+        if move.inward and not ordinal:
+            others += tuple(r for s in program.crossed(step, region) for r in program.regions(s))
+        for other in others:
             if other.hop == region.hop and other.start != region.start:
                 yield change(start, ordinal, move, inner=other.start - region.start)
 

@@ -31,6 +31,11 @@ typedef struct {
     uint32_t region_count;
 } inject_step_t;
 
+/* The first ingress of a step's operand starts in the earlier step `at`. */
+typedef struct {
+    uint32_t step, region, at;
+} inject_early_t;
+
 typedef struct {
     uint8_t *memory;
     uint32_t bytes;
@@ -41,6 +46,8 @@ typedef struct {
     uint32_t level_count;
     const inject_step_t *steps;
     uint32_t step_count;
+    const inject_early_t *early;
+    uint32_t early_count;
     const hal_kernel_t *kernels;
     uint32_t kernel_count;
 } inject_plan_t;
@@ -109,7 +116,8 @@ typedef struct {
 
 void census_open(const char *path);
 void census_step(uint32_t step);
-void census_move(const inject_move_t *move, uint32_t region);
+void census_move(const inject_move_t *move, uint32_t region); /* of the step that was named last */
+void census_early(uint32_t step, const inject_move_t *move, uint32_t region);
 void census_tables(uint32_t bytes);
 void census_call(uint32_t step, hal_kernel_t kernel, const void *args);
 void census_read(const void *destination, uint32_t bytes, uint64_t file_offset);

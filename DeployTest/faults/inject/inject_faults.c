@@ -96,12 +96,23 @@ void census_step(uint32_t step) {
     if (census) fprintf(census, "step %d\n", (int)step);
 }
 
-void census_move(const inject_move_t *m, uint32_t region) {
-    if (!census) return;
-    fprintf(census, "move %u %u %u", region, m->inward, m->hop);
+static void print_move(const inject_move_t *m, uint32_t region) {
+    fprintf(census, " %u %u %u", region, m->inward, m->hop);
     print_place(m->inner);
     print_place(m->outer);
     fprintf(census, " %u %u %u %u %u %u\n", m->run, m->count, m->stride, m->planes, m->plane_stride, m->form);
+}
+
+void census_move(const inject_move_t *m, uint32_t region) {
+    if (!census) return;
+    fputs("move", census);
+    print_move(m, region);
+}
+
+void census_early(uint32_t step, const inject_move_t *m, uint32_t region) {
+    if (!census) return;
+    fprintf(census, "early %u", step);
+    print_move(m, region);
 }
 
 static uint32_t kernel_number(hal_kernel_t kernel) {

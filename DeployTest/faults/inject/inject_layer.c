@@ -19,9 +19,9 @@ void __real_hal_tables(void *tables, const void *source, uint32_t bytes);
 enum { MOVES_MAX = 65536, CALLS_MAX = 16384, ALIAS = 0x40000000 };
 typedef enum { DIRECT, ABSENT, LOGGED, DEFERRED } way_t; /* how the calls of a step reach the HAL */
 
-typedef struct { /* a transfer of this execution; `alias` is the ticket that the program was given */
+typedef struct { /* a transfer of this execution of its step; `alias` is the ticket that the program was given */
     inject_move_t move;
-    uint32_t region, ordinal, waited;
+    uint32_t step, region, ordinal, waited;
     hal_ticket_t ticket, alias;
 } started_t;
 
@@ -76,10 +76,10 @@ static hal_ticket_t start(const inject_move_t *m) {
     return __real_hal_dma_out_3d(m->hop, m->outer, m->inner, m->run, m->count, m->stride, m->planes, m->plane_stride);
 }
 
-/* The operand that the transfer serves: the region at the inner end that has this direction. */
-static uint32_t region_of(const inject_move_t *m) {
-    if (now.step >= inject_plan.step_count) return UINT32_MAX;
-    const inject_step_t *s = plan_step();
+/* The region of the step at the inner end of the transfer that has its direction, or UINT32_MAX. */
+static uint32_t region_in(uint32_t step, const inject_move_t *m) {
+    if (step >= inject_plan.step_count) return UINT32_MAX;
+    const inject_step_t *s = &inject_plan.steps[step];
     uint32_t offset;
     const uint32_t level = inject_place(m->inner, &offset);
     for (uint32_t i = 0; i < s->region_count; i++) {
@@ -91,10 +91,22 @@ static uint32_t region_of(const inject_move_t *m) {
     return UINT32_MAX;
 }
 
-static uint32_t next_ordinal(uint32_t region, uint32_t inward) {
+/* The operand that the transfer serves: of this step, or of a later one whose first ingress starts in this. */
+static void find_operand(started_t *s) {
+    s->step = now.step;
+    s->region = region_in(now.step, &s->move);
+    for (uint32_t i = 0; s->region == UINT32_MAX && s->move.inward && i < inject_plan.early_count; i++) {
+        const inject_early_t *e = &inject_plan.early[i];
+        if (e->at != now.step || region_in(e->step, &s->move) != e->region) continue;
+        s->step = e->step;
+        s->region = e->region;
+    }
+}
+
+static uint32_t next_ordinal(const started_t *s) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < now.started_count; i++)
-        count += now.started[i].region == region && now.started[i].move.inward == inward;
+    for (const started_t *t = now.started; t < now.started + now.started_count; t++)
+        count += t->step == s->step && t->region == s->region && t->move.inward == s->move.inward;
     return count;
 }
 
@@ -129,16 +141,19 @@ static entry_t *log_entry(int kind, uint32_t index) {
 }
 
 static hal_ticket_t move(inject_move_t m) {
-    const uint32_t region = region_of(&m), index = now.started_count;
+    const uint32_t index = now.started_count;
     if (index == MOVES_MAX) abort();
     started_t *s = &now.started[index];
-    *s = (started_t){.move = m, .region = region, .ordinal = next_ordinal(region, m.inward)};
-    census_move(&m, region);
+    *s = (started_t){.move = m};
+    find_operand(s);
+    s->ordinal = next_ordinal(s);
+    if (s->step == now.step) census_move(&m, s->region);
+    else census_early(s->step, &m, s->region);
     now.started_count++;
     if (now.way == LOGGED || now.way == DEFERRED) log_entry(LOG_MOVE, index);
     if (now.way == ABSENT) return HAL_DONE;
     if (now.way == DEFERRED) return s->alias = ALIAS + index;
-    s->ticket = start_faulty(&m, inject_find(AT_MOVE, now.step, region, m.inward, s->ordinal));
+    s->ticket = start_faulty(&m, inject_find(AT_MOVE, s->step, s->region, m.inward, s->ordinal));
     return s->alias = s->ticket;
 }
 
@@ -201,7 +216,7 @@ static hal_ticket_t other_ticket(const started_t *mine) {
 }
 
 static void wait_for(started_t *s) {
-    const inject_action_t *a = inject_find(AT_WAIT, now.step, s->region, s->move.inward, s->ordinal);
+    const inject_action_t *a = inject_find(AT_WAIT, s->step, s->region, s->move.inward, s->ordinal);
     if (a && a->op == OP_DROP) return;
     if (a && a->op == OP_LATE && now.late_count < 64) {
         now.late[now.late_count++] = s->ticket;
@@ -351,12 +366,21 @@ static void leave_step(void) {
     }
 }
 
+/* Leaves the transfers that belong to a later step, or are waited for in one. */
+static void keep_crossing(void) {
+    uint32_t kept = 0;
+    for (const started_t *s = now.started; s < now.started + now.started_count; s++)
+        if (s->step > now.step || (s->alias && !s->waited)) now.started[kept++] = *s;
+    now.started_count = kept;
+}
+
 void __wrap_hal_step(uint32_t step) {
     inject_restore_loss();
     leave_step();
     const inject_action_t *a = step == HAL_NO_STEP ? NULL : inject_find(AT_STEP, step, 0, 0, 0);
+    keep_crossing();
     now.step = step;
-    now.calls = now.started_count = 0;
+    now.calls = 0;
     now.way = DIRECT;
     census_step(step);
     if (a && a->op == OP_DROP) now.way = ABSENT;

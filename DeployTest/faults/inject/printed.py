@@ -64,6 +64,16 @@ def regions(plan: Plan, memory: Memory, step: PlanStep) -> tuple[Region, ...]:
     return tuple(rows)
 
 
+def early(plan: Plan, memory: Memory) -> list[tuple[int, int, int]]:
+    """Of each first ingress that starts in an earlier step: its step, the number of its region, and that step."""
+    rows = []
+    for c in (c for c in plan.crossings if c.way == "in"):
+        found = regions(plan, memory, plan.steps[c.step])
+        outermost = max((r.hop, number) for number, r in enumerate(found) if r.arg == c.arg)
+        rows.append((c.step, outermost[1], c.at))
+    return rows
+
+
 def _region(o: PlanOperand, hop: int, start: int, slots: int, size: int) -> Region:
     return Region(o.arg, hop, start, slots * size, size, o.mode != "out", o.mode != "in")
 
@@ -94,12 +104,14 @@ def source(plan: Plan, target: Target) -> str:
     for step in plan.steps:
         size, count = f"sizeof({step.kernel.symbol}_args_t)", len(regions(plan, memory, step))
         lines.append(f"    {{fields_{step.index}, {len(layout(step.kernel))}, {size}, regions_{step.index}, {count}}},")
-    lines += ["};", "static const inject_level_t levels[] = {"]
+    cells = [f"{{{step}, {region}, {at}}}" for step, region, at in early(plan, memory)]
+    lines += ["};", f"static const inject_early_t early[] = {{{', '.join(cells or ['{0, 0, 0}'])}}};"]
+    lines += ["static const inject_level_t levels[] = {"]
     lines += [f"    {{{memory_name(x.name)}, {memory.sizes[x.name]}}}," for x in plan.levels]
     lines += ["};", f"static const hal_kernel_t kernels[] = {{{', '.join(symbols)}}};"]
     lines += [
         "const inject_plan_t inject_plan = {"
-        f"levels, {len(plan.levels)}, steps, {len(plan.steps)}, kernels, {len(symbols)}}};"
+        f"levels, {len(plan.levels)}, steps, {len(plan.steps)}, early, {len(cells)}, kernels, {len(symbols)}}};"
     ]
     return "\n".join(lines) + "\n"
 

@@ -109,6 +109,12 @@ class Program:
         """Where the operands' tiles lie."""
         return printed.regions(self.plan, self.memory, step)
 
+    def crossed(self, step: PlanStep, region: printed.Region) -> tuple[PlanStep, ...]:
+        """The earlier steps over which the first fetch into an operand's region goes on."""
+        of = [c for c in self.plan.crossings if (c.step, c.arg, c.way) == (step.index, region.arg, "in")]
+        outermost = [r.hop for r in self.regions(step) if r.arg == region.arg][-1]
+        return tuple(s for c in of if region.hop == outermost for s in self.plan.steps[c.at : step.index])
+
     def home(self, operand: PlanOperand) -> Buffer:
         """The home of an operand's tensor."""
         return self.storage(operand.storage)
