@@ -186,6 +186,10 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "no permutation": (reduction("Transpose", perm=[0, 0]), "no permutation"),
     "step 0": (reduction("Slice", *(np.array([n]) for n in (0, 1, 0, 0))), "(Slice)"),
     "mode mirror": (reduction("Pad", np.array([1, 0, 1, 0]), mode="mirror"), "mode is 'mirror'"),
+    "two numbers that no element is filled with": (
+        reduction("Pad", np.array([1, 0, 1, 0]), f32(0.5, -2), mode="edge"),
+        "constant_value is (0.5, -2.0)",
+    ),
     "Dropout by NaN": (reduction("Dropout", np.float32(NAN)), "ratio is nan"),
     "Dropout of all": (reduction("Dropout", np.float32(1)), "ratio is 1.0"),
     "parts beyond number": (reduction("Split", num_outputs=1 << 62), "makes 4611686018427387904 parts"),

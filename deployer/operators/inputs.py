@@ -28,9 +28,11 @@ def floats(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[
 
 
 def check_scalar(node: Node, name: str, x: TensorType) -> None:
-    """Raise UnsupportedOperator where the constant attribute is an integer and X is of floats, or the reverse."""
+    """Raise UnsupportedOperator where the constant attribute is several numbers, or not of the kind of those in X."""
     value = node.attrs.get(name)
-    first = value[0] if isinstance(value, tuple) and value else value
+    if isinstance(value, tuple) and len(value) != 1:
+        raise unsupported(node, f"{name} is {value!s:.80}", "one number")
+    first = value[0] if isinstance(value, tuple) else value
     if isinstance(first, (int, float)) and isinstance(first, float) != (x.dtype == "float32"):
         kind = "a float" if isinstance(first, float) else "an integer"
         raise unsupported(node, f"{name} is {kind}, X {x}", f"{name} in the element type of X")
