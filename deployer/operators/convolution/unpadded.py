@@ -1,5 +1,6 @@
 """Layers without padding that kernels compute in blocks of four by four sums, row after row: when and at what cost."""
 
+import math
 from collections.abc import Mapping
 
 from deployer.core.access import Access, Window
@@ -23,7 +24,7 @@ def is_first(access: Access, tile: Mapping[str, int]) -> bool:
 def first_work(access: Access, tile: Mapping[str, int]) -> Work:
     """A multiply-accumulate per tap and output; cores share blocks of channels by neighbours in a row."""
     outputs = tile["m"] * tile["oh"] * tile["ow"]
-    taps = access.operand("w").view[3] * access.operand("w").view[4]
+    taps = math.prod(access.operand("w").view[-2:])
     return Work(outputs * taps, outputs, outputs // FACTS.block**2, FIRST)
 
 
@@ -36,7 +37,7 @@ def is_rows(access: Access, tile: Mapping[str, int], single: bool) -> bool:
 
 def rows_work(access: Access, tile: Mapping[str, int]) -> Work:
     """A multiply-accumulate per weight and output of a plane; cores share blocks of outputs by taps."""
-    weights = tile["m"] * tile["c"] * access.operand("grad").view[3] * access.operand("grad").view[4]
+    weights = tile["m"] * tile["c"] * math.prod(access.operand("grad").view[-2:])
     return Work(weights * tile["oh"] * tile["ow"], weights, weights // FACTS.block**2, ROWS)
 
 
