@@ -140,7 +140,7 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
     called = [job.kernel for job in jobs if isinstance(job, KernelJob)]
     kernels = {kernel.symbol: kernel for kernel in called if kernel.symbol != EMPTY}
     symbols = sorted(kernels)
-    program(target, [kernels[symbol] for symbol in symbols], directory)
+    program(target, [kernels[symbol] for symbol in symbols], _rooms(target, jobs), directory)
     parts = [_record(job, image, symbols) for job, image in zip(jobs, images, strict=True)]
     (directory / "input.bin").write_bytes(b"".join(parts) + struct.pack("<I", 0))
     dump = _run(target, tools, directory)
@@ -155,8 +155,20 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
     return results
 
 
-def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
-    """Compile the measuring program with these kernels into `directory`, unless it is up to date."""
+def _rooms(target: Target, jobs: Sequence[Job]) -> dict[str, int]:
+    """The bytes of each level that the jobs move or compute in; a level that has the program too leaves it the rest."""
+    rooms = [level.budget if i == RESIDENT else 0 for i, level in enumerate(target.levels)]
+    for job in jobs:
+        if isinstance(job, TransferJob):
+            both = 2 * job.count * max(job.run, job.stride if job.count > 1 else 0)
+            rooms[job.hop : job.hop + 2] = [max(room, both) for room in rooms[job.hop : job.hop + 2]]
+    return {level.name: room for level, room in zip(target.levels, rooms, strict=True)}
+
+
+def program(target: Target, kernels: Sequence[Kernel], rooms: Mapping[str, int], directory: Path) -> Path:
+    """Compile the measuring program with these kernels and so many bytes of each level into `directory`, unless it is
+    up to date.
+    """
     tools = build.toolchain(target)
     directory.mkdir(parents=True, exist_ok=True)
     for kernel in kernels:
@@ -171,7 +183,7 @@ def program(target: Target, kernels: Sequence[Kernel], directory: Path) -> Path:
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
     words = [*build.compiler(tools), *build.flags_of(tools), *(f"-I{folder}" for folder in folders), *map(str, sources)]
-    words += build.link_words(tools, words[0], target, {level.name: level.budget for level in target.levels})
+    words += build.link_words(tools, words[0], target, rooms)
     path, stamp = directory / "network", directory / "network.sha256"
     text = hashlib.sha256("\0".join(words).encode())
     for source in [*sources, *(h for folder in folders for h in sorted([*folder.glob("*.h"), *folder.glob("*.ld")]))]:
