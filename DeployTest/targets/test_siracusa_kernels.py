@@ -247,7 +247,7 @@ def test_every_kernel_builds(tmp_path: Path) -> None:
     needs_compiler(TARGET.name)
     kernels: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
     for symbols in _groups(kernels):
-        assert measure.program(TARGET, [kernels[symbol] for symbol in symbols], tmp_path / symbols[0]).is_file()
+        assert measure.program(TARGET, [kernels[symbol] for symbol in symbols], {}, tmp_path / symbols[0]).is_file()
     assert {path.stem for path in OVERRIDES} <= set(kernels)
     assert {job.kernel.symbol for job in JOBS.values()} == set(kernels), "a kernel that is compared with nothing"
 
