@@ -107,6 +107,8 @@ def test_normalized_constant(tmp_path: Path) -> None:
     program = infer(tmp_path, chain(node("MeanVarianceNormalization", ("x",), ("y",)), x=(5, 1, 3, 4)))
     x = np.ones((5, 1, 3, 4), np.float32)
     np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], np.zeros_like(x))
+    for number in (0.1, -3.3, 1e-3, 7e4):  # whose mean is rounded
+        assert np.isfinite(run_inference(program, {"x": number * x})["y"]).all()
 
 
 def test_clip_of_the_cell(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Steps that share one start of the cores: which do, the same bits, the model's cycles, and what is against it."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +10,8 @@ import pytest
 from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed
-from deployer.core.level import Bundle
-from deployer.core.plan import Options, Plan, Tiling
+from deployer.core.level import Bundle, followers
+from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_of
 from deployer.planning import plan_choice
 from deployer.planning.crossings.bundles import with_bundles
 from deployer.planning.crossings.graph_run import timed
@@ -52,11 +52,11 @@ def without(plan: Plan) -> Plan:
     return timed(replace(plan, bundles=(), steps=tuple(whole(plan))))
 
 
-def whole(plan: Plan) -> list:  # type: ignore[type-arg]
+def whole(plan: Plan) -> Iterator[PlanStep]:
     """The steps, those behind the first of a bundle with the start that they do without."""
-    dispatch = pipeline.target_of(plan.options).dispatch
-    late = {step for bundle in plan.bundles for step in bundle.followers}
-    return [replace(s, tile_cycles=(s.tile_cycles[0] + dispatch,)) if s.index in late else s for s in plan.steps]
+    dispatch, late = target_of(plan.options).dispatch, followers(plan.bundles)
+    for step in plan.steps:
+        yield replace(step, tile_cycles=(step.tile_cycles[0] + dispatch,)) if step.index in late else step
 
 
 def test_one_start_for_the_update(built: Built, models_root: Path, tmp_path: Path) -> None:
@@ -143,12 +143,12 @@ BROKEN: dict[str, Callable[[Plan], Plan]] = {
     "twice": lambda p: bundled(p, *[(optimizer_steps(p)[0], optimizer_steps(p)[1])] * 2),
     "two graphs": lambda p: bundled(p, (optimizer_steps(p)[0] - 1, optimizer_steps(p)[0])),
     "two kernels": lambda p: bundled(p, (1, 2)),
-    "one after the other": lambda p: bundled(p, next(following(p))),
+    "one after the other": lambda p: bundled(p, next(dependent(p))),
 }
 """Plans that break the rule of bundles."""
 
 
-def following(plan: Plan):  # type: ignore[no-untyped-def]
+def dependent(plan: Plan) -> Iterator[tuple[int, int]]:
     """Neighbours of one kernel of which the second reads what the first writes."""
     for one, two in zip(plan.steps, plan.steps[1:], strict=False):
         if one.kernel == two.kernel and {o.storage for o in one.operands if o.mode == "out"} & {

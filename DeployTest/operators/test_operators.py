@@ -329,6 +329,19 @@ def test_what_a_product_in_squares_loses(outputs: int, channels: int, pairs: int
     assert operator.work(step.node, step.access, step.access.sizes).lost == round(pairs * side * side * each)
 
 
+def _forms(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]) -> list[str]:
+    """The forms of a layer, its gradient of X and that of W, each in one tile."""
+    data, taps = np.ones(x, np.float32), np.ones(w, np.float32)
+    dy = registry()["Conv"].reference(Node("", "Conv", ("x", "w"), ("y",), attrs), (data, taps))[0]
+    cases = (
+        ("Conv", Sample("", (data, taps), attrs)),
+        ("ConvGradX", Sample("", (dy, taps), {**attrs, "input_shape": x[2:]})),
+        ("ConvGradW", Sample("", (dy, data), {**attrs, "kernel_shape": w[2:]})),
+    )
+    steps = [step_of(registry()[name], sample) for name, sample in cases]
+    return [step.operator.work(step.node, step.access, step.access.sizes).form for step in steps]
+
+
 @pytest.mark.parametrize(
     ("side", "attrs", "forms"),
     [
@@ -346,12 +359,7 @@ def test_form_of_depthwise_windows(side: int, attrs: dict[str, AttrValue], forms
 
     The gradient of X wants a tap beside each of its borders, which a layer without padding there does not have.
     """
-    x, w = (np.ones(shape, np.float32) for shape in ((1, 8, 9, 9), (8, 1, side, side)))
-    attrs = {**attrs, "group": 8}
-    dy = registry()["Conv"].reference(Node("", "Conv", ("x", "w"), ("y",), attrs), (x, w))[0]
-    cases = ("Conv", Sample("", (x, w), attrs)), ("ConvGradX", Sample("", (dy, w), {**attrs, "input_shape": (9, 9)}))
-    steps = [step_of(registry()[name], sample) for name, sample in cases]
-    assert [step.operator.work(step.node, step.access, step.access.sizes).form for step in steps] == forms
+    assert _forms((1, 8, 9, 9), (8, 1, side, side), {**attrs, "group": 8})[:2] == forms
 
 
 @pytest.mark.parametrize(
@@ -372,12 +380,20 @@ def test_form_of_whole_rows(
     channels: int, sides: tuple[int, int], attrs: dict[str, AttrValue], forms: list[str]
 ) -> None:
     """The cost model takes for whole rows what kernels take so: by fours of outputs, by pairs in the gradient of W."""
-    x, w = (np.ones(shape, np.float32) for shape in ((1, channels, *sides), (channels, channels, 3, 3)))
-    dy = registry()["Conv"].reference(Node("", "Conv", ("x", "w"), ("y",), attrs), (x, w))[0]
-    cases = (
-        ("Conv", Sample("", (x, w), attrs)),
-        ("ConvGradX", Sample("", (dy, w), {**attrs, "input_shape": sides})),
-        ("ConvGradW", Sample("", (dy, x), {**attrs, "kernel_shape": (3, 3)})),
-    )
-    steps = [step_of(registry()[name], sample) for name, sample in cases]
-    assert [step.operator.work(step.node, step.access, step.access.sizes).form for step in steps] == forms
+    assert _forms((1, channels, *sides), (channels, channels, 3, 3), attrs) == forms
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attrs", "forms"),
+    [
+        ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2)}, ["first", "rows"]),
+        ((1, 1, 25, 10), (18, 1, 10, 4), {"strides": (2, 2)}, ["dense", "dense"]),
+        ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2), "pads": (1, 0, 1, 0)}, ["dense", "dense"]),
+        ((1, 2, 25, 10), (16, 2, 10, 4), {"strides": (2, 2)}, ["dense", "rows"]),
+    ],
+)
+def test_form_of_unpadded_windows(
+    x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue], forms: list[str]
+) -> None:
+    """The cost model takes for a first layer what the kernels take so: one channel, blocks of four, no padding."""
+    assert _forms(x, w, attrs)[::2] == forms

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from deployer.codegen.c_names import Memory, memory_name
 from deployer.codegen.render import used_kernels
 from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
-from deployer.core.level import RESIDENT, Channel, Crossing, followers
+from deployer.core.level import RESIDENT, Channel, Crossing
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.planning.crossings.choose import slot_life
-from deployer.planning.crossings.graph_program import hosted_cycles
-from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, group_spans, sharers
+from deployer.planning.crossings.graph_program import begin_cycles, contention_of
+from deployer.tilers.levels.tables import group_spans
 
 SUFFIXES = ("", " stage")
 """Suffixes of the names of slots, by the number of their level."""
@@ -150,15 +150,10 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
             slot_buffers += [NONE] * (len(o.places) - len(slot_buffers))
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     buffers += _table_buffers(plan, memory)
-    tables, fetched = Tables(), fetched_bytes(plan.groups, plan.steps, target)
-    sized, sharing, hosted = target.sized(len(plan.steps)), sharers(plan.tables), hosted_cycles(plan, target)
-    steps, following = [], followers(plan.bundles)
-    for s in plan.steps:
-        own = hosted[s.index] + (sized.address * fixed_addresses(s) if s.index in sharing else 0)
+    tables, steps = Tables(), []
+    for s, begin in zip(plan.steps, begin_cycles(plan, target.sized(len(plan.steps))), strict=True):
         where = [places[s.index, o.arg] for o in s.operands]
-        contention = sized.contention if s.buffering == "double" else 0
-        begins = sized.step + fetch_cycles(fetched.get(s.index, 0), sized, contention) + own
-        steps.append(_step(s, where, tables, 0 if s.index in following else begins, contention))
+        steps.append(_step(s, where, tables, begin, contention_of(s, target)))
     return SimulationView(
         provenance=origin,
         kernels=used_kernels(plan.steps),

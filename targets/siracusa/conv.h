@@ -148,10 +148,7 @@ INLINE void three_taps(const conv_t *v, const rectangle_t *r, uint32_t count, co
         ADD("t0", "%[w_c]") ADD("t1", "%[w_c]") ADD("t2", "%[w_c]") ADD("t3", "%[w_c]")
         ADD("t4", "%[x_c]") ADD("t5", "%[x_c]") ADD("t6", "%[x_c]") ADD("a7", "%[x_c]")
         LOOP_OUTER_END(89)
-        : [c00] "=&f"(c[0][0]), [c01] "=&f"(c[0][1]), [c02] "=&f"(c[0][2]), [c03] "=&f"(c[0][3]),
-          [c10] "=&f"(c[1][0]), [c11] "=&f"(c[1][1]), [c12] "=&f"(c[1][2]), [c13] "=&f"(c[1][3]),
-          [c20] "=&f"(c[2][0]), [c21] "=&f"(c[2][1]), [c22] "=&f"(c[2][2]), [c23] "=&f"(c[2][3]),
-          [c30] "=&f"(c[3][0]), [c31] "=&f"(c[3][1]), [c32] "=&f"(c[3][2]), [c33] "=&f"(c[3][3])
+        : SUMS_OUT(c)
         : [sums] "r"(sums), [x] "r"(x), [w] "r"(w), [w_m] "r"(4 * v->w_m), [x_h] "r"(x_h),
           [w_h] "r"(w_h), [x_c] "r"(4 * (int32_t)v->x_c - h * x_h), [w_c] "r"(4 * (int32_t)v->w_c - h * w_h),
           [rows] "r"(h), [channels] "r"(count)

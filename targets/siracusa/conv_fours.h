@@ -85,10 +85,7 @@
         ".subsection 1\n3: mv t0, %[sums]\n"                                                                          \
         ROW_IN(c00, c01, c02, c03) ADDI("t0", 16) ROW_IN(c10, c11, c12, c13) ADDI("t0", 16)                           \
         ROW_IN(c20, c21, c22, c23) ADDI("t0", 16) ROW_IN(c30, c31, c32, c33) "j 2b\n.previous\n"                      \
-        : [c00] "=&f"(c[0][0]), [c01] "=&f"(c[0][1]), [c02] "=&f"(c[0][2]), [c03] "=&f"(c[0][3]),                     \
-          [c10] "=&f"(c[1][0]), [c11] "=&f"(c[1][1]), [c12] "=&f"(c[1][2]), [c13] "=&f"(c[1][3]),                     \
-          [c20] "=&f"(c[2][0]), [c21] "=&f"(c[2][1]), [c22] "=&f"(c[2][2]), [c23] "=&f"(c[2][3]),                     \
-          [c30] "=&f"(c[3][0]), [c31] "=&f"(c[3][1]), [c32] "=&f"(c[3][2]), [c33] "=&f"(c[3][3])                      \
+        : SUMS_OUT(c)                                                                                                 \
         : [sums] "r"(sums), [x] "r"(x), [w] "r"(w), [w_m] "r"(4 * v->w_m), [x_h] "r"(4 * x_h), [w_h] "r"(4 * w_h),    \
           [x_c] "r"(4 * ((int32_t)v->x_c - (int32_t)rows * x_h)),                                                     \
           [w_c] "r"(4 * ((int32_t)v->w_c - (int32_t)rows * w_h)), [rows] "r"(rows), [channels] "r"(count)             \

@@ -110,31 +110,6 @@ def loop_jobs() -> Iterator[KernelJob]:
         yield whole_job("GatherGrad", f"columns{columns}", (None, ids, dy), {"axis": 0, "shape": (11, columns)})
 
 
-WHOLE_ROWS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
-    ((1, 8, 6, 8), (8, 8, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ((1, 20, 5, 12), (20, 20, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ((2, 8, 4, 16), (8, 4, 3, 3), {"group": 2, "pads": (1, 1, 1, 1)}),
-    ((1, 4, 7, 8), (12, 4, 3, 3), {"pads": (2, 1, 0, 1)}),
-    ((1, 8, 5, 9), (8, 8, 3, 3), {"pads": (1, 0, 1, 1)}),
-    ((1, 4, 6, 9), (4, 4, 3, 3), {"pads": (1, 1, 1, 0)}),
-    ((1, 4, 1, 8), (8, 4, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ((1, 4, 3, 8), (4, 4, 3, 3), {"pads": (4, 1, 4, 1)}),
-    ((1, 8, 9, 8), (4, 8, 3, 3), {"pads": (2, 1, 2, 1), "dilations": (2, 1)}),
-    ((1, 4, 6, 8), (4, 4, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 1)}),
-    ((1, 4, 5, 10), (4, 4, 3, 3), {}),
-    ((1, 4, 6, 4), (8, 4, 3, 3), {"pads": (1, 1, 1, 1)}),
-    ((1, 8, 10, 16), (12, 8, 3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
-    ((2, 8, 8, 24), (80, 4, 3, 3), {"group": 2, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
-    ((1, 4, 7, 17), (8, 4, 3, 3), {"pads": (1, 1, 1, 0), "strides": (2, 2)}),
-    ((1, 4, 9, 16), (4, 4, 3, 3), {"pads": (0, 0, 1, 1), "strides": (2, 2)}),
-    ((1, 4, 8, 16), (4, 4, 3, 3), {"pads": (1, 1, 1, 1), "strides": (1, 2)}),
-    ((2, 2, 21, 18), (4, 2, 3, 3), {"pads": (9, 1, 1, 1)}),
-    ((1, 1, 3, 152), (4, 1, 3, 3), {"pads": (1, 1, 1, 1)}),
-)
-"""X, W and attributes of layers whose rows are taken whole by fours of outputs, or in the gradient of W by pairs: each
-border by itself, rows of one, two and three taps, without a tap, strides, groups, several blocks; some do not fit."""
-
-
 def weight_jobs(cores: int) -> Iterator[KernelJob]:
     """Gradients of weights: of taps beside each other and of dilated ones; of one block of four outputs by one channel
     for each core, and of three.

@@ -26,7 +26,7 @@ from deployer.planning.loop_program import (
     Way,
 )
 from deployer.planning.lower import lower
-from deployer.tilers.levels.tables import fetched_bytes, sharers
+from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
 TICKETS = "tickets"
 """The graph's array of the tickets that steps leave."""
@@ -101,10 +101,26 @@ def _bundled(program: LoopProgram, count: int) -> LoopProgram:
     return replace(program, title=title, body=Block((*fetched, *each, CallEach(program.step, kernel, table, count))))
 
 
-def hosted_cycles(plan: Plan, target: Target) -> Counter[int]:
-    """By step the cycles that first fetches of later steps take it: they are code that no cache holds."""
-    hosted = Counter(c.at for c in plan.crossings if c.way == "in")
-    return Counter({step: count * target.crossing for step, count in hosted.items()})
+def contention_of(step: PlanStep, target: Target) -> int:
+    """Thousandths by which the bytes of a step's transfers are slower."""
+    return target.contention if step.buffering == "double" else 0
+
+
+def begin_cycles(plan: Plan, target: Target) -> tuple[int, ...]:
+    """By step the cycles before its own transfers and kernels: its code, tables that it fetches, addresses that it
+    sets, and first fetches of later steps, which are code that no cache holds. A step in another's start has none.
+
+    `target` has the costs of a program of the plan's size.
+    """
+    fetched, sharing = fetched_bytes(plan.groups, plan.steps, target), sharers(plan.tables)
+    hosted, following = Counter(c.at for c in plan.crossings if c.way == "in"), followers(plan.bundles)
+
+    def cycles(step: PlanStep) -> int:
+        tables = fetch_cycles(fetched.get(step.index, 0), target, contention_of(step, target))
+        addresses = target.address * fixed_addresses(step) if step.index in sharing else 0
+        return target.step + tables + addresses + hosted[step.index] * target.crossing
+
+    return tuple(0 if step.index in following else cycles(step) for step in plan.steps)
 
 
 def _opens(steps: Sequence[PlanStep], crossings: Sequence[Crossing]) -> dict[Hashable, set[tuple[Way, str]]]:

@@ -5,11 +5,10 @@ from dataclasses import replace
 from deployer.core.cost import Clock
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Plan, PlanStep, Timeline, target_of
-from deployer.planning.crossings.graph_program import GraphStep, graph_program, hosted_cycles
+from deployer.planning.crossings.graph_program import GraphStep, begin_cycles, contention_of, graph_program
 from deployer.planning.loop_program import Block, Start, Ticket, Wait
 from deployer.planning.program_run import ProgramRun, Running
 from deployer.planning.tile_loop import FLAG
-from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
 
 def timed(plan: Plan) -> Plan:
@@ -32,8 +31,7 @@ class _GraphRun:
         }
         self.tickets: dict[tuple[str, int], Running] = {}
         self.owner = {ticket.name: s.program.step for s in self.steps for _, ticket in s.given}
-        self.hosted = hosted_cycles(plan, self.target)
-        self.fetched, self.sharing = fetched_bytes(plan.groups, plan.steps, self.target), sharers(plan.tables)
+        self.begins = begin_cycles(plan, self.target)
 
     def timed(self) -> list[PlanStep]:
         """The steps with their cycles and waits."""
@@ -44,11 +42,8 @@ class _GraphRun:
         """Run a step; its index and its cycles."""
         index, clock = step.program.step, self.clock
         plan_step, run, begin = self.plan.steps[index], self.runs[index], clock.now
-        clock.contention = self.target.contention if plan_step.buffering == "double" else 0
-        own = self.target.address * fixed_addresses(plan_step) if index in self.sharing else 0
-        own += self.hosted[index]
-        if not step.follows:
-            clock.run(self.target.step + fetch_cycles(self.fetched.get(index, 0), self.target, clock.contention) + own)
+        clock.contention = contention_of(plan_step, self.target)
+        clock.run(self.begins[index])
         for start in step.starts:
             self._start(start)
         run.tickets.update({(name, 0): self.tickets.pop((ticket.name, 0)) for name, ticket in step.given})

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from deployer.core.declarations import UpdateNumber
-from deployer.core.errors import VerifyFailed
 from deployer.core.level import Bundle
 from deployer.core.operator import Flag
 from deployer.core.plan import Home, Plan, PlanStep
+from deployer.verify.tiling import need
 
 
 def check_bundles(plan: Plan) -> None:
@@ -29,8 +29,7 @@ def check_bundles(plan: Plan) -> None:
 
 
 def _need(holds: bool, cause: str) -> None:
-    if not holds:
-        raise VerifyFailed("bundle", cause)
+    need(holds, "bundle", cause)
 
 
 def _alike(plan: Plan, bundle: Bundle, steps: tuple[PlanStep, ...], place: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from deployer.core.errors import VerifyFailed
 from deployer.core.level import RESIDENT, USUAL, Crossing
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
+from deployer.verify.tiling import need
 
 Lives = Mapping[tuple[int, str], tuple[int, int]]
 """The first and last step in which an operand's outermost slots are in use, by step and argument, where they cross."""
@@ -48,8 +49,7 @@ def check_crossings(plan: Plan) -> None:
 
 
 def _need(holds: bool, cause: str) -> None:
-    if not holds:
-        raise VerifyFailed("crossing", cause)
+    need(holds, "crossing", cause)
 
 
 def _crossed(c: Crossing, plan: Plan, operand: PlanOperand, home: Home, place: str) -> None:
