@@ -69,6 +69,46 @@ def test_value_in_between(info: onnx.ValueInfoProto, declared: str, tmp_path: Pa
         assert text in str(warning)
 
 
+REPEATED = {
+    "another type": (value("y", (2, 4), INT64), ("int32 [2,4]", "INT64")),
+    "another type of integers": (value("y", (2, 4), onnx.TensorProto.UINT16), ("UINT16", "FLOAT")),
+    "another shape": (value("y", (2, 5)), ("float32 [2,4]", "float32 [2,5]")),
+    "another rank": (value("y", (8,)), ("float32 [8]",)),
+}
+
+
+@pytest.mark.parametrize("outputs", [True, False], ids=["outputs", "values in between"])
+@pytest.mark.parametrize("first", [True, False], ids=["the wrong one first", "the wrong one last"])
+@pytest.mark.parametrize(("other", "texts"), REPEATED.values(), ids=REPEATED)
+def test_declared_twice(
+    other: onnx.ValueInfoProto, texts: tuple[str, ...], first: bool, outputs: bool, tmp_path: Path
+) -> None:
+    """Of two declarations of a value in one list none is passed over."""
+    both = (other, value("y", (2, 4))) if first else (value("y", (2, 4)), other)
+    nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
+    end = value("z", (2, 4))
+    model = Model(nodes, (value("x", (2, 4)),), (end, *both) if outputs else (end,), infos=() if outputs else both)
+    with pytest.raises(ShapeMismatch, match="'y' is declared twice, with different types") as caught:
+        infer(tmp_path, model)
+    for text in texts:
+        assert text in str(caught.value)
+
+
+def test_declared_twice_with_a_number(tmp_path: Path) -> None:
+    """An element type that ONNX does not know is named by its number."""
+    nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
+    infos = (value("y", (2, 4), 99), value("y", (2, 4)))
+    with pytest.raises(ShapeMismatch, match="99 and FLOAT"):
+        infer(tmp_path, Model(nodes, (value("x", (2, 4)),), (value("z", (2, 4)),), infos=infos))
+
+
+def test_declared_twice_alike(tmp_path: Path) -> None:
+    """A declaration that leaves open what another says is no contradiction."""
+    nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
+    infos = (value("y", ("n", 4)), value("y", (2, 4)), value("y", None))
+    infer(tmp_path, Model(nodes, (value("x", (2, 4)),), (value("z", (2, 4)),), infos=infos))
+
+
 def test_python_warns(tmp_path: Path) -> None:
     """Without a `warn` function the warning is one of Python; a file without contradictions causes none."""
     model = chain(node("Relu", ("x",), ("h",)), node("Exp", ("h",), ("y",)))

@@ -77,6 +77,8 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
     refusals.check()
+    _check_repeated(graph.value_info, _element_name)
+    _check_repeated(graph.output, _end)
     declared = {v.name: _declared(v, _element_name) for v in graph.value_info}
     declared |= {v.name: _declared(v, _end) for v in graph.output}
     unused = {tensor.name for tensor in graph.initializer} - used
@@ -123,6 +125,29 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
         facts = [("declared", f"{declared.dtype}{list(shape or ())}"), ("initializer", f"{kind}{list(default.dims)}")]
         hint = "declare the initializer's type, or remove one of the two"
         raise ShapeMismatch(f"graph input {item.name!r} has an initializer of another type", facts, hint)
+
+
+def _check_repeated(values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int], str]) -> None:
+    """Raise ShapeMismatch where a list declares a value twice with types that cannot both be right."""
+    first: dict[str, Declared] = {}
+    for item in values:
+        declared = _declared(item, element)
+        before = first.setdefault(item.name, declared)
+        if not _both(before, declared):
+            elements = " and ".join(_onnx_name(kind) for kind in (before.element, declared.element))
+            facts = [("first", str(before)), ("then", str(declared)), ("element types", elements)]
+            hint = "keep the declaration that is right, or drop both from the file"
+            raise ShapeMismatch(f"{item.name!r} is declared twice, with different types", facts, hint)
+
+
+def _both(one: Declared, other: Declared) -> bool:
+    """Whether a value can have both declared types: what is unknown in one of them fits everything."""
+    if one.element and other.element and one.element != other.element:
+        return False
+    if one.shape is None or other.shape is None:
+        return True
+    same_rank = len(one.shape) == len(other.shape)
+    return same_rank and all(a == b or -1 in (a, b) for a, b in zip(one.shape, other.shape, strict=True))
 
 
 def _kind(name: str, element: int) -> str:
@@ -273,8 +298,12 @@ def _end(name: str, element: int) -> str:
 
 def _element_name(name: str, element: int) -> str:
     """The target's dtype for an ONNX element type, or ONNX's name of it if there is none."""
-    elements = TensorProto.DataType.values()
-    return ELEMENTS.get(element, TensorProto.DataType.Name(element) if element in elements else str(element))
+    return ELEMENTS.get(element, _onnx_name(element))
+
+
+def _onnx_name(element: int) -> str:
+    """ONNX's name of an element type, or its number where ONNX has none."""
+    return TensorProto.DataType.Name(element) if element in TensorProto.DataType.values() else str(element)
 
 
 def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> Declared:
