@@ -5,13 +5,17 @@ the update: all that reads the weight of the pass comes before it. Where a gradi
 several passes or of several uses of a weight, or is clipped, nothing changes.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from deployer.core.access import box_shape
 from deployer.core.declarations import Optimizer
 from deployer.core.ir import Graph, Node, Program
+from deployer.core.kernel_facts import FACTS
+from deployer.core.level import RESIDENT
 from deployer.core.operator import Operator, operator_of, registry
-from deployer.core.plan import Options
+from deployer.core.plan import Options, target_of
 from deployer.fusions.pair import is_unwritten
 
 AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
@@ -44,6 +48,8 @@ def _joined(program: Program, options: Options, update: Node, form: Operator) ->
     if joint is None:
         return program
     joint = replace(joint, name=f"{producer.name}+{update.name}", outputs=update.outputs)
+    if not _has_room(program, options, joint):
+        return program
     nodes = tuple(joint if node is update else node for node in graph.nodes if node is not producer)
     gone = set(_sharing(program, gradient))
     return replace(
@@ -74,6 +80,20 @@ def _may_wait(program: Program, graph: Graph, producer: Node, update: Node, decl
     if weight in {program.storage(name) for name in reads}:
         return False
     return all(is_unwritten(program, graph, producer, update, name) for name in reads)
+
+
+def _has_room(program: Program, options: Options, joint: Node) -> bool:
+    """Whether a tile of one block, with the whole of its sums, leaves half of the innermost level free.
+
+    A sum that no tile may cut would else decide the tiles, or have none.
+    """
+    operator = operator_of(joint)
+    access = operator.access(joint, {name: tensor.type for name, tensor in program.tensors.items()})
+    assert operator.kernel is not None, f"{joint.op} has no kernel"
+    tile = {d.name: min(d.rounded(FACTS.block), d.size) if d.kind == "parallel" else d.size for d in access.dims}
+    boxes = ((o, math.prod(box_shape(o, access, tile))) for o in access.operands)
+    size = sum(count * operator.kernel.element_bytes(o.arg) for o, count in boxes)
+    return 2 * size <= target_of(options).levels[RESIDENT].budget
 
 
 def _sharing(program: Program, name: str) -> Iterator[str]:

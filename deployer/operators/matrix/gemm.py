@@ -355,11 +355,9 @@ def _outer_form(node: Node, access: Access) -> str:
 
 def is_plain_outer(node: Node, types: Mapping[str, TensorType]) -> bool:
     """Whether Y, stored in rows, is the outer product of the elements of A and those of B, and nothing is done to it."""
-    if set(node.attrs) - {"transA", "transB", "alpha", "beta"}:
-        return False
     access = registry()[node.op].access(node, types)
-    plain = len(access.operands) == 3 and node.attr_float("alpha", 1.0) == 1.0
-    return plain and access.dim("batch").size == access.dim("k").size == 1
+    is_outer = _outer_form(node, access) == "outer" and access.dim("batch").size == 1
+    return is_outer and not is_ordered(node)
 
 
 def _is_turned(order: Sequence[int], shape: Shape) -> bool:
