@@ -13,6 +13,8 @@ from deployer.operators.convolution.conv_grad_w import ConvGradW
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.update.sgd import LEARNING_RATE, SGD
 
+LEAST = 1024
+"""Fewer weights are updated sooner by a step of their own, which shares its start with those of other small tensors."""
 STEP_WORK = 2
 """Multiply-accumulates that the step of a weight is worth: it is loaded, and computed once more."""
 
@@ -31,9 +33,9 @@ class ConvSGD(ConvGradW):
     inplace: ClassVar[dict[int, int]] = {0: 2}
 
     def joint(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
-        """The update with the operands of its gradient; None where that is stored as another shape."""
+        """The update with the operands of its gradient; None of few weights, or where that is stored as another shape."""
         weight = update.inputs[0]
-        if producer.op != ConvGradW.name or types[producer.outputs[0]] != types[weight]:
+        if producer.op != ConvGradW.name or types[producer.outputs[0]] != types[weight] or types[weight].size < LEAST:
             return None
         return Node("", self.name, (*producer.inputs, weight), (), {**producer.attrs, **update.attrs})
 
