@@ -31,6 +31,7 @@ from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
+from deployer.core.updating import Updating
 
 Array = npt.NDArray[Any]
 
@@ -187,7 +188,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Weighing, ABC):
+class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Updating, Weighing, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output

@@ -8,6 +8,9 @@ from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step
 from deployer.rates.run_time import kernel_args
 
+SMALL = 4096
+"""An update of at most so many bytes takes less time than to fetch its code and to start the cores does."""
+
 
 def make_schedule(program: Program, options: Options) -> Schedule:
     """Order each graph so that few bytes are alive at once and nodes that only update memory in place run early.
@@ -19,7 +22,7 @@ def make_schedule(program: Program, options: Options) -> Schedule:
     before = ""
     for graph in program.graphs:
         warm: set[str] = set()
-        for node in _leanest(program, graph, options.sole_pass):
+        for node in _leanest(program, graph, options):
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
@@ -31,12 +34,31 @@ def make_schedule(program: Program, options: Options) -> Schedule:
     return Schedule(options, program, tuple(steps))
 
 
-def _leanest(program: Program, graph: Graph, sole: bool) -> list[Node]:
-    """The order with the lower peak of live bytes: the graph's own with its sinks moved up, or the greedy one."""
+def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
+    """The order with the lower peak of live bytes: the graph's own with its sinks moved up, or the greedy one.
+
+    Of pass and update in one graph, small updates come together at the end, where that does not raise the peak.
+    """
     own = _ordered(program, graph)
-    lives = _Lives(program, own, sole)
-    greedy = lives.greedy()
-    return own if lives.peak(range(len(own))) <= lives.peak(greedy) else [own[i] for i in greedy]
+    lives = _Lives(program, own, options.sole_pass)
+    order: Sequence[int] = range(len(own))
+    order = min((order, lives.greedy()), key=lives.peak)
+    if options.fused:
+        order = min((_with_small_last(program, own, order, lives), order), key=lives.peak)
+    return [own[i] for i in order]
+
+
+def _with_small_last(program: Program, nodes: Sequence[Node], order: Sequence[int], lives: "_Lives") -> list[int]:
+    """The order with those updates at the end that no node waits for, and that change few bytes: they may be a bundle."""
+    small = {
+        index
+        for index in order
+        if not lives.followers[index]
+        and not operator_of(nodes[index]).applies
+        and _is_sink(program, nodes[index])
+        and sum(program.tensors[name].type.bytes for name in nodes[index].outputs if name) <= SMALL
+    }
+    return [i for i in order if i not in small] + [i for i in order if i in small]
 
 
 class _Lives:

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.access import Access
-from deployer.core.declarations import MOST_NUMBERS, UpdateNumber
+from deployer.core.declarations import MOST_NUMBERS, Optimizer, UpdateNumber
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import AttrValue, Graph, Node, Program
-from deployer.core.operator import ArgValue, Array, Const, operator_of
+from deployer.core.operator import ArgValue, Array, Const, Operator, operator_of, registry
 
 AT = "rate_at"
 """The attribute of an optimizer's node with its group and the place of its first number."""
@@ -66,11 +66,16 @@ def at_rates(node: Node, rates: Sequence[float]) -> Node:
 def kernel_args(node: Node, access: Access) -> dict[str, ArgValue]:
     """The arguments of the node's kernel; those that depend on a rate that is taken at run time are update numbers."""
     operator = operator_of(node)
-    args = operator.args(node, access)
+    args, declared = operator.args(node, access), applied_by(operator)
     group, place = _at(node)
-    if group < 0 or operator.optimizer is None:
+    if group < 0 or declared is None:
         return args
-    return args | {name: UpdateNumber(place + i) for i, name in enumerate(operator.optimizer.rated)}
+    return args | {name: UpdateNumber(place + i) for i, name in enumerate(declared.rated)}
+
+
+def applied_by(operator: Operator) -> Optimizer | None:
+    """The optimizer whose formula the operator applies: its own, or that of the update that it is a joint form of."""
+    return registry()[operator.applies].optimizer if operator.applies else operator.optimizer
 
 
 def update_numbers(program: Program, rates: Sequence[float]) -> Array:

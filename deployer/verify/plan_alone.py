@@ -243,7 +243,8 @@ def _sound(step: PlanStep, value: ArgValue, kind: str) -> bool:
             return kind != "f32" and step.graph == "train"
         case UpdateNumber(place):
             operator = registry().get(step.op)
-            return kind == "f32" and bool(operator and operator.optimizer) and 0 <= place < MOST_NUMBERS
+            updates = bool(operator and (operator.optimizer or operator.applies))
+            return kind == "f32" and updates and 0 <= place < MOST_NUMBERS
     return kind != "f32"
 
 

@@ -218,18 +218,25 @@ def _ancestors(program: Program, graph: Graph, name: str) -> set[str]:
 
 
 def _loss_reaches_weights(program: Program) -> None:
-    """The loss depends on each trained weight, and its update reads accumulators that the training graph writes."""
+    """The loss depends on each trained weight, and its update reads accumulators that the training graph writes.
+
+    One that makes the gradient itself has none; it depends on the samples.
+    """
     if not program.updated:
         return
     train, optimizer = program.graphs[0], program.graphs[-1]
     before_loss = _ancestors(program, train, program.outputs[0])
     train_outputs = {_chain(program, name)[-1] for node in train.nodes for name in _names(node.outputs)}
-    states = set(_states(program, optimizer))
+    states, makers = set(_states(program, optimizer)), {name: node for node in optimizer.nodes for name in node.outputs}
     for output, weight in program.updated.items():
         if weight in states:
             continue
         _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
-        accumulators = _ancestors(program, optimizer, output) & set(program.accumulators)
+        sources = _ancestors(program, optimizer, output)
+        if output in makers and registry()[makers[output].op].applies:
+            _need(not sources.isdisjoint(program.data), "reachable", f"the update of {weight!r} depends on no sample")
+            continue
+        accumulators = sources & set(program.accumulators)
         _need(bool(accumulators), "reachable", f"the update of {weight!r} reads no accumulator")
         for name in sorted(accumulators):
             _need(name in train_outputs, "reachable", f"no node of the training graph writes accumulator {name!r}")

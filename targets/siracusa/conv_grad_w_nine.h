@@ -1,4 +1,4 @@
-/* Part of conv_grad_w_f32.c: three by three taps of one output and one channel, which share each load of dY. */
+/* Part of conv_grad_w.h: three by three taps of one output and one channel, which share each load of dY. */
 #ifndef CONV_GRAD_W_NINE_H
 #define CONV_GRAD_W_NINE_H
 
@@ -120,10 +120,12 @@ static __attribute__((noinline)) void depthwise(const args_t *p, view_t *v) {
     if (v->end < v->first) v->end = v->first;
     for (uint32_t g = hal_core_id(); g < p->g; g += cores) {
         const float *dy = p->dy + g * p->dy_g, *x = p->x + g * p->x_g + p->top * (int32_t)p->x_h;
+        float *dw = p->grad + g * p->dw_g, sums[9], *at = STEPS ? sums : dw;
         if (v->several)
-            blocks_33(v, &rows, rows.first[2], rows.end[0], dy, x, p->grad + g * p->dw_g);
+            blocks_33(v, &rows, rows.first[2], rows.end[0], dy, x, at);
         else
-            block_33(v, &rows, rows.first[2], rows.end[0], dy, x, p->grad + g * p->dw_g);
+            block_33(v, &rows, rows.first[2], rows.end[0], dy, x, at);
+        if (STEPS) step_rows(p, sums, dw, 0, 1, 1, 9);
     }
 }
 

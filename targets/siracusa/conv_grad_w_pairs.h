@@ -1,4 +1,4 @@
-/* Part of conv_grad_w_f32.c: three taps of four outputs, for whole rows of dY by pairs of columns, which share values
+/* Part of conv_grad_w.h: three taps of four outputs, for whole rows of dY by pairs of columns, which share values
  * of X. All rows are one loop of fewer than 512 bytes, as much as a core's cache holds. */
 #ifndef CONV_GRAD_W_PAIRS_H
 #define CONV_GRAD_W_PAIRS_H

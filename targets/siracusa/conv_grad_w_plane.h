@@ -1,4 +1,4 @@
-/* Part of conv_grad_w_f32.c: three by three taps of one output and one channel, over all of a small plane whose border is
+/* Part of conv_grad_w.h: three by three taps of one output and one channel, over all of a small plane whose border is
  * one row or column at most. What takes time there is code that is fetched, so all rows take the same: where a tap of the
  * first or the last row lies outside of X, its sums get what lies nearest, and are then set to what they were. */
 #ifndef CONV_GRAD_W_PLANE_H
@@ -76,8 +76,9 @@ static __attribute__((noinline)) void planes(const args_t *p) {
             }
         }
         UNROLL for (uint32_t k = 0; k < 3; k++) {
-            dw[k] = s[0][k], dw[3 + k] = s[1][k];
-            dw[6 + k] = below ? kept[k] : s[2][k];
+            const float last = below ? kept[k] : s[2][k];
+            dw[k] = stepped(p, dw + k, s[0][k]), dw[3 + k] = stepped(p, dw + 3 + k, s[1][k]);
+            dw[6 + k] = stepped(p, dw + 6 + k, last);
         }
     }
 }

@@ -1,11 +1,11 @@
-/* Part of conv_grad_w_f32.c: a single tap, whose sums may be several blocks or go on from what waits. */
+/* Part of conv_grad_w.h: a single tap, whose sums may be several blocks or go on from what waits. */
 #ifndef CONV_GRAD_W_PRODUCTS_H
 #define CONV_GRAD_W_PRODUCTS_H
 
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
-INLINE void products_of(const args_t *p, product_t *product, uint32_t rows, const uint32_t goes_on,
+INLINE void products_of(const args_t *p, const view_t *v, product_t *product, uint32_t rows, const uint32_t goes_on,
                         const uint32_t adds, float *dw) {
-    const uint32_t dw_m = p->dw_m, dw_c = p->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
+    const uint32_t dw_m = v->dw_m, dw_c = v->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
     float sums[4][4], s[4][4];
     const float *before = 0;
     if (__builtin_expect(goes_on, 0)) {
@@ -28,13 +28,14 @@ INLINE void products_of(const args_t *p, product_t *product, uint32_t rows, cons
     }
 }
 
-static __attribute__((noinline)) void add_products(const args_t *p, product_t *product, uint32_t rows, float *dw) {
-    products_of(p, product, rows, 0, 1, dw);
+static __attribute__((noinline)) void add_products(const args_t *p, const view_t *v, product_t *product, uint32_t rows,
+                                                   float *dw) {
+    products_of(p, v, product, rows, 0, 1, dw);
 }
 
-static __attribute__((noinline)) void put_products(const args_t *p, product_t *product, uint32_t rows, uint32_t goes_on,
-                                                   float *dw) {
-    products_of(p, product, rows, goes_on, 0, dw);
+static __attribute__((noinline)) void put_products(const args_t *p, const view_t *v, product_t *product, uint32_t rows,
+                                                   uint32_t goes_on, float *dw) {
+    products_of(p, v, product, rows, goes_on, 0, dw);
 }
 
 /* Several blocks of rows, or of parts of rows; or a block to what waits. */
@@ -51,9 +52,9 @@ static __attribute__((noinline)) void long_products(const args_t *p, const view_
                 product->k = hal_min(left, v->together_columns);
                 product->a = row_a, product->b = row_b;
                 if (fresh)
-                    put_products(p, product, some, 0, dw);
+                    put_products(p, v, product, some, 0, dw);
                 else
-                    add_products(p, product, some, dw);
+                    add_products(p, v, product, some, dw);
                 row_a += product->k, row_b += product->k * p->sw;
             }
         }
@@ -66,10 +67,12 @@ static __attribute__((noinline)) uint32_t products(const args_t *p, const view_t
     for (; turn < count; turn += cores) {
         const place_t to = place_of(p, turn, 0, 4, outputs, channels, 4);
         product.a = to.dy, product.b = to.x;
+        float sums[16], *at = STEPS ? sums : to.dw;
         if (v->several || !v->fresh)
-            long_products(p, v, &product, rows, to.dw);
+            long_products(p, v, &product, rows, at);
         else
-            put_products(p, &product, rows, v->goes_on, to.dw);
+            put_products(p, v, &product, rows, v->goes_on, at);
+        if (STEPS) step_rows(p, sums, to.dw, p->dw_m, p->dw_c, 4, 4);
     }
     return turn - count;
 }

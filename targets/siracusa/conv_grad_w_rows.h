@@ -1,4 +1,4 @@
-/* Part of conv_grad_w_f32.c: a plane that is one block of sums, without padding or dilation: four outputs by four neighbours
+/* Part of conv_grad_w.h: a plane that is one block of sums, without padding or dilation: four outputs by four neighbours
  * in a row of taps, or, of windows of a single tap, by four channels. */
 #ifndef CONV_GRAD_W_ROWS_H
 #define CONV_GRAD_W_ROWS_H
@@ -38,7 +38,11 @@ static __attribute__((noinline)) void rows_of_taps(const args_t *p, uint32_t all
         float s[4][4];
         v.a = p->dy + m * p->dy_m, v.b = x + c * p->x_c + a * p->x_h + at * next;
         gemm_rows(&v, s);
-        put_block(s, p->grad + m * p->dw_m + c * p->dw_c + a * p->kw + at, p->dw_m);
+        float *w = p->grad + m * p->dw_m + c * p->dw_c + a * p->kw + at;
+        UNROLL for (uint32_t i = 0; STEPS && i < 4; i++) {
+            UNROLL for (uint32_t k = 0; k < 4; k++) s[i][k] = stepped(p, w + i * p->dw_m + k, s[i][k]);
+        }
+        put_block(s, w, p->dw_m);
         at += 4;
         if (at == length) at = 0, a++;
         if (a == p->kh) a = 0, c++;

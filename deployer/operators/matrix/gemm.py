@@ -353,6 +353,13 @@ def _outer_form(node: Node, access: Access) -> str:
     return "added" if operands["c"].axes[2] == At("n") else ""
 
 
+def is_plain_outer(node: Node, types: Mapping[str, TensorType]) -> bool:
+    """Whether Y, stored in rows, is the outer product of the elements of A and those of B, and nothing is done to it."""
+    access = registry()[node.op].access(node, types)
+    is_outer = _outer_form(node, access) == "outer" and access.dim("batch").size == 1
+    return is_outer and not is_ordered(node)
+
+
 def _is_turned(order: Sequence[int], shape: Shape) -> bool:
     """Whether the product's columns are rows where it is stored: then the kernel computes op(B)^T op(A)^T."""
     axes = [axis for axis in order if shape[axis] != 1]

@@ -1,0 +1,102 @@
+"""Fusion of an update into what makes its gradient, so that the gradient has no memory at all.
+
+Of pass and update in one graph, an operator that `applies` an optimizer's formula to its own result takes the place of
+the update: all that reads the weight of the pass comes before it. Where a gradient is read by anything else, is the sum of
+several passes or of several uses of a weight, or is clipped, nothing changes.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from deployer.core.access import box_shape
+from deployer.core.declarations import Optimizer
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.kernel_facts import FACTS
+from deployer.core.level import RESIDENT
+from deployer.core.operator import Operator, operator_of, registry
+from deployer.core.plan import Options, target_of
+from deployer.fusions.pair import is_unwritten
+
+AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
+"""A gradient is as its producer finishes it, and an update reads it in the graph that makes it."""
+
+
+def apply(program: Program, options: Options) -> Program:
+    """Fuse every update that an operator has a joint form of into the producer of its gradient."""
+    forms = [operator for operator in registry().values() if operator.applies]
+    for update in program.nodes if options.fused else ():
+        for form in forms:
+            if form.applies == update.op:
+                program = _joined(program, options, update, form)
+    return program
+
+
+def _joined(program: Program, options: Options, update: Node, form: Operator) -> Program:
+    """The program with the update and the producer of its gradient as one node; unchanged where they cannot be one."""
+    declared = operator_of(update).optimizer
+    graph = next((g for g in program.graphs if update in g.nodes), None)
+    if declared is None or graph is None:
+        return program
+    gradient = update.inputs[declared.gradient]
+    producer = _sole_producer(program, graph, update, gradient)
+    if producer is None or {producer.name, update.name} & set(options.opt_out):
+        return program
+    if not _may_wait(program, graph, producer, update, declared):
+        return program
+    joint = form.joint(producer, update, {name: tensor.type for name, tensor in program.tensors.items()})
+    if joint is None:
+        return program
+    joint = replace(joint, name=f"{producer.name}+{update.name}", outputs=update.outputs)
+    if not _has_room(program, options, joint):
+        return program
+    nodes = tuple(joint if node is update else node for node in graph.nodes if node is not producer)
+    gone = set(_sharing(program, gradient))
+    return replace(
+        program,
+        tensors={name: tensor for name, tensor in program.tensors.items() if name not in gone},
+        accumulators=tuple(name for name in program.accumulators if name not in gone),
+        graphs=tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs),
+    )
+
+
+def _sole_producer(program: Program, graph: Graph, update: Node, gradient: str) -> Node | None:
+    """The one node that writes the gradient's memory, if the update alone reads it and reads it once."""
+    shared = set(_sharing(program, gradient))
+    root = program.tensors[program.storage(gradient)]
+    if root.role not in ("value", "accumulator") or shared & {*program.outputs, *program.updated}:
+        return None
+    writers = [node for node in program.nodes if shared & set(node.outputs)]
+    reads = [(node, name) for node in program.nodes for name in node.inputs if name in shared]
+    if len(writers) != 1 or len(writers[0].outputs) != 1 or reads != [(update, gradient)]:
+        return None
+    return writers[0] if writers[0] in graph.nodes else None
+
+
+def _may_wait(program: Program, graph: Graph, producer: Node, update: Node, declared: Optimizer) -> bool:
+    """Whether the producer may run where the update does: nothing overwrites what it reads, and it reads no weight."""
+    reads = [name for name in producer.inputs if name]
+    weight = program.storage(update.inputs[declared.weight])
+    if weight in {program.storage(name) for name in reads}:
+        return False
+    return all(is_unwritten(program, graph, producer, update, name) for name in reads)
+
+
+def _has_room(program: Program, options: Options, joint: Node) -> bool:
+    """Whether a tile of one block, with the whole of its sums, leaves half of the innermost level free.
+
+    A sum that no tile may cut would else decide the tiles, or have none.
+    """
+    operator = operator_of(joint)
+    access = operator.access(joint, {name: tensor.type for name, tensor in program.tensors.items()})
+    assert operator.kernel is not None, f"{joint.op} has no kernel"
+    tile = {d.name: min(d.rounded(FACTS.block), d.size) if d.kind == "parallel" else d.size for d in access.dims}
+    boxes = ((o, math.prod(box_shape(o, access, tile))) for o in access.operands)
+    size = sum(count * operator.kernel.element_bytes(o.arg) for o, count in boxes)
+    return 2 * size <= target_of(options).levels[RESIDENT].budget
+
+
+def _sharing(program: Program, name: str) -> Iterator[str]:
+    """The tensors in the memory of that one, itself among them."""
+    root = program.storage(name)
+    return (other for other in program.tensors if program.storage(other) == root)
