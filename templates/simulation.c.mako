@@ -57,4 +57,13 @@ static const hal_sim_crossing_t crossings[] = {
 const hal_sim_crossings_t hal_sim_crossings = {crossings, ${len(crossings)}};
 
 % endfor
+% for copies in v.copies:
+static const hal_sim_copy_t copies[] = {
+% for c in copies:
+    {${c.inner}, ${c.outer}, ${c.inward}, ${c.start}, ${c.until}},
+% endfor
+};
+const hal_sim_copies_t hal_sim_copies = {copies, ${len(copies)}};
+
+% endfor
 const hal_sim_t hal_sim = {levels, ${len(v.levels)}, hops, buffers, ${len(v.buffers)}, steps, ${len(v.steps)}, graphs, ${len(v.graphs)}, ${v.passes}, ${v.accumulate}, ${v.cores}};

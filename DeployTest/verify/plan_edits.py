@@ -16,7 +16,8 @@ from deployer import pipeline
 from deployer.core.access import order_dims
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program
-from deployer.core.plan import Buffering, LevelUse, Options, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
+from deployer.core.level import LevelUse
+from deployer.core.plan import Buffering, Options, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.planning import lifetimes, schedule
 from DeployTest.support.graphs.small_graphs import BOOL, Case, Model, constant, node, value
 

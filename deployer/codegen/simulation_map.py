@@ -12,6 +12,7 @@ from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.planning.crossings.choose import slot_life
+from deployer.planning.crossings.copies import copies
 from deployer.planning.crossings.graph_program import begin_cycles, contention_of
 from deployer.tilers.levels.tables import group_spans
 
@@ -95,8 +96,19 @@ class CrossingView:
 
 
 @dataclass(frozen=True)
+class CopyView:
+    """A copy between the homes of two levels, by their numbers, from the step `start` to the step `until`."""
+
+    inner: int
+    outer: int
+    inward: int
+    start: int
+    until: int
+
+
+@dataclass(frozen=True)
 class SimulationView:
-    """Everything SimulationMap.c prints; `crossings` is one list of them, or none."""
+    """Everything SimulationMap.c prints; `crossings` is one list of them, or none, and so is `copies`."""
 
     provenance: CText
     kernels: tuple[CText, ...]
@@ -110,6 +122,7 @@ class SimulationView:
     accumulate: int
     cores: int
     crossings: tuple[tuple[CrossingView, ...], ...]
+    copies: tuple[tuple[CopyView, ...], ...]
 
 
 def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView:
@@ -150,6 +163,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
             slot_buffers += [NONE] * (len(o.places) - len(slot_buffers))
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     buffers += _table_buffers(plan, memory)
+    copied = tuple(CopyView(index[c.name], index[c.storage], int(c.way == "in"), c.start, c.end) for c in copies(plan))
     tables, steps = Tables(), []
     for s, begin in zip(plan.steps, begin_cycles(plan, target.sized(len(plan.steps))), strict=True):
         where = [places[s.index, o.arg] for o in s.operands]
@@ -170,6 +184,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
         accumulate=plan.options.accumulate,
         cores=target.cores,
         crossings=(tuple(_crossing(plan.steps[c.step], c) for c in plan.crossings),) if plan.crossings else (),
+        copies=(copied,) if copied else (),
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from deployer.core.safe_text import identifier
+
 if TYPE_CHECKING:  # the command line shows the names below, and waits for nothing else
     import numpy as np
     import numpy.typing as npt
@@ -34,6 +36,20 @@ class Level:
 
 
 @dataclass(frozen=True)
+class LevelUse:
+    """A level's budget and what the plan takes: `peak` the highest byte used, `bound` the most bytes live."""
+
+    name: str
+    budget: int
+    peak: int
+    bound: int
+
+    def __post_init__(self) -> None:
+        """Refuse a name that is no identifier of C: a plan may come from a file."""
+        identifier(self.name)
+
+
+@dataclass(frozen=True)
 class Slots:
     """Slots of an operand in one level: how many, the bytes of each, and where the first begins."""
 
@@ -54,6 +70,27 @@ class Crossing:
     arg: str
     way: Literal["in", "out"]
     at: int
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Steps first..last of a storage at home in the outermost level that use a copy of it in the level between.
+
+    The copy lies there from step `begin` to step `end`. If `begin` is before `first`, it comes in: that starts when
+    step `begin` begins, and is awaited when step first - 1 ends. If a later visit follows, it goes out: that starts
+    behind the last step of the visit that writes it, and is awaited when step `end` ends.
+    """
+
+    storage: str
+    begin: int
+    first: int
+    last: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """The name of the copy, which has a home of its own."""
+        return f"{self.storage} in steps {self.first} to {self.last}"
 
 
 @dataclass(frozen=True)

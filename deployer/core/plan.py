@@ -7,7 +7,7 @@ from typing import Literal
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
-from deployer.core.level import RESIDENT, SPILLED, USUAL, Bundle, Crossing, Slots
+from deployer.core.level import RESIDENT, SPILLED, USUAL, Bundle, Crossing, LevelUse, Slots, Visit
 from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
 from deployer.core.target import Target, load
@@ -182,6 +182,7 @@ class Tiling:
     `resident` and `spilled` are in alphabetical order. `gaps` are bytes withheld from the budget of each level but the
     target's last. `groups` are the first steps of those whose argument tables take turns in `table_bytes`; without
     groups that holds all tables. `tables` are, if steps share theirs, for each step the first one with the same table.
+    Spilled storages with `visits`, in the order of their first steps, have copies in the level between for their steps.
     """
 
     lifetimes: Lifetimes
@@ -192,6 +193,7 @@ class Tiling:
     gaps: tuple[int, ...]
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
+    visits: tuple[Visit, ...] = field(default=(), metadata={IF_ANY: True})
 
     @property
     def depth(self) -> int:
@@ -344,24 +346,10 @@ class PlanStep:
 
 
 @dataclass(frozen=True)
-class LevelUse:
-    """A level's budget and what the plan takes: `peak` the highest byte used, `bound` the most bytes live."""
-
-    name: str
-    budget: int
-    peak: int
-    bound: int
-
-    def __post_init__(self) -> None:
-        """Refuse a name that is no identifier of C: a plan may come from a file."""
-        identifier(self.name)
-
-
-@dataclass(frozen=True)
 class Plan:
     """Every decision, so that the emitter only prints. `digest` identifies the tiling; `running` changes no digest.
 
-    Argument tables are the first `table_bytes` of the innermost level; `groups` and `tables` are the tiling's.
+    Argument tables are the first `table_bytes` of the innermost level; `groups`, `tables`, `visits` are the tiling's.
     """
 
     options: Options
@@ -380,6 +368,7 @@ class Plan:
     tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     crossings: tuple[Crossing, ...] = field(default=(), metadata={IF_ANY: True})
     bundles: tuple[Bundle, ...] = field(default=(), metadata={IF_ANY: True})
+    visits: tuple[Visit, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""

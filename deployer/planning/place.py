@@ -9,10 +9,9 @@ from deployer.core.artefact import digest
 from deployer.core.cost import rounded
 from deployer.core.errors import PlacementInfeasible
 from deployer.core.ir import Tensor
-from deployer.core.level import SPILLED, Level, Slots
+from deployer.core.level import SPILLED, Level, LevelUse, Slots
 from deployer.core.plan import (
     Home,
-    LevelUse,
     Lifetime,
     Plan,
     PlanStep,
@@ -52,6 +51,9 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
         level.name: [x for x in tiling.lifetimes.storages if tiling.home_level(x.storage) == number]
         for number, level in enumerate(levels)
     }
+    bytes_of = {life.storage: life.bytes for life in tiling.lifetimes.storages}
+    copies = {v.name: Lifetime(v.name, bytes_of[v.storage], v.begin, v.end, False, False) for v in tiling.visits}
+    homes[target.usual.name] += copies.values()
     placed = {}
     for number, level in enumerate(levels):
         base = 0 if number else tiling.table_bytes
@@ -66,8 +68,9 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
         if excess > 0:
             raise _full(level, placed[level.name], homes[level.name], target)
     tensors = schedule.program.tensors
+    of = {visit.name: tensors[visit.storage] for visit in tiling.visits}
     plan_homes = [
-        _home(x, tensors[x.storage], level.name, placed[level.name].offsets[f"home {x.storage}"])
+        _home(x, of.get(x.storage) or tensors[x.storage], level.name, placed[level.name].offsets[f"home {x.storage}"])
         for level in levels
         for x in homes[level.name]
     ]
@@ -93,6 +96,7 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
         running=running,
         groups=tiling.groups,
         tables=tiling.tables,
+        visits=tiling.visits,
     )
 
 
@@ -161,7 +165,7 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, runs: StepRuns, placed
     operands = []
     for o in draft.operands:
         places = _places(step, choice, o.arg, runs.target, placed)
-        operands.append(replace(o.at(places), storage=program.storage(o.tensor)))
+        operands.append(replace(o.at(places), storage=_found_in(tiling, program.storage(o.tensor), step.index)))
     return replace(
         draft,
         operands=tuple(operands),
@@ -172,6 +176,12 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, runs: StepRuns, placed
         bytes_out=result.bytes_out,
         staging=result.staging,
     )
+
+
+def _found_in(tiling: Tiling, storage: str, step: int) -> str:
+    """The name of the home in which a step finds a storage: its own, or that of its copy."""
+    visits = (v.name for v in tiling.visits if v.storage == storage and v.first <= step <= v.last)
+    return next(visits, storage)
 
 
 def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target) -> PlacementInfeasible:

@@ -79,7 +79,7 @@ class Rival:
     def _solved(self, ahead: Ahead, rival: Tiling | None) -> Tiling:
         """The solver's tiling from the rival's or from the greedy choice, whichever takes fewer cycles."""
         spill, problem = ahead.spill, ahead.problem
-        hint = carried(problem, rival, spill.storages) if rival else None
+        hint = carried(problem, rival, spill) if rival else None
         start = fewest(hint, ahead.start)
         choice = ahead.choice if ahead.solved and start is ahead.start else improved(problem, start)
         if choice is None:

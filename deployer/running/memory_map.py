@@ -1,7 +1,7 @@
 """The memory map as one HTML file: time to the right, addresses upwards, a rectangle per buffer; works offline."""
 
-from deployer.core.level import RESIDENT
-from deployer.core.plan import LevelUse, Plan, target_of
+from deployer.core.level import RESIDENT, LevelUse
+from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import html_text
 from deployer.planning.crossings.choose import slot_life
 from deployer.tilers.levels.tables import fetched_bytes, group_spans

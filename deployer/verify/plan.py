@@ -18,6 +18,7 @@ from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTili
 from deployer.core.target import Target
 from deployer.verify.across.bundles import check_bundles
 from deployer.verify.across.crossings import check_crossings, crossing_lives, outer_slots
+from deployer.verify.across.visits import check_visited, check_visits
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
@@ -40,7 +41,7 @@ class Buffer:
 def verify_plan(plan: Plan, tiling: Tiling) -> None:
     """Raise VerifyFailed where the plan breaks a rule against its tiling.
 
-    Rules: digest, plan, ingress, egress, lifetime, table, crossing, bundle, alignment, overlap, budget or cycles.
+    Rules: digest, plan, ingress, egress, lifetime, table, visit, crossing, bundle, alignment, overlap, budget, cycles.
     """
     need(plan.digest == digest(tiling), "digest", "the plan is of another tiling", ("plan", plan.digest))
     target = target_of(tiling)
@@ -57,8 +58,9 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
 def check_room(plan: Plan, target: Target) -> None:
     """The buffers of each level fit its budget and do not overlap, and each step's cycles and bytes add up.
 
-    Rules: table, crossing, bundle, alignment, overlap, budget or cycles.
+    Rules: visit, table, crossing, bundle, alignment, overlap, budget or cycles.
     """
+    check_visits(plan)
     check_crossings(plan)
     check_bundles(plan)
     kernels = [(s.graph, s.kernel) for s in plan.steps]
@@ -94,6 +96,8 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     need(plan.groups == tiling.groups, "table", f"groups begin at steps {plan.groups}, tiled {tiling.groups}")
     need(plan.tables == tiling.tables, "table", "steps share other argument tables than tiled")
+    need(plan.visits == tiling.visits, "visit", "storages have other visits than tiled")
+    check_visited(tiling)
     steps = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
     expected = [(s.index, s.name, s.graph, s.node.op) for s in schedule.steps]
     need(steps == expected, "plan", "the steps are not those of the schedule")
@@ -127,6 +131,7 @@ def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
         same = lifetime == (life.first, life.last, life.loaded, life.persistent)
         steps = ("steps", f"{home.first}..{home.last}, must be {life.first}..{life.last}")
         need(same, "lifetime", f"the home of {storage!r} has another lifetime", steps)
+    lives |= {visit.name: lives[visit.storage] for visit in tiling.visits}
     need(set(homes) == set(lives), "plan", f"homes {sorted(set(homes) - set(lives))} have no lifetime")
     used = {o.storage for s in plan.steps for o in s.operands}
     for name in (*plan.outputs, *plan.weights, *plan.data):
@@ -272,7 +277,9 @@ def _step(step: PlanStep, declared: Step, choice: StepTiling, tiling: Tiling) ->
         fields = (o.tensor, o.mode, o.view, o.axes, o.fresh_on_flag)
         same = fields == (source.tensor, source.mode, source.view, source.axes, source.fresh_on_flag)
         need(same, "plan", f"{place}: operand {o.arg!r} is not the operator's")
-        same = o.storage == program.storage(o.tensor)
+        storage = program.storage(o.tensor)
+        visits = (v.name for v in tiling.visits if v.storage == storage and v.first <= step.index <= v.last)
+        same = o.storage == next(visits, storage)
         need(same, "plan", f"{place}: operand {o.arg!r} has another storage")
         counts = [slots.count for slots in o.places]
         tiled = [loop.slots.get(o.arg, 0) for loop in choice.loops]

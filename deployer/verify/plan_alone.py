@@ -38,8 +38,8 @@ MOST_SLOTS = 3
 def verify_plan_alone(plan: Plan) -> None:
     """Raise VerifyFailed where the plan breaks a rule, and OptionProblem for invalid options.
 
-    Rules: plan, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, table, crossing, alignment,
-    overlap, budget or cycles.
+    Rules: plan, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, visit, table, crossing,
+    alignment, overlap, budget or cycles.
     """
     target = verify_options(plan.options)
     verify_running(plan.running)
@@ -180,11 +180,12 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
 def _as_tiling(plan: Plan) -> Tiling:
     """A tiling rebuilt from the plan, so that the rules of tilings can judge it."""
     tensors = {h.storage: Tensor(h.storage, h.type, "value", h.storage) for h in plan.homes}
+    original = {visit.name: visit.storage for visit in plan.visits}
     for step in plan.steps:
         for o in step.operands:
-            kind = replace(tensors[o.storage].type, shape=o.view)
-            tensor = tensors.setdefault(o.tensor, Tensor(o.tensor, kind, "value", o.storage))
-            same = tensor.storage == o.storage
+            storage, kind = original.get(o.storage, o.storage), replace(tensors[o.storage].type, shape=o.view)
+            tensor = tensors.setdefault(o.tensor, Tensor(o.tensor, kind, "value", storage))
+            same = tensor.storage == storage
             need(same, "plan", f"{_place(step)}: {o.tensor!r} lies in {o.storage!r}, elsewhere in {tensor.storage!r}")
     number = {use.name: i for i, use in enumerate(plan.levels)}
     resident, spilled = (
@@ -193,7 +194,8 @@ def _as_tiling(plan: Plan) -> Tiling:
     program = Program(tensors, (), plan.data, plan.weights, (), "", plan.outputs, {})
     schedule = Schedule(plan.options, program, tuple(_step(step) for step in plan.steps))
     choices = tuple(_choice(step) for step in plan.steps)
-    return Tiling(Lifetimes(schedule, ()), resident, spilled, choices, plan.table_bytes, (), plan.groups, plan.tables)
+    lives, tables = Lifetimes(schedule, ()), (plan.groups, plan.tables)
+    return Tiling(lives, resident, spilled, choices, plan.table_bytes, (), *tables, plan.visits)
 
 
 def _step(step: PlanStep) -> Step:
@@ -254,11 +256,15 @@ def _axis(step: PlanStep, arg: str, index: int) -> object:
 
 
 def _dataflow(plan: Plan, homes: dict[str, Home]) -> None:
-    """Each read storage was loaded, is persistent or was written by an earlier step; some step writes each output."""
+    """Each read storage was loaded, is persistent or was written by an earlier step; some step writes each output.
+
+    What is in which copy of a storage is judged with its visits.
+    """
     defined = {home.storage for home in homes.values() if home.loaded or home.persistent}
+    copied = {visit.name for visit in plan.visits}
     for step in plan.steps:
         for o in step.operands:
-            available = o.storage in defined or o.mode == "out" or o.fresh_on_flag
+            available = o.storage in defined | copied or o.mode == "out" or o.fresh_on_flag
             need(available, "dataflow", f"{_place(step)} reads {o.storage!r} before it is made")
         defined |= {o.storage for o in step.operands if o.mode != "in"}
     for name in plan.outputs:

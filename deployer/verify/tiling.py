@@ -306,7 +306,8 @@ def _whole_sums(step: Step, choice: StepTiling, target: Target) -> None:
 def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
     """A step with a spilled operand has a stage, others have none; it has their slots and splits no reduction."""
     place, program, stage = _place(step), tiling.lifetimes.schedule.program, choice.stage
-    spilled = [o for o in step.access.operands if program.storage(o.tensor) in tiling.spilled]
+    staged = set(tiling.spilled) - {visit.storage for visit in tiling.visits}
+    spilled = [o for o in step.access.operands if program.storage(o.tensor) in staged]
     need(
         bool(spilled) == (stage is not None),
         "stage",

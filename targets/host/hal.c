@@ -152,6 +152,7 @@ void hal_init(int argc, char **argv) {
     order_init();
     memory_init();
     crossing_init();
+    copies_init();
     dma_init();
     trace_init();
 }

@@ -74,4 +74,5 @@ void check_leave(void) {
     if (host.calls != step()->tile_count)
         host_fail("tile-count", "%u kernel calls in a step of %u tiles", host.calls, step()->tile_count);
     trace_leave();
+    copies_leave();
 }

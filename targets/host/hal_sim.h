@@ -113,6 +113,20 @@ typedef struct {
 
 extern const hal_sim_crossings_t hal_sim_crossings;
 
+/* A whole home is copied to another, of the next level: inwards from buffer `outer` to `inner`, or back. That starts in
+ * the step `start`, before its kernel calls, and is awaited by the end of step `until`. A map without copies does not
+ * define them. */
+typedef struct {
+    uint32_t inner, outer, inward, start, until;
+} hal_sim_copy_t;
+
+typedef struct {
+    const hal_sim_copy_t *list;
+    uint32_t count;
+} hal_sim_copies_t;
+
+extern const hal_sim_copies_t hal_sim_copies;
+
 /* A transfer occupies its direction of the hop for setup + (bytes * byte_milli * (1000 + contention) / 1000 +
  * lines * line_milli + 999) / 1000 cycles. Where `shared` is set both directions are one engine. */
 typedef struct {

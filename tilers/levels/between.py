@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.core.cost import rounded
 from deployer.core.errors import InternalError, TilingInfeasible
+from deployer.core.level import Visit
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step
 from deployer.core.target import Target
 from deployer.tilers.levels.candidates import Candidate
@@ -14,6 +15,7 @@ from deployer.tilers.levels.geometry import Places, kinds, storages
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Problem, problem_of, solve
 from deployer.tilers.levels.staging import Inside, Spill, StagedStep, stage_grid
+from deployer.tilers.levels.visits import calls_of, visits_of
 from deployer.tilers.strategies.strategy import strategy
 
 LEAST_SHARE = 1000
@@ -49,7 +51,7 @@ class BetweenLevel:
         """
         if not self.schedule.steps and self.fixed[0] > self.capacity:
             raise self._too_full()
-        problem = self._problem(name, inner)
+        problem, visits = self._problem(name, inner)
         choice = solve(problem)
         if choice is None:
             raise self._too_small(name)
@@ -59,16 +61,21 @@ class BetweenLevel:
             if c.slots:
                 stages[step.index] = Stage(c.tile, c.order, c.buffering, c.slots)
         spilled = frozenset(x.storage for x in self.eligible if x.storage not in choice.resident)
-        return Spill(spilled, stages)
+        called = sorted((v for v in visits if v.storage in choice.called), key=lambda v: (v.first, v.storage))
+        return Spill(spilled, stages, tuple(called))
 
-    def _problem(self, name: str, inner: InnerLevel) -> Problem:
+    def _problem(self, name: str, inner: InnerLevel) -> tuple[Problem, list[Visit]]:
+        """The solver's problem, and the visits of its calls."""
         options = self.schedule.options
-        candidates = []
+        candidates, fastest = [], []
         for step in self.schedule.steps:
             inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
             modes = strategy(name).stage_modes(step, options)
             candidates.append(tuple(self._candidates(step, inside, self.capacity, modes)))
-        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates)
+            fastest.append(inside.cycles)
+        visits = visits_of(self.schedule, self.eligible, self.target, fastest)
+        calls = calls_of(visits, self.eligible, self.target)
+        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates, calls), visits
 
     def _candidates(self, step: Step, inside: Inside, room: int, modes: tuple[Buffering, ...]) -> list[Candidate]:
         """The Pareto fronts of all residencies in `room` bytes; `inside` is the cost with nothing spilled.

@@ -83,7 +83,10 @@ class InnerLevel:
             c = candidates[pick]
             steps.append(StepTiling(step.name, c.tile, c.order, c.buffering, c.slots, spill.stages.get(step.index)))
         resident, spilled = tuple(sorted(choice.resident)), tuple(sorted(spill.storages))
-        return Tiling(self.lifetimes, resident, spilled, tuple(steps), self.tables.bytes, gaps, self.tables.groups)
+        groups = self.tables.groups
+        return Tiling(
+            self.lifetimes, resident, spilled, tuple(steps), self.tables.bytes, gaps, groups, visits=spill.visits
+        )
 
     def front(
         self, step: Step, modes: tuple[Buffering, ...], names: frozenset[str], stage: Stage | None = None
@@ -175,11 +178,11 @@ class InnerLevel:
         return self._smallest[key]
 
 
-def carried(problem: Problem, tiling: Tiling, spilled: frozenset[str]) -> Choice | None:
+def carried(problem: Problem, tiling: Tiling, spill: Spill) -> Choice | None:
     """A rival's tiling as a choice of this problem; None if it spills other storages or a candidate is missing."""
     picks = []
     resident = frozenset(tiling.resident)
-    if frozenset(tiling.spilled) != spilled:
+    if (frozenset(tiling.spilled), tiling.visits) != (spill.storages, spill.visits):
         return None
     for step, (candidates, choice) in enumerate(zip(problem.candidates, tiling.steps, strict=True)):
         homes = resident & problem.touches[step]

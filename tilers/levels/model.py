@@ -20,49 +20,77 @@ UNBOUNDED = -(1 << 63)
 
 
 @dataclass(frozen=True)
+class Call:
+    """A storage that may be in the level for those of its steps alone that use it, and the cycles that this costs.
+
+    It is there in the spans of steps, each with its first and last, that hold all of these.
+    """
+
+    storage: str
+    bytes: int
+    spans: tuple[tuple[int, int], ...]
+    cycles: int
+
+    def there(self, step: int) -> bool:
+        """Whether it is in the level in a step."""
+        return any(first <= step <= last for first, last in self.spans)
+
+
+@dataclass(frozen=True)
 class Problem:
     """The candidates of each step, the eligible storages that it touches, and how often it runs (`weights`); the
-    storages that may be resident, and the capacity in bytes."""
+    storages that may be resident, and the capacity in bytes. Those of `calls` may instead be there for their steps."""
 
     candidates: tuple[tuple[Candidate, ...], ...]
     touches: tuple[frozenset[str], ...]
     eligible: tuple[Lifetime, ...]
     capacity: int
     weights: tuple[int, ...]
+    calls: tuple[Call, ...] = ()
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The index of a candidate for each step, the resident storages, and the objective in cycles."""
+    """The index of a candidate for each step, the resident storages, and the objective in cycles; the storages that are
+    there for their steps, which candidates have as resident ones."""
 
     picks: tuple[int, ...]
     resident: frozenset[str]
     cycles: int
+    called: frozenset[str] = frozenset()
 
 
 def problem_of(
-    lifetimes: Lifetimes, eligible: tuple[Lifetime, ...], capacity: int, candidates: Sequence[tuple[Candidate, ...]]
+    lifetimes: Lifetimes,
+    eligible: tuple[Lifetime, ...],
+    capacity: int,
+    candidates: Sequence[tuple[Candidate, ...]],
+    calls: tuple[Call, ...] = (),
 ) -> Problem:
     """The problem of a schedule whose steps have these candidates."""
     schedule = lifetimes.schedule
     storage_of, names = schedule.program.storage, frozenset(x.storage for x in eligible)
     touches = tuple(frozenset(storage_of(o.tensor) for o in s.access.operands) & names for s in schedule.steps)
     weights = tuple(schedule.repeats(s) for s in schedule.steps)
-    return Problem(tuple(candidates), touches, eligible, capacity, weights)
+    return Problem(tuple(candidates), touches, eligible, capacity, weights, calls)
 
 
-def objective(problem: Problem, picks: Sequence[int]) -> int:
+def objective(problem: Problem, picks: Sequence[int], called: frozenset[str] = frozenset()) -> int:
     """Cycles of a choice, each step's times its weight."""
-    return sum(w * c[i].cycles for w, c, i in zip(problem.weights, problem.candidates, picks, strict=True))
+    steps = sum(w * c[i].cycles for w, c, i in zip(problem.weights, problem.candidates, picks, strict=True))
+    return steps + sum(call.cycles for call in problem.calls if call.storage in called)
 
 
-def feasible(problem: Problem, picks: Sequence[int], resident: frozenset[str]) -> bool:
+def feasible(
+    problem: Problem, picks: Sequence[int], resident: frozenset[str], called: frozenset[str] = frozenset()
+) -> bool:
     """Whether a choice agrees with the homes and fits at every step."""
     for step, (candidates, pick) in enumerate(zip(problem.candidates, picks, strict=True)):
         candidate = candidates[pick]
-        if candidate.resident != resident & problem.touches[step]:
+        if candidate.resident != (resident | called) & problem.touches[step]:
             return False
         homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
+        homes += sum(x.bytes for x in problem.calls if x.storage in called and x.there(step))
         if homes + candidate.bytes > problem.capacity:
             return False
     return True
@@ -78,6 +106,7 @@ class _Greedy:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.resident: set[str] = set()
+        self.called: set[str] = set()
         self.homes = [0] * len(problem.candidates)
         self.by_residency: list[dict[frozenset[str], list[_Pick]]] = []
         for candidates in problem.candidates:
@@ -94,56 +123,112 @@ class _Greedy:
         room = self.problem.capacity - self.homes[step] - more
         if pick and storage not in touched and pick[2] <= room:
             return pick  # less room, and only that, changes nothing for it
-        resident = frozenset(s for s in touched if s in self.resident or s == storage)
+        resident = frozenset(s for s in touched if s in self.resident or s in self.called or s == storage)
         fitting = (pick for pick in self.by_residency[step].get(resident, ()) if pick[2] <= room)
         return next(fitting, None)
 
     def bring(self, life: Lifetime) -> None:
         """Make a storage resident where that saves cycles and every step still fits; without steps it saves none."""
-        saved, picks = 0, {}
-        if not self.picks:
-            return
-        for step in range(life.first, life.last + 1):
-            best, current = self._cheapest(step, life.bytes, life.storage), self.picks[step]
+        if self.picks and self._fits(life.storage, life.bytes, range(life.first, life.last + 1), 0):
+            self.resident.add(life.storage)
+
+    def call(self, call: Call) -> None:
+        """Let a storage that is not resident be there for its steps where that saves cycles and every step fits."""
+        steps = [step for first, last in call.spans for step in range(first, last + 1)]
+        if call.storage not in self.resident and self._fits(call.storage, call.bytes, steps, call.cycles):
+            self.called.add(call.storage)
+
+    def _fits(self, storage: str, more: int, steps: Sequence[int], cycles: int) -> bool:
+        """Whether a storage saves more than these cycles in the level, and fits there; then the steps count on it."""
+        saved, picks = -cycles, {}
+        for step in steps:
+            best, current = self._cheapest(step, more, storage), self.picks[step]
             if best is None or current is None:
-                return
+                return False
             saved += self.problem.weights[step] * (current[0] - best[0])
             picks[step] = best
         if saved <= 0:
-            return
-        self.resident.add(life.storage)
+            return False
         for step, pick in picks.items():
-            self.homes[step] += life.bytes
+            self.homes[step] += more
             self.picks[step] = pick
+        return True
 
     def choice(self) -> Choice | None:
         """The choice, or None if a step has no candidate that fits."""
         picks = [p[1] for p in self.picks if p is not None]
         if len(picks) < len(self.picks):
             return None
-        return Choice(tuple(picks), frozenset(self.resident), objective(self.problem, picks))
+        called = frozenset(self.called)
+        return Choice(tuple(picks), frozenset(self.resident), objective(self.problem, picks, called), called)
 
 
 def greedy(problem: Problem) -> Choice | None:
-    """The greedy choice, at which the solver starts: storages in ascending order of bytes times steps of life."""
+    """The greedy choice, at which the solver starts: storages in ascending order of bytes times steps of life.
+
+    Storages that may be there for their steps alone come last. Another choice lets as many of the largest of these be
+    so first as are needed for all others to fit.
+    """
     state = _Greedy(problem)
-    for life in sorted(problem.eligible, key=lambda x: (x.bytes * (x.last - x.first + 1), x.storage)):
+    for life in sorted(problem.eligible, key=_area):
         state.bring(life)
+    for call in problem.calls:
+        state.call(call)
+    return fewest(state.choice(), _greedy_calls(problem)) if problem.calls else state.choice()
+
+
+def _area(life: Lifetime) -> tuple[int, str]:
+    """Bytes times steps of life."""
+    return life.bytes * (life.last - life.first + 1), life.storage
+
+
+def _greedy_calls(problem: Problem) -> Choice | None:
+    """The choice with the calls that free the most room while some step is too full, before any home."""
+    lives, alive = {life.storage: life for life in problem.eligible}, [0] * len(problem.candidates)
+    for life in problem.eligible:
+        for step in range(life.first, life.last + 1):
+            alive[step] += life.bytes
+    least = [min(c.bytes for c in candidates) for candidates in problem.candidates]
+    state, pending = _Greedy(problem), list(problem.calls)
+
+    def freed(call: Call) -> int:
+        life = lives[call.storage]
+        steps = (step for step in range(life.first, life.last + 1) if not call.there(step))
+        return sum(min(call.bytes, max(alive[step] + least[step] - problem.capacity, 0)) for step in steps)
+
+    while pending:
+        best = max(pending, key=freed)
+        if not freed(best):
+            break
+        pending.remove(best)
+        state.call(best)
+        if best.storage in state.called:
+            life = lives[best.storage]
+            for step in range(life.first, life.last + 1):
+                alive[step] -= 0 if best.there(step) else best.bytes
+    for life in sorted(problem.eligible, key=_area):
+        if life.storage not in state.called:
+            state.bring(life)
+    for call in problem.calls:
+        if call.storage not in state.called:
+            state.call(call)
     return state.choice()
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers of the model's variables: of each step's first candidate, whose others follow, and then of the homes."""
+    """Numbers of the model's variables: of each step's first candidate, whose others follow, the homes and calls."""
 
     first: tuple[int, ...]
     homes: dict[str, int]
+    calls: dict[str, int]
 
     @classmethod
     def of(cls, problem: Problem) -> "_Numbers":
         """Those of a problem."""
         *first, count = itertools.accumulate((len(c) for c in problem.candidates), initial=0)
-        return cls(tuple(first), {life.storage: count + i for i, life in enumerate(problem.eligible)})
+        homes = {life.storage: count + i for i, life in enumerate(problem.eligible)}
+        return cls(tuple(first), homes, {call.storage: count + len(homes) + i for i, call in enumerate(problem.calls)})
 
 
 def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None) -> None:
@@ -151,31 +236,36 @@ def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None)
 
     Whole arrays go into the solver's message: its expression objects, one per candidate, take longer than the solver.
     """
-    homes = numbers.homes
+    homes, calls = numbers.homes, numbers.calls
     count = sum(len(c) for c in problem.candidates)
     variable = proto.variables.add()
     variable.domain.extend((0, 1))
-    proto.variables.extend([variable] * (count + len(homes) - 1))
+    proto.variables.extend([variable] * (count + len(homes) + len(calls) - 1))
+    for storage, number in calls.items():
+        proto.constraints.add().at_most_one.literals.extend((homes[storage], number))
     for step, (candidates, at) in enumerate(zip(problem.candidates, numbers.first, strict=True)):
         proto.constraints.add().exactly_one.literals.extend(range(at, at + len(candidates)))
         for storage in sorted(problem.touches[step] & homes.keys()):
             using = [i for i, c in enumerate(candidates, at) if storage in c.resident]
             # Where no candidate has it resident, the home is 0; either sign says so, but choices depend on it.
             terms = [*((i, 1) for i in using), (homes[storage], -1 if using else 1)]
+            terms += [(calls[storage], -1 if using else 1)] if storage in calls else []
             _linear(proto.constraints.add().linear, terms, 0, 0)
         slots = [(i, c.bytes) for i, c in enumerate(candidates, at)]
         alive = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
+        alive += [(calls[x.storage], x.bytes) for x in problem.calls if x.there(step)]
         _linear(proto.constraints.add().linear, [*slots, *alive], UNBOUNDED, problem.capacity)
     cycles = [
         w * c.cycles for w, candidates in zip(problem.weights, problem.candidates, strict=True) for c in candidates
     ]
-    proto.objective.vars.extend(range(count))
-    proto.objective.coeffs.extend(cycles)
+    proto.objective.vars.extend((*range(count), *calls.values()))
+    proto.objective.coeffs.extend((*cycles, *(call.cycles for call in problem.calls)))
     proto.objective.scaling_factor = 1
     if start is not None:
         picked = {at + pick for at, pick in zip(numbers.first, start.picks, strict=True)}
         picked |= {number for storage, number in homes.items() if storage in start.resident}
-        numbered = range(count + len(homes))
+        picked |= {number for storage, number in calls.items() if storage in start.called}
+        numbered = range(count + len(homes) + len(calls))
         proto.solution_hint.vars.extend(numbered)
         proto.solution_hint.values.extend([int(i in picked) for i in numbered])
 
@@ -228,5 +318,6 @@ def improved(problem: Problem, start: Choice | None) -> Choice | None:
     values = list(solver.ResponseProto().solution)
     picks = tuple(values.index(1, at) - at for at in numbers.first)
     resident = frozenset(storage for storage, number in numbers.homes.items() if values[number])
-    choice = Choice(picks, resident, objective(problem, picks))
+    called = frozenset(storage for storage, number in numbers.calls.items() if values[number])
+    choice = Choice(picks, resident, objective(problem, picks, called), called)
     return choice if start is None or choice.cycles <= start.cycles else start

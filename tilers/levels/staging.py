@@ -14,7 +14,7 @@ import numpy as np
 
 from deployer.core.access import Access, box_shape, tile_count
 from deployer.core.cost import staged_cycles
-from deployer.core.level import USUAL
+from deployer.core.level import USUAL, Visit
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
 from deployer.tilers.levels.candidates import Movement, Walks, batches, fronts, movement, possible, thinned, totals
@@ -44,10 +44,12 @@ class Costs:
 
 @dataclass(frozen=True)
 class Spill:
-    """The storages with homes in the outermost level, and the stages of steps with such operands, by step index."""
+    """The storages with homes in the outermost level, and the stages of steps with such operands, by step index; the
+    visits of those that have copies in the level between in place of stages."""
 
     storages: frozenset[str]
     stages: dict[int, Stage]
+    visits: tuple[Visit, ...] = ()
 
 
 NOTHING = Spill(frozenset(), {})

@@ -11,6 +11,7 @@ from deployer.core.declarations import UpdateNumber
 from deployer.core.level import Bundle, followers
 from deployer.core.operator import Flag
 from deployer.core.plan import Home, Plan, PlanStep, target_of
+from deployer.planning.crossings.copies import copies
 from deployer.planning.crossings.graph_run import timed
 from deployer.tilers.levels.tables import sharers
 
@@ -28,7 +29,7 @@ def with_bundles(plan: Plan) -> Plan:
     following = followers(bundles)
     steps = tuple(_following(s, target.dispatch) if s.index in following else s for s in plan.steps)
     plan = replace(plan, steps=steps, bundles=bundles)
-    return timed(plan) if plan.crossings and bundles else plan
+    return timed(plan) if (plan.crossings or plan.visits) and bundles else plan
 
 
 def _following(step: PlanStep, dispatch: int) -> PlanStep:
@@ -44,6 +45,7 @@ class _Choice:
         self.plan = plan
         self.homes = {home.storage: home for home in plan.homes}
         self.busy = {c.at for c in plan.crossings} | set(sharers(plan.tables))
+        self.busy |= {at for copy in copies(plan) for at in (copy.start, copy.end)}
 
     def runs(self) -> Iterator[list[PlanStep]]:
         """Consecutive steps that may share a start, in as few runs as there can be."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deployer.core.cost import rounded
-from deployer.core.level import RESIDENT, USUAL, Crossing
-from deployer.core.plan import LevelUse, Plan, PlanOperand, PlanStep, target_of
+from deployer.core.level import RESIDENT, USUAL, Crossing, LevelUse
+from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
+from deployer.planning.crossings.copies import copies
 from deployer.planning.crossings.graph_run import timed
 from deployer.planning.crossings.worth import Ended, ended, outermost, passes, unworthy
 from deployer.planning.loop_program import Way
@@ -35,6 +36,7 @@ def with_crossings(plan: Plan) -> Plan:
     """The plan with the transfers that cross steps in the graphs that they make quicker; the same plan if none is."""
     if not target_of(plan.options).hops:
         return plan
+    plan = timed(plan) if plan.visits else plan
     stay, closed = set[Ended](), set[int]()
     while True:
         choice = _Choice(plan, stay, closed)
@@ -122,6 +124,9 @@ class _Choice:
         for step in plan.steps:
             for o in step.operands:
                 self.touched.setdefault(o.storage, []).append((step.index, o.mode != "in"))
+        for copy in copies(plan):
+            for storage, writes in ((copy.storage, copy.way == "out"), (copy.name, copy.way == "in")):
+                self.touched.setdefault(storage, []).extend((at, writes) for at in range(copy.start, copy.end + 1))
         self.late: dict[str, list[tuple[int, int]]] = {}
         self.rooms = self._rooms()
 

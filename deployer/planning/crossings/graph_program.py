@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from deployer.core.level import Crossing, followers
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.target import Target
+from deployer.planning.crossings.copies import copies
 from deployer.planning.loop_program import (
     Assign,
     AssignEach,
@@ -68,14 +69,20 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
     steps = [step for step in plan.steps if step.graph == graph]
     fetched, sharing = fetched_bytes(plan.groups, plan.steps, target_of(plan.options)), sharers(plan.tables)
     own = [c for c in plan.crossings if plan.steps[c.step].graph == graph]
-    opens, told = _opens(plan.steps, own), any(c.way == "in" for c in own)
+    moved = [c for c in copies(plan) if plan.steps[c.start].graph == graph]
+    opens, told = _opens(plan.steps, own), bool(moved) or any(c.way == "in" for c in own)
     programs = [
         lower(s, fetched.get(s.index, 0), sharing.get(s.index), frozenset(opens.get(form_of(s), ()))) for s in steps
     ]
     # A ticket is named after its operand and, where that comes through a stage, the stage.
     moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
     begun = _begun(programs, moments)
-    left, ended, tickets = _left(programs, moments)
+    numbers = _Numbers()
+    left, ended = _left(programs, moments, numbers)
+    for copy in moved:
+        ticket = Ticket(TICKETS, copy.way, (numbers.taken(1, copy.start, copy.end),))
+        begun[copy.start].append(Start(ticket, copy.transfer))
+        ended[copy.end].append(Wait(ticket))
     output, following = [], followers(plan.bundles)
     firsts = {bundle.first: len(bundle.steps) for bundle in plan.bundles}
     for step, program in zip(steps, programs, strict=True):
@@ -87,7 +94,7 @@ def graph_program(plan: Plan, graph: str) -> GraphProgram:
         given = tuple((_name(program, start), start.ticket) for start in _own_first(program))
         starts, waits = begun[program.step], ended[program.step]
         output.append(GraphStep(program, told, tuple(starts), given, tuple(left[program.step]), tuple(waits)))
-    return GraphProgram(tuple(output), tickets)
+    return GraphProgram(tuple(output), numbers.count)
 
 
 def _bundled(program: LoopProgram, count: int) -> LoopProgram:
@@ -108,12 +115,14 @@ def contention_of(step: PlanStep, target: Target) -> int:
 
 def begin_cycles(plan: Plan, target: Target) -> tuple[int, ...]:
     """By step the cycles before its own transfers and kernels: its code, tables that it fetches, addresses that it
-    sets, and first fetches of later steps, which are code that no cache holds. A step in another's start has none.
+    sets, and first fetches of later steps and copies, which are code that no cache holds. A step in another's start
+    has none.
 
     `target` has the costs of a program of the plan's size.
     """
     fetched, sharing = fetched_bytes(plan.groups, plan.steps, target), sharers(plan.tables)
     hosted, following = Counter(c.at for c in plan.crossings if c.way == "in"), followers(plan.bundles)
+    hosted.update(copy.start for copy in copies(plan))
 
     def cycles(step: PlanStep) -> int:
         tables = fetch_cycles(fetched.get(step.index, 0), target, contention_of(step, target))
@@ -163,10 +172,10 @@ def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[
 
 
 def _left(
-    programs: Sequence[LoopProgram], moments: Moments
-) -> tuple[dict[int, list[tuple[str, int, Ticket]]], dict[int, list[Wait]], int]:
-    """The tickets that steps leave, what is awaited when a step ends, and the length of the array of tickets."""
-    numbers, left = _Numbers(), dict[int, list[tuple[str, int, Ticket]]]()
+    programs: Sequence[LoopProgram], moments: Moments, numbers: "_Numbers"
+) -> tuple[dict[int, list[tuple[str, int, Ticket]]], dict[int, list[Wait]]]:
+    """The tickets that steps leave, which take numbers, and what is awaited when a step ends."""
+    left = dict[int, list[tuple[str, int, Ticket]]]()
     ended: dict[int, list[Wait]] = {program.step: [] for program in programs}
     for program in programs:
         left[program.step] = []
@@ -175,7 +184,7 @@ def _left(
             base = numbers.taken(count, program.step, until)
             left[program.step].append((name, count, Ticket(TICKETS, "out", (base,))))
             ended[until] += [Wait(Ticket(TICKETS, "out", (base + i,))) for i in range(count)]
-    return left, ended, numbers.count
+    return left, ended
 
 
 def _own_first(program: LoopProgram) -> tuple[Start, ...]:
@@ -192,20 +201,21 @@ def _name(program: LoopProgram, start: Start) -> str:
 
 
 class _Numbers:
-    """Elements of an array, each taken from a step to a later one."""
+    """Elements of an array, each taken from a step to a later one, several times if need be."""
 
     def __init__(self) -> None:
-        self.until: list[int] = []
+        self.spans: list[list[tuple[int, int]]] = []
 
     @property
     def count(self) -> int:
         """The length of the array."""
-        return len(self.until)
+        return len(self.spans)
 
     def taken(self, count: int, first: int, last: int) -> int:
-        """The first of so many neighbours that are free from step `first` on; they are taken to step `last`."""
-        free = [until < first for until in self.until] + [True] * count
-        base = next(i for i in range(len(self.until) + 1) if all(free[i : i + count]))
-        self.until += [0] * (base + count - len(self.until))
-        self.until[base : base + count] = [last] * count
+        """The first of so many neighbours that are free from step `first` to step `last`, in which they are taken."""
+        free = [all(last < begin or end < first for begin, end in spans) for spans in self.spans] + [True] * count
+        base = next(i for i in range(len(self.spans) + 1) if all(free[i : i + count]))
+        self.spans += [[] for _ in range(base + count - len(self.spans))]
+        for spans in self.spans[base : base + count]:
+            spans.append((first, last))
         return base

@@ -30,6 +30,7 @@ class _GraphRun:
             for s in self.steps
         }
         self.tickets: dict[tuple[str, int], Running] = {}
+        self.copied = ProgramRun(self.clock, (0,), variables)
         self.owner = {ticket.name: s.program.step for s in self.steps for _, ticket in s.given}
         self.begins = begin_cycles(plan, self.target)
 
@@ -57,6 +58,11 @@ class _GraphRun:
         return index, clock.now - begin
 
     def _start(self, start: Start) -> None:
+        if start.ticket.index:
+            self.copied.block(Block((start,)))
+            self.tickets.update(self.copied.tickets)
+            self.copied.tickets.clear()
+            return
         run = self.runs[self.owner[start.ticket.name]]
         run.block(Block((replace(start, ticket=replace(start.ticket, index=(0,))),)))
         self.tickets[start.ticket.name, 0] = run.tickets.pop((start.ticket.name, 0))
