@@ -95,6 +95,21 @@ def test_multiplied_by_the_product(name: str, tmp_path: Path) -> None:
     assert {"Mul", "Div"} & set(ops(alone))
 
 
+def test_multiplied_by_the_gradient_of_softmax(tmp_path: Path) -> None:
+    """Scores that are scaled before Softmax have a gradient in one step, whose kernel leaves the bits of both."""
+    model = chain(node("SoftmaxGrad", ("x", "x"), ("p",), domain="com.microsoft"), TIMES, **numbers(f=0.3))
+    _, after = both(tmp_path, model)
+    assert ops(after) == ["SoftmaxGrad"]
+    assert after.nodes[0].attrs["alpha"] == np.float32(0.3)
+    sample = next(s for s in registry()["SoftmaxGrad"].samples() if s.label == "scaled")
+    steps = [
+        step_of(registry()["SoftmaxGrad"], replace(sample, attrs={"axis": 1, **a}))
+        for a in (sample.attrs, {"alpha": 1.0})
+    ]
+    joint, plain = (run_step(step, step.access.sizes)[0] for step in steps)
+    assert bits(joint) == bits(plain * np.float32(sample.attrs["alpha"]))
+
+
 @pytest.mark.parametrize("name", STAYS)
 def test_a_step_of_its_own(name: str, tmp_path: Path) -> None:
     """A product with a number stays where it could not be the kernel's, or where bits could differ."""

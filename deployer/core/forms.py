@@ -295,6 +295,25 @@ class Modes:
         return None
 
 
+class Joining:
+    """The part of an operator for whose node several others may make room; by default none.
+
+    `joins` names the operator of the last of these, the one that is looked for.
+    """
+
+    joins: ClassVar[str] = ""
+
+    def joint(
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+    ) -> tuple[Node, Sequence[Node]] | None:
+        """The node that has the results of a node of `joins` and of others, and these others; None where it cannot.
+
+        `near` are the nodes of the graph that read or write what the node reads. The joint node has all their results
+        as outputs, each in its place; those that nobody else reads are left out where the kernel can spare them.
+        """
+        return None
+
+
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]
 """Turns a node of an older version, with its inputs' types, into nodes of today's operators with the same outputs."""
 

@@ -26,7 +26,7 @@ from deployer.core.declarations import (
     Weighing,
 )
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Modes, Rule
+from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Joining, Modes, Rule
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
@@ -188,7 +188,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Updating, Weighing, ABC):
+class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updating, Weighing, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output

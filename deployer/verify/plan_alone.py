@@ -201,8 +201,15 @@ def _as_tiling(plan: Plan) -> Tiling:
 def _step(step: PlanStep) -> Step:
     dims = tuple(Dim(d.name, d.size, "reduction" if d.reduction else "parallel") for d in step.dims)
     operands = tuple(Operand(o.arg, o.tensor, o.mode, o.view, o.axes, o.fresh_on_flag) for o in step.operands)
-    node = Node(step.name, step.op, (), ())
+    node = Node(step.name, step.op, (), _outputs(step))
     return Step(step.index, step.graph, node, step.kernel, Access(dims, operands), step.args, False, False)
+
+
+def _outputs(step: PlanStep) -> tuple[str, ...]:
+    """Of the outputs that the kernel can spare those that are there, in their places."""
+    spared = registry()[step.op].spared if step.op in registry() else {}
+    there = {spared[o.arg]: o.tensor for o in step.operands if o.arg in spared}
+    return tuple(there.get(place, "") for place in range(max(there, default=-1) + 1))
 
 
 def _choice(step: PlanStep) -> StepTiling:

@@ -66,6 +66,7 @@ def row_jobs() -> Iterator[KernelJob]:
             yield whole_job("LogSoftmax", f"rows{rows}x{columns}-{axis}", (values,), {"axis": axis})
             dy = normal(1, x.size).reshape(values.shape)
             yield whole_job("SoftmaxGrad", f"rows{rows}x{columns}-{axis}", (dy, values), {"axis": axis})
+        yield from _label_jobs(x)
     for rows, columns in ((3, 1), (5, 6), (9, 33), (17, 7), (2, 40)):
         dy, x = (normal(seed, rows * columns).reshape(rows, columns) for seed in (2, 3))
         mean, inv_std, total, dot = (normal(seed, rows) for seed in (4, 5, 6, 7))
@@ -75,6 +76,20 @@ def row_jobs() -> Iterator[KernelJob]:
         yield whole_job("LayerNormalize", f"{label}-unbiased", (x, mean, inv_std, scale), {})
         yield whole_job("LayerNormalizeGrad", label, (*sums, total, dot), {})
         yield whole_job("LayerSums", label, sums, {}, 2)
+
+
+def _label_jobs(x: Array) -> Iterator[KernelJob]:
+    """The losses of these rows of scores, one by one and all together, with labels outside of all classes."""
+    rows, columns = x.shape
+    labels = (np.arange(rows) * 5 % (columns + 1)).astype(np.int32)
+    label = f"rows{rows}x{columns}"
+    for row in range(rows):
+        single = (x[row : row + 1], labels[row : row + 1])
+        yield whole_job("SoftmaxCrossEntropy", f"{label}-{row}", single, {}, 2)
+        yield whole_job("SoftmaxCrossEntropy", f"{label}-{row}-kept", single, {"ignore_index": 5}, 3)
+    yield whole_job("SoftmaxCrossEntropy", label, (x, labels), {"ignore_index": 0})
+    each: dict[str, AttrValue] = {"reduction": "none"}
+    yield whole_job("SoftmaxCrossEntropy", f"{label}-each", (x, labels, normal(2, rows)), each, 3)
 
 
 def window_jobs() -> Iterator[KernelJob]:

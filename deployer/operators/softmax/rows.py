@@ -8,7 +8,7 @@ from typing import ClassVar
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
-from deployer.core.operator import ArgValue, Const, Extent, Kernel, Operator, Sample, Stride, Work, mismatch, rng
+from deployer.core.operator import ArgValue, Const, CType, Extent, Kernel, Operator, Sample, Stride, Work, mismatch, rng
 from deployer.operators.inputs import floats, normal
 
 
@@ -108,8 +108,11 @@ POWERS = (
 """The first phases of softmax and its logarithm."""
 
 
-def row_kernel(symbol: str, inputs: Sequence[str], output: str) -> Kernel:
-    """The kernel of a RowOperator; `_o` and `_c` are each operand's strides along the outer and the class axis."""
+def row_kernel(symbol: str, inputs: Sequence[str], output: str, *numbers: str) -> Kernel:
+    """The kernel of a RowOperator; `_o` and `_c` are each operand's strides along the outer and the class axis, and
+    `numbers` what it takes besides.
+    """
     pointers = (*((name, "float32", False) for name in inputs), (output, "float32", True))
     strides = (f"{name}_{axis}" for name in (*inputs, output) for axis in "oc")
-    return Kernel(symbol, pointers, tuple((name, "u32") for name in ("outer", "classes", "inner", *strides)))
+    lengths: list[tuple[str, CType]] = [(name, "u32") for name in ("outer", "classes", "inner", *strides)]
+    return Kernel(symbol, pointers, (*lengths, *((name, "f32") for name in numbers)))

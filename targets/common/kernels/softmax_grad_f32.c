@@ -1,4 +1,4 @@
-/* dX = Y (dY - sum(dY Y)) over the classes of each row, in the order of sum_f32.h. */
+/* dX = alpha Y (dY - sum(dY Y)) over the classes of each row, in the order of sum_f32.h. */
 #include "softmax_grad_f32.h"
 #include "hal.h"
 #include "sum_f32.h"
@@ -16,6 +16,6 @@ void softmax_grad_f32(const void *args) {
             for (const uint32_t end = c + sum_next(&dot, size, c, p->classes - c); c < end; c++)
                 dot.block = __builtin_fmaf(dy[c * p->dy_c], y[c * p->y_c], dot.block);
         const float sum = sum_value(&dot, size);
-        for (uint32_t c = 0; c < p->classes; c++) dx[c * p->dx_c] = y[c * p->y_c] * (dy[c * p->dy_c] - sum);
+        for (uint32_t c = 0; c < p->classes; c++) dx[c * p->dx_c] = y[c * p->y_c] * (dy[c * p->dy_c] - sum) * p->alpha;
     }
 }

@@ -33,9 +33,9 @@ void softmax_f32(const void *args) {
         const uint32_t outer = p->inner > 1 ? i / p->inner : i, inner = i - outer * p->inner;
         const float *const x = p->x + outer * p->x_o + inner;
         float *const y = p->y + outer * p->y_o + inner;
-        const powers_t powers = powers_of(1, y, y_c, x, x_c, classes, largest_of(x, x_c, classes));
+        const powers_t powers = powers_of(y, y_c, x, x_c, classes, largest_of(x, x_c, classes));
         const float inverse = inverse_of(powers.sum);
-        if (unusual_dividend(float_in_fpu(powers.least)) || powers.sum != powers.sum)
+        if (powers.least < USUAL_POWER || powers.sum != powers.sum)
             divide_any(y, y_c, classes, powers.sum, inverse);
         else
             divide(y, y_c, classes, powers.sum, inverse);

@@ -1,4 +1,4 @@
-/* dX = Y (dY - sum(dY Y)) over the classes of each row, in the order of sum_f32.h. */
+/* dX = alpha Y (dY - sum(dY Y)) over the classes of each row, in the order of sum_f32.h. */
 #include "softmax_grad_f32.h"
 #include "hal.h"
 #include "pulp.h"
@@ -29,13 +29,13 @@ void softmax_grad_f32(const void *args) {
             count = sum_next(&dot, size, c, classes - c);
             dot.block = add_part(dot.block, &dy, dy_next, &y, y_next, count);
         }
-        __asm__ volatile(LOOP("%[count]", 8)
+        __asm__ volatile(LOOP("%[count]", 9)
                          FLW("ft0", "%[dy]", 0) FLW("ft1", "%[y]", 0) ADD("%[dy]", "%[dy_next]")
                          "fsub.s ft0, ft0, %[sum]\n" ADD("%[y]", "%[y_next]") "fmul.s ft0, ft1, ft0\n"
-                         FSW("ft0", "%[dx]", 0) ADD("%[dx]", "%[dx_next]") LOOP_END(8)
+                         "fmul.s ft0, ft0, %[alpha]\n" FSW("ft0", "%[dx]", 0) ADD("%[dx]", "%[dx_next]") LOOP_END(9)
                          : [dy] "+&r"(dy_again), [y] "+&r"(y_again), [dx] "+&r"(dx)
                          : [sum] "f"(sum_value(&dot, size)), [dy_next] "r"(dy_next), [y_next] "r"(y_next),
-                           [dx_next] "r"(dx_next), [count] "r"(classes)
+                           [dx_next] "r"(dx_next), [count] "r"(classes), [alpha] "f"(p->alpha)
                          : "ft0", "ft1", "memory");
     }
 }

@@ -1,0 +1,145 @@
+"""Losses and gradients as one node: which nodes become one, which do not, and that no bit differs."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from deployer.core.ir import Program
+from deployer.core.operator import Array, Sample, registry
+from deployer.core.plan import Options
+from deployer.planning import fuse
+from deployer.verify.program import verify_program
+from deployer.verify.reference import run_inference
+from DeployTest.support.graphs.small_graphs import INT64, Model, infer, node, ops, value
+from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
+
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+JOINT = registry()["SoftmaxCrossEntropy"]
+CLASSES = 5
+FORMS = {
+    "one label": (1, {}, ["dx", "loss", ""]),
+    "sum": (1, {"reduction": "sum"}, ["dx", "loss", ""]),
+    "ignored": (1, {"ignore_index": 2}, ["dx", "loss", ""]),
+    "several labels": (3, {}, ["dx", "", "log_prob"]),
+    "a loss each": (3, {"reduction": "none"}, ["dx", "loss", ""]),
+}
+"""Labels, attributes, and what the joint node gives."""
+
+
+def cross_entropy(labels: int, attrs: dict[str, object], dloss: bool = False, outputs: Sequence[str] = ()) -> Model:
+    """Scores to the loss and to the gradient of the scores."""
+    inputs = [*(["dloss"] if dloss else []), "log_prob", "labels"]
+    shape = (labels,) if attrs.get("reduction") == "none" else ()
+    return Model(
+        nodes=(
+            node("SoftmaxCrossEntropyLoss", ("x", "labels"), ("loss", "log_prob"), "ce", **attrs),
+            node("SoftmaxCrossEntropyLossGrad", inputs, ("dx",), "grad", domain="com.microsoft", **attrs),
+        ),
+        inputs=(
+            value("x", (labels, CLASSES)),
+            value("labels", (labels,), INT64),
+            *([value("dloss", shape)] if dloss else []),
+        ),
+        outputs=tuple(value(name, None) for name in outputs or ("loss", "dx")),
+    )
+
+
+def fused(program: Program, **options: object) -> Program:
+    """The program after fusion, verified."""
+    fusion = fuse.fuse_program(program, Options(**options))  # type: ignore[arg-type]
+    verify_program(fusion)
+    return fusion
+
+
+@pytest.mark.parametrize("dloss", [False, True], ids=["alone", "dloss"])
+@pytest.mark.parametrize("name", FORMS)
+def test_cross_entropy_is_one_node(name: str, dloss: bool, tmp_path: Path) -> None:
+    """The logarithm, the loss and the gradient are one node, but a loss of several labels, which reads log_prob."""
+    labels, attrs, outputs = FORMS[name]
+    program = infer(tmp_path, cross_entropy(labels, attrs, dloss))
+    fusion = fused(program)
+    joint = fusion.nodes[0]
+    found = [name for name, there in zip(("dx", "loss", "log_prob"), outputs, strict=True) if there]
+    assert list(filter(None, joint.outputs)) == found
+    assert ops(fusion) == ["SoftmaxCrossEntropy", *([] if "loss" in found else ["NegativeLogLikelihoodLoss"])]
+    assert "log_prob" in found or "log_prob" not in fusion.tensors
+    random = np.random.default_rng(5)
+    inputs = {n: random.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
+    inputs["labels"] = (np.arange(labels) % CLASSES + 2).astype(np.int32)
+    before, after = run_inference(program, inputs), run_inference(fusion, inputs)
+    assert {n: bits(x) for n, x in before.items()} == {n: bits(x) for n, x in after.items()}
+    for options in ({"fuse": False}, {"opt_out": (program.nodes[-1].name,)}):
+        assert fused(program, **options) == program
+
+
+def test_what_others_read_stays(tmp_path: Path) -> None:
+    """The logarithms are an output of the node where they are one of the graph."""
+    fusion = fused(infer(tmp_path, cross_entropy(1, {}, outputs=("loss", "dx", "log_prob"))))
+    assert ops(fusion) == ["SoftmaxCrossEntropy"]
+    assert fusion.nodes[0].outputs == ("dx", "loss", "log_prob")
+
+
+def _with(model: Model, place: int, changed: onnx.NodeProto) -> Model:
+    return replace(model, nodes=[changed if i == place else n for i, n in enumerate(model.nodes)])
+
+
+GRAD = ("SoftmaxCrossEntropyLossGrad", ("log_prob", "labels"), ("dx",), "grad")
+PLAIN = cross_entropy(1, {})
+APART = {
+    "another reduction": _with(PLAIN, 1, node(*GRAD, domain="com.microsoft", reduction="sum")),
+    "another ignored label": _with(PLAIN, 1, node(*GRAD, domain="com.microsoft", ignore_index=1)),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_another_loss_stays(name: str, tmp_path: Path) -> None:
+    """A loss that is not the one the gradient belongs to is a node of its own."""
+    assert ops(fused(infer(tmp_path, APART[name]))) == ["SoftmaxCrossEntropy", "NegativeLogLikelihoodLoss"]
+
+
+def test_late_dloss_keeps_nodes_apart(tmp_path: Path) -> None:
+    """A gradient that waits for what is computed from the loss is not in one node with it."""
+    model = cross_entropy(1, {})
+    twice = node("Add", ("loss", "loss"), ("dloss",))
+    late = replace(
+        model, nodes=(model.nodes[0], twice, node(GRAD[0], ("dloss", *GRAD[1]), *GRAD[2:], domain="com.microsoft"))
+    )
+    assert "SoftmaxCrossEntropy" not in ops(fused(infer(tmp_path, late)))
+
+
+def test_softmax_over_another_axis(tmp_path: Path) -> None:
+    """Logarithms of shares of another axis are none of classes."""
+    grad = node(*GRAD, domain="com.microsoft")
+    model = replace(
+        PLAIN, nodes=(node("LogSoftmax", ("x",), ("log_prob",), axis=0), grad), outputs=(value("dx", None),)
+    )
+    assert ops(fused(infer(tmp_path, model))) == ["LogSoftmax", "SoftmaxCrossEntropyLossGrad"]
+
+
+def _kernel(op: str, inputs: Sequence[Array], attrs: object) -> Array:
+    step = step_of(registry()[op], Sample("part", tuple(inputs), dict(attrs)))  # type: ignore[call-overload]
+    return run_step(step, step.access.sizes)[0]
+
+
+@pytest.mark.parametrize("sample", list(JOINT.samples()), ids=lambda sample: sample.label)
+def test_kernels_leave_the_same_bits(sample: Sample) -> None:
+    """The kernel leaves the bits that those of the three nodes leave one after the other."""
+    x, labels, *dloss = sample.inputs
+    assert x is not None
+    assert labels is not None
+    log_prob = _kernel("LogSoftmax", (x,), {"axis": 1})
+    expected = [
+        _kernel("SoftmaxCrossEntropyLossGrad", (*dloss, log_prob, labels), sample.attrs),  # type: ignore[arg-type]
+        _kernel("NegativeLogLikelihoodLoss", (log_prob, labels), sample.attrs),
+        log_prob,
+    ]
+    each = sample.attrs.get("reduction") == "none" or labels.size == 1
+    for absent in ([], [1], [2], [1, 2]) if each else ([1], [1, 2]):
+        step = step_of(JOINT, replace(sample, outputs=3), absent)
+        wanted = [i for i in range(3) if i not in absent]
+        found = run_step(step, step.access.sizes)
+        assert [bits(y) for y in found] == [bits(expected[i]) for i in wanted], absent

@@ -1,0 +1,67 @@
+"""Fusion of nodes that read the same values into one whose kernel has all their results in one walk.
+
+A loss and its gradient are several small steps, each of which fetches its code and starts all cores. Operators say by
+`joins` and `joint` what they can stand for. A result that nobody else reads is not kept.
+"""
+
+from dataclasses import replace
+
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import Operator, registry
+from deployer.core.plan import Options
+from deployer.fusions.pair import is_private, is_unwritten
+
+
+def apply(program: Program, options: Options) -> Program:
+    """Fuse, for every operator that joins others, each node of the last of these with those it belongs to."""
+    for name, operator in registry().items():
+        for graph in program.graphs if operator.joins and name == operator.name else ():
+            for node in graph.nodes:
+                if node.op == operator.joins:
+                    program = _joined(program, options, graph.name, node, operator)
+    return program
+
+
+def _joined(program: Program, options: Options, graph_name: str, last: Node, operator: Operator) -> Program:
+    """The program with the joint node in the place of the first of its parts, if its operands are there by then, and
+    the memory of its results is free. A node that `opt_out` names stays.
+    """
+    graph = next(g for g in program.graphs if g.name == graph_name)
+    near = [n for n in graph.nodes if n is not last and set(last.inputs) & {*n.inputs, *n.outputs} - {""}]
+    found = operator.joint(last, near, {name: tensor.type for name, tensor in program.tensors.items()})
+    if found is None:
+        return program
+    joint, others = found
+    parts = [n for n in graph.nodes if n is last or n in others]
+    between = graph.nodes[graph.nodes.index(parts[0]) : graph.nodes.index(parts[-1])]
+    passed = [n for n in between if n not in parts]
+    is_free = all(_is_free(program, passed, name) for name in joint.outputs if name)
+    if {n.name for n in parts} & set(options.opt_out) or not is_free:
+        return program
+    if not all(is_unwritten(program, graph, parts[0], parts[-1], name) for name in joint.inputs if name):
+        return program
+    joint = replace(joint, name="+".join(n.name for n in parts), outputs=_kept(program, operator, joint, parts))
+    nodes = tuple(joint if n is parts[0] else n for n in graph.nodes if n is parts[0] or n not in parts)
+    gone = {name for n in parts for name in n.outputs} - set(joint.outputs)
+    tensors = {name: tensor for name, tensor in program.tensors.items() if name not in gone}
+    graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
+    return replace(program, tensors=tensors, graphs=graphs)
+
+
+def _is_free(program: Program, passed: list[Node], name: str) -> bool:
+    """Whether a result may be written before these nodes: its memory is its own, or an accumulator's that none uses."""
+    storage = program.tensors[name].storage
+    used = {program.storage(other) for n in passed for other in (*n.inputs, *n.outputs) if other}
+    return storage == name or (program.tensors[storage].role == "accumulator" and storage not in used)
+
+
+def _kept(program: Program, operator: Operator, joint: Node, parts: list[Node]) -> tuple[str, ...]:
+    """The outputs of the joint node, empty where the kernel can spare one that only parts of the node read."""
+    read = {name for n in program.nodes if n not in parts for name in n.inputs}
+    outputs = [
+        "" if place in operator.spared.values() and name not in read and name and is_private(program, name) else name
+        for place, name in enumerate(joint.outputs)
+    ]
+    while not outputs[-1]:
+        outputs.pop()
+    return tuple(outputs)

@@ -1,0 +1,36 @@
+/* Softmax cross entropy in one walk: log_prob = x - max - log(sum(exp(x - max))) over the classes of each label, in the order of
+ * sum_f32.h, the loss -log_prob[label] / count, and dx = dloss (exp(log_prob) - onehot(label)) / count, 0 where the label is
+ * ignored. Loss and log_prob may be null. A label outside of all classes gives a loss of NaN. */
+#include "softmax_ce_f32.h"
+#include "hal.h"
+#include "labels_f32.h"
+#include "math_f32.h"
+#include "sum_f32.h"
+
+void softmax_ce_f32(const void *args) {
+    const softmax_ce_f32_args_t *p = args;
+    const uint32_t rows = p->n * p->d, size = p->classes > SUM_BLOCK ? SUM_BLOCK : 0;
+    const float divisor = label_divisor(p->labels, p->counted, p->ignore, p->count);
+    for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
+        const uint32_t n = i / p->d, d = i % p->d;
+        const float *x = p->x + n * p->x_n + d;
+        float *dx = p->dx + n * p->dx_n + d;
+        const int32_t label = p->labels[(p->n_start + n) * p->l_n + p->d_start + d];
+        const int ignored = label_ignored(label, p->has_ignore, p->ignore);
+        float max = x[0], loss = ignored ? 0.0f : NAN_F32;
+        for (uint32_t c = 1; c < p->classes; c++) max = x[c * p->x_c] > max ? x[c * p->x_c] : max;
+        sum_t powers = {0};
+        for (uint32_t c = 0; c < p->classes;)
+            for (const uint32_t end = c + sum_next(&powers, size, c, p->classes - c); c < end; c++)
+                powers.block += expf_f32(x[c * p->x_c] - max);
+        const float log_sum = logf_f32(sum_value(&powers, size));
+        for (uint32_t c = 0; c < p->classes; c++) {
+            const float log_prob = x[c * p->x_c] - max - log_sum, onehot = (uint32_t)label == c ? 1.0f : 0.0f;
+            if (p->log_prob) p->log_prob[n * p->p_n + c * p->p_c + d] = log_prob;
+            if ((uint32_t)label == c && !ignored) loss = 0.0f - log_prob;
+            const float value = ignored ? 0.0f : (expf_f32(log_prob) - onehot) / divisor;
+            dx[c * p->dx_c] = p->dloss && !ignored ? value * p->dloss[n * p->g_n + d * p->g_d] : value;
+        }
+        if (p->loss) p->loss[n * p->y_n + d] = loss / divisor;
+    }
+}

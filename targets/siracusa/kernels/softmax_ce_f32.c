@@ -1,0 +1,95 @@
+/* Softmax cross entropy in one walk, as the common kernel has it. One function makes the powers of both exponentials, of
+ * x - max for their sum and of log_prob for dx, so that little code is fetched. Loss and log_prob may be null. */
+#include "softmax_ce_f32.h"
+#include "flat.h"
+#include "labels_f32.h"
+#include "row_powers.h"
+
+#define NOINLINE static __attribute__((noinline))
+
+/* The powers e^(x - max - log_sum), and their sum in one block. */
+NOINLINE float powers(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max, float log_sum) {
+    const float *at = x;
+    float *to = y, sum = 0.0f;
+    uint32_t least = NO_POWER;
+    ADD_POWERS("fsub.s ft0, ft0, %[log_sum]\n", 1, sum, to, y_step, at, step, count, max, log_sum, least);
+    return sum;
+}
+
+/* The sum of several blocks. */
+NOINLINE float long_sum(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max) {
+    return powers_of(y, y_step, x, step, count, max).sum;
+}
+
+NOINLINE void keep(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max, float log_sum) {
+    subtract(y, y_step, x, step, count, max, log_sum);
+}
+
+/* dx = dx / divisor * scale. */
+NOINLINE void finish(float *dx, uint32_t step, uint32_t count, float divisor, float scale) {
+    float inverse;
+    const int multiplies = inverse_of_power(divisor, &inverse);
+    for (; count > 0; count--, dx += step) *dx = (multiplies ? *dx * inverse : *dx / divisor) * scale;
+}
+
+NOINLINE void clear(float *dx, uint32_t step, uint32_t count) {
+    for (; count > 0; count--, dx += step) *dx = 0.0f;
+}
+
+NOINLINE void all_rows(const softmax_ce_f32_args_t *p) {
+    const uint32_t rows = p->n * p->d, classes = p->classes, x_c = p->x_c, dx_c = p->dx_c;
+    for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
+        const uint32_t n = p->d > 1 ? i / p->d : i, d = i - n * p->d;
+        const float *const x = p->x + n * p->x_n + d, max = largest_of(x, x_c, classes);
+        float *const dx = p->dx + n * p->dx_n + d;
+        const float sum = classes > SUM_BLOCK ? long_sum(dx, dx_c, x, x_c, classes, max)
+                                              : powers(dx, dx_c, x, x_c, classes, max, 0.0f);
+        const float log_sum = log_of_sum(sum), one = LITERAL_F32(1.0f);
+        powers(dx, dx_c, x, x_c, classes, max, log_sum);
+        const int32_t label = p->labels[(p->n_start + n) * p->l_n + p->d_start + d];
+        const float divisor = label_divisor(p->labels, p->counted, p->ignore, p->count);
+        float loss = LITERAL_F32(NAN_F32);
+        if (label_ignored(label, p->has_ignore, p->ignore)) {
+            clear(dx, dx_c, classes);
+            loss = 0.0f;
+        } else {
+            if ((uint32_t)label < classes) {
+                loss = 0.0f - (x[(uint32_t)label * x_c] - max - log_sum);
+                dx[(uint32_t)label * dx_c] -= one;
+            }
+            if (divisor != one || p->dloss)
+                finish(dx, dx_c, classes, divisor, p->dloss ? p->dloss[n * p->g_n + d * p->g_d] : one);
+        }
+        if (p->loss) p->loss[n * p->y_n + d] = divisor != one ? loss / divisor : loss;
+        if (p->log_prob) keep(p->log_prob + n * p->p_n + d, p->p_c, x, x_c, classes, max, log_sum);
+    }
+}
+
+/* One label that counts, of few classes, without dloss, is what small networks have: less code, all of it on one core. */
+void softmax_ce_f32(const void *args) {
+    const softmax_ce_f32_args_t *p = args;
+    const uint32_t classes = p->classes, x_c = p->x_c, dx_c = p->dx_c;
+    const uint32_t several = (p->n * p->d - 1) | (bits_in_core(p->count) - 0x3f800000u); /* count is 1.0f */
+    if (several | p->has_ignore | (uint32_t)p->dloss | (uint32_t)p->log_prob || classes > SUM_BLOCK) {
+        all_rows(p);
+        return;
+    }
+    if (hal_core_id() != 0) return;
+    const float *const x = p->x, max = largest_of(x, x_c, classes);
+    float *const dx = p->dx, log_sum = 0.0f;
+    for (uint32_t turn = 0;; turn++) {
+        const float *at = x;
+        float *to = dx, sum = 0.0f;
+        uint32_t least = NO_POWER;
+        ADD_POWERS("fsub.s ft0, ft0, %[log_sum]\n", 1, sum, to, dx_c, at, x_c, classes, max, log_sum, least);
+        if (turn) break;
+        log_sum = log_of_sum(sum);
+    }
+    const uint32_t label = (uint32_t)*p->labels;
+    float loss = LITERAL_F32(NAN_F32);
+    if (label < classes) {
+        loss = 0.0f - (x[label * x_c] - max - log_sum);
+        dx[label * dx_c] -= LITERAL_F32(1.0f);
+    }
+    if (p->loss) *p->loss = loss;
+}
