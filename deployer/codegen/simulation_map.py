@@ -151,7 +151,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
             places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
     buffers += _table_buffers(plan, memory)
     tables, steps = Tables(), []
-    for s, begin in zip(plan.steps, begin_cycles(plan, target.sized(len(plan.steps))), strict=True):
+    for s, begin in zip(plan.steps, begin_cycles(plan, target), strict=True):
         where = [places[s.index, o.arg] for o in s.operands]
         steps.append(_step(s, where, tables, begin, contention_of(s, target)))
     return SimulationView(

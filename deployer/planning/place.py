@@ -93,6 +93,7 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
         running=running,
         groups=tiling.groups,
         tables=tiling.tables,
+        rewrites=program.rewrites,
     )
 
 

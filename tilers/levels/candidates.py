@@ -298,7 +298,11 @@ def _priced(
     total_in = totals(moved, [m.cycles_in for m in moves])
     total_out = totals(moved, [m.cycles_out for m in moves])
     most = np.max([np.where(moving[:, None], m.loads, 0) for m, moving in zip(moves, moved.T, strict=True)], axis=0)
+    looped = totals(
+        moved, [m.loads * (m.loads > 1) * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) for m in moves]
+    )
     fixed = target.step + starts * hop.wait
+    kernels = kernels + target.start * looped
     single = kernels + total_in + total_out + hop.issue * 2 * most + fixed
     if in_place == 1:
         return size, single
