@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Operator, Sample, registry
 from deployer.operators.views.compile_time import Folded
 from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
@@ -315,18 +314,6 @@ def test_what_cores_share_of_a_channel(name: str, shares: int) -> None:
     assert step.access is not None
     work = registry()[name].work(step.node, step.access, {"n": 3, "c": 1, "s": 4})
     assert work.parallel == shares
-
-
-@pytest.mark.parametrize(
-    ("outputs", "channels", "pairs", "each"),
-    [(8, 8, 8 * 8, 0.0), (8, 6, 8 * 6, FACTS.no_square), (3, 8, 3 * 8, FACTS.rest_square)],
-)
-def test_what_a_product_in_squares_loses(outputs: int, channels: int, pairs: int, each: float) -> None:
-    """In the gradient of W with one tap: nothing in whole squares of outputs and channels, something beyond them."""
-    operator, side = registry()["ConvGradW"], 10
-    arrays = [np.ones((1, count, side, side), np.float32) for count in (outputs, channels)]
-    step = step_of(operator, Sample("pointwise", tuple(arrays), {"kernel_shape": (1, 1)}))
-    assert operator.work(step.node, step.access, step.access.sizes).lost == round(pairs * side * side * each)
 
 
 def _forms(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]) -> list[str]:

@@ -45,7 +45,7 @@ def pairs(tiling: Tiling) -> Iterator[tuple[str, int, int]]:
     schedule = tiling.lifetimes.schedule
     target, fresh = target_for(schedule), schedule.options.sole_pass
     for cold, choice in zip(schedule.steps, tiling.steps, strict=True):
-        step = replace(cold, cold=False, switched=False)
+        step = replace(cold, refetched=0)
         yield step.name, estimate(step, choice, target, fresh), simulate(step, choice, target, fresh).cycles
 
 

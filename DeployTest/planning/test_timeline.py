@@ -12,15 +12,17 @@ import pytest
 
 from deployer import pipeline
 from deployer.core import target as targets
-from deployer.core.cost import kernel_cost
+from deployer.core.cost import cold_start
 from deployer.core.level import Eviction
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, target_for
+from deployer.core.target import load
+from deployer.planning.schedule import refetched
 from deployer.planning.timeline import simulate
 from DeployTest.support.building.cases import check_clock, compile_case, load_case
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-EVICTION = Eviction(code=10, milli=400)
+EVICTION = Eviction(fill=2000)
 
 
 @pytest.mark.parametrize("strategy", ["single", "double"])
@@ -45,42 +47,55 @@ def test_where_waiting_takes_time(
     check_clock(built, built.run())
 
 
-@pytest.mark.parametrize(
-    ("cold", "first", "switched", "cycles"),
-    [
-        (100, True, True, 110),
-        (100, True, False, 110),
-        (100, False, True, 50),
-        (100, False, False, 0),
-    ],
-)
-def test_shares(cold: int, first: bool, switched: bool, cycles: int) -> None:
-    """All of a cold start at first, a share of it after other code, nothing after the same."""
-    assert EVICTION.cycles(cold, first, switched) == cycles
+@pytest.mark.parametrize(("others", "milli"), [(0, 0), (500, 250), (1999, 999), (2000, 1000), (9000, 1000)])
+def test_shares(others: int, milli: int) -> None:
+    """Nothing of a cold start returns without other code, all of it where that fills the cache."""
+    assert EVICTION.milli(others) == milli
+    assert Eviction(0).milli(others) == 0, "without a cache there is nothing to lose"
 
 
 def test_timeline(models_root: Path) -> None:
-    """A step takes so much more, whatever its tiles."""
+    """A step takes so much of its kernel's cold start more, whatever its tiles."""
     case = load_case("simple_mlp", models_root)
     tiling, plan = pipeline.plan_case(case, Options("host", "double", {"L1": 2000}))
-    target = replace(target_for(tiling.lifetimes.schedule), eviction=EVICTION)
+    target = target_for(tiling.lifetimes.schedule)
     assert any(len(step.tile_cycles) > 1 for step in plan.steps)
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        form = operator_of(step.node).work(step.node, step.access, choice.tile).form
-        cold = kernel_cost(target, step.kernel.symbol, form).cold
-        same = simulate(replace(step, cold=False, switched=False), choice, target, True).tile_cycles
-        for first, switched in ((True, True), (False, True)):
-            cycles = simulate(replace(step, cold=first, switched=switched), choice, target, True).tile_cycles
-            assert cycles[0] - same[0] == EVICTION.cycles(cold, first, switched)
+        cold = cold_start(target, step.kernel.symbol, operator_of(step.node).work(step.node, step.access, choice.tile))
+        assert cold > 0
+        same = simulate(replace(step, refetched=0), choice, target, True).tile_cycles
+        for milli in (1, 400, 1000):
+            cycles = simulate(replace(step, refetched=milli), choice, target, True).tile_cycles
+            assert cycles[0] - same[0] == cold * milli // 1000
             assert cycles[1:] == same[1:]
 
 
-def test_forms_are_other_code(models_root: Path) -> None:
-    """The first step of each form of a kernel is cold, and one after another form is switched, as after a kernel."""
-    case = load_case("autoencoder", models_root)
-    steps = pipeline.plan_case(case, Options("host", "single", {"L1": 128000}))[0].lifetimes.schedule.steps
-    codes = [(s.kernel.symbol, operator_of(s.node).work(s.node, s.access, s.access.sizes).form, s.graph) for s in steps]
-    assert len({form for symbol, form, _ in codes if symbol == "gemm_f32"}) > 1
-    for index, step in enumerate(steps):
-        assert step.cold == (codes[index] not in codes[:index])
-        assert step.switched == (not index or codes[index][:2] != codes[index - 1][:2])
+def test_what_evicts_code() -> None:
+    """Code that ran since a form's last step, each form once, also that of the pass before; its own evicts nothing."""
+    cost = load("siracusa").kernels["default"]
+    colds = {"a": 300, "b": 500, "c": 1000}
+    kernels = {name: replace(cost, cold=cold) for name, cold in colds.items()}
+    target = replace(load("siracusa"), kernels=kernels | {"default": cost}, eviction=EVICTION)
+    assert refetched(["a", "a", "a"], target) == [0, 0, 0]
+    assert refetched(["a", "b"], target) == [250, 150]
+    assert refetched(["a", "b", "b", "a", "c"], target) == [500, 650, 0, 250, 400]
+
+
+def test_starts_of_loops(models_root: Path) -> None:
+    """Each tile after the first takes the loop's code, and that of each transfer whose box has changed."""
+    case = load_case("simple_mlp", models_root)
+    tiling, _ = pipeline.plan_case(case, Options("host", "double", {"L1": 2000}))
+    schedule, several = tiling.lifetimes.schedule, 0
+    plain = replace(target_for(schedule), tile=0, start=0)
+    for step, choice in zip(schedule.steps, tiling.steps, strict=True):
+        tiles = [tile for _, walk in choice.walk(step.access) for tile in walk]
+        moves = [o for o in step.access.operands if choice.slots.get(o.arg)]
+        boxes = [[o.box(tile) for o in moves] for tile in tiles]
+        before = simulate(step, choice, plain, True).tile_cycles
+        after = simulate(step, choice, replace(plain, tile=7, start=100), True).tile_cycles
+        assert after[0] == before[0]
+        for i in range(1, len(tiles)):
+            ways = sum((o.reads + o.writes) for o, a, b in zip(moves, boxes[i - 1], boxes[i], strict=True) if a != b)
+            assert after[i] - before[i] == 7 + 100 * ways
+            several += ways
+    assert several

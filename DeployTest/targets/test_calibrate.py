@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from deployer import pipeline
-from deployer.calibration import calibrate, measure
+from deployer.calibration import calibrate, measure, sweep
 from deployer.calibration.calibrate import Calibration
 from deployer.calibration.measure import DISPATCH, Job, KernelJob, Measured, TransferJob
 from deployer.core import target as targets
-from deployer.core.cost import cost_key, kernel_cost, kernel_cycles
+from deployer.core.cost import cold_start, cost_key, kernel_cost, kernel_cycles
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.operator import Array, Work, registry
 from deployer.core.plan import Options, Tiling
-from deployer.core.target import SmallProgram, Target
+from deployer.core.target import Target
 from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
 from DeployTest.support.building.cases import load_case
@@ -31,17 +31,13 @@ BOUND = table()["calibration"]
 
 def machine_of(name: str) -> Target:
     """The machine: another one than the files know."""
-    small = SmallProgram(calibrate.SMALL_STEPS, 130, 21, 400)
-    return replace(targets.load(name), dispatch=95, step=210, tile=37, contention=150, small=small)
+    return replace(targets.load(name), dispatch=95, step=210, tile=37, start=80, contention=150)
 
 
 def works() -> Iterator[tuple[str, str, Work]]:
     """Label, kernel and work of every call that calibration makes."""
-    for name, operator in registry().items():
-        if operator.kernel is not None and name == operator.name:
-            for sample in operator.sweep():
-                for job, work in calibrate._job(operator, sample):
-                    yield job.label, operator.kernel.symbol, work
+    for call in sweep.sweep_calls():
+        yield call.job.label, call.job.kernel.symbol, call.work
 
 
 class Machine:
@@ -57,26 +53,25 @@ class Machine:
         return [self.measured(job) for job in jobs]
 
     def measured(self, job: Job) -> Measured:
-        """The first of three runs is cold; a transfer is started and awaited."""
+        """The first of two runs is cold; a transfer is started and awaited."""
         if isinstance(job, TransferJob):
             hop = self.truth.hops[job.hop]
             channel = hop.inward if job.direction == "in" else hop.outward
             cycles = hop.issue + channel.cycles(job.run * job.count, job.count)
-            return Measured(job.label, (cycles + 50, cycles, cycles), (hop.issue + 9, hop.issue, hop.issue), {})
+            return Measured(job.label, (cycles + 50, cycles), (hop.issue + 9, hop.issue), {})
         assert isinstance(job, KernelJob)
         if job is DISPATCH:
-            return Measured(job.label, (300, self.truth.dispatch, self.truth.dispatch), (0, 0, 0), {})
+            return Measured(job.label, (300, self.truth.dispatch), (0, 0), {})
         symbol, work = self.works[job.label]
         warm = kernel_cycles(self.truth, symbol, work)
-        cold = kernel_cost(self.truth, symbol, work.form).cold
-        return Measured(job.label, (warm + cold, warm, warm), (0, 0, 0), {})
+        return Measured(job.label, (warm + cold_start(self.truth, symbol, work), warm), (0, 0), {})
 
     def profiled(
         self, program: Program, options: Options, inputs: Mapping[str, Array], folder: Path
     ) -> tuple[Tiling, list[StepProfile]]:
         """As `pipeline.profiled` where programs can run: each step as the machine has it."""
         tiling, plan = pipeline.plan_program(program, options)
-        truth = self.truth.sized(len(plan.steps))
+        truth = self.truth
         rows = []
         for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
             timeline = simulate(step, choice, truth, True)
@@ -140,15 +135,11 @@ def test_kernels(trial: Trial) -> None:
 
 
 def test_loops(trial: Trial) -> None:
-    """The code around kernels, in programs of many steps and of few.
+    """The code around kernels.
 
-    Tiles and contention of many steps explain each other's cycles: only what both make of programs is compared.
+    Tiles, starts and contention explain each other's cycles: only what they make of programs is compared.
     """
-    target = trial.target
-    assert abs(target.step - trial.truth.step) <= BOUND["steps"] * trial.truth.step
-    assert abs(target.small.step - trial.truth.small.step) <= BOUND["steps"] * trial.truth.small.step
-    assert target.small.steps == trial.truth.small.steps
-    assert abs(target.small.tile - trial.truth.small.tile) <= BOUND["tiles"] * trial.truth.small.tile
+    assert abs(trial.target.step - trial.truth.step) <= BOUND["steps"] * trial.truth.step
 
 
 @pytest.mark.parametrize("strategy", ["single", "double"])
@@ -160,7 +151,7 @@ def test_programs(test: str, size: int, strategy: str, trial: Trial, models_root
     tiling = pipeline.plan_case(case, Options(trial.truth.name, strategy, budgets))[0]
     cycles = {}
     for name, target in (("fitted", trial.target), ("truth", trial.truth)):
-        machine = target.with_options(budgets, None).sized(len(tiling.steps))
+        machine = target.with_options(budgets, None)
         steps = zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True)
         cycles[name] = sum(simulate(step, choice, machine, True).cycles for step, choice in steps)
     assert abs(cycles["fitted"] - cycles["truth"]) <= BOUND["programs"] * cycles["truth"], cycles

@@ -1,5 +1,6 @@
 """The cost of a generated program besides kernels and transfers, per step and per tile, measured on full programs."""
 
+import itertools
 import statistics
 import tomllib
 from collections.abc import Callable, Mapping
@@ -8,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.core.cost import kernel_cost
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.level import RESIDENT
 from deployer.core.operator import Array, operator_of
@@ -18,11 +18,12 @@ from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
 
 WIDTH = 128
-LARGE, SMALL = 12, 3
-"""The layers of the two measured programs: the code of the large one exceeds an instruction cache."""
+LAYERS = 12
+"""The layers of the measured program: its code exceeds an instruction cache."""
 BUDGETS = (230000, 80000, 30000)
 LAYER = Path(__file__).with_name("layer.toml")
 CONTENTIONS = tuple(range(0, 501, 50))
+STARTS = tuple(range(0, 301, 20))
 STRATEGIES = ("single", "double")
 
 Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
@@ -31,12 +32,12 @@ Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling,
 
 @dataclass(frozen=True)
 class Overheads:
-    """Cycles per step, more per tile after its first, the share of a kernel's cold start that a pass sees, and the
-    contention between kernels and transfers in thousandths of a byte's cost."""
+    """Cycles per step, more per tile after its first and per transfer that a loop starts, and the contention between
+    kernels and transfers in thousandths of a byte's cost."""
 
     step: int
     tile: int
-    cold_share: float
+    start: int
     contention: int
 
 
@@ -48,58 +49,37 @@ class Observed:
     step: Step
     choice: StepTiling
 
-    def predicted(self, target: Target, contention: int) -> int:
-        """The model's cycles of the step under this contention, without loop code and its kernel's cold start."""
-        step = replace(self.step, cold=False, switched=False)
-        warm = simulate(step, self.choice, replace(target, contention=contention), True).cycles
-        return warm + target.eviction.cycles(0, self.step.cold, self.step.switched)
-
-    def cold(self, target: Target) -> int:
-        """What of its kernel's cold start the model adds."""
-        form = operator_of(self.step.node).work(self.step.node, self.step.access, self.choice.tile).form
-        start = kernel_cost(target, self.step.kernel.symbol, form).cold
-        added, without = (target.eviction.cycles(c, self.step.cold, self.step.switched) for c in (start, 0))
-        return added - without
+    def predicted(self, target: Target, contention: int = 0, start: int = 0) -> int:
+        """The model's cycles of the step with these costs."""
+        return simulate(self.step, self.choice, replace(target, contention=contention, start=start), True).cycles
 
 
-def fit_overheads(target: Target, layers: int, folder: Path, profiled: Profiled) -> Overheads:
-    """Fit the cycles that kernels and transfers do not explain; in `target` these costs are zero.
-
-    Steps of one tile take a step's cycles, by least squares, and the median share of what their cold code costs.
-    """
+def fit_overheads(target: Target, folder: Path, profiled: Profiled) -> Overheads:
+    """Fit the cycles that kernels and transfers do not explain; in `target` these costs are zero."""
     observations: list[Observed] = []
-    for budget in BUDGETS:
-        for strategy in STRATEGIES:
-            observations += _profiled(
-                target, layers, budget * layers // LARGE, strategy, folder / f"{strategy}{budget}", profiled
-            )
-    alone = [o for o in observations if len(o.row.kernel) == 1]
-    parts = np.array([[1.0, o.cold(target)] for o in alone])
-    rest = np.array([o.row.cycles - o.predicted(target, 0) for o in alone], float)
-    single = float(np.linalg.lstsq(parts, rest, rcond=None)[0][0])
-    lost = parts[:, 1] > 0
-    share = float(np.median((rest[lost] - round(single)) / parts[lost, 1])) if lost.any() else 0.0
-    share = min(max(share, 0.0), 1.0)
+    for budget, strategy in itertools.product(BUDGETS, STRATEGIES):
+        observations += _profiled(target, budget, strategy, folder / f"{strategy}{budget}", profiled)
+    alone = [o.row.cycles - o.predicted(target) for o in observations if len(o.row.kernel) == 1]
+    single = max(statistics.median(alone), 0.0)
     several = [o for o in observations if len(o.row.kernel) > 1]
-    _, contention, tile = min(_loop_error(several, target, c, single, share) for c in CONTENTIONS)
-    return Overheads(max(round(single), 0), round(tile), share, contention)
+    pairs = itertools.product(CONTENTIONS, STARTS)
+    _, contention, start, tile = min(_loop_error(several, target, c, s, single) for c, s in pairs)
+    return Overheads(round(single), round(tile), start, contention)
 
 
 def _loop_error(
-    several: list[Observed], target: Target, contention: int, single: float, share: float
-) -> tuple[float, int, float]:
-    """(mean relative error, contention, cycles per tile) of steps with many tiles, were the contention this."""
-    rest = [(o, o.row.cycles - o.predicted(target, contention) - single - share * o.cold(target)) for o in several]
+    several: list[Observed], target: Target, contention: int, start: int, single: float
+) -> tuple[float, int, int, float]:
+    """(mean relative error, contention, start, cycles per tile) of steps with many tiles, were the first two these."""
+    rest = [(o, o.row.cycles - o.predicted(target, contention, start) - single) for o in several]
     tile = max(statistics.median(r / (len(o.row.kernel) - 1) for o, r in rest), 0.0)
     errors = [abs(r - tile * (len(o.row.kernel) - 1)) / o.row.cycles for o, r in rest]
-    return sum(errors) / len(errors), contention, tile
+    return sum(errors) / len(errors), contention, start, tile
 
 
-def _profiled(
-    target: Target, layers: int, budget: int, strategy: str, folder: Path, profiled: Profiled
-) -> list[Observed]:
-    """The measured steps of a program of so many layers."""
-    program = _program(layers)
+def _profiled(target: Target, budget: int, strategy: str, folder: Path, profiled: Profiled) -> list[Observed]:
+    """The measured steps of the program."""
+    program = _program(LAYERS)
     options = Options(target.name, strategy, {target.levels[RESIDENT].name: budget}, target.cores)
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}

@@ -165,7 +165,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
     buffers += _table_buffers(plan, memory)
     copied = tuple(CopyView(index[c.name], index[c.storage], int(c.way == "in"), c.start, c.end) for c in copies(plan))
     tables, steps = Tables(), []
-    for s, begin in zip(plan.steps, begin_cycles(plan, target.sized(len(plan.steps))), strict=True):
+    for s, begin in zip(plan.steps, begin_cycles(plan, target), strict=True):
         where = [places[s.index, o.arg] for o in s.operands]
         steps.append(_step(s, where, tables, begin, contention_of(s, target)))
     return SimulationView(

@@ -88,15 +88,15 @@ def choices_of(a: argparse.Namespace) -> Options:
     """Compile options from the command line, but for those that depend on the target."""
     if a.opt_out and a.buffering != "training_double":
         raise OptionProblem("--opt-out has no effect here", hint="add --buffering training_double")
-    if a.fused and a.no_fusion:
-        raise OptionProblem("--fused is a fusion, and --no-fusion forbids those", hint="leave one of them out")
+    fused, unfused = requests.rewrites_of(a)
     return Options(
         strategy=a.buffering,
         cores=a.cores,
         opt_out=tuple(sorted(a.opt_out)),
-        fuse=not a.no_fusion,
+        fuse=fused,
         fused=a.fused,
         apart=a.no_ahead,
+        unfused=unfused,
     )
 
 
@@ -386,7 +386,7 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
     t = result.target
     hops = ", ".join(f"{level.name}: {hop}" for level, hop in zip(t.levels, t.hops, strict=False))
     console.print(
-        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, contention {t.contention}, {t.small}, {hops}",
+        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, start {t.start}, contention {t.contention}, {hops}",
         soft_wrap=True,
     )
     console.print(f"written: {targets.costs_file(a.platform)}", soft_wrap=True)

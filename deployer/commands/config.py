@@ -74,14 +74,14 @@ def _words(file: Path, command: str, commands: Mapping[str, LateParser], overrul
         if key not in known:
             hint = _nearest(key, sorted(known), "the long name of an option")
             raise OptionProblem(f"{file}: [{command}] {key} is no option that a file may have", hint=hint)
-        takes = known[key].nargs != 0
         for item in value if isinstance(value, list) else [value]:
-            word = _word(file, command, key, item, takes)
+            word = _word(file, command, key, item, known[key].nargs)
             yield from word if known[key].dest not in overruled else ()
 
 
-def _word(file: Path, command: str, key: str, item: object, takes: bool) -> list[str]:
-    """The word of one value; a switch is there where it is true."""
+def _word(file: Path, command: str, key: str, item: object, nargs: int | str | None) -> list[str]:
+    """The word of one value; a switch is there where it is true, also one whose value may be left out."""
+    takes = nargs != 0 and (nargs != argparse.OPTIONAL or not isinstance(item, bool))
     if takes and isinstance(item, str | int | float) and not isinstance(item, bool):
         return [f"--{key}={item}"]
     if not takes and isinstance(item, bool):

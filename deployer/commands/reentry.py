@@ -21,12 +21,12 @@ FLAGS = {
     "buffering": ("--buffering", "strategy"),
     "cores": ("--cores", "cores"),
     "opt_out": ("--opt-out", "opt_out"),
-    "no_fusion": ("--no-fusion", "fuse"),
+    "no_fusion": ("--no-fusion", "fuse", "unfused"),
     "fused": ("--fused", "fused"),
     "no_ahead": ("--no-ahead", "apart"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
-"""For each argument of the command line its flag and its field of Options; budgets are checked separately."""
+"""For each argument of the command line its flag and its fields of Options; budgets are checked separately."""
 
 
 def plan_from(path: Path) -> Plan:
@@ -88,10 +88,10 @@ def check_agreement(arguments: Collection[str], request: Options, origin: Option
     Options that the command line does not name are as in the file.
     """
     facts = []
-    for argument, (flag, field) in FLAGS.items():
-        requested, stored = getattr(request, field), getattr(origin, field)
-        if argument in arguments and requested != stored:
-            facts.append((flag, f"{requested}, in the file {stored}"))
+    for argument, (flag, *fields) in FLAGS.items():
+        for requested, stored in ((getattr(request, field), getattr(origin, field)) for field in fields):
+            if argument in arguments and requested != stored:
+                facts.append((flag, f"{requested}, in the file {stored}"))
     target = load(request.target)
     for level in target.levels:
         requested, stored = (request.budgets or {}).get(level.name), (origin.budgets or {}).get(level.name)

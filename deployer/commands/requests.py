@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from deployer.commands.run_options import EVERY_REWRITE
 from deployer.core import target as targets
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.ir import Program
@@ -16,6 +17,7 @@ from deployer.core.target import Target
 from deployer.frontend.parse import optimizer_dir
 from deployer.frontend.prepare.axes import Axes
 from deployer.frontend.runtime import case as runtime_case
+from deployer.fusions import update
 from deployer.pipeline import Case
 from deployer.planning import fuse
 from deployer.rates.course import Course, check_rate, read_course
@@ -157,6 +159,15 @@ def check_opt_out(options: Options, program: Program) -> None:
             raise OptionProblem(
                 f"--opt-out {name!r} names no step and no operator of the program", [("operators", operators)], hint
             )
+
+
+def rewrites_of(a: argparse.Namespace) -> tuple[bool, tuple[str, ...]]:
+    """Whether there are rewrites, and the names of those that are left out; OptionProblem for a name that none has."""
+    everything, names = EVERY_REWRITE in a.no_fusion, {*a.no_fusion} - {EVERY_REWRITE}
+    fuse.check_names(sorted(names))
+    if a.fused and (everything or fuse.name_of(update) in names):
+        raise OptionProblem("--fused is a fusion, and --no-fusion forbids those", hint="leave one of them out")
+    return not everything, () if everything else tuple(sorted(names))
 
 
 def check_dump(dump: Path, case: Path, force: bool) -> None:

@@ -10,6 +10,8 @@ from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
 
 BUFFERINGS = ("auto", "single", "double", "training_double", "double_l3")
+EVERY_REWRITE = ""
+"""What stands for all names where --no-fusion has none."""
 
 
 def add_run_options(p: LateParser) -> None:
@@ -93,7 +95,14 @@ def add_run_options(p: LateParser) -> None:
         help="operator or node that training_double keeps single",
     )
     tiling.add_argument(
-        "--no-fusion", action="store_true", help="leave out rewrites that save memory or time and change no bit"
+        "--no-fusion",
+        action="append",
+        nargs="?",
+        const=EVERY_REWRITE,
+        default=[],
+        metavar="NAME",
+        help="leave out rewrites that save memory or time and change no bit: that of this name, or without a name all;"
+        " may be repeated",
     )
     tiling.add_argument(
         "--no-ahead",

@@ -3,7 +3,7 @@
 The solver evaluates many tiles at once, so the functions it shares with the timeline take arrays as well as integers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -43,7 +43,12 @@ def cost_key(symbol: str, form: str) -> str:
 
 def kernel_cost(target: Target, symbol: str, form: str = "") -> KernelCost:
     """The cost of a kernel for one form of its work; where the target has none, the cost of `default`."""
-    return target.kernels.get(cost_key(symbol, form)) or target.kernels["default"]
+    return cost_of(target, cost_key(symbol, form))
+
+
+def cost_of(target: Target, key: str) -> KernelCost:
+    """The same by the key of kernel and form."""
+    return target.kernels.get(key) or target.kernels["default"]
 
 
 def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
@@ -53,34 +58,46 @@ def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
 
 
 class CallCost(NamedTuple):
-    """The cost of a kernel call, or of many as arrays: `call` cycles for any, `milli` thousandths for work on a core.
-
-    The work falls into `pieces`; the core with the most of them has `busiest`.
-    """
+    """The cost of a call, or of many as arrays: `call` cycles for any, `milli` thousandths for the busiest core."""
 
     call: int
     milli: int
-    busiest: int
-    pieces: int
 
     @property
     def cycles(self) -> int:
         """Cycles of the call."""
-        return self.call + -(-(self.milli * self.busiest // self.pieces) // 1000)
+        return self.call + -(-self.milli // 1000)
 
     def part(self, share: Share) -> Share:
         """Thousandths of a cycle for a fraction of the call's work, without rounding to whole pieces."""
-        return self.milli * (self.busiest / self.pieces) * share
+        return self.milli * share
+
+
+def _phases(work: Work) -> Iterator[Work]:
+    """Work, and what follows it in other forms."""
+    yield work
+    if work.then is not None:
+        yield from _phases(work.then)
 
 
 def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
-    """The cost of a call with that work.
+    """The cost of a call with that work, on the core that has most of its parallel pieces.
 
-    The first call in a pass costs the kernel's `cold` cycles more, each tile after a step's first the target's `tile`.
+    A call whose code was evicted costs a part of the kernel's `cold` more, each tile after a step's first the target's
+    `tile`.
     """
-    cost = kernel_cost(target, symbol, work.form)
-    milli = work.products * cost.mac_milli + work.elements * cost.element_milli
-    return CallCost(target.dispatch + cost.call, milli, -(-work.parallel // target.cores), max(work.parallel, 1))
+    call = milli = 0
+    for phase in _phases(work):
+        cost = kernel_cost(target, symbol, phase.form)
+        all_cores = phase.products * cost.mac_milli + phase.elements * cost.element_milli + phase.runs * cost.run_milli
+        call += cost.call
+        milli += all_cores * -(-phase.parallel // target.cores) // max(phase.parallel, 1)
+    return CallCost(target.dispatch + call, milli)
+
+
+def cold_start(target: Target, symbol: str, work: Work) -> int:
+    """What a call with that work takes more where all of its code was evicted."""
+    return sum(kernel_cost(target, symbol, phase.form).cold for phase in _phases(work))
 
 
 def kernel_cycles(target: Target, symbol: str, work: Work) -> int:

@@ -136,6 +136,7 @@ class Program:
     buffers, `flag` the lazy-reset input (empty without one), `outputs` what the harness reads: the loss first, or the
     results of an inference graph. `updated` maps each output of the optimizer graph to the weight it overwrites. `held`
     are data inputs that nothing may overwrite: they are filled at any time, by who calls the graphs in any order.
+    `rewrites` names the fusions that made it what it is.
     """
 
     tensors: dict[str, Tensor]
@@ -147,6 +148,7 @@ class Program:
     outputs: tuple[str, ...]
     updated: dict[str, str]
     held: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
+    rewrites: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -1,6 +1,8 @@
 """Data of the common kernels, for the cost of operators: how they work, and the shapes on which they are measured."""
 
+import random
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -19,21 +21,23 @@ class KernelFacts:
     """The numbers of `work.toml`, which explains each of them."""
 
     block: int
+    dealt: int
+    narrow: int
     longest_row: int
     transcendental: int
     random: int
     unfinished: int
     region_setup: int
     line_setup: int
-    weight_setup: int
     strip_setup: int
+    high_plane: int
     many_planes: int
     rest_macs: int
     rest_factor: float
     rest_taps: float
     several_taps: int
-    no_square: float
-    rest_square: float
+    single: float
+    alone: float
 
 
 @dataclass(frozen=True)
@@ -70,4 +74,24 @@ def measured_layers() -> list[Layer]:
     for entry in _table("measured.toml")["layers"]:
         attrs = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["attrs"].items()}
         layers.append(Layer(entry["label"], tuple(entry["x"]), tuple(entry["w"]), attrs))
-    return layers
+    return [*layers, *_drawn_layers(**_table("measured.toml")["drawn"])]
+
+
+def _drawn_layers(
+    seed: int, layers: int, channels: list[int], sides: list[int], kernels: list[list[int]], most: int, depthwise: float
+) -> Iterator[Layer]:
+    """So many layers drawn by seed, each of less than `most` multiply-accumulates; `depthwise` is the share of such."""
+    draw, found = random.Random(seed), 0
+    while found < layers:
+        kernel, (height, width) = draw.choice(kernels), (draw.choice(sides), draw.choice(sides))
+        stride, (c, m) = draw.choice((1, 1, 2)), (draw.choice(channels), draw.choice(channels))
+        deep = kernel != [1, 1] and draw.random() < depthwise
+        group, m = (c, c) if deep else (1, m)
+        places = -(-height // stride) * -(-width // stride)
+        if min(height, width) < stride or places * m * (c // group) * kernel[0] * kernel[1] > most:
+            continue
+        found += 1
+        pads = tuple((side - 1) // 2 for side in kernel)
+        attrs: dict[str, AttrValue] = {"group": group, "strides": (stride, stride)}
+        attrs |= {"pads": pads * 2} if any(pads) else {}
+        yield Layer(f"drawn {found}", (1, c, height, width), (m, c // group, *kernel), attrs)

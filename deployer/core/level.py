@@ -121,22 +121,16 @@ def followers(bundles: Iterable[Bundle]) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Eviction:
-    """What a step takes more after one with other code, which took the place of its own in the instruction cache.
+    """How a step's code leaves the instruction cache while others run, and has to be fetched again.
 
-    `code` are the cycles to fetch the step's own code again; of its kernel's cold start, `milli` thousandths return.
+    Code is counted by the cycles that it takes to fetch it; `fill` of them fill the cache, none where there is none.
     """
 
-    code: int
-    milli: int
+    fill: int
 
-    def cycles(self, cold: int, first: bool, switched: bool) -> int:
-        """The cycles for a kernel whose cold start takes `cold`.
-
-        All of it is lost by the `first` step of a pass with this code; `switched` is one after other code.
-        """
-        if not first and not switched:
-            return 0
-        return self.code + (cold if first else cold * self.milli // 1000)
+    def milli(self, others: int) -> int:
+        """Thousandths of a kernel's cold start that return where so many cycles' other code ran since its last call."""
+        return min(1000 * others // self.fill, 1000) if self.fill else 0
 
 
 def slowed(cycles: Count, contention: int) -> Count:

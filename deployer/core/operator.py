@@ -134,7 +134,7 @@ class Work:
 
     It is `macs` multiply-accumulates and `elements` other element operations, in `parallel` pieces that cores share.
     `form` names a class of shapes with costs of its own. `lost` is overhead in multiply-accumulates, of incomplete
-    blocks or to finish an output.
+    blocks or to finish an output; `runs` is how often cores begin an inner loop. `then` follows in another form.
     """
 
     macs: int
@@ -142,6 +142,8 @@ class Work:
     parallel: int
     form: str = ""
     lost: int = 0
+    runs: int = 0
+    then: "Work | None" = None
 
     @property
     def products(self) -> int:

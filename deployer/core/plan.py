@@ -21,8 +21,8 @@ class Options:
 
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
-    number of passes per update; `fuse` allows rewrites that change no bit, `fused` makes pass and update one graph;
-    `apart` keeps each transfer within its step.
+    number of passes per update; `fuse` allows rewrites that change no bit, but for those `unfused` names; `fused`
+    makes pass and update one graph; `apart` keeps each transfer within its step.
     """
 
     target: str = "host"
@@ -35,6 +35,7 @@ class Options:
     outermost: str = ""
     fused: bool = False
     apart: bool = field(default=False, metadata={IF_ANY: True})
+    unfused: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """By default the outermost level is the one next to the innermost, or the only one."""
@@ -68,8 +69,7 @@ class Running:
 class Step:
     """A node in the schedule with its kernel, access and kernel arguments.
 
-    `cold` marks the first use of a kernel's form in its graph: its code has left the instruction cache since the last
-    pass. `switched` marks a step after one with another kernel or form, which evicts a part of its code.
+    Of its kernel's cold start `refetched` thousandths return, as other code ran since the last step of the same form.
     """
 
     index: int
@@ -78,8 +78,7 @@ class Step:
     kernel: Kernel
     access: Access
     args: dict[str, ArgValue]
-    cold: bool
-    switched: bool
+    refetched: int
 
     @property
     def name(self) -> str:
@@ -101,8 +100,8 @@ class Schedule:
 
 
 def target_for(schedule: Schedule) -> Target:
-    """The target under a schedule's options, with the loop costs of a program of its size."""
-    return target_of(schedule.options).sized(len(schedule.steps))
+    """The target under a schedule's options."""
+    return target_of(schedule.options)
 
 
 @dataclass(frozen=True)
@@ -369,6 +368,7 @@ class Plan:
     crossings: tuple[Crossing, ...] = field(default=(), metadata={IF_ANY: True})
     bundles: tuple[Bundle, ...] = field(default=(), metadata={IF_ANY: True})
     visits: tuple[Visit, ...] = field(default=(), metadata={IF_ANY: True})
+    rewrites: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""

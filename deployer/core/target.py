@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
-COSTS = ("dispatch", "step", "tile", "address", "crossing", "contention")
+COSTS = ("dispatch", "step", "tile", "start", "address", "crossing", "contention")
 """The keys of a target's costs besides those of kernels, each a number."""
 
 
@@ -28,26 +28,14 @@ class TargetInvalid(UserError):
 
 @dataclass(frozen=True)
 class KernelCost:
-    """Cycles of a core: per call, more for the first call in a pass (its code is cold), then thousandths per
-    multiply-accumulate and per element."""
+    """Cycles of a core: per call, more where its code is cold, then thousandths per multiply-accumulate, per element,
+    and per run of an inner loop."""
 
     call: int
     cold: int
     mac_milli: int
     element_milli: int
-
-
-@dataclass(frozen=True)
-class SmallProgram:
-    """Loop costs of programs of at most `steps` steps, whose code largely stays in the instruction cache.
-
-    `cold_milli` is the share, in thousandths, of a kernel's cold start that is left.
-    """
-
-    steps: int
-    step: int
-    tile: int
-    cold_milli: int
+    run_milli: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,10 +88,10 @@ class Target:
     dispatch: int
     step: int
     tile: int
+    start: int
     address: int
     crossing: int
     contention: int
-    small: SmallProgram
     kernels: dict[str, KernelCost]
     toolchain: Toolchain | None
     guard_bytes: int = 0
@@ -151,14 +139,6 @@ class Target:
         flag, between = (f"--{alias}", " ") if alias == level.name.lower() else (f"--budget {level.name}", "=")
         return flag if size is None else f"{flag}{between}{size}"
 
-    def sized(self, steps: int) -> "Target":
-        """The same machine with the loop costs of a program of this many steps."""
-        if steps > self.small.steps:
-            return self
-        share = self.small.cold_milli
-        kernels = {name: replace(cost, cold=cost.cold * share // 1000) for name, cost in self.kernels.items()}
-        return replace(self, step=self.small.step, tile=self.small.tile, kernels=kernels)
-
     def with_options(self, budgets: dict[str, int], cores: int | None) -> "Target":
         """The same machine with other level budgets (bytes) or cores; OptionProblem beyond what it has."""
         levels = []
@@ -190,15 +170,18 @@ class _Faults:
         if not isinstance(data, dict):
             self.texts.append(f"{where} is not a table")
             return None
-        kinds, values = _kinds(cls), {}
+        kinds, values = _kinds(cls), {f.name: f.default for f in fields(cls) if f.default is not MISSING}
         self.texts += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
         for name, kind in kinds.items():
+            if name not in data and name in values:
+                continue
             if name not in data:
                 self.texts.append(f"{where} lacks {name!r}")
                 continue
             try:
                 values[name] = from_jsonable(kind, data[name])
             except (TypeError, ValueError) as error:
+                values.pop(name, None)
                 self.texts.append(f"{where}.{name}: {error}")
         return cls(**values) if len(values) == len(kinds) else None
 
@@ -272,7 +255,6 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
     kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in tables}
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = faults.table(raw, "cost", dict)
-    small = faults.section(SmallProgram, cost.get("small"), "cost.small")
     eviction = faults.section(Eviction, raw.get("eviction"), "eviction")
     numbers = ("cores", "alignment", "pointer_bytes")
     optional = {"description": str, "guard_bytes": int, "most_cores": int}
@@ -326,7 +308,6 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         levels=tuple(levels),
         hops=tuple(hop for hop in hops if hop is not None),
         **{key: cost[key] for key in COSTS},
-        small=small,
         kernels=kernels,
         toolchain=_placed(toolchain, path.parent) if toolchain else None,
         guard_bytes=raw.get("guard_bytes", 0),

@@ -2,11 +2,14 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
+from types import ModuleType
 from typing import cast
 
 import deployer.fusions
+from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.plan import Options
 
@@ -14,10 +17,29 @@ Rule = Callable[[Program, Options], Program]
 
 
 def fuse_program(program: Program, options: Options) -> Program:
-    """The program after every rule; unchanged if the options forbid fusion."""
-    for rule in rules().values() if options.fuse else ():
-        program = rule(program, options)
-    return program
+    """The program after every rule that the options allow, with the names of those that changed it.
+
+    OptionProblem where the options leave out a rule that there is not.
+    """
+    check_names(options.unfused)
+    applied = []
+    for name, rule in rules().items() if options.fuse else ():
+        before, program = program, program if name in options.unfused else rule(program, options)
+        applied += [name] * (program is not before)
+    return replace(program, rewrites=tuple(applied)) if applied else program
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise OptionProblem for a name that no rule has."""
+    for name in names:
+        if name not in rules():
+            known = [("rewrites", ", ".join(rules()))]
+            raise OptionProblem(f"--no-fusion {name!r} names no rewrite", known, "one of these, or no name for all")
+
+
+def name_of(rule: ModuleType) -> str:
+    """The name of a rule's module, by which options leave it out."""
+    return rule.__name__.rpartition(".")[-1]
 
 
 @cache

@@ -97,6 +97,7 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
         groups=tiling.groups,
         tables=tiling.tables,
         visits=tiling.visits,
+        rewrites=program.rewrites,
     )
 
 

@@ -1,11 +1,13 @@
 """Scheduling: the order of the steps, each with the access and the kernel arguments of its operator."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from deployer.core.cost import cost_key
+from deployer.core.cost import cost_key, cost_of
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
-from deployer.core.plan import Options, Schedule, Step
+from deployer.core.plan import Options, Schedule, Step, target_of
+from deployer.core.target import Target
 from deployer.rates.run_time import kernel_args
 
 SMALL = 4096
@@ -19,19 +21,34 @@ def make_schedule(program: Program, options: Options) -> Schedule:
     """
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     steps: list[Step] = []
-    before = ""
+    codes: list[str] = []
     for graph in program.graphs:
-        warm: set[str] = set()
         for node in _leanest(program, graph, options):
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
-            code = cost_key(operator.kernel.symbol, operator.work(node, access, access.sizes).form)
-            args, cold, switched = kernel_args(node, access), code not in warm, code != before
-            warm.add(code)
-            before = code
-            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, args, cold, switched))
-    return Schedule(options, program, tuple(steps))
+            codes.append(cost_key(operator.kernel.symbol, operator.work(node, access, access.sizes).form))
+            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, kernel_args(node, access), 0))
+    parts = refetched(codes, target_of(options))
+    return Schedule(options, program, tuple(replace(s, refetched=part) for s, part in zip(steps, parts, strict=True)))
+
+
+def refetched(codes: Sequence[str], target: Target) -> list[int]:
+    """For each step the thousandths of its cold start that return, where graphs with these codes run in turn.
+
+    What ran since the last step with the same code takes its place: each form counts once, by its cold start.
+    """
+    parts = []
+    for index, code in enumerate(codes):
+        others: set[str] = set()
+        evicting = 0
+        for other in (*reversed(codes[:index]), *reversed(codes[index:])):
+            if other == code or evicting >= target.eviction.fill:
+                break
+            evicting += cost_of(target, other).cold if other not in others else 0
+            others.add(other)
+        parts.append(target.eviction.milli(evicting))
+    return parts
 
 
 def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:

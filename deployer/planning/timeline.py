@@ -4,8 +4,8 @@ from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-from deployer.core.access import Span
-from deployer.core.cost import Clock, kernel_cost, kernel_cycles
+from deployer.core.access import Broadcast, Span, Whole
+from deployer.core.cost import Clock, cold_start, kernel_cycles
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.operator import operator_of
 from deployer.core.plan import PlanDim, PlanOperand, PlanStep, Schedule, Staging, Step, StepTiling, Timeline
@@ -75,7 +75,7 @@ class StepRuns:
     def of(self, step: Step, choice: StepTiling) -> StepRun:
         """The run of a step of the schedule; one that shares its table first sets the addresses in it."""
         fetched = self.fetched.get(step.index, 0)
-        key = (self.kinds[step.index], step.cold, step.switched, loop_key(choice), loop_key(choice.stage), fetched)
+        key = (self.kinds[step.index], step.refetched, loop_key(choice), loop_key(choice.stage), fetched)
         if key not in self._runs:
             self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched)
         run = self._runs[key]
@@ -131,18 +131,29 @@ def drafted(step: Step, choice: StepTiling) -> PlanStep:
 def _kernels(
     step: Step, choice: StepTiling, target: Target, parts: list[tuple[dict[str, Span], Tiles]]
 ) -> tuple[int, ...]:
-    """Cycles of each kernel call with its loop code; those of the first call include the cold start, if any."""
+    """Cycles of each kernel call, with its cold start or, of a tile after the first, the code of the loop."""
     operator = operator_of(step.node)
     costs: dict[tuple[int, ...], int] = {}
-    cycles = []
+    moved = [
+        (frozenset(a.dim for a in o.axes if not isinstance(a, (Broadcast, Whole))), o.reads + o.writes)
+        for o in step.access.operands
+        if choice.slots.get(o.arg)
+    ]
+    cycles: list[int] = []
+    before: dict[str, Span] = {}
     for _, walk in parts:
         for tile in walk:
             key = tuple(tile[d.name][1] for d in step.access.dims)
             if key not in costs:
                 work = operator.work(step.node, step.access, {d.name: tile[d.name][1] for d in step.access.dims})
                 costs[key] = kernel_cycles(target, step.kernel.symbol, work)
-            cycles.append(costs[key] + target.tile)
-    form = operator.work(step.node, step.access, choice.tile).form
-    cold = kernel_cost(target, step.kernel.symbol, form).cold
-    cycles[0] += target.eviction.cycles(cold, step.cold, step.switched) - target.tile
+            if before:
+                changed = {name for name, span in tile.items() if span != before[name]}
+                starts = sum(ways for dims, ways in moved if dims & changed)
+                cycles.append(costs[key] + target.tile + target.start * starts)
+            else:
+                cycles.append(costs[key])
+            before = tile
+    cold = cold_start(target, step.kernel.symbol, operator.work(step.node, step.access, choice.tile))
+    cycles[0] += cold * step.refetched // 1000
     return tuple(cycles)

@@ -105,6 +105,9 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     interface = (plan.data, plan.weights, plan.outputs)
     same = interface == (program.data, program.weights, program.outputs)
     need(same, "plan", "data, weights or outputs are not the program's")
+    need(plan.rewrites == program.rewrites, "plan", "rewrites are not those of the program")
+    left_out = plan.options.unfused if plan.options.fuse else plan.rewrites
+    need(not set(plan.rewrites) & set(left_out), "plan", "a rewrite was applied that the options leave out")
     storages = {name: program.storage(name) for names in interface for name in names}
     need(plan.storage_of == storages, "plan", "storages of data, weights or outputs are not the program's")
 

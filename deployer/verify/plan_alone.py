@@ -202,7 +202,7 @@ def _step(step: PlanStep) -> Step:
     dims = tuple(Dim(d.name, d.size, "reduction" if d.reduction else "parallel") for d in step.dims)
     operands = tuple(Operand(o.arg, o.tensor, o.mode, o.view, o.axes, o.fresh_on_flag) for o in step.operands)
     node = Node(step.name, step.op, (), _outputs(step))
-    return Step(step.index, step.graph, node, step.kernel, Access(dims, operands), step.args, False, False)
+    return Step(step.index, step.graph, node, step.kernel, Access(dims, operands), step.args, 0)
 
 
 def _outputs(step: PlanStep) -> tuple[str, ...]:

@@ -294,11 +294,14 @@ def _priced(
     hop = target.hops[RESIDENT]
     slots = [m.slots(in_place) for m in moves]
     size = totals(moved, [m.slot_bytes * n for m, n in zip(moves, slots, strict=True)])
-    starts = totals(moved, [m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) for m in moves])
     total_in = totals(moved, [m.cycles_in for m in moves])
     total_out = totals(moved, [m.cycles_out for m in moves])
     most = np.max([np.where(moving[:, None], m.loads, 0) for m, moving in zip(moves, moved.T, strict=True)], axis=0)
+    ways = [(m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0) for m in moves]
+    starts = totals(moved, [m.loads * way for m, way in zip(moves, ways, strict=True)])
+    looped = totals(moved, [(m.loads - 1) * way for m, way in zip(moves, ways, strict=True)])
     fixed = target.step + starts * hop.wait
+    kernels = kernels + target.start * looped
     single = kernels + total_in + total_out + hop.issue * 2 * most + fixed
     if in_place == 1:
         return size, single

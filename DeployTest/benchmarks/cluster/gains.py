@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,9 +46,14 @@ class Row:
     same_bits: bool
 
 
-def measured(case: Path, checkout: Path, profile: bool = False) -> dict[str, Any]:
-    """The figures of a case by the code of a checkout; ToolFailed with its last words where it does not train."""
-    words = [sys.executable, str(MEASURED), str(case), str(L1), str(int(profile))]
+def measured(
+    case: Path, checkout: Path, profile: bool = False, options: Mapping[str, object] | None = None
+) -> dict[str, Any]:
+    """The figures of a case by the code of a checkout; ToolFailed with its last words where it does not train.
+
+    `options` are fields of the compiler's options that differ from their defaults.
+    """
+    words = [sys.executable, str(MEASURED), str(case), str(L1), str(int(profile)), json.dumps(options or {})]
     environment = os.environ | {"PYTHONPATH": str(checkout)}
     found = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     if found.returncode:

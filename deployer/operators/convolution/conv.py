@@ -28,8 +28,10 @@ from deployer.core.operator import (
     register,
     rng,
 )
+from deployer.operators.convolution.dealing import UNEVEN, is_even, uneven_work
 from deployer.operators.convolution.geometry import (
     FORMS,
+    POINTWISE,
     VOLUMES,
     fans_of,
     form_of,
@@ -39,7 +41,8 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
-from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
+from deployer.operators.convolution.rectangles import rectangle_work
+from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work, strips_form
 from deployer.operators.convolution.unpadded import first_work, is_first
 from deployer.operators.convolution.volume import convolved
 from deployer.operators.convolution.whole_rows import fours_form
@@ -47,7 +50,7 @@ from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_f
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
 
-WITHOUT_BIAS = (STRIPS, "pointwise")
+WITHOUT_BIAS = (STRIPS, POINTWISE)
 """Forms of layers for which kernels have shorter code where no bias follows."""
 
 
@@ -163,17 +166,23 @@ class Conv(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
         if in_strips(access, "x"):
-            return strip_work(access, "x", tile, _finished(STRIPS, node, access))
+            return strip_work(access, "x", tile, _finished(strips_form(access, "x", tile), node, access))
         if is_first(access, tile) and not has_relu(node):
             return first_work(access, tile)
         _, m, c, kh, kw = access.operand("w").view
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
         blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        form = fours_form(access, "x", tile, "m") if m * c > 1 else ""
-        form = form or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        setup = FACTS.region_setup * regions(access, tile)
+        fours = fours_form(access, "x", tile, "m") if m * c > 1 else ""
+        form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
+        if form == POINTWISE and not is_even(tile["n"], tile["g"], tile["m"], pixels):
+            planes, form = tile["n"] * tile["g"], _finished(UNEVEN, node, access)
+            return uneven_work(planes, tile["m"], pixels, tile["c"], form)
         products = tile["c"] * kh * kw
+        if not fours and form != POINTWISE:
+            macs, form = pixels * channels * products, _finished(form, node, access)
+            return rectangle_work(access, "x", tile, "m", macs, form)
+        setup = FACTS.region_setup * regions(access, tile)
         lost = 0 if m == c == 1 else lost_macs(tile["m"], products, kh * kw)
         elements, form = channels * (pixels + setup), _finished(form, node, access)
         return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))

@@ -26,16 +26,19 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
+from deployer.operators.convolution.dealing import BY_ROWS, NINE, TAPS, deals_planes, is_square, weight_blocks
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
+    DEPTHWISE,
     FORMS,
+    POINTWISE,
+    STRIDED,
     VOLUMES,
     fits,
     form_of,
     geometry,
     tap_arguments,
-    weight_blocks,
     windows,
 )
 from deployer.operators.convolution.unpadded import is_rows, rows_work
@@ -138,15 +141,24 @@ class ConvGradW(Operator):
         _, m, c, kh, kw = access.operand("grad").view
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
         sums = access.sizes
-        if is_rows(access, tile, sums["n"] == 1 and is_single(sums["oh"], sums["ow"])):
+        single = sums["n"] == 1 and is_single(sums["oh"], sums["ow"])
+        if is_rows(access, tile, single):
             return rows_work(access, tile)
         form = PAIRS if m * c > 1 and in_pairs(access, tile) else form_of(m, c, (kh, kw), (high, wide))
-        channels, rows = tile["g"] * tile["m"] * tile["c"], tile["n"] * tile["oh"]
-        lost, blocks = weight_blocks(tile["m"], tile["c"], form in ("pointwise", "strided"))
-        elements = channels * (kh * kw * rows + FACTS.weight_setup)
-        macs = kh * kw * rows * tile["ow"]
-        lost = 0 if m == c == 1 else round(tile["g"] * lost * macs)
-        return Work(channels * macs, elements, tile["g"] * blocks * kh, form, lost)
+        groups, outputs, channels, rows = tile["g"], tile["m"], tile["c"], tile["n"] * tile["oh"]
+        macs = groups * outputs * channels * kh * kw * rows * tile["ow"]
+        if form in (POINTWISE, STRIDED) and is_square(groups, outputs, channels):
+            blocks, rest = -(-outputs // FACTS.block) * channels // FACTS.block, outputs % FACTS.block
+        elif form == DEPTHWISE and deals_planes(groups):
+            form = form if single and min(rows, tile["ow"]) > 1 else NINE
+            return Work(macs, groups * rows, groups, form, 0, groups)
+        else:
+            form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
+            fours, alone = weight_blocks(groups, outputs, channels, kh)
+            blocks, rest = fours + alone, alone // channels
+        lost = 0 if m == c == 1 else macs // outputs * rest // FACTS.several_taps
+        runs = groups * blocks * kh
+        return Work(macs, runs * rows, runs, form, lost, runs)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

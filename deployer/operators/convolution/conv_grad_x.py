@@ -28,10 +28,12 @@ from deployer.core.operator import (
     register,
     rng,
 )
+from deployer.operators.convolution.dealing import UNEVEN, is_even, uneven_work
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
     FORMS,
+    POINTWISE,
     VOLUMES,
     dilations,
     fits,
@@ -44,7 +46,8 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
-from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work
+from deployer.operators.convolution.rectangles import rectangle_work
+from deployer.operators.convolution.strips import in_strips, strip_work, strips_form
 from deployer.operators.convolution.volume import input_gradient
 from deployer.operators.convolution.whole_rows import fours_form
 from deployer.operators.finishing import (
@@ -161,14 +164,20 @@ class ConvGradX(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
         if in_strips(access, "dy"):
-            return strip_work(access, "dy", tile, finished_form(STRIPS, node, access))
+            return strip_work(access, "dy", tile, finished_form(strips_form(access, "dy", tile), node, access))
         _, m, c, kh, kw = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
-        form = fours_form(access, "dy", tile, "c") if m * c > 1 else ""
-        form = form or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
+        fours = fours_form(access, "dy", tile, "c") if m * c > 1 else ""
+        form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
+        if form == POINTWISE and not is_even(tile["n"], tile["g"], tile["c"], pixels):
+            planes, form = tile["n"] * tile["g"], finished_form(UNEVEN, node, access)
+            return uneven_work(planes, tile["c"], pixels, tile["m"], form)
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
+        if not fours and form != POINTWISE:
+            macs, form = round(pixels * channels * products), finished_form(form, node, access)
+            return rectangle_work(access, "dy", tile, "c", macs, form)
         lost = 0 if m == c == 1 else lost_macs(tile["c"], products, max(taps, 1))
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // FACTS.block) * pixels
         macs, lost = round(pixels * channels * products), round(tile["n"] * tile["g"] * pixels * lost)

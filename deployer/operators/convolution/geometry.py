@@ -162,13 +162,19 @@ class Geometry:
             yield (..., *tap), (..., *slices)
 
 
+POINTWISE, STRIDED = "pointwise", "strided"
+"""The forms of layers with single taps."""
+DEPTHWISE, TALL, WINDOWS = "depthwise", "tall", "windows"
+"""The forms of depthwise ones: with windows of three by three, of three columns, and of others."""
+
+
 def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
     """The form of a layer, which has its own cost figures; `m` and `c` are one group's channels of Y and X."""
     if m == c == 1:
-        return "depthwise" if kernel == (SIDE, SIDE) else "windows"
+        return DEPTHWISE if kernel == (SIDE, SIDE) else TALL if kernel[1] == SIDE else WINDOWS
     if kernel != (1, 1):
-        return "dense"
-    return "pointwise" if strides == (1, 1) else "strided"
+        return "dense" if kernel[1] == SIDE else "wide"
+    return POINTWISE if strides == (1, 1) else STRIDED
 
 
 def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Geometry:
@@ -201,19 +207,6 @@ def lost_macs(channels: int, products: float, taps: float) -> float:
     """
     rest = channels % FACTS.block
     return rest * ((FACTS.rest_factor + FACTS.rest_taps / taps) * (products + FACTS.rest_macs) - products)
-
-
-def weight_blocks(outputs: int, channels: int, one_tap: bool) -> tuple[float, int]:
-    """In the gradient of W: the pairs (output, channel) of a group that are lost, and the blocks that the cores share.
-
-    A single tap is a product of matrices in square blocks; with more taps a block holds outputs of one channel.
-    """
-    fours, rest = divmod(outputs, FACTS.block)
-    if not one_tap:
-        return channels * rest / FACTS.several_taps, (fours + (rest > 0)) * channels
-    squares = fours > 0 and channels % FACTS.block == 0
-    lost = channels * (FACTS.block * fours * (0 if squares else FACTS.no_square) + rest * FACTS.rest_square)
-    return lost, (fours or rest) * (channels // FACTS.block if squares else channels)
 
 
 def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:

@@ -9,6 +9,8 @@ from deployer.operators.convolution.geometry import SIDE
 
 STRIPS = "strips"
 """The form of their work."""
+LOW = "low"
+"""The same of planes with no whole strip, or with few rows and two or three columns left over: the code is longer."""
 
 
 def in_strips(access: Access, operand: str) -> bool:
@@ -27,6 +29,13 @@ def in_strips(access: Access, operand: str) -> bool:
     back = SIDE - 1 if isinstance(columns, Reach) else 0
     left = columns.offset({columns.dim: (0, size)}, length) - back
     return left >= -1 and left + size < length
+
+
+def strips_form(access: Access, operand: str, tile: Mapping[str, int]) -> str:
+    """STRIPS, or LOW."""
+    rows, columns = (tile[axis.dim] for axis in _windows(access.operand(operand)))
+    short = columns >= FACTS.block and (columns % FACTS.block < 2 or rows >= FACTS.high_plane)
+    return STRIPS if short else LOW
 
 
 def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str) -> Work:

@@ -270,12 +270,21 @@ class Gemm(Operator):
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
+        """One multiply-accumulate per point, one more operation per output.
+
+        Blocks of 4 x 4 outputs, then lines of what is left; all by lines where rows or columns do not fill a block.
+        """
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        outputs, columns = batch * m * n, -(-n // FACTS.block)
-        form = _outer_form(node, access) or ("vector" if m < FACTS.block else "matrix")
-        rows = -(-m // FACTS.block) if form == "matrix" else m
-        return Work(outputs * k, outputs, batch * rows * columns, form, outputs * extra_work(node, access))
+        extra, form = extra_work(node, access), _outer_form(node, access)
+        if form:
+            return _strips(batch, m, n, form)
+        if min(m, n) < FACTS.block:
+            return _lines(batch * min(m, n), max(m, n), k, extra)
+        rows, columns = (size - size % FACTS.block for size in (m, n))
+        outputs, blocks = batch * rows * columns, batch * rows * columns // FACTS.block**2
+        rest = _lines(batch * (n - columns), rows, k, extra) if columns < n else None
+        rest = _lines(batch * (m - rows), n, k, extra, rest) if rows < m else rest
+        return Work(outputs * k, outputs, blocks, "matrix", outputs * extra, then=rest)
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""
@@ -337,6 +346,26 @@ class Gemm(Operator):
             if k == 1:
                 a, b, c = (r.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
                 yield Sample(f"{m}x{n}x{k} c", (a, b, c))
+        for count, m, n, k in measured("batches"):
+            a, b = (r.standard_normal(shape).astype(np.float32) for shape in ((count, m, k), (count, k, n)))
+            yield Sample(f"{count} of {m}x{n}x{k}", (a, b))
+
+
+def _strips(batch: int, rows: int, columns: int, form: str) -> Work:
+    """The work of outer products: strips of columns that cores share whole, or of which each takes some rows."""
+    strips, outputs = -(-columns // (2 * FACTS.block)), batch * rows * columns
+    if strips >= FACTS.dealt and (strips % FACTS.dealt == 0 or rows < FACTS.dealt):
+        return Work(outputs, outputs, strips, form, runs=batch * strips)
+    return Work(outputs, outputs, rows, form, runs=batch * strips * min(rows, FACTS.dealt))
+
+
+def _lines(lines: int, outputs: int, k: int, extra: int, then: Work | None = None) -> Work:
+    """The work of lines of so many outputs each, which all cores share one after the other, by twos or fours."""
+    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, "narrow")
+    pieces = -(-outputs // width)
+    computed = lines * pieces * width
+    lost = (computed - lines * outputs) * k + computed * extra
+    return Work(lines * outputs * k, computed, pieces, form, lost, lines * min(pieces, FACTS.dealt), then)
 
 
 def _outer_form(node: Node, access: Access) -> str:

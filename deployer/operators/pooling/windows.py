@@ -228,13 +228,15 @@ class Pool(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One operation per element of a window; rows are what cores share."""
         window = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
-        return Work(macs=0, elements=math.prod(tile.values()) * window, parallel=tile["c"] * tile["h"])
+        rows = tile["c"] * tile["h"]
+        return Work(macs=0, elements=math.prod(tile.values()) * window, parallel=rows, runs=rows)
 
     def sweep(self) -> Iterator[Sample]:
         """Two window sizes on small images."""
         r = rng(83)
         for channels, side, kernel in measured("pools"):
-            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
+            pads = ((kernel - 1) // 2,) * 4
+            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "pads": pads}
             label = f"{channels}x{side}x{side} {kernel}"
             yield Sample(label, (normal(r, 1, channels, side, side),), attrs, onnx=False)
 

@@ -186,9 +186,12 @@ class Reduction(Reducing):
         return {name: values[name] for name, _ in self.kernel.scalars}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One addition per element; the outputs are what cores share."""
+        """One addition per element; the outputs, which are what cores share, begin a run each."""
         outputs = math.prod(tile[d.name] for d in access.dims if d.kind == "parallel")
-        return Work(macs=0, elements=math.prod(tile.values()), parallel=outputs)
+        reduced = {d.name for d in access.dims if d.kind == "reduction"}
+        last = access.operand("x").axes[-1]
+        form = "rows" if isinstance(last, At) and last.dim in reduced else "columns"
+        return Work(0, math.prod(tile.values()), outputs, form, runs=outputs)
 
     def sweep(self) -> Iterator[Sample]:
         """Sums over rows, over columns and over everything."""

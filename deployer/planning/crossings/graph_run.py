@@ -21,7 +21,7 @@ class _GraphRun:
     """A run of one graph; a wait for an egress of an earlier step is the step's in which it is awaited."""
 
     def __init__(self, plan: Plan, graph: str) -> None:
-        self.plan, self.target = plan, target_of(plan.options).sized(len(plan.steps))
+        self.plan, self.target = plan, target_of(plan.options)
         self.steps = graph_program(plan, graph).steps
         self.clock = Clock(self.target.hops)
         variables = {FLAG.name: int(plan.options.sole_pass)}

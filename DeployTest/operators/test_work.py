@@ -1,0 +1,61 @@
+"""The work of kernels that take several ways: blocks, lines and rectangles, each output and tap once."""
+
+import numpy as np
+import pytest
+
+from deployer.core.operator import Sample, Work, registry
+from DeployTest.support.kernels.kernel_bench import step_of
+
+pytestmark = [pytest.mark.host, pytest.mark.kernels]
+
+
+def work_of(name: str, *shapes: tuple[int, ...], **attrs: int | tuple[int, ...]) -> Work:
+    """The work of an operator in one tile, over ones of these shapes."""
+    operator = registry()[name]
+    step = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes), dict(attrs)))
+    return operator.work(step.node, step.access, step.access.sizes)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "channels", "form"), [(32, 8, "pointwise"), (32, 6, "taps"), (3, 8, "taps"), (4, 4, "taps")]
+)
+def test_when_single_taps_are_squares(outputs: int, channels: int, form: str) -> None:
+    """The gradient of W with one tap is a product in squares of outputs and channels, where these are enough blocks."""
+    work = work_of("ConvGradW", (1, outputs, 10, 10), (1, channels, 10, 10), kernel_shape=(1, 1))
+    assert (work.form, work.macs) == (form, outputs * channels * 100)
+
+
+def test_a_product_in_phases() -> None:
+    """Whole blocks, then what is left of rows and of columns in lines, each output once."""
+    phases, work = [], work_of("Gemm", (10, 7), (7, 21))
+    while work:
+        phases.append((work.form, work.macs))
+        work = work.then
+    assert phases == [("matrix", 8 * 20 * 7), ("vector", 2 * 21 * 7), ("narrow", 8 * 7)]
+
+
+def test_lines_of_a_product() -> None:
+    """Narrow products are lines, which begin anew on each core: of 3 x 2 outputs in a batch of 4, 12 of 2 pairs."""
+    work = work_of("Gemm", (4, 3, 5), (4, 5, 2))
+    assert (work.form, work.parallel, work.runs) == ("narrow", 2, 8 * 2)
+    assert work.macs == 4 * 3 * 2 * 5
+    assert work.products == 4 * 2 * 4 * 5, "three outputs are two pairs"
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+def test_taps_in_padding_cost_nothing(pad: int) -> None:
+    """Rectangles of a layer count the taps that lie inside of X, and single outputs a third more."""
+    work = work_of("Conv", (1, 16, 5, 7), (16, 16, 3, 3), pads=(pad,) * 4)
+    computed = 16 * 16 * ((3 * 5 - 2) * (3 * 7 - 2) if pad else 3 * 3 * 3 * 5)
+    assert work.form == "dense"
+    assert computed <= work.products <= 4 / 3 * computed
+    assert work.macs == 16 * 16 * 9 * ((5 + 2 * pad - 2) * (7 + 2 * pad - 2)), "what is useful counts all taps"
+
+
+def test_depthwise_planes() -> None:
+    """Planes are dealt out whole where that is fair, else by rows of taps; single rows take longer code."""
+    forms = {
+        shape: work_of("ConvGradW", shape, shape, kernel_shape=(3, 3), pads=(1, 1, 1, 1), group=shape[1]).form
+        for shape in ((1, 16, 6, 6), (1, 12, 6, 6), (1, 16, 1, 6), (1, 16, 24, 24))
+    }
+    assert list(forms.values()) == ["depthwise", "by_rows", "nine", "nine"]

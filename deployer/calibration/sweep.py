@@ -1,0 +1,93 @@
+"""The kernel calls on which costs are measured: all sweeps, mixed so that each call finds its code evicted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployer.calibration import measure
+from deployer.calibration.measure import KernelJob
+from deployer.core.cost import cost_key
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Operator, Sample, Work, registry
+from deployer.core.target import Target
+
+TOGETHER = 1300
+"""The most calls in one measuring program."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel call to be measured, the key of its cost, and its work."""
+
+    key: str
+    job: KernelJob
+    work: Work
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured call: its work, its cycles after calls of other kernels and with warm caches, dispatch excluded."""
+
+    label: str
+    work: Work
+    cold: int
+    warm: int
+
+
+def measured_points(target: Target, folder: Path, dispatch: int) -> list[tuple[str, list[Point]]]:
+    """For each kernel and form, by their keys, its measured calls in all operators.
+
+    Work in several phases says nothing of any of them, and is left out where the form has other calls.
+    """
+    calls, found = mixed(list(sweep_calls())), dict[str, list[Point]]()
+    for begin in range(0, len(calls), TOGETHER):
+        part = calls[begin : begin + TOGETHER]
+        results = measure.measure_jobs(target, [call.job for call in part], folder / str(begin))
+        for call, m in zip(part, results, strict=True):
+            cold, warm = (max(cycles - dispatch, 1) for cycles in (m.cold, m.warm))
+            found.setdefault(call.key, []).append(Point(m.label, call.work, cold, warm))
+    return [(key, [p for p in points if p.work.then is None] or points) for key, points in sorted(found.items())]
+
+
+def mixed(calls: Sequence[Call]) -> list[Call]:
+    """The calls in an order in which those of each form are as far from each other as they can be.
+
+    Others run in between, so that the first run of each finds its code evicted.
+    """
+    counts = dict[str, int]()
+    for call in calls:
+        counts[call.key] = counts.get(call.key, 0) + 1
+    seen, places = dict[str, int](), []
+    for call in calls:
+        seen[call.key] = seen.get(call.key, 0) + 1
+        places.append((seen[call.key] - 0.5) / counts[call.key])
+    return [calls[i] for i in sorted(range(len(calls)), key=lambda i: (places[i], i))]
+
+
+def sweep_calls() -> Iterator[Call]:
+    """The calls of all operators' sweeps."""
+    for name, operator in registry().items():
+        if operator.kernel is not None and name == operator.name:
+            for sample in operator.sweep():
+                yield from _call(operator, sample)
+
+
+def _call(operator: Operator, sample: Sample) -> Iterator[Call]:
+    """The kernel call of a sample in one tile, with its work; nothing where the operator is lowered to others."""
+    names = tuple(f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs))
+    given = {i: x for i, x in enumerate(sample.inputs) if x is not None and i in operator.static_inputs}
+    static = [i for i, x in given.items() if operator.is_static(i, x)]
+    assert not static, f"{operator.name}: a sweep gives static inputs as attributes"
+    outputs = tuple(f"y{i}" for i in range(sample.outputs))
+    node = Node(sample.label, operator.name, names, outputs, sample.attrs)
+    inputs = [None if x is None else TensorType(str(x.dtype), x.shape) for x in sample.inputs]
+    if operator.kernel is None or operator.lower(node, inputs) is not None:
+        return
+    types = {n: t for n, t in zip(names, inputs, strict=True) if t is not None}
+    types |= dict(zip(outputs, operator.infer(node, inputs), strict=False))
+    access = operator.access(node, types)
+    values = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
+    tile = {d.name: (0, d.size) for d in access.dims}
+    job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, tile, flag=1)
+    work = operator.work(node, access, access.sizes)
+    yield Call(cost_key(operator.kernel.symbol, work.form), job, work)
