@@ -43,7 +43,7 @@ def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_pat
 
 
 def test_gradients_have_no_memory(models_root: Path) -> None:
-    """A weight is updated where its gradient is made: of all gradients those of biases alone have memory, to the end."""
+    """A weight is updated where its gradient is made: those of biases alone have memory, to the end of the graph."""
     case = once(load_case("autoencoder", models_root))
     peaks = {}
     for joint in (False, True):

@@ -9,9 +9,9 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Graph, Program
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import registry
 from deployer.core.plan import Options
-from deployer.operators.convolution.conv_sgd import LEAST
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.rates.course import read_course
 from deployer.training.groups import read_group
@@ -124,7 +124,7 @@ def test_other_reasons(models_root: Path) -> None:
     fused = fuse.fuse_program(program, SPILLING)
     small = [n for n in fused.nodes if n.op == "ConvGradW"]
     assert small
-    assert all(fused.tensors[n.outputs[0]].type.size < LEAST for n in small)
+    assert all(fused.tensors[n.outputs[0]].type.bytes <= FACTS.small_update for n in small)
 
 
 def test_a_second_reader(models_root: Path) -> None:

@@ -361,7 +361,8 @@ static __attribute__((noinline)) void weights(const args_t *p) {
     v.goes_on = p->single && !p->first, v.fresh = p->single || p->first;
     if (v.several || !v.fresh) find_blocks(p, &v, merges);
     v.columns = ow, v.x_columns = merges ? ow : p->x_cols, v.sw = p->sw;
-    v.dw_m = STEPS && v.several ? 4 : p->dw_m, v.dw_c = STEPS && v.several ? 1 : p->dw_c, v.rate = RATE(p), v.dy_m = p->dy_m, v.dy_h = p->dy_h, v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
+    v.dw_m = STEPS && v.several ? 4 : p->dw_m, v.dy_m = p->dy_m, v.dy_h = p->dy_h, v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
+    if (STEPS) v.dw_c = v.several ? 1 : p->dw_c, v.rate = RATE(p);
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
     if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 && p->ow <= PRODUCTS_BLOCK &&

@@ -5,7 +5,7 @@
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
 INLINE void products_of(const args_t *p, const view_t *v, product_t *product, uint32_t rows, const uint32_t goes_on,
                         const uint32_t adds, float *dw) {
-    const uint32_t dw_m = v->dw_m, dw_c = v->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
+    const uint32_t dw_m = STEPS ? v->dw_m : p->dw_m, dw_c = STEPS ? v->dw_c : p->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
     float sums[4][4], s[4][4];
     const float *before = 0;
     if (__builtin_expect(goes_on, 0)) {
