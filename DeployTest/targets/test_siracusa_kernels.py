@@ -144,13 +144,17 @@ def _long_jobs() -> Iterator[KernelJob]:
 
 
 def _convolution_jobs() -> Iterator[KernelJob]:
-    """Each layer and its gradients, packed, and as a part of larger operands that continues a sum."""
+    """Each layer, its gradients and its update, packed, and as a part of larger operands that continues a sum.
+
+    An update has the whole of its sums.
+    """
     for number, (x, w, attrs) in enumerate(LAYERS):
         y = geometry(Node("", "Conv", (), (), attrs), x, w, ()).y_shape
         kernels: list[tuple[str, list[tuple[int, ...]], dict[str, AttrValue]]] = [
             ("Conv", [x, w] if number % 2 else [x, w, w[:1]], attrs),
             ("ConvGradX", [y, w], {**attrs, "input_shape": x[2:]}),
             ("ConvGradW", [y, x], {**attrs, "kernel_shape": w[2:]}),
+            ("ConvSGD", [y, x, w], {**attrs, "kernel_shape": w[2:], "lr": 0.3}),
         ]
         for name, shapes, node_attrs in kernels:
             inputs = tuple(f"x{i}" for i in range(len(shapes)))
@@ -160,7 +164,11 @@ def _convolution_jobs() -> Iterator[KernelJob]:
             tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
             job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
             yield job
-            yield _part(job)
+            part = _part(job)
+            if name == "ConvSGD":
+                yield replace(part, scalars={**part.scalars, "first": 1})
+                continue
+            yield part
             if name == "Conv":
                 yield replace(job, label=f"{job.label}-relu", scalars={**job.scalars, "relu": 1})
             if name == "ConvGradX":

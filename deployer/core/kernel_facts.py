@@ -26,6 +26,7 @@ class KernelFacts:
     longest_row: int
     transcendental: int
     random: int
+    small_update: int
     unfinished: int
     region_setup: int
     line_setup: int

@@ -26,12 +26,11 @@ from deployer.core.declarations import (
     Weighing,
 )
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Joining, Modes, Rule
+from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Joining, Modes, Rule, Updating
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
-from deployer.core.updating import Updating
 
 Array = npt.NDArray[Any]
 

@@ -1,8 +1,8 @@
 """Fusion of an update into what makes its gradient, so that the gradient has no memory at all.
 
 Of pass and update in one graph, an operator that `applies` an optimizer's formula to its own result takes the place of
-the update: all that reads the weight of the pass comes before it. Where a gradient is read by anything else, is the sum of
-several passes or of several uses of a weight, or is clipped, nothing changes.
+the update: all that reads the weight of the pass comes before it. Where a gradient is read by anything else, is the sum
+of several passes or of several uses of a weight, or is clipped, nothing changes.
 """
 
 import math
@@ -48,7 +48,7 @@ def _joined(program: Program, options: Options, update: Node, form: Operator) ->
     if joint is None:
         return program
     joint = replace(joint, name=f"{producer.name}+{update.name}", outputs=update.outputs)
-    if not _has_room(program, options, joint):
+    if not _pays(program, options, joint):
         return program
     nodes = tuple(joint if node is update else node for node in graph.nodes if node is not producer)
     gone = set(_sharing(program, gradient))
@@ -82,18 +82,25 @@ def _may_wait(program: Program, graph: Graph, producer: Node, update: Node, decl
     return all(is_unwritten(program, graph, producer, update, name) for name in reads)
 
 
-def _has_room(program: Program, options: Options, joint: Node) -> bool:
-    """Whether a tile of one block, with the whole of its sums, leaves half of the innermost level free.
+def _pays(program: Program, options: Options, joint: Node) -> bool:
+    """Whether the joint step is worth it: always for gradients without sums, which take as long with it as without.
 
-    A sum that no tile may cut would else decide the tiles, or have none.
+    A sum that no tile may cut decides the tiles, and the weight that waits for it needs room in the innermost level.
+    That is about what a step of its own costs, unless weights and gradients may be spilled, and more where the weight
+    is small. A tile of one block has to leave half of the innermost level free.
     """
-    operator = operator_of(joint)
+    operator, target = operator_of(joint), target_of(options)
     access = operator.access(joint, {name: tensor.type for name, tensor in program.tensors.items()})
+    if all(d.kind == "parallel" for d in access.dims):
+        return True
+    updated = sum(program.tensors[name].type.bytes for name in joint.outputs)
+    if options.outermost == target.usual.name or updated <= FACTS.small_update:
+        return False
     assert operator.kernel is not None, f"{joint.op} has no kernel"
     tile = {d.name: min(d.rounded(FACTS.block), d.size) if d.kind == "parallel" else d.size for d in access.dims}
     boxes = ((o, math.prod(box_shape(o, access, tile))) for o in access.operands)
     size = sum(count * operator.kernel.element_bytes(o.arg) for o, count in boxes)
-    return 2 * size <= target_of(options).levels[RESIDENT].budget
+    return 2 * size <= target.levels[RESIDENT].budget
 
 
 def _sharing(program: Program, name: str) -> Iterator[str]:

@@ -5,13 +5,11 @@ from dataclasses import replace
 
 from deployer.core.cost import cost_key, cost_of
 from deployer.core.ir import Graph, Node, Program
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step, target_of
 from deployer.core.target import Target
 from deployer.rates.run_time import kernel_args
-
-SMALL = 4096
-"""An update of at most so many bytes takes less time than to fetch its code and to start the cores does."""
 
 
 def make_schedule(program: Program, options: Options) -> Schedule:
@@ -66,14 +64,14 @@ def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
 
 
 def _with_small_last(program: Program, nodes: Sequence[Node], order: Sequence[int], lives: "_Lives") -> list[int]:
-    """The order with those updates at the end that no node waits for, and that change few bytes: they may be a bundle."""
+    """The order with updates of few bytes, for which no node waits, at the end: they may be a bundle."""
     small = {
         index
         for index in order
         if not lives.followers[index]
         and not operator_of(nodes[index]).applies
         and _is_sink(program, nodes[index])
-        and sum(program.tensors[name].type.bytes for name in nodes[index].outputs if name) <= SMALL
+        and sum(program.tensors[name].type.bytes for name in nodes[index].outputs if name) <= FACTS.small_update
     }
     return [i for i in order if i not in small] + [i for i in order if i in small]
 

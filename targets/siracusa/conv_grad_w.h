@@ -26,6 +26,7 @@ typedef struct {
     uint32_t several, goes_on, fresh, dw_m, dw_c, row, rows, columns, dy_m, dy_h, x_h, x_tap, x_columns, first, end, sw;
     int32_t left;
     uint32_t together, together_columns, n, dy_n, x_n; /* where there are several, or sums are not fresh */
+    float rate; /* with STEPS, where there is one block: the step is then made of sums in registers */
 } view_t;
 
 /* s[m][k] += dy[m][column] x[k], of which x[0] lies at column `at` of X, for taps inside X. */
@@ -167,6 +168,12 @@ INLINE void block(const view_t *v, const uint32_t M, const uint32_t K, const flo
             UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] += dw[m * dw_m + k];
         }
     }
+    if (STEPS && !v->several) {
+        const float rate = v->rate;
+        UNROLL for (uint32_t m = 0; m < M; m++) {
+            UNROLL for (uint32_t k = 0; k < K; k++) s[m][k] = __builtin_fmaf(-rate, s[m][k], dw[m * dw_m + k]);
+        }
+    }
     UNROLL for (uint32_t m = 0; m < M; m++) {
         UNROLL for (uint32_t k = 0; k < K; k++) dw[m * dw_m + k] = s[m][k];
     }
@@ -232,13 +239,38 @@ INLINE float stepped(const args_t *p, const float *w, float sum) {
     return STEPS ? __builtin_fmaf(-RATE(p), sum, *w) : sum;
 }
 
+#define STEP_FROM(s, w, at) FLW(s, "%[sums]", at) FLW(w, "%[w]", at)
+#define STEP_TO(s, w) "fnmsub.s " w ", %[rate], " s ", " w "\n"
+#define STEP_OPERANDS [sums] "+&r"(sums), [w] "+&r"(w)
+
 /* A step against M rows of K sums, which lie four apart on the stack. */
-static __attribute__((noinline, unused)) void step_rows(const args_t *p, const float *sums, float *w, uint32_t w_m, uint32_t w_k,
-                                                uint32_t M, uint32_t K) {
+static __attribute__((noinline, unused)) void step_rows(const args_t *p, const float *sums, float *w, uint32_t w_m,
+                                                        uint32_t M, uint32_t K) {
     const float rate = RATE(p);
-    for (; M > 0; M--, sums += 4, w += w_m) {
-        float *at = w;
-        for (uint32_t k = 0; k < K; k++, at += w_k) *at = __builtin_fmaf(-rate, sums[k], *at);
+    if (K == 4) {
+        __asm__ volatile(LOOP("%[M]", 18)
+                         STEP_FROM("ft0", "fa0", 0) STEP_FROM("ft1", "fa1", 4) STEP_FROM("ft2", "fa2", 8)
+                         STEP_FROM("ft3", "fa3", 12) STEP_TO("ft0", "fa0") STEP_TO("ft1", "fa1") STEP_TO("ft2", "fa2")
+                         STEP_TO("ft3", "fa3") FSW("fa0", "%[w]", 0) FSW("fa1", "%[w]", 4) FSW("fa2", "%[w]", 8)
+                         FSW("fa3", "%[w]", 12) ADDI("%[sums]", 16) ADD("%[w]", "%[w_m]")
+                         LOOP_END(18)
+                         : STEP_OPERANDS : [M] "r"(M), [w_m] "r"(4 * w_m), [rate] "f"(rate) : CLOBBERS);
+    } else if (K == 3) {
+        __asm__ volatile(LOOP("%[M]", 14)
+                         STEP_FROM("ft0", "fa0", 0) STEP_FROM("ft1", "fa1", 4) STEP_FROM("ft2", "fa2", 8)
+                         STEP_TO("ft0", "fa0") STEP_TO("ft1", "fa1") FSW("fa0", "%[w]", 0) STEP_TO("ft2", "fa2")
+                         FSW("fa1", "%[w]", 4) ADDI("%[sums]", 16) FSW("fa2", "%[w]", 8) ADD("%[w]", "%[w_m]")
+                         LOOP_END(14)
+                         : STEP_OPERANDS : [M] "r"(M), [w_m] "r"(4 * w_m), [rate] "f"(rate) : CLOBBERS);
+    } else {
+        for (const float *row = sums;; row += 4, sums = row, w += w_m - K) {
+            __asm__ volatile(LOOP("%[K]", 6)
+                             STEP_FROM("ft0", "fa0", 0) ADDI("%[sums]", 4) STEP_TO("ft0", "fa0") FSW("fa0", "%[w]", 0)
+                             ADDI("%[w]", 4)
+                             LOOP_END(6)
+                             : STEP_OPERANDS : [K] "r"(K), [rate] "f"(rate) : CLOBBERS);
+            if (--M == 0) break;
+        }
     }
 }
 
@@ -288,12 +320,12 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
             for (; turn < count; turn += cores) {
                 const place_t to = place_of(p, turn, m, M, outputs, p->c, 1);
                 const float *dy = to.dy + first * p->dy_h, *x = to.x + x_row;
-                float *dw = to.dw + kh * p->kw + kw, sums[16], *at = STEPS ? sums : dw;
+                float *dw = to.dw + kh * p->kw + kw, sums[16], *at = STEPS && v->several ? sums : dw;
                 if (v->several)
                     blocks(v, run, dy, x, at);
                 else if (v->fresh || v->rows > 0)
                     run(v, dy, x, at);
-                if (STEPS) step_rows(p, sums, dw, p->dw_m, 1, M, some);
+                if (STEPS && v->several) step_rows(p, sums, dw, p->dw_m, M, some);
             }
             turn -= count;
         }
@@ -329,7 +361,8 @@ static __attribute__((noinline)) void weights(const args_t *p) {
     v.goes_on = p->single && !p->first, v.fresh = p->single || p->first;
     if (v.several || !v.fresh) find_blocks(p, &v, merges);
     v.columns = ow, v.x_columns = merges ? ow : p->x_cols, v.sw = p->sw;
-    v.dw_m = STEPS ? 4 : p->dw_m, v.dw_c = STEPS ? 1 : p->dw_c, v.dy_m = p->dy_m, v.dy_h = p->dy_h, v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
+    v.dw_m = STEPS && v.several ? 4 : p->dw_m, v.dy_m = p->dy_m, v.dy_h = p->dy_h, v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
+    if (STEPS) v.dw_c = v.several ? 1 : p->dw_c, v.rate = RATE(p);
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
     if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 && p->ow <= PRODUCTS_BLOCK &&

@@ -125,7 +125,7 @@ static __attribute__((noinline)) void depthwise(const args_t *p, view_t *v) {
             blocks_33(v, &rows, rows.first[2], rows.end[0], dy, x, at);
         else
             block_33(v, &rows, rows.first[2], rows.end[0], dy, x, at);
-        if (STEPS) step_rows(p, sums, dw, 0, 1, 1, 9);
+        if (STEPS) step_rows(p, sums, dw, 0, 1, 9);
     }
 }
 

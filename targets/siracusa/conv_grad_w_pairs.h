@@ -75,7 +75,8 @@ static __attribute__((noinline)) void block_pairs(const view_t *v, const float *
     const uint32_t dw_m = v->dw_m, narrow = v->sw == 1, count = (v->columns >> 1) - 1 - narrow;
     float s[4][3];
     if (v->rows == 0) { /* all that a sum has in its first block */
-        for (uint32_t m = 0; !v->goes_on && m < 4; m++, dw += dw_m) dw[0] = dw[1] = dw[2] = 0.0f;
+        for (uint32_t m = 0; !v->goes_on && m < 4; m++, dw += dw_m)
+            for (uint32_t k = 0; k < 3; k++) dw[k] = STEPS && !v->several ? __builtin_fmaf(-v->rate, 0.0f, dw[k]) : 0.0f;
         return;
     }
     const pairs_t p = {dy, x - 1, v->goes_on ? dw : 0, 4 * v->dy_m, 4 * dw_m, count, 4 * v->dy_h - 8 * count,
@@ -87,6 +88,9 @@ static __attribute__((noinline)) void block_pairs(const view_t *v, const float *
     UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
         if (__builtin_expect(!v->fresh, 0)) {
             UNROLL for (uint32_t k = 0; k < 3; k++) s[m][k] += dw[k];
+        }
+        if (STEPS && !v->several) {
+            UNROLL for (uint32_t k = 0; k < 3; k++) s[m][k] = __builtin_fmaf(-v->rate, s[m][k], dw[k]);
         }
         UNROLL for (uint32_t k = 0; k < 3; k++) dw[k] = s[m][k];
     }

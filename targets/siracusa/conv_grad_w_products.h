@@ -5,7 +5,7 @@
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
 INLINE void products_of(const args_t *p, const view_t *v, product_t *product, uint32_t rows, const uint32_t goes_on,
                         const uint32_t adds, float *dw) {
-    const uint32_t dw_m = v->dw_m, dw_c = v->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
+    const uint32_t dw_m = STEPS ? v->dw_m : p->dw_m, dw_c = STEPS ? v->dw_c : p->dw_c, dy_h = p->dy_h, x_h = p->sh * p->x_h;
     float sums[4][4], s[4][4];
     const float *before = 0;
     if (__builtin_expect(goes_on, 0)) {
@@ -24,6 +24,9 @@ INLINE void products_of(const args_t *p, const view_t *v, product_t *product, ui
     }
     UNROLL for (uint32_t m = 0; m < 4; m++, dw += dw_m) {
         UNROLL for (uint32_t c = 0; c < 4; c++) s[m][c] = adds ? s[m][c] + dw[c * dw_c] : s[m][c];
+        if (STEPS && !v->several) {
+            UNROLL for (uint32_t c = 0; c < 4; c++) s[m][c] = __builtin_fmaf(-v->rate, s[m][c], dw[c * dw_c]);
+        }
         UNROLL for (uint32_t c = 0; c < 4; c++) dw[c * dw_c] = s[m][c];
     }
 }
@@ -67,12 +70,12 @@ static __attribute__((noinline)) uint32_t products(const args_t *p, const view_t
     for (; turn < count; turn += cores) {
         const place_t to = place_of(p, turn, 0, 4, outputs, channels, 4);
         product.a = to.dy, product.b = to.x;
-        float sums[16], *at = STEPS ? sums : to.dw;
+        float sums[16], *at = STEPS && v->several ? sums : to.dw;
         if (v->several || !v->fresh)
             long_products(p, v, &product, rows, at);
         else
             put_products(p, v, &product, rows, v->goes_on, at);
-        if (STEPS) step_rows(p, sums, to.dw, p->dw_m, p->dw_c, 4, 4);
+        if (STEPS && v->several) step_rows(p, sums, to.dw, p->dw_m, 4, 4); /* channels are neighbours where there is one tap */
     }
     return turn - count;
 }

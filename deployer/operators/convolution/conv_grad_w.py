@@ -1,6 +1,7 @@
 """ConvGradW: the gradient of a convolution with respect to W."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class ConvGradW(Operator):
     """dY, X -> dW with Conv's attributes, kernel_shape among them."""
 
     name = "ConvGradW"
-    custom = Form((2, 2), (1, 1), CONV_ATTRS)
+    custom: ClassVar[Form | None] = Form((2, 2), (1, 1), CONV_ATTRS)
     no_gradient = BACKWARD
     kernel = Kernel(
         "conv_grad_w_f32",

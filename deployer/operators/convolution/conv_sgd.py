@@ -1,4 +1,7 @@
-"""ConvSGD: W' = W - lr * dW, in place: SGD of a convolution's weight, whose gradient is rounded before but has no memory."""
+"""ConvSGD: W' = W - lr * dW, in place: SGD of a convolution's weight.
+
+The gradient is rounded before the rate multiplies it, and has no memory.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,13 +11,23 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, Sample, Work, mismatch, register, registry, rng
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Kernel,
+    Operator,
+    Sample,
+    Work,
+    mismatch,
+    register,
+    registry,
+    rng,
+)
 from deployer.operators.convolution.conv_grad_w import ConvGradW
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.update.sgd import LEARNING_RATE, SGD
 
-LEAST = 1024
-"""Fewer weights are updated sooner by a step of their own, which shares its start with those of other small tensors."""
 STEP_WORK = 2
 """Multiply-accumulates that the step of a weight is worth: it is loaded, and computed once more."""
 
@@ -33,9 +46,9 @@ class ConvSGD(ConvGradW):
     inplace: ClassVar[dict[int, int]] = {0: 2}
 
     def joint(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
-        """The update with the operands of its gradient; None of few weights, or where that is stored as another shape."""
+        """The update with the operands of its gradient; None where that is stored as another shape."""
         weight = update.inputs[0]
-        if producer.op != ConvGradW.name or types[producer.outputs[0]] != types[weight] or types[weight].size < LEAST:
+        if producer.op != ConvGradW.name or types[producer.outputs[0]] != types[weight]:
             return None
         return Node("", self.name, (*producer.inputs, weight), (), {**producer.attrs, **update.attrs})
 

@@ -383,7 +383,7 @@ def _outer_form(node: Node, access: Access) -> str:
 
 
 def is_plain_outer(node: Node, types: Mapping[str, TensorType]) -> bool:
-    """Whether Y, stored in rows, is the outer product of the elements of A and those of B, and nothing is done to it."""
+    """Whether Y, stored in rows, is the outer product of A's elements and B's, and nothing is done to it."""
     access = registry()[node.op].access(node, types)
     is_outer = _outer_form(node, access) == "outer" and access.dim("batch").size == 1
     return is_outer and not is_ordered(node)
