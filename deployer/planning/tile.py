@@ -1,9 +1,11 @@
 """Tiling: by CP-SAT, level by level from the outermost, the tiles, loop order and buffering of steps, and the homes."""
 
+import math
 from collections.abc import Callable
 
+from deployer.core.access import box_shape
 from deployer.core.level import RESIDENT, USUAL
-from deployer.core.plan import Lifetimes, Tiling, target_for
+from deployer.core.plan import Lifetimes, Stage, Step, Tiling, target_for
 from deployer.core.target import Target
 from deployer.planning.rival import Rival
 from deployer.planning.timeline import StepRuns
@@ -110,7 +112,7 @@ def predicted(tiling: Tiling, runs: StepRuns) -> int:
 
 
 def least(tiling: Tiling, runs: StepRuns) -> int:
-    """Model cycles of one update, at least, whatever crosses steps: without what only the ends of steps wait for.
+    """Model cycles of one update, at least, whatever crosses steps: without the first transfers and the last.
 
     Of a step that may share the start of another, its kernel's cycles remain.
     """
@@ -118,8 +120,19 @@ def least(tiling: Tiling, runs: StepRuns) -> int:
     for step, choice in zip(schedule.steps, tiling.steps, strict=True):
         run = runs.of(step, choice)
         waits = run.timeline.ingress_wait[0] + run.timeline.egress_wait[-1]
-        hidden = run.staging.wait if run.staging else waits
+        hidden = min(run.staging.wait, _ends(step, choice.stage, runs.target)) if run.staging else waits
         resident = not any(choice.slots.values())
         cycles = run.tile_cycles[0] - runs.target.dispatch if resident else run.cycles - hidden
         total += schedule.repeats(step) * cycles
     return total
+
+
+def _ends(step: Step, stage: Stage | None, target: Target) -> int:
+    """Cycles of the first and the last transfer of each operand of a stage."""
+    cycles, hop = 0, target.hops[USUAL]
+    for o in step.access.operands:
+        if stage and o.arg in stage.slots:
+            size = math.prod(box_shape(o, step.access, stage.tile)) * step.kernel.element_bytes(o.arg)
+            cycles += (o.mode != "out") * (hop.issue + hop.wait + hop.inward.cycles(size, 1))
+            cycles += (o.mode != "in") * (hop.issue + hop.wait + hop.outward.cycles(size, 1))
+    return cycles

@@ -58,13 +58,14 @@ def with_crossings(plan: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A transfer that may cross: of an operand through the hop of a level, `cycles` long."""
+    """A transfer that may cross: of an operand through the hop of a level, `cycles` long, or as long as is `waited`."""
 
     step: int
     operand: PlanOperand
     way: Way
     level: int
     cycles: int
+    waited: int
 
 
 class _Room:
@@ -180,8 +181,9 @@ class _Choice:
                 hop = self.target.hops[level]
                 channel = hop.inward if way == "in" else hop.outward
                 cycles = channel.cycles(o.places[level].bytes, 1, self.target.contention)
+                behind = step.staging.wait if step.staging and self.plan.visits and way == "in" else 0
                 if cycles > self.target.crossing:
-                    yield _Candidate(step.index, o, way, level, cycles)
+                    yield _Candidate(step.index, o, way, level, cycles, max(cycles, behind))
 
     def _cross(self, c: _Candidate, graph: str) -> None:
         """Let the transfer cross as many steps as hide it, if some step can."""
@@ -196,7 +198,7 @@ class _Choice:
             if c.way == "in" and at in self.closed:
                 continue
             found = at, offset, ends
-            if hidden >= c.cycles:
+            if hidden >= c.waited:
                 break
         if found is None or hidden <= self.target.crossing:
             return
