@@ -83,14 +83,16 @@ def test_a_rival_far_behind_is_left_out_of_later_attempts(
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_counts_parts(jobs: int, models_root: Path) -> None:
-    """After each part of each rival, how many are done; the last message has them all."""
+    """After each part of each rival, how many are done; then which rivals are planned to their end as well."""
     said, (name, options) = list[str](), PLACES["spilled"]
     pipeline.plan_case(load_case(name, models_root), options, said.append, jobs=jobs)
     assert (said[0], said[1], said[-1]) == ("schedule and lifetimes", "tiles", "addresses")
     form = re.compile(r"tiles, \d+ %, (\d+) of (\d+) parts done, the last (\w+): (.*)")
-    parts = [form.fullmatch(text) for text in said[2:-1]]
+    end = said.index("addresses")
+    parts = [form.fullmatch(text) for text in said[2:end]]
     assert [match and int(match[1]) for match in parts] == list(range(1, 10))
-    assert said[-2].startswith("tiles, 100 %, 9 of 9 parts done, the last auto: L1 tiled")
+    assert set(said[end:]) <= {"addresses", "tiles", "single to its end", "double to its end"}
+    assert said[end - 1].startswith("tiles, 100 %, 9 of 9 parts done, the last auto: L1 tiled")
     assert {match[3] for match in parts if match} == {"single", "double", "auto"}
 
 

@@ -53,14 +53,12 @@ def _mean_cycles(plan, case) -> int:
 
 @pytest.mark.parametrize("entry", parameters(mode="auto", long=("dscnn",)))
 def test_auto_is_best(entry: Entry, models_root: Path) -> None:
-    """Under the model auto never takes longer than single or double throughout, each transfer in its step: it chooses
-    before transfers cross steps.
-    """
+    """Under the model auto never takes longer than single or double throughout, transfers that cross steps included."""
     case = load_case(entry.test, models_root)
     cycles = {}
     for strategy in ("single", "double", "auto"):
         budgets = {"L1": entry.l1} | ({"L2": entry.l2} if entry.l2 else {})
-        options = Options("host", strategy, budgets, outermost=entry.level, apart=True)
+        options = Options("host", strategy, budgets, outermost=entry.level)
         plan = planned(case, options)[1]
         cycles[strategy] = plan.cycles("train") + plan.cycles("optimizer")
         for step in plan.steps:

@@ -1,6 +1,7 @@
 """The plan of a schedule: tiles and addresses, with argument tables resident, fetched or shared."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from deployer.core.errors import PlacementInfeasible, TilingInfeasible
@@ -14,6 +15,7 @@ from deployer.planning.sharing import with_shared_tables
 from deployer.planning.timeline import StepRuns
 from deployer.planning.workers import rare_collections
 from deployer.tilers.levels.tables import Tables, tables_to_try, worthwhile
+from deployer.tilers.strategies.strategy import strategy
 from deployer.verify.plan import verify_plan
 from deployer.verify.tiling import verify_tiling
 from deployer.verify.tolerances import TOLERANCES
@@ -32,19 +34,38 @@ def silent(message: str) -> None:
 def best_plan(
     alive: Lifetimes, running: Running = ONCE, progress: Progress = silent, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
-    """The plan whose argument tables are resident, unless they fit only by groups, or are worth fetching or sharing.
+    """The plan with the fewest cycles of those that the strategy and its rivals give, each of them complete.
 
     `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
+    name = alive.schedule.options.strategy
+    tiler, best = _finished(name, None, alive, running, progress, jobs)
+    for rival in strategy(name).rivals:
+        if not _may_win(rival, tiler, best):
+            continue
+        progress(f"{rival} to its end")
+        with suppress(TilingInfeasible, PlacementInfeasible):
+            tiler, other = _finished(rival, tiler, alive, running, progress, jobs)
+            if _update_cycles(*other) < _update_cycles(*best):
+                best = other
+    verify_plan(best[1], best[0])
+    return best
+
+
+def _finished(
+    name: str, tiler: tile.Tiler | None, alive: Lifetimes, running: Running, progress: Progress, jobs: int
+) -> tuple[tile.Tiler, tuple[Tiling, Plan]]:
+    """A strategy's plan, whose argument tables are resident, unless they fit only by groups, or are worth fetching or
+    sharing; and the tiler, which knows what an earlier one found.
+    """
     found: tuple[Tiling, Plan] | None = None
     fault: TilingInfeasible | None = None
-    tiler: tile.Tiler | None = None
     for tables in tables_to_try(alive.schedule.steps, target_for(alive.schedule)):
         if found and not tables.rival:
             break
         if tables.groups:
             progress(f"argument tables in {len(tables.groups)} groups")
-        tiler = tile.Tiler(alive, tables, tiler)
+        tiler = tile.Tiler(alive, tables, tiler, name)
         try:
             found = _plan_tiled(tiler, found, progress, running, jobs)
         except TilingInfeasible as problem:
@@ -55,7 +76,15 @@ def best_plan(
     if found is None:
         assert fault is not None
         raise fault
-    return found[0], crossed(*found)
+    assert tiler is not None
+    return tiler, (found[0], _beyond_steps(found[1]))
+
+
+def _may_win(rival: str, tiler: tile.Tiler, best: tuple[Tiling, Plan]) -> bool:
+    """Whether a rival's plan may become quicker than the best one if all that may happen beyond its steps does."""
+    most = _update_cycles(*best)
+    tilings = [found for (name, _, _), found in tiler.alone.items() if name == rival]
+    return any(tile.least(tiling, runs) < most for tiling, runs in tilings if tiling != best[0])
 
 
 def _update_cycles(tiling: Tiling, plan: Plan) -> int:
@@ -131,7 +160,12 @@ def place_tiling(
 
 def crossed(tiling: Tiling, plan: Plan) -> Plan:
     """The tiling's plan with what goes beyond its steps, verified: transfers that cross some, and bundles of some."""
-    better = with_bundles(plan if plan.options.apart else with_crossings(plan))
+    better = _beyond_steps(plan)
     if better != plan:
         verify_plan(better, tiling)
     return better
+
+
+def _beyond_steps(plan: Plan) -> Plan:
+    """The plan with what goes beyond its steps."""
+    return with_bundles(plan if plan.options.apart else with_crossings(plan))

@@ -1,9 +1,11 @@
 """Tiling: by CP-SAT, level by level from the outermost, the tiles, loop order and buffering of steps, and the homes."""
 
+import math
 from collections.abc import Callable
 
+from deployer.core.access import box_shape
 from deployer.core.level import RESIDENT, USUAL
-from deployer.core.plan import Lifetimes, Tiling, target_for
+from deployer.core.plan import Lifetimes, Stage, Step, Tiling, target_for
 from deployer.core.target import Target
 from deployer.planning.rival import Rival
 from deployer.planning.timeline import StepRuns
@@ -18,6 +20,10 @@ BEHIND_MILLI = 30
 """Thousandths of cycles by which a rival that is further behind in one attempt is left out of the next ones."""
 
 
+Attempt = tuple[str, Tables, tuple[int, ...]]
+"""A strategy, tables, and bytes withheld from each level."""
+
+
 def no_gaps(target: Target) -> tuple[int, ...]:
     """Gaps of 0 bytes for each level but the last."""
     return (0,) * len(target.hops)
@@ -26,18 +32,31 @@ def no_gaps(target: Target) -> tuple[int, ...]:
 class Tiler:
     """Tiles one program, again with more bytes withheld where a packing needs it; attempts share what they can."""
 
-    def __init__(self, lifetimes: Lifetimes, tables: Tables | None = None, other: "Tiler | None" = None) -> None:
-        """`other` is one for the same lifetimes and other tables; what depends on neither is shared with it."""
+    def __init__(
+        self,
+        lifetimes: Lifetimes,
+        tables: Tables | None = None,
+        other: "Tiler | None" = None,
+        name: str = "",
+    ) -> None:
+        """`other` is one for the same lifetimes and other tables; what depends on neither is shared with it.
+
+        `name` is the strategy, by default that of the options.
+        """
         self.lifetimes, self.target = lifetimes, target_for(lifetimes.schedule)
+        self.strategy = name or lifetimes.schedule.options.strategy
         self.tables = tables or resident_tables(lifetimes.schedule.steps, self.target)
         self.runs = StepRuns(lifetimes.schedule, self.target, self.tables.groups)
         self._inner: dict[tuple[int, bool], InnerLevel] = {}
         self._costed: Costed = other._costed if other else Costed()
         self._staged: StagedSteps = other._staged if other else {}
         self._behind: frozenset[str] = other._behind if other else frozenset()
+        self.alone: dict[Attempt, tuple[Tiling, StepRuns]] = other.alone if other else {}
 
     def tile(self, gaps: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None) -> Tiling:
-        """Solve all levels under the options' strategy and its rivals, and return the tiling with the fewest cycles.
+        """Solve all levels under the strategy and its rivals, and return the tiling with the fewest cycles.
+
+        A rival's tiling is the one that it has as the strategy; that is in `alone`, and not solved again.
 
         `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves
         too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
@@ -45,26 +64,31 @@ class Tiler:
         nothing to solve. `jobs` rivals are solved at a time, by default as many as there are cores; it changes no bit.
         `say` is told what is done.
         """
-        options, target = self.lifetimes.schedule.options, self.target
+        target = self.target
         if not target.hops:
             return flat_tiling(self.lifetimes, target)
         gaps = gaps or no_gaps(target)
+        if (self.strategy, self.tables, gaps) in self.alone:
+            return self.alone[self.strategy, self.tables, gaps][0]
         rooms = [level.budget - gap for level, gap in zip(target.levels, (*gaps, 0), strict=True)]
         inner = self._inner_level(gaps[RESIDENT], True)
-        if gaps[RESIDENT] and inner.unfit(options.strategy):
+        if gaps[RESIDENT] and inner.unfit(self.strategy):
             inner = self._inner_level(0, False)
-        if inner.unfit(options.strategy):
-            raise inner.too_small(options.strategy)
+        if inner.unfit(self.strategy):
+            raise inner.too_small(self.strategy)
         between = BetweenLevel(self.lifetimes, target, rooms[USUAL], self._staged)
-        names = [x for x in strategy(options.strategy).rivals if x not in self._behind and not inner.unfit(x)]
+        names = [x for x in strategy(self.strategy).rivals if x not in self._behind and not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
         found = dict[str, int]()
         parts = Parts(say)
         with Workers(jobs or cores()) as workers:
             rivals = [Rival(name, inner, between, gaps, workers, parts, False) for name in names]
-            rivals.append(Rival(options.strategy, inner, between, gaps, workers, parts, bool(names)))
+            rivals.append(Rival(self.strategy, inner, between, gaps, workers, parts, bool(names)))
             for rival in rivals:
-                tiling = rival.tiling(best[1] if best else None)
+                start = best[1] if best and rival is rivals[-1] else None
+                tiling = rival.tiling(start)
+                if start is None:
+                    self.alone[rival.name, self.tables, gaps] = tiling, self.runs
                 found[rival.name] = cycles = predicted(tiling, self.runs)
                 if best is None or cycles < best[0]:
                     best = (cycles, tiling)
@@ -85,3 +109,30 @@ def predicted(tiling: Tiling, runs: StepRuns) -> int:
     for step, choice in zip(schedule.steps, tiling.steps, strict=True):
         total += schedule.repeats(step) * runs.of(step, choice).cycles
     return total
+
+
+def least(tiling: Tiling, runs: StepRuns) -> int:
+    """Model cycles of one update, at least, whatever crosses steps: without the first transfers and the last.
+
+    Of a step that may share the start of another, its kernel's cycles remain.
+    """
+    schedule, total = tiling.lifetimes.schedule, 0
+    for step, choice in zip(schedule.steps, tiling.steps, strict=True):
+        run = runs.of(step, choice)
+        waits = run.timeline.ingress_wait[0] + run.timeline.egress_wait[-1]
+        hidden = min(run.staging.wait, _ends(step, choice.stage, runs.target)) if run.staging else waits
+        resident = not any(choice.slots.values())
+        cycles = run.tile_cycles[0] - runs.target.dispatch if resident else run.cycles - hidden
+        total += schedule.repeats(step) * cycles
+    return total
+
+
+def _ends(step: Step, stage: Stage | None, target: Target) -> int:
+    """Cycles of the first and the last transfer of each operand of a stage."""
+    cycles, hop = 0, target.hops[USUAL]
+    for o in step.access.operands:
+        if stage and o.arg in stage.slots:
+            size = math.prod(box_shape(o, step.access, stage.tile)) * step.kernel.element_bytes(o.arg)
+            cycles += (o.mode != "out") * (hop.issue + hop.wait + hop.inward.cycles(size, 1))
+            cycles += (o.mode != "in") * (hop.issue + hop.wait + hop.outward.cycles(size, 1))
+    return cycles

@@ -18,8 +18,9 @@ from deployer.tilers.levels.staging import Inside, Spill, StagedStep, stage_grid
 from deployer.tilers.levels.visits import calls_of, visits_of
 from deployer.tilers.strategies.strategy import strategy
 
-LEAST_SHARE = 1000
-"""A storage of less than one part in this many of the level is not spilled, as that frees next to nothing."""
+LEAST_SHARE = 330
+"""A storage of less than one part in this many of the level is not spilled: that frees next to nothing, and its
+transfers wait behind those of large tensors."""
 
 
 StagedKey = tuple[int, Places, frozenset[int]]

@@ -15,6 +15,8 @@ GAP = 0.002
 LARGEST = 30_000
 """Most candidates that the solver may choose among: in its time it has bettered no choice of more, and often spent all
 of it before the search."""
+LARGEST_CALLS = 7_000
+"""The same where storages may be in the level for their steps alone, which takes the solver longer."""
 UNBOUNDED = -(1 << 63)
 """The least bound of a constraint that has none."""
 
@@ -295,7 +297,8 @@ def improved(problem: Problem, start: Choice | None) -> Choice | None:
     """
     if not problem.candidates:
         return Choice((), frozenset(), 0)
-    if start is not None and sum(map(len, problem.candidates)) > LARGEST:
+    most = LARGEST_CALLS if problem.calls else LARGEST
+    if start is not None and sum(map(len, problem.candidates)) > most:
         return start
     # Loading the solver takes longer than running what was planned before.
     from ortools.sat.python import cp_model

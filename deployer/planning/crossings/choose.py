@@ -15,6 +15,7 @@ from deployer.core.cost import rounded
 from deployer.core.level import RESIDENT, USUAL, Crossing, LevelUse
 from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
 from deployer.planning.crossings.copies import copies
+from deployer.planning.crossings.graph_program import Lowered
 from deployer.planning.crossings.graph_run import timed
 from deployer.planning.crossings.worth import Ended, ended, outermost, passes, unworthy
 from deployer.planning.loop_program import Way
@@ -36,7 +37,8 @@ def with_crossings(plan: Plan) -> Plan:
     """The plan with the transfers that cross steps in the graphs that they make quicker; the same plan if none is."""
     if not target_of(plan.options).hops:
         return plan
-    plan = timed(plan) if plan.visits else plan
+    lowered: Lowered = {}
+    plan = timed(plan, lowered) if plan.visits else plan
     stay, closed = set[Ended](), set[int]()
     while True:
         choice = _Choice(plan, stay, closed)
@@ -45,7 +47,7 @@ def with_crossings(plan: Plan) -> Plan:
             return plan
         costly, hosts = unworthy(crossed, choice.gains)
         if not costly and not hosts:
-            crossed = timed(crossed)
+            crossed = timed(crossed, lowered)
             slow = [graph for graph in plan.graphs if crossed.cycles(graph) >= plan.cycles(graph)]
             costly = {ended(c) for c in crossed.crossings if plan.steps[c.step].graph in slow}
         if not costly and not hosts:
@@ -56,13 +58,14 @@ def with_crossings(plan: Plan) -> Plan:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A transfer that may cross: of an operand through the hop of a level, `cycles` long."""
+    """A transfer that may cross: of an operand through the hop of a level, `cycles` long, or as long as is `waited`."""
 
     step: int
     operand: PlanOperand
     way: Way
     level: int
     cycles: int
+    waited: int
 
 
 class _Room:
@@ -178,8 +181,9 @@ class _Choice:
                 hop = self.target.hops[level]
                 channel = hop.inward if way == "in" else hop.outward
                 cycles = channel.cycles(o.places[level].bytes, 1, self.target.contention)
+                behind = step.staging.wait if step.staging and self.plan.visits and way == "in" else 0
                 if cycles > self.target.crossing:
-                    yield _Candidate(step.index, o, way, level, cycles)
+                    yield _Candidate(step.index, o, way, level, cycles, max(cycles, behind))
 
     def _cross(self, c: _Candidate, graph: str) -> None:
         """Let the transfer cross as many steps as hide it, if some step can."""
@@ -194,7 +198,7 @@ class _Choice:
             if c.way == "in" and at in self.closed:
                 continue
             found = at, offset, ends
-            if hidden >= c.cycles:
+            if hidden >= c.waited:
                 break
         if found is None or hidden <= self.target.crossing:
             return

@@ -13,6 +13,7 @@ from deployer.core.level import Crossing, followers
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.target import Target
 from deployer.planning.crossings.copies import copies
+from deployer.planning.crossings.moves import Opens
 from deployer.planning.loop_program import (
     Assign,
     AssignEach,
@@ -64,16 +65,24 @@ class GraphProgram:
     tickets: int
 
 
-def graph_program(plan: Plan, graph: str) -> GraphProgram:
-    """The program of one graph of a plan."""
+Lowered = dict[tuple[int, Opens], LoopProgram]
+"""Programs of steps, by their numbers and by the transfers in which their graph has a part."""
+
+
+def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> GraphProgram:
+    """The program of one graph of a plan; `lowered` is for plans that differ in what crosses alone."""
+    known: Lowered = {} if lowered is None else lowered
     steps = [step for step in plan.steps if step.graph == graph]
     fetched, sharing = fetched_bytes(plan.groups, plan.steps, target_of(plan.options)), sharers(plan.tables)
     own = [c for c in plan.crossings if plan.steps[c.step].graph == graph]
     moved = [c for c in copies(plan) if plan.steps[c.start].graph == graph]
     opens, told = _opens(plan.steps, own), bool(moved) or any(c.way == "in" for c in own)
-    programs = [
-        lower(s, fetched.get(s.index, 0), sharing.get(s.index), frozenset(opens.get(form_of(s), ()))) for s in steps
-    ]
+    programs = []
+    for s in steps:
+        key = s.index, frozenset(opens.get(form_of(s), ()))
+        if key not in known:
+            known[key] = lower(s, fetched.get(s.index, 0), sharing.get(s.index), key[1])
+        programs.append(known[key])
     # A ticket is named after its operand and, where that comes through a stage, the stage.
     moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
     begun = _begun(programs, moments)

@@ -5,24 +5,24 @@ from dataclasses import replace
 from deployer.core.cost import Clock
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Plan, PlanStep, Timeline, target_of
-from deployer.planning.crossings.graph_program import GraphStep, begin_cycles, contention_of, graph_program
+from deployer.planning.crossings.graph_program import GraphStep, Lowered, begin_cycles, contention_of, graph_program
 from deployer.planning.loop_program import Block, Start, Ticket, Wait
 from deployer.planning.program_run import ProgramRun, Running
 from deployer.planning.tile_loop import FLAG
 
 
-def timed(plan: Plan) -> Plan:
-    """The plan with the cycles and waits that its steps have with its crossing transfers."""
-    steps = [step for graph in plan.graphs for step in _GraphRun(plan, graph).timed()]
+def timed(plan: Plan, lowered: Lowered | None = None) -> Plan:
+    """The plan with the cycles and waits that its steps have with its crossing transfers; `lowered` is for speed."""
+    steps = [step for graph in plan.graphs for step in _GraphRun(plan, graph, lowered).timed()]
     return replace(plan, steps=tuple(steps))
 
 
 class _GraphRun:
     """A run of one graph; a wait for an egress of an earlier step is the step's in which it is awaited."""
 
-    def __init__(self, plan: Plan, graph: str) -> None:
+    def __init__(self, plan: Plan, graph: str, lowered: Lowered | None) -> None:
         self.plan, self.target = plan, target_of(plan.options)
-        self.steps = graph_program(plan, graph).steps
+        self.steps = graph_program(plan, graph, lowered).steps
         self.clock = Clock(self.target.hops)
         variables = {FLAG.name: int(plan.options.sole_pass)}
         self.runs = {
