@@ -213,11 +213,13 @@ class Sums:
     Each row, the innermost dim, is cut into blocks of BLOCK elements, which are summed ascending from zero. The blocks
     of a group of GROUP are added in order, and groups and rows to a total of two floats that loses nothing. A sum of at
     most SHORT elements is one block. `together` sums are made at once per element of a result. A kernel whose tiles
-    also cut a term, as the loss over labels does by classes, adds each term to the total.
+    also cut a term, as the loss over labels does by classes, adds each term to the total. What is carried is an output
+    behind `results` others, which may be absent.
     """
 
     dims: tuple[str, ...]
     together: int = 1
+    results: int = 0
 
     @property
     def carried(self) -> int:
@@ -235,7 +237,8 @@ def with_carry(sums: Sums | None, node: Node, access: Callable[[], Access]) -> t
         return node, {}
     result, name = next(o for o in plain.operands if o.writes), f"{node.name}/carry"
     kind = TensorType("float32", (*result.view, sums.carried))
-    return replace(node, outputs=(*node.outputs, name)), {name: kind}
+    absent = [""] * (sums.results - len(node.outputs))
+    return replace(node, outputs=(*node.outputs, *absent, name)), {name: kind}
 
 
 @dataclass(frozen=True)
