@@ -11,6 +11,7 @@ import pytest
 from deployer.core.ir import Program
 from deployer.core.operator import Array, Sample, registry
 from deployer.core.plan import Options
+from deployer.operators.mean_loss.terms import MeanLoss
 from deployer.planning import fuse
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
@@ -143,3 +144,53 @@ def test_kernels_leave_the_same_bits(sample: Sample) -> None:
         wanted = [i for i in range(3) if i not in absent]
         found = run_step(step, step.access.sizes)
         assert [bits(y) for y in found] == [bits(expected[i]) for i in wanted], absent
+
+
+MEANS = {op.name: op for op in registry().values() if isinstance(op, MeanLoss)}
+
+
+def mean_loss(name: str, attrs: dict[str, object], *order: str, **changed: object) -> Model:
+    """A loss, and a gradient of it for operands in that order, by the same attributes but those changed."""
+    grad = node(MEANS[name].grad, order or ("x", "t"), ("dx",), "grad", domain="com.microsoft", **{**attrs, **changed})
+    return Model(
+        nodes=(node(name, ("x", "t"), ("loss",), "loss", domain="com.microsoft", **attrs), grad),
+        inputs=(value("x", (3, 30)), value("t", (3, 30))),
+        outputs=(value("loss", None), value("dx", None)),
+    )
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_losses_have_their_gradients(name: str, tmp_path: Path) -> None:
+    """The loss and its gradient are one node with both results, under both names; what it carries is behind them."""
+    program = infer(tmp_path, mean_loss(name, {**MEANS[name].given}))
+    fusion = fused(program)
+    assert ops(fusion) == [name]
+    assert fusion.nodes[0].name == "loss+grad"
+    assert fusion.nodes[0].outputs == ("loss", "dx", "loss/carry")
+    random = np.random.default_rng(6)
+    inputs = {n: random.uniform(0.1, 0.9, (3, 30)).astype(np.float32) for n in ("x", "t")}
+    before, after = run_inference(program, inputs), run_inference(fusion, inputs)
+    assert {n: bits(x) for n, x in before.items()} == {n: bits(x) for n, x in after.items()}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [mean_loss("HuberLoss", {"delta": 0.5}, delta=0.25), mean_loss("MSELoss", {}, "t", "x")],
+    ids=["another delta", "of the target"],
+)
+def test_gradients_of_other_losses_stay(model: Model, tmp_path: Path) -> None:
+    """A gradient by other attributes, or of the other operand, is none of this loss."""
+    assert len(fused(infer(tmp_path, model)).nodes) == 2
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_kernels_of_losses_leave_the_same_bits(name: str) -> None:
+    """The kernel leaves the bits that those of the loss and of its gradient leave, in any tiles."""
+    for sample in (s for s in MEANS[name].samples() if s.outputs == 2):
+        joint = step_of(MEANS[name], sample)
+        inputs = [x for x in sample.inputs if x is not None]
+        attrs = {**({"batch": 3} if name == "KLDivLoss" else {}), **sample.attrs}
+        loss, slopes = _kernel(name, inputs, attrs), _kernel(MEANS[name].grad, inputs, attrs)
+        for length in (joint.access.sizes["n"], 13):
+            found = run_step(joint, {"n": length})
+            assert [bits(found[0]), bits(found[1])] == [bits(loss), bits(slopes)], (sample.label, length)

@@ -21,8 +21,8 @@ static void planted_{at}(const void *raw) {{
 }}
 """
 FAULTS = {
-    "wrong sign": ("args->{out}[0] = -args->{out}[0];", "mse_loss_grad_f32", "dpred", 0),
-    "an element of the loss's gradient": ("args->{out}[3] = 0.0f;", "mse_loss_grad_f32", "dpred", 0),
+    "wrong sign": ("args->{out}[0] = -args->{out}[0];", "mse_loss_f32", "dpred", 0),
+    "an element of the loss's gradient": ("args->{out}[3] = 0.0f;", "mse_loss_f32", "dpred", 0),
     "an element of a product": ("args->{out}[1] += 0.25f;", "gemm_f32", "y", 0),
     "an element of an update": ("args->{out}[1] += 0.25f;", "sgd_f32", "w", 1),
 }

@@ -212,12 +212,13 @@ class Sums:
 
     Each row, the innermost dim, is cut into blocks of BLOCK elements, which are summed ascending from zero. The blocks
     of a group of GROUP are added in order, and groups and rows to a total of two floats that loses nothing. A sum of at
-    most SHORT elements is one block. `together` sums are made at once per element of a result. A kernel whose tiles
-    also cut a term, as the loss over labels does by classes, adds each term to the total.
+    most SHORT elements is one block. `together` sums are made at once per element of a result. A kernel whose tiles cut
+    a term, as the loss over labels by classes, adds each term to the total. What is carried comes behind `results`.
     """
 
     dims: tuple[str, ...]
     together: int = 1
+    results: int = 0
 
     @property
     def carried(self) -> int:
@@ -233,9 +234,9 @@ def with_carry(sums: Sums | None, node: Node, access: Callable[[], Access]) -> t
     """The node as its kernel runs: a sum of several blocks has one output more, whose type comes with it."""
     if sums is None or not sums.blocks(plain := access()):
         return node, {}
-    result, name = next(o for o in plain.operands if o.writes), f"{node.name}/carry"
-    kind = TensorType("float32", (*result.view, sums.carried))
-    return replace(node, outputs=(*node.outputs, name)), {name: kind}
+    view, name = next(o.view for o in plain.operands if o.writes), f"{node.name}/carry"
+    outputs = (*node.outputs, *[""] * (sums.results - len(node.outputs)), name)
+    return replace(node, outputs=outputs), {name: TensorType("float32", (*view, sums.carried))}
 
 
 @dataclass(frozen=True)
@@ -383,9 +384,8 @@ class Choices:
 
 @dataclass(frozen=True)
 class Fans:
-    """How wide a weight is: it leads from so many `inputs` to so many `outputs`, where windows overlap from all taps.
-
-    They are those of PyTorch's `torch.nn.init`, by which initial weights are scaled.
+    """How wide a weight is: it leads from so many `inputs` to so many `outputs`, where windows overlap from all taps,
+    as PyTorch's `torch.nn.init` has it, by which initial weights are scaled.
     """
 
     inputs: int

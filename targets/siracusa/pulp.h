@@ -29,6 +29,7 @@
 #define SW_NEXT(from, at, bytes) ".insn s 0x2b, 2, " from ", " PULP_TEXT(bytes) "(" at ")\n"
 /* The smaller, the larger of two integers. */
 #define MIN_UNSIGNED(to, a, b) ".insn r 0x33, 5, 2, " to ", " a ", " b "\n"
+#define MIN(to, a, b) ".insn r 0x33, 4, 2, " to ", " a ", " b "\n"
 #define MAX(to, a, b) ".insn r 0x33, 6, 2, " to ", " a ", " b "\n"
 #define MAX_UNSIGNED(to, a, b) ".insn r 0x33, 7, 2, " to ", " a ", " b "\n"
 

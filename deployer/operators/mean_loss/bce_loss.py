@@ -24,7 +24,7 @@ class BCELoss(MeanLoss):
     name = "BCELoss"
     custom = Form((2, 2), (1, 1))
     loss = Loss("bce", "target", lambda output: output, "probabilities, whose target is from 0 to 1")
-    kernel = loss_kernel("bce_loss_f32", "floor")
+    kernel = loss_kernel("bce_loss_f32", "floor", "least")
     bounded: ClassVar = {0: UNIT, 1: UNIT}
     grad = "BCELossGrad"
     cost = 2 * FACTS.transcendental

@@ -5,6 +5,7 @@ as PyTorch's kl_div has it under reduction "batchmean". A target of 0 adds nothi
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -87,4 +88,4 @@ class KLDivLoss(MeanLoss):
     def sweep(self) -> Iterator[Sample]:
         """Those of its samples and of losses in general, with the batch that the kernel takes."""
         for sample in super().sweep():
-            yield Sample(sample.label, sample.inputs, {BATCH: 2} | sample.attrs, onnx=False)
+            yield replace(sample, attrs={BATCH: 2} | sample.attrs)

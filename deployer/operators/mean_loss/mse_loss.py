@@ -29,4 +29,4 @@ class MSELoss(MeanLoss):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A difference and a multiply-accumulate per element, all on one core."""
-        return Work(macs=tile["n"], elements=tile["n"], parallel=1)
+        return Work(macs=tile["n"], elements=tile["n"], parallel=1, form=self.form(access))

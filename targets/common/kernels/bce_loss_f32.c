@@ -1,5 +1,6 @@
 /* y = -sum(target log(pred) + (1 - target) log(1 - pred)) / count, where no logarithm counts below floor. */
 #include "bce_loss_f32.h"
+#include "bce_slope_f32.h"
 #include "mean_loss_f32.h"
 #include "math_f32.h"
 
@@ -12,4 +13,8 @@ static inline float term(const bce_loss_f32_args_t *p, float pred, float target)
     return -__builtin_fmaf(target, yes, (1.0f - target) * no);
 }
 
-MEAN_LOSS_F32(bce_loss_f32, term)
+static inline float slope(const bce_loss_f32_args_t *p, float pred, float target) {
+    return bce_slope(pred, target, p->least);
+}
+
+MEAN_LOSS_F32(bce_loss_f32, term, slope)

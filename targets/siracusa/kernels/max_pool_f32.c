@@ -2,7 +2,7 @@
  * replaced by one of the window inside of it, which changes no maximum.
  *
  * Of equal elements the first is the maximum, which matters for zeros of two signs: fmax.s takes the positive one. A row of
- * Y with a positive zero is looked through again. */
+ * Y with a positive zero is looked through again if there are negative ones in its rows of X, as behind a Relu there are none. */
 #include "max_pool_f32.h"
 #include "max_pool.h"
 #include "pulp.h"
@@ -61,6 +61,20 @@ static inline void narrow(rows_t *rows, uint32_t column, uint32_t count) {
                      : "t0", "ft0", "ft1", "ft2", "memory");
 }
 
+/* Whether some rows have a negative zero, whose bits are the least integer. */
+static inline int has_negative_zero(const float *line, uint32_t next, uint32_t width, uint32_t rows) {
+    int32_t least = 0;
+    for (; rows > 0; rows--, line += next) {
+        const float *x = line;
+        if (width >= 2)
+            __asm__ volatile(LOOP("%[pairs]", 4) LW_NEXT("t0", "%[x]", 4) LW_NEXT("t1", "%[x]", 4)
+                             MIN("%[least]", "%[least]", "t0") MIN("%[least]", "%[least]", "t1") LOOP_END(4)
+                             : [x] "+&r"(x), [least] "+&r"(least) : [pairs] "r"(width >> 1) : "t0", "t1", "memory");
+        if (width & 1) least = least < (int32_t)bits_in_core(*x) ? least : (int32_t)bits_in_core(*x);
+    }
+    return least == INT32_MIN;
+}
+
 /* A row of Y that may have the wrong sign at a zero. */
 static __attribute__((noinline)) void again(const max_pool_f32_args_t *p, float *y, const float *line, uint32_t rows) {
     for (uint32_t w = 0; w < p->w; w++)
@@ -100,7 +114,7 @@ void max_pool_f32(const void *args) {
                 triples(&rows, column, 4 * stride, inside);
             column += (int32_t)((inside - 1) * stride);
         }
-        if (rows.least == 0) again(p, y, line, count);
+        if (rows.least == 0 && has_negative_zero(line, next_row, width, count)) again(p, y, line, count);
         if (++h == p->h) h = 0, channel++;
     }
 }

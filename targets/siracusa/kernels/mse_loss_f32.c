@@ -1,8 +1,8 @@
 /* y = sum((pred - target)^2) / count, summed by fmaf on one core in the order of sum_f32.h; between tiles the sum waits in
- * y. */
+ * y. Where dpred is not null, the others make it meanwhile: share (pred - target). */
 #include "mse_loss_f32.h"
 #include "block_sum.h"
-#include "hal.h"
+#include "flat.h"
 
 #define SQUARE(d) FMA("%[sum]", d, d)
 
@@ -16,10 +16,20 @@
 #define OPERANDS [pred] "+&r"(pred), [target] "+&r"(target), [sum] "+&f"(sum)
 #define CLOBBERS "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "memory"
 
+#define SCALED(a, b) "fsub.s " a ", " a ", " b "\n fmul.s " a ", " a ", %[share]\n"
+
+/* The gradient, of which each core but the first has a part as long as the others', or one that is alone all of it. */
+static __attribute__((noinline)) void slopes(const mse_loss_f32_args_t *p, uint32_t id, uint32_t others) {
+    const uint32_t part = others ? (p->n + others - 1) / others : p->n, begin = others ? hal_min((id - 1) * part, p->n) : 0;
+    FLAT_PAIRS(SCALED, 2, p->dpred + begin, p->pred + begin, p->target + begin, hal_min(part, p->n - begin),
+               [share] "f"(p->share));
+}
+
 void mse_loss_f32(const void *args) {
     const mse_loss_f32_args_t *p = args;
-    const uint32_t size = sum_size(p->carry);
-    if (hal_core_id() != 0) return;
+    const uint32_t size = sum_size(p->carry), others = hal_core_count() - 1, id = hal_core_id();
+    if (p->dpred && (id > 0 || others == 0)) slopes(p, id, others);
+    if (id != 0) return;
     const float *pred = p->pred, *target = p->target;
     sum_t all = sum_begin(p->first, size, *p->y, p->carry);
     for (uint32_t position = p->start, left = p->n; left > 0;) {
