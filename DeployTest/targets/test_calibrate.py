@@ -53,18 +53,18 @@ class Machine:
         return [self.measured(job) for job in jobs]
 
     def measured(self, job: Job) -> Measured:
-        """The first of two runs is cold; a transfer is started and awaited."""
+        """The first of three runs is cold; a transfer is started and awaited."""
         if isinstance(job, TransferJob):
             hop = self.truth.hops[job.hop]
             channel = hop.inward if job.direction == "in" else hop.outward
             cycles = hop.issue + channel.cycles(job.run * job.count, job.count)
-            return Measured(job.label, (cycles + 50, cycles), (hop.issue + 9, hop.issue), {})
+            return Measured(job.label, (cycles + 50, cycles, cycles), (hop.issue + 9, hop.issue, hop.issue), {})
         assert isinstance(job, KernelJob)
         if job is DISPATCH:
-            return Measured(job.label, (300, self.truth.dispatch), (0, 0), {})
+            return Measured(job.label, (300, self.truth.dispatch, self.truth.dispatch), (0, 0, 0), {})
         symbol, work = self.works[job.label]
         warm = kernel_cycles(self.truth, symbol, work)
-        return Measured(job.label, (warm + cold_start(self.truth, symbol, work), warm), (0, 0), {})
+        return Measured(job.label, (warm + cold_start(self.truth, symbol, work), warm, warm), (0, 0, 0), {})
 
     def profiled(
         self, program: Program, options: Options, inputs: Mapping[str, Array], folder: Path
