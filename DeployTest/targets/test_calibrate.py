@@ -31,7 +31,7 @@ BOUND = table()["calibration"]
 
 def machine_of(name: str) -> Target:
     """The machine: another one than the files know."""
-    return replace(targets.load(name), dispatch=95, step=210, tile=37, start=80, contention=150)
+    return replace(targets.load(name), dispatch=95, step=210, tile=37, contention=150)
 
 
 def works() -> Iterator[tuple[str, str, Work]]:
@@ -137,7 +137,7 @@ def test_kernels(trial: Trial) -> None:
 def test_loops(trial: Trial) -> None:
     """The code around kernels.
 
-    Tiles, starts and contention explain each other's cycles: only what they make of programs is compared.
+    Tiles and contention explain each other's cycles: only what they make of programs is compared.
     """
     assert abs(trial.target.step - trial.truth.step) <= BOUND["steps"] * trial.truth.step
 

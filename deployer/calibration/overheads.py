@@ -23,8 +23,8 @@ LAYERS = 12
 """The layers of the measured program: its code exceeds an instruction cache."""
 BUDGETS = (230000, 80000, 30000)
 LAYER = Path(__file__).with_name("layer.toml")
-WIDEST = (128, 128, 128)
-"""The first changes of the costs that are searched: of contention, tile and start."""
+WIDEST = (128, 128)
+"""The first changes of the costs that are searched: of contention and tile."""
 STRATEGIES = ("single", "double")
 
 Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
@@ -33,12 +33,11 @@ Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling,
 
 @dataclass(frozen=True)
 class Overheads:
-    """Cycles per step, more per tile after its first and per transfer that a loop starts, and the contention between
-    kernels and transfers in thousandths of a byte's cost."""
+    """Cycles per step, more per tile after its first, and the contention between kernels and transfers in thousandths
+    of a byte's cost."""
 
     step: int
     tile: int
-    start: int
     contention: int
 
 
@@ -63,12 +62,12 @@ def fit_overheads(target: Target, folder: Path, profiled: Profiled) -> Overheads
     alone = [o.row.cycles - o.predicted(target) for o in observations if len(o.row.kernel) == 1]
     single = max(round(statistics.median(alone)), 0)
     several = [o for o in observations if len(o.row.kernel) > 1]
-    contention, tile, start = _searched(several, replace(target, step=single))
-    return Overheads(single, tile, start, contention)
+    contention, tile = _searched(several, replace(target, step=single))
+    return Overheads(single, tile, contention)
 
 
 def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
-    """Contention, tile and start with the least mean relative error of steps with many tiles.
+    """Contention and tile with the least mean relative error of steps with many tiles.
 
     From where nothing costs anything, the best change of some of them is made as long as there is one; the changes
     are then half as wide.
@@ -76,11 +75,10 @@ def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
 
     @cache
     def error(costs: tuple[int, ...]) -> float:
-        contention, tile, start = costs
-        machine = replace(target, contention=contention, tile=tile, start=start)
+        machine = replace(target, contention=costs[0], tile=costs[1])
         return statistics.fmean(abs(o.row.cycles - o.predicted(machine)) / o.row.cycles for o in several)
 
-    best, widths = (0, 0, 0), WIDEST
+    best, widths = tuple(0 for _ in WIDEST), WIDEST
     while any(widths):
         signs = list(itertools.product((-1, 0, 1), repeat=len(widths)))
         near = (tuple(b + c * w for b, c, w in zip(best, change, widths, strict=True)) for change in signs)
