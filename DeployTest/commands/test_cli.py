@@ -107,6 +107,7 @@ FLAGS = {
     "auto": ["--buffering", "auto"],
     "opt out": ["--buffering", "training_double", "--opt-out", "Gemm"],
     "no fusion": ["--no-fusion"],
+    "no finish": ["--no-fusion", "finish", "--no-fusion", "accumulate"],
     "other L1": ["--l1", "100000"],
     "other L2": ["--l2", "8000"],
     "outermost L3": ["--defaultMemLevel", "L3"],

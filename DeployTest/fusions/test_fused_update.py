@@ -87,7 +87,8 @@ def test_refusals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     words = ["-t", folder, "-o", tmp_path / "c", "--fused"]
     assert "--n-accum 1" in refused(capsys, "train", *words, "--n-accum", "2")
     assert "--n-accum 1" in refused(capsys, "optimizer", *words)
-    assert "--no-fusion" in refused(capsys, "train", *words, "--n-accum", "1", "--no-fusion")
+    for name in ([], ["update"]):
+        assert "--no-fusion" in refused(capsys, "train", *words, "--n-accum", "1", "--no-fusion", *name)
 
 
 def test_bench_counts_both(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

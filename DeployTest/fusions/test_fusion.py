@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deployer import pipeline
-from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.errors import OptionProblem, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Program
 from deployer.core.operator import Array, Sample, registry
 from deployer.core.plan import Options
@@ -211,6 +211,25 @@ def test_opted_out_nodes_stay(tmp_path: Path) -> None:
     for name in ("conv", "relu"):
         assert fused(program, opt_out=(name,)) == program
     assert fused(program, fuse=False) == program
+
+
+@pytest.mark.parametrize("name", RELUS)
+def test_single_rewrites_are_left_out(name: str, tmp_path: Path) -> None:
+    """Without `finish` alone Relu stays; the program names the rewrites that made it."""
+    program = infer(tmp_path, RELUS[name][0])
+    assert "finish" in fused(program).rewrites
+    without = fused(program, unfused=("finish",))
+    assert "finish" not in without.rewrites
+    assert ops(without).count("Relu") == 1
+    assert fused(program, unfused=tuple(fuse.rules())) == program
+
+
+def test_unknown_rewrites_are_refused(tmp_path: Path) -> None:
+    """The message names those that there are: the modules of the folder."""
+    program = infer(tmp_path, RELUS["conv"][0])
+    with pytest.raises(OptionProblem, match="'finnish' names no rewrite") as refusal:
+        fused(program, unfused=("finnish",))
+    assert dict(refusal.value.facts)["rewrites"] == ", ".join(fuse.rules())
 
 
 def test_wrong_attributes_are_refused() -> None:

@@ -29,8 +29,8 @@ from deployer.running import build
 from deployer.running import run as runner
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 
-RUNS = 2
-"""The number of runs of each job: the first has cold instruction caches, the other warm ones."""
+RUNS = 3
+"""The number of runs of each job: the first has cold instruction caches, the others warm ones."""
 GUARD = 16
 """The bytes of a guard between two operands, which no kernel may change."""
 _PATTERN = b"\xa5" * GUARD

@@ -5,6 +5,7 @@ import statistics
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +23,8 @@ LAYERS = 12
 """The layers of the measured program: its code exceeds an instruction cache."""
 BUDGETS = (230000, 80000, 30000)
 LAYER = Path(__file__).with_name("layer.toml")
-CONTENTIONS = tuple(range(0, 501, 50))
-STARTS = tuple(range(0, 301, 20))
+WIDEST = (128, 128)
+"""The first changes of the costs that are searched: of contention and tile."""
 STRATEGIES = ("single", "double")
 
 Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
@@ -32,12 +33,11 @@ Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling,
 
 @dataclass(frozen=True)
 class Overheads:
-    """Cycles per step, more per tile after its first and per transfer that a loop starts, and the contention between
-    kernels and transfers in thousandths of a byte's cost."""
+    """Cycles per step, more per tile after its first, and the contention between kernels and transfers in thousandths
+    of a byte's cost."""
 
     step: int
     tile: int
-    start: int
     contention: int
 
 
@@ -49,9 +49,9 @@ class Observed:
     step: Step
     choice: StepTiling
 
-    def predicted(self, target: Target, contention: int = 0, start: int = 0) -> int:
-        """The model's cycles of the step with these costs."""
-        return simulate(self.step, self.choice, replace(target, contention=contention, start=start), True).cycles
+    def predicted(self, target: Target) -> int:
+        """The model's cycles of the step."""
+        return simulate(self.step, self.choice, target, True).cycles
 
 
 def fit_overheads(target: Target, folder: Path, profiled: Profiled) -> Overheads:
@@ -59,28 +59,43 @@ def fit_overheads(target: Target, folder: Path, profiled: Profiled) -> Overheads
     observations: list[Observed] = []
     for budget, strategy in itertools.product(BUDGETS, STRATEGIES):
         observations += _profiled(target, budget, strategy, folder / f"{strategy}{budget}", profiled)
-    alone = [o.row.cycles - o.predicted(target) for o in observations if len(o.row.kernel) == 1]
-    single = max(statistics.median(alone), 0.0)
+    alone = sorted((o for o in observations if len(o.row.kernel) == 1), key=lambda o: o.row.cycles)
+    # What the model of kernels is off by weighs least in the smaller half.
+    single = max(round(statistics.median(o.row.cycles - o.predicted(target) for o in alone[: -(-len(alone) // 2)])), 0)
     several = [o for o in observations if len(o.row.kernel) > 1]
-    pairs = itertools.product(CONTENTIONS, STARTS)
-    _, contention, start, tile = min(_loop_error(several, target, c, s, single) for c, s in pairs)
-    return Overheads(round(single), round(tile), start, contention)
+    contention, tile = _searched(several, replace(target, step=single))
+    return Overheads(single, tile, contention)
 
 
-def _loop_error(
-    several: list[Observed], target: Target, contention: int, start: int, single: float
-) -> tuple[float, int, int, float]:
-    """(mean relative error, contention, start, cycles per tile) of steps with many tiles, were the first two these."""
-    rest = [(o, o.row.cycles - o.predicted(target, contention, start) - single) for o in several]
-    tile = max(statistics.median(r / (len(o.row.kernel) - 1) for o, r in rest), 0.0)
-    errors = [abs(r - tile * (len(o.row.kernel) - 1)) / o.row.cycles for o, r in rest]
-    return sum(errors) / len(errors), contention, start, tile
+def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
+    """Contention and tile with the least mean relative error of steps with many tiles.
+
+    From where nothing costs anything, the best change of some of them is made as long as there is one; the changes
+    are then half as wide.
+    """
+
+    @cache
+    def error(costs: tuple[int, ...]) -> float:
+        machine = replace(target, contention=costs[0], tile=costs[1])
+        return statistics.fmean(abs(o.row.cycles - o.predicted(machine)) / o.row.cycles for o in several)
+
+    best, widths = tuple(0 for _ in WIDEST), WIDEST
+    while any(widths):
+        signs = list(itertools.product((-1, 0, 1), repeat=len(widths)))
+        near = (tuple(b + c * w for b, c, w in zip(best, change, widths, strict=True)) for change in signs)
+        found = min((costs for costs in near if min(costs) >= 0), key=error)
+        if error(found) < error(best):
+            best = found
+        else:
+            widths = tuple(width // 2 for width in widths)
+    return best
 
 
 def _profiled(target: Target, budget: int, strategy: str, folder: Path, profiled: Profiled) -> list[Observed]:
     """The measured steps of the program."""
     program = _program(LAYERS)
-    options = Options(target.name, strategy, {target.levels[RESIDENT].name: budget}, target.cores)
+    budgets = {target.levels[RESIDENT].name: budget}
+    options = Options(target.name, strategy, budgets, target.cores, apart=True)  # each transfer in the step that waits
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}
     tiling, rows = profiled(program, options, inputs, folder)

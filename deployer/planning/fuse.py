@@ -25,7 +25,7 @@ def fuse_program(program: Program, options: Options) -> Program:
     applied = []
     for name, rule in rules().items() if options.fuse else ():
         before, program = program, program if name in options.unfused else rule(program, options)
-        applied += [name] * (program is not before)
+        applied += [name] * (program != before)
     return replace(program, rewrites=tuple(applied)) if applied else program
 
 

@@ -47,7 +47,7 @@ def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str)
     planes, strips = tile["n"] * tile["g"], -(-columns // FACTS.block)
     elements = planes * (FACTS.strip_setup + strips * (rows + FACTS.strip_setup))
     parts = FACTS.block if planes < FACTS.many_planes else 1
-    return Work(planes * rows * columns * SIDE * SIDE, elements, planes * parts, form)
+    return Work(planes * rows * columns * SIDE * SIDE, elements, planes * parts, form, runs=planes * strips)
 
 
 def _windows(operand: Operand) -> list[Window | Reach]:
