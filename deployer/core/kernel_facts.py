@@ -19,6 +19,7 @@ class KernelFacts:
     """The numbers of `work.toml`, which explains each of them."""
 
     block: int
+    few: int
     longest_row: int
     transcendental: int
     random: int

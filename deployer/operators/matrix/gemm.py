@@ -72,6 +72,10 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     return [plain]
 
 
+SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
+"""What kernels read as `single`: 0 where sums have several blocks, 1 where they have one, more for further forms."""
+
+
 @register
 class Gemm(Operator):
     """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
@@ -264,7 +268,7 @@ class Gemm(Operator):
             **relu_args(node),
             "first": First(),
             "last": Last(),
-            "single": Const(int(is_single(access.dim("k").size))),
+            "single": Const(SINGLE.get(_form(node, access), int(is_single(access.dim("k").size)))),
             "alpha": Const(node.attr_float("alpha", 1.0)),
             "beta": Const(node.attr_float("beta", 1.0)),
         }
@@ -272,9 +276,10 @@ class Gemm(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One multiply-accumulate per point, one more operation per output; kernels share blocks of 4 x 4 outputs."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        outputs, columns = batch * m * n, -(-n // FACTS.block)
-        form = _outer_form(node, access) or ("vector" if m < FACTS.block else "matrix")
+        outputs = batch * m * n
+        form = _form(node, access) or ("vector" if m < FACTS.block else "matrix")
         rows = -(-m // FACTS.block) if form == "matrix" else m
+        columns = {"few": n, "few_rows": 1}.get(form, -(-n // FACTS.block))
         return Work(outputs * k, outputs, batch * rows * columns, form, outputs * extra_work(node, access))
 
     def samples(self) -> Iterator[Sample]:
@@ -337,6 +342,20 @@ class Gemm(Operator):
             if k == 1:
                 a, b, c = (r.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
                 yield Sample(f"{m}x{n}x{k} c", (a, b, c))
+
+
+def _form(node: Node, access: Access) -> str:
+    """The form of outer products and of few products, by the sizes of the whole; "" where tiles decide.
+
+    Of few products, those of a vector and a matrix are "few", and outer products "few_rows".
+    """
+    batch, m, n, k = (access.dim(name).size for name in ("batch", "m", "n", "k"))
+    outer = _outer_form(node, access)
+    if batch > 1 or m * n * k > FACTS.few:
+        return outer
+    if outer:
+        return "few_rows" if outer == "outer" else outer
+    return "few" if m == 1 and is_single(k) else ""
 
 
 def _outer_form(node: Node, access: Access) -> str:
