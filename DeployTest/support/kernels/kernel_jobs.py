@@ -87,7 +87,7 @@ def gemm_jobs() -> Iterator[KernelJob]:
 
 
 def gemm_form_jobs() -> Iterator[KernelJob]:
-    """Few products and outer products in their forms: fewer outputs than cores, as many, more; parts and ends of sums."""
+    """Few products and outer products in their forms: fewer outputs than cores, as many, more; parts of sums."""
     for form in ("nn", "nt", "tn", "tt"):
         for n, k in ((1, 1), (3, 2), (8, 64), (10, 8), (16, 31), (4, 128)):
             few = SINGLE["few"]
