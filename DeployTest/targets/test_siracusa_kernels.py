@@ -15,12 +15,23 @@ from deployer.core import target
 from deployer.core.access import order_dims, tiles
 from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Kernel, Sample, registry
+from deployer.core.operator import Array, Const, Kernel, Sample, registry
 from deployer.operators.convolution.geometry import geometry
+from deployer.operators.matrix.gemm import SINGLE
+from deployer.operators.products import PRODUCTS
 from DeployTest.support.kernels import border_jobs, kernel_bench
 from DeployTest.support.kernels.convolution_layers import LAYERS
 from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
-from DeployTest.support.kernels.kernel_jobs import gemm_job, gemm_jobs, hard, loop_jobs, normal, weight_jobs, whole_job
+from DeployTest.support.kernels.kernel_jobs import (
+    gemm_form_jobs,
+    gemm_job,
+    gemm_jobs,
+    hard,
+    loop_jobs,
+    normal,
+    weight_jobs,
+    whole_job,
+)
 from DeployTest.targets.simulators import needs_compiler, needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
@@ -212,7 +223,7 @@ def _part(job: KernelJob) -> KernelJob:
     return KernelJob(f"{job.label}-part", job.kernel, operands, scalars)
 
 
-MAKERS = (_tile_jobs, gemm_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs, loop_jobs)
+MAKERS = (_tile_jobs, gemm_jobs, gemm_form_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs, loop_jobs)
 JOBS = {job.label: job for make in (*MAKERS, border_jobs.all_jobs) for job in make()}
 
 
@@ -291,7 +302,7 @@ def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
 def test_outer_products_are_shared_evenly(tmp_path: Path) -> None:
     """Eight columns more than can be dealt out evenly cost less than half of what as many for each core do."""
     strips = (TARGET.cores, TARGET.cores + 1, 2 * TARGET.cores)
-    jobs = [gemm_job(8 * TARGET.cores, 8 * n, 1, "nn") for n in strips]
+    jobs = [gemm_job(8 * TARGET.cores, 8 * n, 1, "nn", single=SINGLE["outer"]) for n in strips]
     even, one_more, double = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
     assert even < one_more
     assert 2 * (one_more - even) < double - even
@@ -318,10 +329,10 @@ def test_loops_of_their_own_are_taken(tmp_path: Path) -> None:
     ("inner", "tile", "c", "attrs", "form"),
     [
         (1, 1, None, {}, "outer"),
-        (1, 1, (12, 16), {}, "added"),
-        (1, 1, (16,), {}, "added"),
+        (1, 1, (12, 48), {}, "added"),
+        (1, 1, (48,), {}, "added"),
         (1, 1, (12, 1), {}, "matrix"),
-        (1, 1, (12, 16), {"alpha": 2.0}, "matrix"),
+        (1, 1, (12, 48), {"alpha": 2.0}, "matrix"),
         (1, 1, None, {"activation": "Relu"}, "matrix"),
         (8, 1, None, {}, "matrix"),
         (8, 8, None, {}, "matrix"),
@@ -331,17 +342,52 @@ def test_form_of_an_outer_product(
     inner: int, tile: int, c: tuple[int, ...] | None, attrs: dict[str, AttrValue], form: str
 ) -> None:
     """The cost model takes for one what the kernel does: no part of a longer sum, none that is finished otherwise."""
-    shapes = [(12, inner), (inner, 16), *([c] if c else [])]
+    shapes = [(12, inner), (inner, 48), *([c] if c else [])]
     step = step_of(
         registry()["Gemm"], Sample("outer", tuple(normal(0, math.prod(x)).reshape(x) for x in shapes), attrs)
     )
     assert registry()["Gemm"].work(step.node, step.access, {**step.access.sizes, "k": tile}).form == form
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "attrs", "form"),
+    [
+        (1, 8, 64, {}, "few"),
+        (1, 8, 64, {"activation": "Relu"}, "few"),
+        (1, 8, 65, {}, "vector"),
+        (1, 3, 145, {}, "vector"),
+        (2, 8, 8, {}, "vector"),
+        (4, 8, 8, {}, "matrix"),
+        (8, 64, 1, {}, "few_rows"),
+        (8, 65, 1, {}, "outer"),
+        (8, 16, 1, {"alpha": 2.0}, "matrix"),
+    ],
+)
+def test_form_of_few_products(m: int, n: int, k: int, attrs: dict[str, AttrValue], form: str) -> None:
+    """Kernel and cost model take the same form: few are products of a vector, or outer ones, in sums of one block."""
+    inputs = (normal(0, m * k).reshape(m, k), normal(1, k * n).reshape(k, n))
+    step = step_of(registry()["Gemm"], Sample("few", inputs, attrs))
+    gemm = registry()["Gemm"]
+    assert gemm.work(step.node, step.access, step.access.sizes).form == form
+    assert gemm.args(step.node, step.access)["single"] == Const(SINGLE.get(form, int(k <= PRODUCTS)))
+
+
+@SIMULATOR
+def test_few_products_take_little_code(tmp_path: Path) -> None:
+    """A first call, whose code is fetched, takes less than four fifths of what the same products in other forms do."""
+    for shape, form in (((1, 8, 64), "few"), ((10, 8, 1), "few_rows")):
+        costs = []
+        for single in (1 if form == "few" else SINGLE["outer"], SINGLE[form]):
+            jobs = [gemm_job(*shape, "nt", single=single)]
+            costs.append(measure.measure_jobs(TARGET, jobs, tmp_path / f"{form}{single}")[0].cold)
+        assert 5 * costs[1] < 4 * costs[0]
+
+
 @SIMULATOR
 def test_outer_products_add_c(tmp_path: Path) -> None:
     """With a C of rows they are no product of matrices, which would take more than twice as long."""
-    jobs = [gemm_job(40, 64, 1, "tn", **changed) for changed in ({"beta": 1.0}, {"beta": 1.0, "alpha": 2.0})]
+    forms: tuple[dict[str, float], ...] = ({"beta": 1.0, "single": SINGLE["added"]}, {"beta": 1.0, "alpha": 2.0})
+    jobs = [gemm_job(40, 64, 1, "tn", **changed) for changed in forms]
     added, finished = (result.warm for result in measure.measure_jobs(TARGET, jobs, tmp_path))
     assert 2 * added < finished
 

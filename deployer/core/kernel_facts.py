@@ -23,6 +23,7 @@ class KernelFacts:
     block: int
     dealt: int
     narrow: int
+    few: int
     longest_row: int
     transcendental: int
     random: int

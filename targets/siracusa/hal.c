@@ -9,7 +9,8 @@
 #define FETCH_ENABLE REGISTER(0x10200008)
 #define BARRIER_TRIGGER_MASK REGISTER(0x10204200)
 #define BARRIER_TARGET_MASK REGISTER(0x1020420c)
-#define BARRIER_WAIT 0x1020421c
+#define EVENT_UNIT 0x10204000
+#define BARRIER_WAIT "0x21c" /* from there */
 #define INTERRUPT_MASK REGISTER(0x1020400c)
 #define TIMER_CONFIG REGISTER(0x10200400)
 #define TIMER_COMPARE REGISTER(0x10200410)
@@ -38,12 +39,6 @@ void platform_exit(int code) {
 
 uint32_t platform_step(void) {
     return CLUSTER_JOB->step;
-}
-
-void hal_step(uint32_t step) {
-    CLUSTER_JOB->step = step;
-    TIMER_RESET = 1;
-    if (HAL_PROFILE) profile_step(step);
 }
 
 /* The buffer lies behind the cluster's own words in L1. */
@@ -104,7 +99,14 @@ uint64_t hal_cycles(void) {
 /* Sleeps until all cores have come here. */
 static inline void barrier(void) {
     uint32_t ignored;
-    __asm__ volatile(".insn i 0x03, 6, %0, 0(%1)" : "=r"(ignored) : "r"(BARRIER_WAIT) : "memory");
+    __asm__ volatile(".insn i 0x03, 6, %0, " BARRIER_WAIT "(%1)" : "=r"(ignored) : "r"(EVENT_UNIT) : "memory");
+}
+
+/* What each step runs begins with a line of the instruction cache and lies together: it is fetched again in most steps. */
+__attribute__((aligned(16))) void hal_step(uint32_t step) {
+    CLUSTER_JOB->step = step;
+    TIMER_RESET = 1;
+    if (HAL_PROFILE) profile_step(step);
 }
 
 void hal_parallel(hal_kernel_t kernel, const void *args) {
@@ -121,9 +123,10 @@ _Noreturn void cluster_worker(void);
 void cluster_worker(void) {
     const uint32_t id = hal_core_id();
     watch();
+    while (id >= CLUSTER_JOB->cores) barrier();
     for (;;) {
         barrier();
-        if (id < CLUSTER_JOB->cores) CLUSTER_JOB->kernel(CLUSTER_JOB->args);
+        CLUSTER_JOB->kernel(CLUSTER_JOB->args);
         barrier();
     }
 }

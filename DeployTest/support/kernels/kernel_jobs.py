@@ -9,6 +9,7 @@ from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, Sample, registry
+from deployer.operators.matrix.gemm import SINGLE
 from deployer.operators.products import PRODUCTS
 from DeployTest.support.kernels.kernel_bench import step_of
 
@@ -80,7 +81,29 @@ def gemm_jobs() -> Iterator[KernelJob]:
     operands = {**wide.operands, "a": normal(5, 200), "b": normal(6, 200)}
     yield KernelJob("gemm-strided", wide.kernel, operands, {**wide.scalars, **strides})
     outer: dict[str, int | float] = {"k": 1, "a_m": 17, "b_n": 19}
-    yield KernelJob("gemm-strided-outer", wide.kernel, operands, {**wide.scalars, **outer})
+    for form in ("", "few_rows", "outer"):
+        scalars = {**wide.scalars, **outer, "single": SINGLE.get(form, 1)}
+        yield KernelJob(f"gemm-strided-outer-{form}", wide.kernel, operands, scalars)
+
+
+def gemm_form_jobs() -> Iterator[KernelJob]:
+    """Few products and outer products in their forms: fewer outputs than cores, as many, more; parts of sums."""
+    for form in ("nn", "nt", "tn", "tt"):
+        for n, k in ((1, 1), (3, 2), (8, 64), (10, 8), (16, 31), (4, 128)):
+            few = SINGLE["few"]
+            yield gemm_job(1, n, k, form, single=few)
+            yield gemm_job(1, n, k, form, single=few, beta=0.5, alpha=-1.25)
+            yield gemm_job(1, n, k, form, single=few, beta=0.5, relu=1)
+            yield gemm_job(1, n, k, form, single=few, first=0, last=0)
+            yield gemm_job(1, n, k, form, single=few, first=0, beta=2.0)
+        for m, n in ((1, 1), (2, 70), (9, 8), (7, 3), (17, 30), (40, 2)):
+            for batch in (1, 3):
+                yield gemm_job(m, n, 1, form, batch, single=SINGLE["outer"])
+                yield gemm_job(m, n, 1, form, batch, single=SINGLE["added"], beta=0.5)
+            yield gemm_job(m, n, 1, form, single=SINGLE["few_rows"])
+        for m, n in ((64, 64), (5, 137), (3, 264), (19, 129)):
+            yield gemm_job(m, n, 1, form, single=SINGLE["outer"])
+            yield gemm_job(m, n, 1, form, single=SINGLE["added"], beta=1.0)
 
 
 def whole_job(

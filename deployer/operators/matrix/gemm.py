@@ -56,6 +56,7 @@ from deployer.operators.matrix.orders import (
     used_shape,
     used_type,
 )
+from deployer.operators.matrix.product_work import blocks, strips
 from deployer.operators.products import is_single, quantum_of
 
 Shape = tuple[int, ...]
@@ -70,6 +71,11 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     if not node.attr_int("broadcast", 0) and (types[2] is None or types[2].shape != y.shape):
         raise mismatch(node, f"C is not of shape {list(y.shape)}, and broadcast is 0", types)
     return [plain]
+
+
+FEW = ("few", "few_rows")
+SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
+"""What kernels read as `single`: 0 where sums have several blocks, 1 where they have one, more for further forms."""
 
 
 @register
@@ -264,27 +270,21 @@ class Gemm(Operator):
             **relu_args(node),
             "first": First(),
             "last": Last(),
-            "single": Const(int(is_single(access.dim("k").size))),
+            "single": Const(SINGLE.get(_form(node, access), int(is_single(access.dim("k").size)))),
             "alpha": Const(node.attr_float("alpha", 1.0)),
             "beta": Const(node.attr_float("beta", 1.0)),
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One multiply-accumulate per point, one more operation per output.
-
-        Blocks of 4 x 4 outputs, then lines of what is left; all by lines where rows or columns do not fill a block.
-        """
+        """One multiply-accumulate per point, one more operation per output, by the form that the kernel takes."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        extra, form = extra_work(node, access), _outer_form(node, access)
+        extra, form = extra_work(node, access), _form(node, access)
+        if form in FEW:
+            outputs = batch * m * n
+            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, outputs * extra)
         if form:
-            return _strips(batch, m, n, form)
-        if min(m, n) < FACTS.block:
-            return _lines(batch * min(m, n), max(m, n), k, extra)
-        rows, columns = (size - size % FACTS.block for size in (m, n))
-        outputs, blocks = batch * rows * columns, batch * rows * columns // FACTS.block**2
-        rest = _lines(batch * (n - columns), rows, k, extra) if columns < n else None
-        rest = _lines(batch * (m - rows), n, k, extra, rest) if rows < m else rest
-        return Work(outputs * k, outputs, blocks, "matrix", outputs * extra, then=rest)
+            return strips(batch, m, n, form)
+        return blocks(batch, m, n, k, extra)
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""
@@ -351,21 +351,18 @@ class Gemm(Operator):
             yield Sample(f"{count} of {m}x{n}x{k}", (a, b))
 
 
-def _strips(batch: int, rows: int, columns: int, form: str) -> Work:
-    """The work of outer products: strips of columns that cores share whole, or of which each takes some rows."""
-    strips, outputs = -(-columns // (2 * FACTS.block)), batch * rows * columns
-    if strips >= FACTS.dealt and (strips % FACTS.dealt == 0 or rows < FACTS.dealt):
-        return Work(outputs, outputs, strips, form, runs=batch * strips)
-    return Work(outputs, outputs, rows, form, runs=batch * strips * min(rows, FACTS.dealt))
+def _form(node: Node, access: Access) -> str:
+    """The form of outer products and of few products, by the sizes of the whole; "" where tiles decide.
 
-
-def _lines(lines: int, outputs: int, k: int, extra: int, then: Work | None = None) -> Work:
-    """The work of lines of so many outputs each, which all cores share one after the other, by twos or fours."""
-    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, "narrow")
-    pieces = -(-outputs // width)
-    computed = lines * pieces * width
-    lost = (computed - lines * outputs) * k + computed * extra
-    return Work(lines * outputs * k, computed, pieces, form, lost, lines * min(pieces, FACTS.dealt), then)
+    Of few products, those of a vector and a matrix are "few", and outer products "few_rows".
+    """
+    batch, m, n, k = (access.dim(name).size for name in ("batch", "m", "n", "k"))
+    outer = _outer_form(node, access)
+    if batch > 1 or m * n * k > FACTS.few:
+        return outer
+    if outer:
+        return "few_rows" if outer == "outer" else outer
+    return "few" if m == 1 and is_single(k) else ""
 
 
 def _outer_form(node: Node, access: Access) -> str:

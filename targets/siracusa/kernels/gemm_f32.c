@@ -14,6 +14,9 @@
 /* Functions that begin with a line of the instruction cache: cold code is fetched line by line, 20 cycles each. */
 #define FROM_LINE __attribute__((noinline, aligned(16)))
 
+/* What `single` says, in deployer/operators/matrix/gemm.py. */
+enum { SEVERAL_BLOCKS, ONE_BLOCK, FEW, FEW_ROWS, OUTER, ADDED };
+
 static inline int finishes(const gemm_f32_args_t *p) {
     return p->last && (p->c || p->relu || p->gate || scales(p));
 }
@@ -206,58 +209,84 @@ static FROM_LINE void line(const gemm_f32_args_t *p, const float *v, const float
  * evenly or there are too few rows, whole strips. */
 static FROM_LINE void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
     const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 3, b_n = 4 * p->b_n, m = p->m;
-    uint32_t a_m = 4 * p->a_m, y_m = 4 * p->y_m, n = p->n;
-    if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) {
-        for (uint32_t i = 8 * id; i < 8 * strips; i += 8 * cores) outer_8(a, a_m, at(b, i * b_n), b_n, y + i, y_m, m);
-        n &= 7;
-        if (n == 0) return;
-        b = at(b, 8 * strips * b_n), y += 8 * strips;
+    uint32_t a_m = 4 * p->a_m, y_m = 4 * p->y_m, n = p->n, i = 0, next = 8, rows = m;
+    uint32_t whole = strips >= cores && ((strips & (cores - 1)) == 0 || m < cores);
+    if (whole) i = 8 * id, next = 8 * cores;
+    for (;; whole = 0, i = 8 * strips) {
+        if (!whole) {
+            if (id >= m) return;
+            rows = turns_of(m - id, cores);
+            a = at(a, id * a_m), y += id * p->y_m;
+            a_m *= cores, y_m *= cores;
+        }
+        for (; i + 8 <= n; i += next) outer_8(a, a_m, at(b, i * b_n), b_n, y + i, y_m, rows);
+        if ((n & 7) == 0) return;
+        if (!whole) break;
     }
-    if (id >= m) return;
-    const uint32_t rows = turns_of(m - id, cores);
-    a = at(a, id * a_m), y += id * p->y_m;
-    a_m *= cores, y_m *= cores;
-    for (; n >= 8; n -= 8, b = at(b, 8 * b_n), y += 8) outer_8(a, a_m, b, b_n, y, y_m, rows);
-    for (; n > 0; n--, b = at(b, b_n), y++) outer_1(a, a_m, b, y, y_m, rows);
+    for (i = 8 * strips; i < n; i++) outer_1(a, a_m, at(b, i * b_n), y + i, y_m, rows);
 }
 
-/* Strips of four columns, dealt out in the same way. */
+/* The same in strips of four columns. */
 __attribute__((noinline)) static void added(const gemm_f32_args_t *p, const float *a, const float *b, const float *c,
                                             float *y) {
     const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 2, b_n = 4 * p->b_n, m = p->m;
-    uint32_t a_m = 4 * p->a_m, c_m = 4 * p->c_m, y_m = 4 * p->y_m, n = p->n;
+    const uint32_t own = id < m ? turns_of(m - id, cores) : 0;
     const float beta = p->beta;
-    if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) {
-        for (uint32_t i = 4 * id; i < 4 * strips; i += 4 * cores)
-            added_4(a, a_m, at(b, i * b_n), b_n, c + i, c_m, y + i, y_m, m, beta);
-        n &= 3;
-        if (n == 0) return;
-        b = at(b, 4 * strips * b_n), c += 4 * strips, y += 4 * strips;
-    }
-    if (id >= m) return;
-    const uint32_t rows = turns_of(m - id, cores);
-    a = at(a, id * a_m), c += id * p->c_m, y += id * p->y_m;
-    a_m *= cores, c_m *= cores, y_m *= cores;
-    for (; n >= 4; n -= 4, b = at(b, 4 * b_n), c += 4, y += 4)
-        added_4(a, a_m, b, b_n, c, c_m, y, y_m, rows, beta);
-    for (; n > 0; n--, b = at(b, b_n), c++, y++) added_1(a, a_m, b, c, c_m, y, y_m, rows, beta);
+    uint32_t i = 0, next = 4, row = id, step = cores, rows = own;
+    if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) i = 4 * id, next = 4 * cores, row = 0, step = 1, rows = m;
+    for (; i < 4 * strips && rows > 0; i += next)
+        added_4(at(a, 4 * row * p->a_m), 4 * step * p->a_m, at(b, i * b_n), b_n, c + row * p->c_m + i, 4 * step * p->c_m,
+                y + row * p->y_m + i, 4 * step * p->y_m, rows, beta);
+    for (i = 4 * strips; i < p->n && own > 0; i++)
+        added_1(at(a, 4 * id * p->a_m), 4 * cores * p->a_m, at(b, i * b_n), c + id * p->c_m + i, 4 * cores * p->c_m,
+                y + id * p->y_m + i, 4 * cores * p->y_m, own, beta);
 }
 
-/* How a call of one product per output ends: there is nothing to do besides, a C of neighbours is to be added, or more. */
-enum { NO_OUTER, OUTER, ADDED };
-
-static inline uint32_t outer_form(const gemm_f32_args_t *p) {
-    if (p->k != 1 || !p->first) return NO_OUTER;
-    if (!finishes(p)) return OUTER;
-    return p->c && p->c_n == 1 && !p->relu && !p->gate && !scales(p) ? ADDED : NO_OUTER;
-}
-
-static inline void outer_of(const gemm_f32_args_t *p, uint32_t form, const float *a, const float *b, const float *c,
-                            float *y) {
-    if (form == ADDED)
+static inline void outer_of(const gemm_f32_args_t *p, const float *a, const float *b, const float *c, float *y) {
+    if (p->single == ADDED)
         added(p, a, b, c, y);
     else
         outer(p, a, b, y);
+}
+
+/* ---- few products ---- */
+
+/* A vector times a matrix. What takes the time is code that is fetched, so this is one short loop; a core has every
+ * `cores`-th output. */
+static FROM_LINE void few(const gemm_f32_args_t *p) {
+    const uint32_t columns = p->n, b_n = 4 * p->b_n;
+    for (uint32_t n = hal_core_id(); n < columns; n += hal_core_count()) {
+        const float *a = p->a, *b = at(p->b, n * b_n);
+        float *y = p->y + n, sum = p->first ? 0.0f : *y;
+        __asm__ volatile(LOOP("%[turns]", 5)
+                         FLW("ft0", "%[a]", 0) FLW("ft1", "%[b]", 0) ADD("%[a]", "%[a_k]") ADD("%[b]", "%[b_k]")
+                         FMA("%[sum]", "ft0", "ft1")
+                         LOOP_END(5)
+                         : [a] "+&r"(a), [b] "+&r"(b), [sum] "+&f"(sum)
+                         : [a_k] "r"(4 * p->a_k), [b_k] "r"(4 * p->b_k), [turns] "r"(p->k)
+                         : "ft0", "ft1", "memory");
+        if (p->last) {
+            sum *= p->alpha;
+            if (p->c) sum = __builtin_fmaf(p->beta, p->c[n * p->c_n], sum);
+            sum = activated(p, sum, p->gate + n);
+        }
+        *y = sum;
+    }
+}
+
+/* Rows of an outer product, of which a core has every `cores`-th. */
+static FROM_LINE void few_rows(const gemm_f32_args_t *p) {
+    for (uint32_t m = hal_core_id(); m < p->m; m += hal_core_count()) {
+        const float *b = p->b;
+        float *y = p->y + m * p->y_m;
+        __asm__ volatile("fmv.w.x ft2, zero\n" LOOP("%[columns]", 5)
+                         FLW("ft0", "%[b]", 0) ADD("%[b]", "%[b_n]") "fmadd.s ft1, %[a], ft0, ft2\n"
+                         FSW("ft1", "%[y]", 0) ADDI("%[y]", 4)
+                         LOOP_END(5)
+                         : [b] "+&r"(b), [y] "+&r"(y)
+                         : [a] "f"(p->a[m * p->a_m]), [b_n] "r"(4 * p->b_n), [columns] "r"(p->n)
+                         : "ft0", "ft1", "ft2", "memory");
+    }
 }
 
 /* Of each batch, the rows from `row` on and, before them, the columns from `column` on. */
@@ -273,24 +302,27 @@ static __attribute__((noinline)) void edges(const gemm_f32_args_t *p, uint32_t r
 }
 
 /* Outer products of several batches. */
-static __attribute__((noinline)) void outers(const gemm_f32_args_t *p, uint32_t form) {
+static __attribute__((noinline)) void outers(const gemm_f32_args_t *p) {
     const float *a = p->a, *b = p->b, *c = p->c;
     float *y = p->y;
-    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, y += p->y_b)
-        outer_of(p, form, a, b, c, y);
+    for (uint32_t i = 0; i < p->batch; i++, a += p->a_b, b += p->b_b, c += p->c_b, y += p->y_b) outer_of(p, a, b, c, y);
 }
 
 /* Lines along the longer side of what is less than four outputs wide. */
 FROM_LINE void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
-    const uint32_t form = outer_form(p);
-    if (p->m >= 4 && p->n >= 4 && !form) {
+    const uint32_t form = p->single;
+    if (form == FEW) {
+        few(p);
+    } else if (form == FEW_ROWS) {
+        few_rows(p);
+    } else if (form > FEW_ROWS && p->batch > 1) {
+        outers(p);
+    } else if (form > FEW_ROWS) {
+        outer_of(p, p->a, p->b, p->c, p->y);
+    } else if (p->m >= 4 && p->n >= 4) {
         matrix_blocks(p);
         if ((p->m | p->n) & 3) edges(p, p->m & ~3u, p->n & ~3u);
-    } else if (p->batch > 1 && form) {
-        outers(p, form);
-    } else if (form) {
-        outer_of(p, form, p->a, p->b, p->c, p->y);
     } else if (p->batch == 1 && p->m == 1) {
         line(p, p->a, p->b, p->c, p->gate, p->y, p->n, 0);
     } else if (p->m > p->n) {
