@@ -12,12 +12,13 @@ from deployer.core.ir import Graph, Program
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import registry
 from deployer.core.plan import Options
-from deployer.planning import fuse, lifetimes, schedule
+from deployer.planning import fuse, schedule
 from deployer.rates.course import read_course
 from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
 from deployer.verify.program import verify_program
+from deployer.verify.tiling import verify_tiling
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.cases import compile_case, load_case, result_hash
 from DeployTest.support.building.command_line import bits, deployer
@@ -66,13 +67,16 @@ def test_the_old_weight_is_read_before(models_root: Path) -> None:
 
 def test_sums_are_whole(models_root: Path) -> None:
     """No tile cuts a sum whose weight waits for it; a tiling that does is refused."""
-    case = load_case("tanh_lenet", models_root)
-    program = fuse.fuse_program(case.program, SPILLING)
-    steps = schedule.make_schedule(program, SPILLING).steps
-    sums = [d for s in steps if s.node.op == "ConvSGD" for d in s.access.dims if d.kind == "reduction"]
-    assert sums
+    tiling, _ = pipeline.plan_case(load_case("tanh_lenet", models_root), replace(SPILLING, budgets={"L1": 40000}))
+    steps = tiling.lifetimes.schedule.steps
+    at = next(i for i, s in enumerate(steps) if s.node.op == "ConvSGD" and s.access.dim("oh").size > 1)
+    sums = [d for d in steps[at].access.dims if d.kind == "reduction"]
     assert not any(d.splittable for d in sums)
-    lifetimes.find_lifetimes(schedule.make_schedule(program, SPILLING))
+    verify_tiling(tiling)
+    choice = tiling.steps[at]
+    cut = replace(choice, tile={**choice.tile, "oh": 1})
+    with pytest.raises(VerifyFailed, match="must not be split"):
+        verify_tiling(replace(tiling, steps=(*tiling.steps[:at], cut, *tiling.steps[at + 1 :])))
 
 
 @pytest.fixture(scope="module")
