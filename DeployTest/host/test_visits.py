@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deployer.core import artefact
@@ -12,6 +13,7 @@ from deployer.core.errors import RunFailed
 from deployer.core.level import USUAL
 from deployer.core.plan import Home, Plan
 from deployer.planning.crossings.copies import Copy, copies
+from deployer.running.watch import computed
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.building.cases import Built, canonical_hash, compile_case, load_case, planned, result_hash
@@ -61,6 +63,14 @@ def test_each_use_is_in_a_visit(built: Built) -> None:
     of = {visit.storage for visit in built.plan.visits}
     assert of
     assert not of & {o.storage for step in built.plan.steps for o in step.operands}
+
+
+def test_values_of_copies_can_be_watched(built: Built) -> None:
+    """What a step writes into a copy is found under the tensor's own name."""
+    program, names = built.tiling.lifetimes.schedule.program, {visit.storage for visit in built.plan.visits}
+    values = computed(program, built.plan, built.directory, 0, sorted(names))
+    assert values.keys() == names
+    assert all(np.isfinite(array).all() and array.any() for array in values.values())
 
 
 def _first(plan: Plan, way: str) -> Copy:

@@ -73,11 +73,12 @@ def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int
         supervised(command_line(target.name, tools, folder, flags), folder, plan)
         content = (folder / "values.bin").read_bytes()
     values: dict[int, dict[str, Array]] = {}
+    of = {visit.name: visit.storage for visit in plan.visits}
     begin = 0
     for _, step, at in rows:
         home = written[at][1]
         array = np.frombuffer(content, home.type.dtype, home.type.size, begin)
-        values.setdefault(step, {})[home.storage] = array
+        values.setdefault(step, {})[of.get(home.storage, home.storage)] = array
         begin += home.bytes
     return values
 
