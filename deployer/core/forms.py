@@ -342,7 +342,7 @@ class Updating:
 
     applies: ClassVar[str] = ""
 
-    def joint(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
+    def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
         """The node that does both, in place of the weight, but for its name and outputs; None where it is none.
 
         `update` is a node of the optimizer that `applies` names, and reads a gradient that `producer` makes.

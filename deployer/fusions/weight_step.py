@@ -44,7 +44,7 @@ def _joined(program: Program, options: Options, update: Node, form: Operator) ->
         return program
     if not _may_wait(program, graph, producer, update, declared):
         return program
-    joint = form.joint(producer, update, {name: tensor.type for name, tensor in program.tensors.items()})
+    joint = form.updating(producer, update, {name: tensor.type for name, tensor in program.tensors.items()})
     if joint is None:
         return program
     joint = replace(joint, name=f"{producer.name}+{update.name}", outputs=update.outputs)

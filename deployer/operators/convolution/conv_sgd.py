@@ -45,7 +45,7 @@ class ConvSGD(ConvGradW):
     )
     inplace: ClassVar[dict[int, int]] = {0: 2}
 
-    def joint(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
+    def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
         """The update with the operands of its gradient; None where that is stored as another shape."""
         weight = update.inputs[0]
         if producer.op != ConvGradW.name or types[producer.outputs[0]] != types[weight]:

@@ -73,7 +73,6 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     return [plain]
 
 
-FEW = ("few", "few_rows")
 SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
 """What kernels read as `single`: 0 where sums have several blocks, 1 where they have one, more for further forms."""
 
@@ -279,7 +278,7 @@ class Gemm(Operator):
         """One multiply-accumulate per point, one more operation per output, by the form that the kernel takes."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
         extra, form = extra_work(node, access), _form(node, access)
-        if form in FEW:
+        if form in ("few", "few_rows"):
             outputs = batch * m * n
             return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, outputs * extra)
         if form:

@@ -44,7 +44,7 @@ class OuterSGD(Operator):
     )
     inplace: ClassVar[dict[int, int]] = {0: 2}
 
-    def joint(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
+    def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
         """The update with the factors of the product that is its gradient."""
         if producer.op != Gemm.name or not is_plain_outer(producer, types):
             return None
