@@ -63,7 +63,7 @@ def test_depthwise_planes() -> None:
 
 @pytest.mark.parametrize(("columns", "form"), [(8, "pointwise"), (4, "uneven")])
 def test_parts_of_rows_are_no_matrix(columns: int, form: str) -> None:
-    """Single taps of whole rows are a product in blocks; of parts of rows they are not, wherever their operands live."""
+    """Single taps of whole rows are a product in blocks; of parts of rows they are not, wherever operands live."""
     operator = registry()["Conv"]
     shapes = (1, 16, 8, 8), (16, 16, 1, 1)
     step = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes)))
