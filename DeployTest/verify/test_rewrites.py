@@ -26,5 +26,5 @@ def test_rewrites_of_plans(models_root: Path) -> None:
     schedule = tiling.lifetimes.schedule
     options = replace(schedule.options, unfused=("finish",))
     without = replace(tiling, lifetimes=replace(tiling.lifetimes, schedule=replace(schedule, options=options)))
-    with pytest.raises(VerifyFailed, match="'finish'.* leave out"):
+    with pytest.raises(VerifyFailed, match=r"'finish'.* leave out"):
         verify_plan(replace(plan, options=options, digest=artefact.digest(without)), without)
