@@ -374,9 +374,9 @@ def test_form_of_whole_rows(
     ("x", "w", "attrs", "forms"),
     [
         ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2)}, ["first", "rows"]),
-        ((1, 1, 25, 10), (18, 1, 10, 4), {"strides": (2, 2)}, ["dense", "dense"]),
-        ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2), "pads": (1, 0, 1, 0)}, ["dense", "dense"]),
-        ((1, 2, 25, 10), (16, 2, 10, 4), {"strides": (2, 2)}, ["dense", "rows"]),
+        ((1, 1, 25, 10), (18, 1, 10, 4), {"strides": (2, 2)}, ["wide", "wide"]),
+        ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2), "pads": (1, 0, 1, 0)}, ["wide", "wide"]),
+        ((1, 2, 25, 10), (16, 2, 10, 4), {"strides": (2, 2)}, ["wide", "rows"]),
     ],
 )
 def test_form_of_unpadded_windows(

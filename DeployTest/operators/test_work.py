@@ -59,3 +59,12 @@ def test_depthwise_planes() -> None:
         for shape in ((1, 16, 6, 6), (1, 12, 6, 6), (1, 16, 1, 6), (1, 16, 24, 24))
     }
     assert list(forms.values()) == ["depthwise", "by_rows", "nine", "nine"]
+
+
+@pytest.mark.parametrize(("columns", "form"), [(8, "pointwise"), (4, "uneven")])
+def test_parts_of_rows_are_no_matrix(columns: int, form: str) -> None:
+    """Single taps of whole rows are a product in blocks; of parts of rows they are not, wherever operands live."""
+    operator = registry()["Conv"]
+    shapes = (1, 16, 8, 8), (16, 16, 1, 1)
+    step = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes)))
+    assert operator.work(step.node, step.access, step.access.sizes | {"ow": columns}).form == form

@@ -79,7 +79,8 @@ def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
         machine = replace(target, contention=costs[0], tile=costs[1])
         return statistics.fmean(abs(o.row.cycles - o.predicted(machine)) / o.row.cycles for o in several)
 
-    best, widths = tuple(0 for _ in WIDEST), WIDEST
+    best: tuple[int, ...] = (0, 0)
+    widths: tuple[int, ...] = WIDEST
     while any(widths):
         signs = list(itertools.product((-1, 0, 1), repeat=len(widths)))
         near = (tuple(b + c * w for b, c, w in zip(best, change, widths, strict=True)) for change in signs)

@@ -106,8 +106,8 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     same = interface == (program.data, program.weights, program.outputs)
     need(same, "plan", "data, weights or outputs are not the program's")
     need(plan.rewrites == program.rewrites, "plan", "rewrites are not those of the program")
-    left_out = plan.options.unfused if plan.options.fuse else plan.rewrites
-    need(not set(plan.rewrites) & set(left_out), "plan", "a rewrite was applied that the options leave out")
+    left_out = sorted(set(plan.rewrites) & set(plan.options.unfused))
+    need(not left_out, "plan", f"rewrites {left_out} were applied, which the options leave out")
     storages = {name: program.storage(name) for names in interface for name in names}
     need(plan.storage_of == storages, "plan", "storages of data, weights or outputs are not the program's")
 

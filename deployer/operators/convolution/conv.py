@@ -28,7 +28,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN, is_even, uneven_work
+from deployer.operators.convolution.dealing import UNEVEN, even_rows, uneven_work
 from deployer.operators.convolution.geometry import (
     FORMS,
     POINTWISE,
@@ -175,9 +175,8 @@ class Conv(Operator):
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         fours = fours_form(access, "x", tile, "m") if m * c > 1 else ""
         form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        if form == POINTWISE and not is_even(tile["n"], tile["g"], tile["m"], pixels):
-            planes, form = tile["n"] * tile["g"], _finished(UNEVEN, node, access)
-            return uneven_work(planes, tile["m"], pixels, tile["c"], form)
+        if form == POINTWISE and not even_rows(access, tile, "m", "oh", "ow"):
+            return uneven_work(access, tile, "m", "oh", "ow", tile["c"], _finished(UNEVEN, node, access))
         products = tile["c"] * kh * kw
         if not fours and form != POINTWISE:
             macs, form = pixels * channels * products, _finished(form, node, access)

@@ -28,7 +28,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN, is_even, uneven_work
+from deployer.operators.convolution.dealing import UNEVEN, even_rows, uneven_work
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
@@ -170,9 +170,8 @@ class ConvGradX(Operator):
         pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
         fours = fours_form(access, "dy", tile, "c") if m * c > 1 else ""
         form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        if form == POINTWISE and not is_even(tile["n"], tile["g"], tile["c"], pixels):
-            planes, form = tile["n"] * tile["g"], finished_form(UNEVEN, node, access)
-            return uneven_work(planes, tile["c"], pixels, tile["m"], form)
+        if form == POINTWISE and not even_rows(access, tile, "c", "ih", "iw"):
+            return uneven_work(access, tile, "c", "ih", "iw", tile["m"], finished_form(UNEVEN, node, access))
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
         if not fours and form != POINTWISE:

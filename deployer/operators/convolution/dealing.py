@@ -1,5 +1,8 @@
 """How kernels of convolutions deal out blocks to cores: the ways they take where blocks are few or incomplete."""
 
+from collections.abc import Mapping
+
+from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
 
@@ -23,18 +26,32 @@ def worth_fours(blocks: int) -> bool:
     return blocks > 0 and 3 * turns(blocks) <= turns(FACTS.block * blocks)
 
 
-def is_even(images: int, groups: int, channels: int, places: int) -> bool:
-    """Whether single taps over planes are a product of matrices in whole blocks."""
-    whole = channels % FACTS.block == places % FACTS.block == 0 and min(images, groups) == 1
-    return whole and worth_fours(images * groups * (channels // FACTS.block) * (places // FACTS.block))
+def even_rows(access: Access, tile: Mapping[str, int], channels: str, rows: str, columns: str) -> bool:
+    """Whether single taps over a tile are a product of matrices in whole blocks: of whole rows, or of a single one.
+
+    Parts of several rows are none, as operands that stay where they live have the rest of each row between them.
+    """
+    together = tile[rows] == 1 or tile[columns] == access.dim(columns).size
+    places = tile[rows] * tile[columns]
+    whole = tile[channels] % FACTS.block == places % FACTS.block == 0 and min(tile["n"], tile["g"]) == 1
+    blocks = tile["n"] * tile["g"] * (tile[channels] // FACTS.block) * (places // FACTS.block)
+    return together and whole and worth_fours(blocks)
 
 
-def uneven_work(planes: int, channels: int, places: int, products: int, form: str) -> Work:
-    """Single taps over planes: blocks of four channels by four places or by one, then single channels."""
-    blocks, rest = divmod(channels, FACTS.block)
+def uneven_work(
+    access: Access, tile: Mapping[str, int], channels: str, rows: str, columns: str, products: int, form: str
+) -> Work:
+    """Other single taps: blocks of four channels by four places or by one, then single channels, row by row where the
+    rows are not whole.
+    """
+    together = tile[columns] == access.dim(columns).size
+    planes, places = tile["n"] * tile["g"], tile[rows] * tile[columns]
+    if not together:
+        planes, places = planes * tile[rows], tile[columns]
+    blocks, rest = divmod(tile[channels], FACTS.block)
     fours = places // FACTS.block if worth_fours(planes * max(blocks, rest) * (places // FACTS.block)) else 0
-    singles, outputs = places - FACTS.block * fours, planes * channels * places
-    lost = planes * (FACTS.single * singles * channels + FACTS.alone * rest * places) * products
+    singles, outputs = places - FACTS.block * fours, planes * tile[channels] * places
+    lost = planes * (FACTS.single * singles * tile[channels] + FACTS.alone * rest * places) * products
     runs = planes * (blocks + rest) * (fours + singles)
     return Work(outputs * products, outputs, runs, form, round(lost), runs)
 
