@@ -354,9 +354,10 @@ def test_form_of_an_outer_product(
     [
         (1, 8, 64, {}, "few"),
         (1, 8, 64, {"activation": "Relu"}, "few"),
-        (1, 8, 65, {}, "vector"),
-        (1, 3, 145, {}, "vector"),
-        (2, 8, 8, {}, "vector"),
+        (1, 8, 65, {}, "narrow"),
+        (1, 20, 65, {}, "vector"),
+        (1, 3, 145, {}, "narrow"),
+        (2, 8, 8, {}, "narrow"),
         (4, 8, 8, {}, "matrix"),
         (8, 64, 1, {}, "few_rows"),
         (8, 65, 1, {}, "outer"),

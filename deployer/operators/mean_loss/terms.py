@@ -199,7 +199,7 @@ class MeanLoss(Flat):
         """Vectors, without the gradient and with it."""
         for sample in super().sweep():
             yield sample
-            yield replace(sample, outputs=2)
+            yield replace(sample, label=f"{sample.label} slopes", outputs=2)
 
 
 class MeanLossGrad(Flat):
