@@ -352,7 +352,16 @@ def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
 
 def test_names_of_rules() -> None:
     """The rules are the modules of `deployer.fusions`, in alphabetical order but for what has to come before."""
-    assert list(fuse.rules()) == ["accumulate", "factor", "addend", "finish", "joint", "layout", "update", "weight_step"]
+    assert list(fuse.rules()) == [
+        "accumulate",
+        "factor",
+        "addend",
+        "finish",
+        "joint",
+        "layout",
+        "update",
+        "weight_step",
+    ]
 
 
 def test_chain_of_views_alone(tmp_path: Path) -> None:

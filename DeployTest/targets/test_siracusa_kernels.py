@@ -352,8 +352,7 @@ def test_form_of_an_outer_product(
 @pytest.mark.parametrize(
     ("m", "n", "k", "attrs", "form"),
     [
-        (1, 8, 64, {}, "few"),
-        (1, 8, 64, {"activation": "Relu"}, "few"),
+        *((1, 8, 64, attrs, "few") for attrs in ({}, {"activation": "Relu"})),
         (1, 8, 65, {}, "narrow"),
         (1, 20, 65, {}, "vector"),
         (1, 3, 145, {}, "narrow"),
@@ -368,9 +367,8 @@ def test_form_of_few_products(m: int, n: int, k: int, attrs: dict[str, AttrValue
     """Kernel and cost model take the same form: few are products of a vector, or outer ones, in sums of one block."""
     inputs = (normal(0, m * k).reshape(m, k), normal(1, k * n).reshape(k, n))
     step = step_of(registry()["Gemm"], Sample("few", inputs, attrs))
-    gemm = registry()["Gemm"]
-    assert gemm.work(step.node, step.access, step.access.sizes).form == form
-    assert gemm.args(step.node, step.access)["single"] == Const(SINGLE.get(form, int(k <= PRODUCTS)))
+    assert registry()["Gemm"].work(step.node, step.access, step.access.sizes).form == form
+    assert registry()["Gemm"].args(step.node, step.access)["single"] == Const(SINGLE.get(form, int(k <= PRODUCTS)))
 
 
 @SIMULATOR

@@ -22,6 +22,9 @@ class KernelFacts:
 
     block: int
     dealt: int
+    fours: tuple[int, int]
+    planes: tuple[int, int]
+    weights: tuple[int, int]
     narrow: int
     few: int
     longest_row: int

@@ -15,15 +15,24 @@ NINE = "nine"
 BY_ROWS = "by_rows"
 """The form of a gradient of W of a depthwise layer whose planes are too few to be dealt out whole."""
 
+TAP_ROWS = 3
+"""Rows of taps of the windows that have a loop of their own."""
+
 
 def turns(pieces: int) -> int:
     """The pieces of the core with the most of them."""
     return -(-pieces // FACTS.dealt)
 
 
+def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
+    """Whether cores end with the blocks before they end with so many pieces, each of which takes a share of that time."""
+    of_blocks, of_pieces = limit
+    return of_blocks * turns(blocks) <= of_pieces * turns(pieces)
+
+
 def worth_fours(blocks: int) -> bool:
-    """Whether blocks of four outputs end before four times as many of one, which cost a third more each."""
-    return blocks > 0 and 3 * turns(blocks) <= turns(FACTS.block * blocks)
+    """Whether blocks of four outputs end before four times as many of one."""
+    return blocks > 0 and pays(FACTS.fours, blocks, FACTS.block * blocks)
 
 
 def even_rows(access: Access, tile: Mapping[str, int], channels: str, rows: str, columns: str) -> bool:
@@ -58,7 +67,7 @@ def uneven_work(
 
 def deals_planes(planes: int) -> bool:
     """Whether whole planes are dealt out as well as their rows of taps are."""
-    return 8 * turns(planes) <= 3 * turns(3 * planes)
+    return pays(FACTS.planes, planes, TAP_ROWS * planes)
 
 
 def is_square(groups: int, outputs: int, channels: int) -> bool:
@@ -73,6 +82,6 @@ def weight_blocks(groups: int, outputs: int, channels: int, rows: int) -> tuple[
     """
     fours = outputs // FACTS.block
     blocks = groups * fours * channels * rows
-    if 16 * turns(blocks) > 5 * turns(FACTS.block * blocks):
+    if not pays(FACTS.weights, blocks, FACTS.block * blocks):
         fours = 0
     return fours * channels, (outputs - FACTS.block * fours) * channels
