@@ -72,4 +72,5 @@ def test_facts_of_kernels_are_data() -> None:
     assert set(table) == {f.name for f in fields(KernelFacts)}
     for name, value in table.items():
         several = value if isinstance(value, list) else [value]
-        assert np.array_equal(getattr(FACTS, name), value) and min(several) > 0, name
+        assert np.array_equal(getattr(FACTS, name), value), name
+        assert min(several) > 0, name

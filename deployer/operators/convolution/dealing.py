@@ -25,7 +25,7 @@ def turns(pieces: int) -> int:
 
 
 def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
-    """Whether cores end with the blocks before they end with so many pieces, each of which takes a share of that time."""
+    """Whether cores end with the blocks before they end with so many pieces, each of a share of its time."""
     of_blocks, of_pieces = limit
     return of_blocks * turns(blocks) <= of_pieces * turns(pieces)
 
