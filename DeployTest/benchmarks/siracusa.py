@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from rich.console import Console
 
@@ -37,9 +38,18 @@ CASES: tuple[tuple[str, tuple[int, ...], tuple[int | None, ...]], ...] = (
     ("cct", (128000,), (1800000,)),
 )
 """Model, L1 budgets, and L2 budgets where tensors may live in L3."""
-MODES = ("single", "double", "auto")
+FUSED = "auto, fused"
+"""What `auto` makes of pass and update in one graph, where there is one pass per update."""
+MODES = ("single", "double", "auto", FUSED)
 MACS_PER_CYCLE = 4
 BYTES_PER_CYCLE = 8
+
+
+class Memory(TypedDict):
+    """Where tensors may live: bytes of L2, and the outermost level."""
+
+    l2: int | None
+    outermost: str
 
 
 @dataclass(frozen=True)
@@ -107,10 +117,12 @@ def rows(target: str, folder: Path, console: Console, kept: Sequence[Row], modes
             found += known
             continue
         case = load_case(model, folder)
-        for l1, l2, mode in itertools.product(sizes, budgets, modes):
+        once = case.dataset is not None and case.dataset.n_accum == 1
+        for l1, l2, mode in itertools.product(sizes, budgets, [m for m in modes if once or m != FUSED]):
             with console.status(f"{model} {l1} {mode}"):
-                outermost = "L3" if l2 else "L2"
-                built = compile_case(case, folder / "c", mode, l1, target=target, l2=l2, outermost=outermost)
+                memory: Memory = {"l2": l2, "outermost": "L3" if l2 else "L2"}
+                strategy, joint = ("auto", True) if mode == FUSED else (mode, False)
+                built = compile_case(case, folder / "c", strategy, l1, target=target, joint=joint, **memory)
                 found.append(measured(built, mode, l1, l2, model))
     return found
 
