@@ -126,8 +126,6 @@ def begin_cycles(plan: Plan, target: Target) -> tuple[int, ...]:
     """By step the cycles before its own transfers and kernels: its code, tables that it fetches, addresses that it
     sets, and first fetches of later steps and copies, which are code that no cache holds. A step in another's start
     has none.
-
-    `target` has the costs of a program of the plan's size.
     """
     fetched, sharing = fetched_bytes(plan.groups, plan.steps, target), sharers(plan.tables)
     hosted, following = Counter(c.at for c in plan.crossings if c.way == "in"), followers(plan.bundles)
