@@ -157,7 +157,7 @@ def test_simulator_names_broken_copies(built: Built, tmp_path: Path) -> None:
     start = r"    tickets\[\d+\] = hal_dma_{}_1d\(1, [^;]*;\n"
     faults = {
         "absent": (start.format("out"), "", "trace"),
-        "absent inwards": (start.format("in"), "", "trace"),
+        "absent inwards": (start.format("in"), "", "trace|double-wait"),
         "short": (r"(tickets\[\d+\] = hal_dma_out_1d\(1, [^;]*, )(\d+)\);", r"\g<1>4);", "trace"),
         "later": (rf"({start.format('in')})((?:.|\n)*?)(    hal_step\(\d+\);\n)", r"\2\3\1", "trace"),
     }
