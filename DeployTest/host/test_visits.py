@@ -159,7 +159,7 @@ def test_simulator_names_broken_copies(built: Built, tmp_path: Path) -> None:
         "absent": (start.format("out"), "", "trace"),
         "absent inwards": (start.format("in"), "", "trace|double-wait"),
         "short": (r"(tickets\[\d+\] = hal_dma_out_1d\(1, [^;]*, )(\d+)\);", r"\g<1>4);", "trace"),
-        "later": (rf"({start.format('in')})((?:.|\n)*?)(    hal_step\(\d+\);\n)", r"\2\3\1", "trace"),
+        "later": (rf"({start.format('in')})((?:.|\n)*?)(    hal_step\(\d+\);\n)", r"\2\3\1", "trace|double-wait"),
     }
     for name, (pattern, replacement, expected) in faults.items():
         copy = planted(built, tmp_path / name, pattern, replacement)
