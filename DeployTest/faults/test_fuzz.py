@@ -306,6 +306,22 @@ def test_noise_beside_nan(tmp_path: Path) -> None:
         assert not reference.magnified(program, data, "y", exact, np.array([exact[0], 1.0]))
 
 
+def test_places_of_results_that_rounding_tells_apart(tmp_path: Path) -> None:
+    """Which of three equal results of Softplus comes first is rounding's; which of three equal inputs does, is not."""
+    text = """<ir_version: 10, opset_import: ["" : 21]> g (float[5] x, float[15] u) => (int64[2] i, int64[2] j)
+              <int64[1] three = {3}, int64[1] two = {2}>
+              { t = Tile (x, three)  s = Softplus (t)  v, i = TopK <largest = 0> (s, two)
+                w, j = TopK <largest = 0> (u, two) }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    program = check.check_program(parse.read_graphs(path, None))
+    data = {"x": np.array([0.0, 0.9, -1.4, 1.5, -0.2]), "u": np.tile([0.0, 0.9, -1.4, 1.5, -0.2], 3)}
+    exact = run_inference(program, data, np.float64)
+    assert exact["i"].tolist() == exact["j"].tolist() == [2, 7]
+    assert reference.magnified(program, data, "i", exact["i"], np.array([12, 2]))
+    assert not reference.magnified(program, data, "j", exact["j"], np.array([12, 2]))
+
+
 def test_inputs_that_nobody_reads(tmp_path: Path) -> None:
     """What the compiler left out, here an input with a value, has the shape that ONNX Runtime wants."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, float[1,3] w) => (float[2] y)
