@@ -28,6 +28,7 @@ from rich.console import Console
 
 from deployer import pipeline
 from deployer.core import target as targets
+from deployer.core.cost import all_macs, phases
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Plan, Running, Tiling
 from deployer.pipeline import Case
@@ -120,8 +121,9 @@ class Program:
                 math.prod(o.view) * step.kernel.element_bytes(o.arg) * (o.reads + o.writes)
                 for o in step.access.operands
             )
-            macs += work.macs
-            seconds += max((2 * work.macs + work.elements) / flops, moved / rate)
+            macs += all_macs(work)
+            elements = sum(phase.elements for phase in phases(work))
+            seconds += max((2 * all_macs(work) + elements) / flops, moved / rate)
         return macs, seconds
 
 

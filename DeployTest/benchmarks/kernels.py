@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from deployer.calibration import measure
 from deployer.calibration.measure import Job
 from deployer.core import target
+from deployer.core.cost import all_macs
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
 from deployer.operators.convolution.geometry import geometry
@@ -76,7 +77,7 @@ def _row(
     job = measure.kernel_job(f"{op} {form}", node, types, {}, tile, flag)
     shape = " ".join("x".join(map(str, s)) or "1" for s in shapes.values())
     if op.startswith("Conv") or (op == "Gemm" and access.sizes["k"] > 1):
-        return Row(job.kernel.symbol, shape, form, job, work.macs, "macs")
+        return Row(job.kernel.symbol, shape, form, job, all_macs(work), "macs")
     return Row(job.kernel.symbol, shape, form, job, max(kind.size for kind in types.values()), "elements")
 
 

@@ -18,6 +18,7 @@ from typing import TypedDict
 from rich.console import Console
 
 from deployer.core import target as targets
+from deployer.core.cost import all_macs
 from deployer.core.operator import operator_of
 from DeployTest.support.building.cases import Built, compile_case, load_case, result_hash, worst_difference
 from DeployTest.support.documents.cycle_tables import add_simulator
@@ -83,7 +84,7 @@ def measured(built: Built, mode: str, l1: int, l2: int | None, model: str) -> Ro
     cycles = int(outcome.bench["train_cycles"])
     steps = [s for s in built.tiling.lifetimes.schedule.steps if s.graph == "train"]
     work = [operator_of(s.node).work(s.node, s.access, s.access.sizes) for s in steps]
-    macs = sum(w.macs for w in work)
+    macs = sum(map(all_macs, work))
     moved = [s for s in built.plan.steps if s.graph == "train"]
     traffic = max(sum(s.bytes_in for s in moved), sum(s.bytes_out for s in moved))
     bound = max(macs // MACS_PER_CYCLE, traffic // BYTES_PER_CYCLE)

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.core import target
+from deployer.core.cost import all_macs
 from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step
@@ -144,7 +145,7 @@ class Call:
     def row(self, cycles: int, cores: int) -> Row:
         """What was measured, beside the limit."""
         step, symbol = self.step, self.step.kernel.symbol
-        need, macs = needs()[symbol], operator_of(step.node).work(step.node, step.access, step.access.sizes).macs
+        need, macs = needs()[symbol], all_macs(operator_of(step.node).work(step.node, step.access, step.access.sizes))
         sizes = [math.prod(operand.view) for operand in step.access.operands]
         elements = sizes[-1] if need.get("written") else max(sizes)
         fewest, by = limit(symbol, macs if need.get("products") else elements, cores)

@@ -73,11 +73,16 @@ class CallCost(NamedTuple):
         return self.milli * share
 
 
-def _phases(work: Work) -> Iterator[Work]:
+def phases(work: Work) -> Iterator[Work]:
     """Work, and what follows it in other forms."""
     yield work
     if work.then is not None:
-        yield from _phases(work.then)
+        yield from phases(work.then)
+
+
+def all_macs(work: Work) -> int:
+    """The multiply-accumulates of work in all its forms."""
+    return sum(phase.macs for phase in phases(work))
 
 
 def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
@@ -87,7 +92,7 @@ def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
     `tile`.
     """
     call = milli = 0
-    for phase in _phases(work):
+    for phase in phases(work):
         cost = kernel_cost(target, symbol, phase.form)
         all_cores = phase.products * cost.mac_milli + phase.elements * cost.element_milli + phase.runs * cost.run_milli
         call += cost.call
@@ -97,7 +102,7 @@ def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
 
 def cold_start(target: Target, symbol: str, work: Work) -> int:
     """What a call with that work takes more where all of its code was evicted."""
-    return sum(kernel_cost(target, symbol, phase.form).cold for phase in _phases(work))
+    return sum(kernel_cost(target, symbol, phase.form).cold for phase in phases(work))
 
 
 def kernel_cycles(target: Target, symbol: str, work: Work) -> int:

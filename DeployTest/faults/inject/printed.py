@@ -6,6 +6,7 @@ from deployer.codegen.c_names import Memory, memory_name
 from deployer.core.operator import Kernel, registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep
 from deployer.core.target import Target
+from deployer.planning.crossings.copies import copies
 
 HAL_CALLS = (
     *(f"hal_{name}" for name in ("init", "step", "parallel", "dma_wait", "tables", "read", "write", "print")),
@@ -53,7 +54,10 @@ def kernels(plan: Plan) -> tuple[Kernel, ...]:
 
 
 def regions(plan: Plan, memory: Memory, step: PlanStep) -> tuple[Region, ...]:
-    """The regions of a step by their number: the slots of each operand, then those of its stage."""
+    """The regions of a step by their number: slots of each operand, then of its stage, and copies that start in it.
+
+    The region of a copy has the copy's name, which no operand has.
+    """
     inner, between = (level.name for level in plan.levels[:2])
     rows = []
     for o in step.operands:
@@ -61,6 +65,10 @@ def regions(plan: Plan, memory: Memory, step: PlanStep) -> tuple[Region, ...]:
             rows.append(_region(o, 0, memory.address(inner, o.slot_offset), o.slots, o.slot_bytes))
         if o.stage_slots:
             rows.append(_region(o, 1, memory.address(between, o.stage_offset), o.stage_slots, o.stage_bytes))
+    homes = {home.storage: home for home in plan.homes}
+    for copy in (c for c in copies(plan) if c.start == step.index):
+        start = memory.address(between, homes[copy.name].offset)
+        rows.append(Region(copy.name, 1, start, copy.bytes, copy.bytes, copy.way == "in", copy.way == "out"))
     return tuple(rows)
 
 

@@ -141,7 +141,7 @@ class Program:
         homes = zip(self.plan.homes, self._homes, strict=True)
         buffers = [b for h, b in homes if h.persistent or h.first <= step.index <= h.last]
         storage = {o.arg: o.storage for o in step.operands}
-        for r in self.regions(step):
+        for r in (r for r in self.regions(step) if r.arg in storage):
             buffers.append(Buffer(f"{step.name}.{r.arg}", r.hop, r.start, r.start + r.bytes, storage[r.arg], r.arg))
         return buffers
 
