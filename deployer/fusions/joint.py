@@ -14,19 +14,18 @@ from deployer.fusions.pair import is_private, is_unwritten
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse, for every operator that joins others, each node of the last of these with those it belongs to."""
-    for name, operator in registry().items():
-        for graph in program.graphs if operator.joins and name == operator.name else ():
-            for node in graph.nodes:
-                if node.op == operator.joins:
-                    program = _joined(program, options, graph.name, node, operator)
+    for operator in dict.fromkeys(registry().values()):
+        for node in program.nodes if operator.joins else ():
+            if node.op == operator.joins:
+                program = _joined(program, options, node, operator)
     return program
 
 
-def _joined(program: Program, options: Options, graph_name: str, last: Node, operator: Operator) -> Program:
+def _joined(program: Program, options: Options, last: Node, operator: Operator) -> Program:
     """The program with the joint node in the place of the first of its parts, if its operands are there by then, and
     the memory of its results is free. A node that `opt_out` names stays.
     """
-    graph = next(g for g in program.graphs if g.name == graph_name)
+    graph = next(g for g in program.graphs if last in g.nodes)
     near = [n for n in graph.nodes if n is not last and set(last.inputs) & {*n.inputs, *n.outputs} - {""}]
     found = operator.joint(last, near, {name: tensor.type for name, tensor in program.tensors.items()})
     if found is None:

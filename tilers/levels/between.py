@@ -15,7 +15,7 @@ from deployer.tilers.levels.geometry import Places, kinds, storages
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Problem, problem_of, solve
 from deployer.tilers.levels.staging import Inside, Spill, StagedStep, stage_grid
-from deployer.tilers.levels.visits import calls_of, visits_of
+from deployer.tilers.levels.visits import visitors_of, visits_of
 from deployer.tilers.strategies.strategy import strategy
 
 LEAST_SHARE = 330
@@ -62,11 +62,11 @@ class BetweenLevel:
             if c.slots:
                 stages[step.index] = Stage(c.tile, c.order, c.buffering, c.slots)
         spilled = frozenset(x.storage for x in self.eligible if x.storage not in choice.resident)
-        called = sorted((v for v in visits if v.storage in choice.called), key=lambda v: (v.first, v.storage))
-        return Spill(spilled, stages, tuple(called))
+        chosen = sorted((v for v in visits if v.storage in choice.visiting), key=lambda v: (v.first, v.storage))
+        return Spill(spilled, stages, tuple(chosen))
 
     def _problem(self, name: str, inner: InnerLevel) -> tuple[Problem, list[Visit]]:
-        """The solver's problem, and the visits of its calls."""
+        """The solver's problem, and the visits that its storages may have."""
         options = self.schedule.options
         candidates, fastest = [], []
         for step in self.schedule.steps:
@@ -75,8 +75,8 @@ class BetweenLevel:
             candidates.append(tuple(self._candidates(step, inside, self.capacity, modes)))
             fastest.append(inside.cycles)
         visits = visits_of(self.schedule, self.eligible, self.target, fastest)
-        calls = calls_of(visits, self.eligible, self.target)
-        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates, calls), visits
+        visitors = visitors_of(visits, self.eligible, self.target)
+        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates, visitors), visits
 
     def _candidates(self, step: Step, inside: Inside, room: int, modes: tuple[Buffering, ...]) -> list[Candidate]:
         """The Pareto fronts of all residencies in `room` bytes; `inside` is the cost with nothing spilled.

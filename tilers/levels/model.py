@@ -15,14 +15,14 @@ GAP = 0.002
 LARGEST = 30_000
 """Most candidates that the solver may choose among: in its time it has bettered no choice of more, and often spent all
 of it before the search."""
-LARGEST_CALLS = 7_000
+LARGEST_VISITED = 7_000
 """The same where storages may be in the level for their steps alone, which takes the solver longer."""
 UNBOUNDED = -(1 << 63)
 """The least bound of a constraint that has none."""
 
 
 @dataclass(frozen=True)
-class Call:
+class Visitor:
     """A storage that may be in the level for those of its steps alone that use it, and the cycles that this costs.
 
     It is there in the spans of steps, each with its first and last, that hold all of these.
@@ -41,14 +41,14 @@ class Call:
 @dataclass(frozen=True)
 class Problem:
     """The candidates of each step, the eligible storages that it touches, and how often it runs (`weights`); the
-    storages that may be resident, and the capacity in bytes. Those of `calls` may instead be there for their steps."""
+    storages that may be resident, and the capacity in bytes. `visitors` may instead be there for their steps alone."""
 
     candidates: tuple[tuple[Candidate, ...], ...]
     touches: tuple[frozenset[str], ...]
     eligible: tuple[Lifetime, ...]
     capacity: int
     weights: tuple[int, ...]
-    calls: tuple[Call, ...] = ()
+    visitors: tuple[Visitor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Choice:
     picks: tuple[int, ...]
     resident: frozenset[str]
     cycles: int
-    called: frozenset[str] = frozenset()
+    visiting: frozenset[str] = frozenset()
 
 
 def problem_of(
@@ -67,32 +67,32 @@ def problem_of(
     eligible: tuple[Lifetime, ...],
     capacity: int,
     candidates: Sequence[tuple[Candidate, ...]],
-    calls: tuple[Call, ...] = (),
+    visitors: tuple[Visitor, ...] = (),
 ) -> Problem:
     """The problem of a schedule whose steps have these candidates."""
     schedule = lifetimes.schedule
     storage_of, names = schedule.program.storage, frozenset(x.storage for x in eligible)
     touches = tuple(frozenset(storage_of(o.tensor) for o in s.access.operands) & names for s in schedule.steps)
     weights = tuple(schedule.repeats(s) for s in schedule.steps)
-    return Problem(tuple(candidates), touches, eligible, capacity, weights, calls)
+    return Problem(tuple(candidates), touches, eligible, capacity, weights, visitors)
 
 
-def objective(problem: Problem, picks: Sequence[int], called: frozenset[str] = frozenset()) -> int:
+def objective(problem: Problem, picks: Sequence[int], visiting: frozenset[str] = frozenset()) -> int:
     """Cycles of a choice, each step's times its weight."""
     steps = sum(w * c[i].cycles for w, c, i in zip(problem.weights, problem.candidates, picks, strict=True))
-    return steps + sum(call.cycles for call in problem.calls if call.storage in called)
+    return steps + sum(visitor.cycles for visitor in problem.visitors if visitor.storage in visiting)
 
 
 def feasible(
-    problem: Problem, picks: Sequence[int], resident: frozenset[str], called: frozenset[str] = frozenset()
+    problem: Problem, picks: Sequence[int], resident: frozenset[str], visiting: frozenset[str] = frozenset()
 ) -> bool:
     """Whether a choice agrees with the homes and fits at every step."""
     for step, (candidates, pick) in enumerate(zip(problem.candidates, picks, strict=True)):
         candidate = candidates[pick]
-        if candidate.resident != (resident | called) & problem.touches[step]:
+        if candidate.resident != (resident | visiting) & problem.touches[step]:
             return False
         homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
-        homes += sum(x.bytes for x in problem.calls if x.storage in called and x.there(step))
+        homes += sum(x.bytes for x in problem.visitors if x.storage in visiting and x.there(step))
         if homes + candidate.bytes > problem.capacity:
             return False
     return True
@@ -108,7 +108,7 @@ class _Greedy:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.resident: set[str] = set()
-        self.called: set[str] = set()
+        self.visiting: set[str] = set()
         self.homes = [0] * len(problem.candidates)
         self.by_residency: list[dict[frozenset[str], list[_Pick]]] = []
         for candidates in problem.candidates:
@@ -125,7 +125,7 @@ class _Greedy:
         room = self.problem.capacity - self.homes[step] - more
         if pick and storage not in touched and pick[2] <= room:
             return pick  # less room, and only that, changes nothing for it
-        resident = frozenset(s for s in touched if s in self.resident or s in self.called or s == storage)
+        resident = frozenset(s for s in touched if s in self.resident or s in self.visiting or s == storage)
         fitting = (pick for pick in self.by_residency[step].get(resident, ()) if pick[2] <= room)
         return next(fitting, None)
 
@@ -134,11 +134,11 @@ class _Greedy:
         if self.picks and self._fits(life.storage, life.bytes, range(life.first, life.last + 1), 0):
             self.resident.add(life.storage)
 
-    def call(self, call: Call) -> None:
+    def receive(self, visitor: Visitor) -> None:
         """Let a storage that is not resident be there for its steps where that saves cycles and every step fits."""
-        steps = [step for first, last in call.spans for step in range(first, last + 1)]
-        if call.storage not in self.resident and self._fits(call.storage, call.bytes, steps, call.cycles):
-            self.called.add(call.storage)
+        steps = [step for first, last in visitor.spans for step in range(first, last + 1)]
+        if visitor.storage not in self.resident and self._fits(visitor.storage, visitor.bytes, steps, visitor.cycles):
+            self.visiting.add(visitor.storage)
 
     def _fits(self, storage: str, more: int, steps: Sequence[int], cycles: int) -> bool:
         """Whether a storage saves more than these cycles in the level, and fits there; then the steps count on it."""
@@ -161,8 +161,8 @@ class _Greedy:
         picks = [p[1] for p in self.picks if p is not None]
         if len(picks) < len(self.picks):
             return None
-        called = frozenset(self.called)
-        return Choice(tuple(picks), frozenset(self.resident), objective(self.problem, picks, called), called)
+        visiting = frozenset(self.visiting)
+        return Choice(tuple(picks), frozenset(self.resident), objective(self.problem, picks, visiting), visiting)
 
 
 def greedy(problem: Problem) -> Choice | None:
@@ -174,9 +174,9 @@ def greedy(problem: Problem) -> Choice | None:
     state = _Greedy(problem)
     for life in sorted(problem.eligible, key=_area):
         state.bring(life)
-    for call in problem.calls:
-        state.call(call)
-    return fewest(state.choice(), _greedy_calls(problem)) if problem.calls else state.choice()
+    for visitor in problem.visitors:
+        state.receive(visitor)
+    return fewest(state.choice(), _greedy_visitors(problem)) if problem.visitors else state.choice()
 
 
 def _area(life: Lifetime) -> tuple[int, str]:
@@ -184,53 +184,54 @@ def _area(life: Lifetime) -> tuple[int, str]:
     return life.bytes * (life.last - life.first + 1), life.storage
 
 
-def _greedy_calls(problem: Problem) -> Choice | None:
-    """The choice with the calls that free the most room while some step is too full, before any home."""
+def _greedy_visitors(problem: Problem) -> Choice | None:
+    """The choice with the visitors that free the most room while some step is too full, before any home."""
     lives, alive = {life.storage: life for life in problem.eligible}, [0] * len(problem.candidates)
     for life in problem.eligible:
         for step in range(life.first, life.last + 1):
             alive[step] += life.bytes
     least = [min(c.bytes for c in candidates) for candidates in problem.candidates]
-    state, pending = _Greedy(problem), list(problem.calls)
+    state, pending = _Greedy(problem), list(problem.visitors)
 
-    def freed(call: Call) -> int:
-        life = lives[call.storage]
-        steps = (step for step in range(life.first, life.last + 1) if not call.there(step))
-        return sum(min(call.bytes, max(alive[step] + least[step] - problem.capacity, 0)) for step in steps)
+    def freed(visitor: Visitor) -> int:
+        life = lives[visitor.storage]
+        steps = (step for step in range(life.first, life.last + 1) if not visitor.there(step))
+        return sum(min(visitor.bytes, max(alive[step] + least[step] - problem.capacity, 0)) for step in steps)
 
     while pending:
         best = max(pending, key=freed)
         if not freed(best):
             break
         pending.remove(best)
-        state.call(best)
-        if best.storage in state.called:
+        state.receive(best)
+        if best.storage in state.visiting:
             life = lives[best.storage]
             for step in range(life.first, life.last + 1):
                 alive[step] -= 0 if best.there(step) else best.bytes
     for life in sorted(problem.eligible, key=_area):
-        if life.storage not in state.called:
+        if life.storage not in state.visiting:
             state.bring(life)
-    for call in problem.calls:
-        if call.storage not in state.called:
-            state.call(call)
+    for visitor in problem.visitors:
+        if visitor.storage not in state.visiting:
+            state.receive(visitor)
     return state.choice()
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers of the model's variables: of each step's first candidate, whose others follow, the homes and calls."""
+    """Numbers of the model's variables: of each step's first candidate, whose others follow, the homes and visitors."""
 
     first: tuple[int, ...]
     homes: dict[str, int]
-    calls: dict[str, int]
+    visitors: dict[str, int]
 
     @classmethod
     def of(cls, problem: Problem) -> "_Numbers":
         """Those of a problem."""
         *first, count = itertools.accumulate((len(c) for c in problem.candidates), initial=0)
         homes = {life.storage: count + i for i, life in enumerate(problem.eligible)}
-        return cls(tuple(first), homes, {call.storage: count + len(homes) + i for i, call in enumerate(problem.calls)})
+        visitors = {x.storage: count + len(homes) + i for i, x in enumerate(problem.visitors)}
+        return cls(tuple(first), homes, visitors)
 
 
 def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None) -> None:
@@ -238,12 +239,12 @@ def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None)
 
     Whole arrays go into the solver's message: its expression objects, one per candidate, take longer than the solver.
     """
-    homes, calls = numbers.homes, numbers.calls
+    homes, visitors = numbers.homes, numbers.visitors
     count = sum(len(c) for c in problem.candidates)
     variable = proto.variables.add()
     variable.domain.extend((0, 1))
-    proto.variables.extend([variable] * (count + len(homes) + len(calls) - 1))
-    for storage, number in calls.items():
+    proto.variables.extend([variable] * (count + len(homes) + len(visitors) - 1))
+    for storage, number in visitors.items():
         proto.constraints.add().at_most_one.literals.extend((homes[storage], number))
     for step, (candidates, at) in enumerate(zip(problem.candidates, numbers.first, strict=True)):
         proto.constraints.add().exactly_one.literals.extend(range(at, at + len(candidates)))
@@ -251,23 +252,23 @@ def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None)
             using = [i for i, c in enumerate(candidates, at) if storage in c.resident]
             # Where no candidate has it resident, the home is 0; either sign says so, but choices depend on it.
             terms = [*((i, 1) for i in using), (homes[storage], -1 if using else 1)]
-            terms += [(calls[storage], -1 if using else 1)] if storage in calls else []
+            terms += [(visitors[storage], -1 if using else 1)] if storage in visitors else []
             _linear(proto.constraints.add().linear, terms, 0, 0)
         slots = [(i, c.bytes) for i, c in enumerate(candidates, at)]
         alive = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
-        alive += [(calls[x.storage], x.bytes) for x in problem.calls if x.there(step)]
+        alive += [(visitors[x.storage], x.bytes) for x in problem.visitors if x.there(step)]
         _linear(proto.constraints.add().linear, [*slots, *alive], UNBOUNDED, problem.capacity)
     cycles = [
         w * c.cycles for w, candidates in zip(problem.weights, problem.candidates, strict=True) for c in candidates
     ]
-    proto.objective.vars.extend((*range(count), *calls.values()))
-    proto.objective.coeffs.extend((*cycles, *(call.cycles for call in problem.calls)))
+    proto.objective.vars.extend((*range(count), *visitors.values()))
+    proto.objective.coeffs.extend((*cycles, *(visitor.cycles for visitor in problem.visitors)))
     proto.objective.scaling_factor = 1
     if start is not None:
         picked = {at + pick for at, pick in zip(numbers.first, start.picks, strict=True)}
         picked |= {number for storage, number in homes.items() if storage in start.resident}
-        picked |= {number for storage, number in calls.items() if storage in start.called}
-        numbered = range(count + len(homes) + len(calls))
+        picked |= {number for storage, number in visitors.items() if storage in start.visiting}
+        numbered = range(count + len(homes) + len(visitors))
         proto.solution_hint.vars.extend(numbered)
         proto.solution_hint.values.extend([int(i in picked) for i in numbered])
 
@@ -297,7 +298,7 @@ def improved(problem: Problem, start: Choice | None) -> Choice | None:
     """
     if not problem.candidates:
         return Choice((), frozenset(), 0)
-    most = LARGEST_CALLS if problem.calls else LARGEST
+    most = LARGEST_VISITED if problem.visitors else LARGEST
     if start is not None and sum(map(len, problem.candidates)) > most:
         return start
     # Loading the solver takes longer than running what was planned before.
@@ -321,6 +322,6 @@ def improved(problem: Problem, start: Choice | None) -> Choice | None:
     values = list(solver.ResponseProto().solution)
     picks = tuple(values.index(1, at) - at for at in numbers.first)
     resident = frozenset(storage for storage, number in numbers.homes.items() if values[number])
-    called = frozenset(storage for storage, number in numbers.calls.items() if values[number])
-    choice = Choice(picks, resident, objective(problem, picks, called), called)
+    visiting = frozenset(storage for storage, number in numbers.visitors.items() if values[number])
+    choice = Choice(picks, resident, objective(problem, picks, visiting), visiting)
     return choice if start is None or choice.cycles <= start.cycles else start

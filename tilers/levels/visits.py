@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from deployer.core.level import USUAL, Visit
 from deployer.core.plan import Lifetime, Schedule
 from deployer.core.target import Target
-from deployer.tilers.levels.model import Call
+from deployer.tilers.levels.model import Visitor
 
 LEAST_GAP = 6
 """Steps without a use, at least, between two visits: fewer would not hide both transfers."""
@@ -69,13 +69,13 @@ def _until(steps: range, cycles: int, inside: Sequence[int]) -> int:
     return steps[-1]
 
 
-def calls_of(visits: Sequence[Visit], eligible: Sequence[Lifetime], target: Target) -> tuple[Call, ...]:
+def visitors_of(visits: Sequence[Visit], eligible: Sequence[Lifetime], target: Target) -> tuple[Visitor, ...]:
     """The visits as a choice of the solver's model: both of a storage, or none."""
     hop, bytes_of = target.hops[USUAL], {life.storage: life.bytes for life in eligible}
-    calls = []
+    visitors = []
     for storage, group in itertools.groupby(visits, key=lambda visit: visit.storage):
         size = bytes_of[storage]
         moved = hop.inward.cycles(size, 1) + hop.outward.cycles(size, 1)
         cycles = 2 * (target.crossing + hop.issue + hop.wait) + moved // RISK
-        calls.append(Call(storage, size, tuple((visit.begin, visit.end) for visit in group), cycles))
-    return tuple(calls)
+        visitors.append(Visitor(storage, size, tuple((visit.begin, visit.end) for visit in group), cycles))
+    return tuple(visitors)
