@@ -53,7 +53,7 @@ class ConvSGD(ConvGradW):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """W's type, which is that of its gradient."""
         dy, x, w = floats(node, inputs, 3)
-        if super().infer(node, [dy, x]) != (w,):
+        if ConvGradW().infer(node, [dy, x]) != (w,):
             raise mismatch(node, "the weight is of another type than its gradient", inputs)
         return (w,)
 
@@ -61,7 +61,7 @@ class ConvSGD(ConvGradW):
         """w - lr * g."""
         dy, x, w = arrays(inputs, 3)
         rate = w.dtype.type(node.attr_float("lr", LEARNING_RATE))
-        (gradient,) = super().reference(node, [dy, x])
+        (gradient,) = ConvGradW().reference(node, [dy, x])
         return (np.asarray(w - rate * gradient),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -102,5 +102,5 @@ def _with_weights(operator: ConvSGD, gradients: Iterator[Sample], seed: int) -> 
         if x.ndim > 4:
             continue
         node = Node(sample.label, operator.name, ("dy", "x"), ("w",), sample.attrs)
-        (w,) = ConvGradW.infer(operator, node, [TensorType("float32", array.shape) for array in (dy, x)])
+        (w,) = ConvGradW().infer(node, [TensorType("float32", array.shape) for array in (dy, x)])
         yield replace(sample, inputs=(dy, x, normal(r, *w.shape)), attrs={**sample.attrs, "lr": 0.125})
