@@ -1,4 +1,5 @@
-/* Copies of whole homes, from level to level, which steps find where they use them, as the map has them. */
+/* The transfers of visits: a tensor at home in an outer level is copied whole to the next level before the steps that use it,
+ * and back after them. */
 #include "hal_host.h"
 
 /* What a map without copies means. */
@@ -14,12 +15,12 @@ static uint32_t is_whole(const host_side_t *side, uint32_t number) {
            side->run == b->bytes;
 }
 
-const hal_sim_copy_t *copies_begin(const host_transfer_t *t, uint32_t hop, uint32_t inward) {
+const hal_sim_copy_t *copies_begin(const host_transfer_t *t) {
     if (t->inner.place.buffer->kind != HAL_SIM_HOME) return NULL;
     const uint32_t home = (uint32_t)(t->inner.place.buffer - hal_sim.buffers);
     for (const hal_sim_copy_t *c = hal_sim_copies.list; c < copies_end(); c++) {
-        if (c->start != host.step || c->inward != inward || c->inner != home) continue;
-        if (hal_sim.buffers[c->inner].level != hop || !is_whole(&t->inner, c->inner) || !is_whole(&t->outer, c->outer))
+        if (c->start != host.step || c->inward != t->inward || c->inner != home) continue;
+        if (!is_whole(&t->inner, c->inner) || !is_whole(&t->outer, c->outer))
             host_fail("trace", "%s is to be all of '%s' and '%s'", dma_name(t), hal_sim.buffers[c->inner].name,
                       hal_sim.buffers[c->outer].name);
         if (begun[c - hal_sim_copies.list]++ || host.calls)

@@ -213,7 +213,7 @@ static hal_ticket_t start(uint32_t hop, uint32_t inward, host_side_t outer, cons
     place_side(&t, &t.inner, hop, "inner");
     place_side(&t, &t.outer, hop + 1, "outer");
     check_conflicts(&t);
-    const hal_sim_copy_t *copy = copies_begin(&t, hop, inward);
+    const hal_sim_copy_t *copy = copies_begin(&t);
     t.until = copy ? copy->until : trace_transfer(&t, hop, inward, &t.inner.place);
     guard_source(dma_source(&t));
     begin(&t);

@@ -1,7 +1,8 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels,
  * buffers and their lives, hal_dma.c transfers, hal_loops.c and hal_trace.c what the plan says a step moves and calls,
- * hal_crossings.c transfers from one step to another, hal_copies.c copies of homes, hal_tables.c argument tables that steps fetch, hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine rounds,
- * hal_watch.c values on request. */
+ * hal_crossings.c transfers from one step to another, hal_copies.c copies of visits, hal_tables.c argument tables that
+ * steps fetch, hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine
+ * rounds, hal_watch.c values on request. */
 #ifndef HAL_HOST_H
 #define HAL_HOST_H
 
@@ -159,8 +160,8 @@ const hal_sim_crossing_t *crossing_next(uint32_t at, const hal_sim_crossing_t *p
 /* ---- hal_copies.c ---- */
 
 void copies_init(void);
-/* Before it begins: a copy of a home that is due in this step, or NULL where it is none. */
-const hal_sim_copy_t *copies_begin(const host_transfer_t *transfer, uint32_t hop, uint32_t inward);
+/* Before it begins: the copy of a visit that this transfer is, or NULL. */
+const hal_sim_copy_t *copies_begin(const host_transfer_t *transfer);
 void copies_leave(void); /* the step ends */
 
 /* ---- hal_tables.c ---- */

@@ -113,7 +113,7 @@ typedef struct {
 
 extern const hal_sim_crossings_t hal_sim_crossings;
 
-/* A whole home is copied to another, of the next level: inwards from buffer `outer` to `inner`, or back. That starts in
+/* A visit's copy: a whole tensor goes inwards from buffer `outer` to `inner`, or back. That starts in
  * the step `start`, before its kernel calls, and is awaited by the end of step `until`. A map without copies does not
  * define them. */
 typedef struct {

@@ -10,7 +10,7 @@
 #define BARRIER_TRIGGER_MASK REGISTER(0x10204200)
 #define BARRIER_TARGET_MASK REGISTER(0x1020420c)
 #define EVENT_UNIT 0x10204000
-#define BARRIER_WAIT "0x21c" /* from there */
+#define BARRIER_WAIT "0x21c" /* offset from EVENT_UNIT */
 #define INTERRUPT_MASK REGISTER(0x1020400c)
 #define TIMER_CONFIG REGISTER(0x10200400)
 #define TIMER_COMPARE REGISTER(0x10200410)
@@ -102,8 +102,8 @@ static inline void barrier(void) {
     __asm__ volatile(".insn i 0x03, 6, %0, " BARRIER_WAIT "(%1)" : "=r"(ignored) : "r"(EVENT_UNIT) : "memory");
 }
 
-/* What each step runs begins with a line of the instruction cache and lies together: it is fetched again in most steps. */
-__attribute__((aligned(16))) void hal_step(uint32_t step) {
+/* Beside hal_parallel, as both are fetched again in most steps. */
+void hal_step(uint32_t step) {
     CLUSTER_JOB->step = step;
     TIMER_RESET = 1;
     if (HAL_PROFILE) profile_step(step);
@@ -123,7 +123,7 @@ _Noreturn void cluster_worker(void);
 void cluster_worker(void) {
     const uint32_t id = hal_core_id();
     watch();
-    while (id >= CLUSTER_JOB->cores) barrier();
+    while (id >= CLUSTER_JOB->cores) barrier(); /* without work, but barriers wait for all cores */
     for (;;) {
         barrier();
         CLUSTER_JOB->kernel(CLUSTER_JOB->args);

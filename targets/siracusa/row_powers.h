@@ -27,8 +27,8 @@ ROW_POWERS float largest_of(const float *x, uint32_t step, uint32_t count) {
 #define NO_POWER 0x7f800000u /* what `least` begins with */
 #define USUAL_POWER 0x40000000u /* the bits of the least power, so scaled, that quotient_by takes for a dividend */
 
-/* The power of x = ft0, which is up to 0 or NaN, has the bits of expf_f32: instructions which FPUs that cores share take no
- * longer than those of them that are theirs. */
+/* The power of x = ft0, which is at most 0 or the NaN that arithmetic makes, with the bits of expf_f32. Two cores share an FPU,
+ * so integer instructions between those of the FPU cost no time. */
 #define POWER                                                                                                         \
     "fmv.x.w t0, ft0\n fmadd.s ft1, ft0, %[log2_e], %[shifter]\n fsub.s ft2, ft1, %[shifter]\n"                       \
     "fnmsub.s ft0, ft2, %[ln2_hi], ft0\n sltu t2, %[last], t0\n fnmsub.s ft0, ft2, %[ln2_lo], ft0\n"                  \
@@ -39,8 +39,8 @@ ROW_POWERS float largest_of(const float *x, uint32_t step, uint32_t count) {
     FSW("ft0", "%[y]", 0) ADD("%[y]", "%[y_step]") "fadd.s %[sum], %[sum], ft0\n"
 #define POWER_LENGTH 25
 
-/* Powers of some elements to y, and their sum; of the bits of all powers times 2^SCALE `least_` are the smallest. SHIFT is the
- * text of what is subtracted from ft0 besides max, of so many instructions. */
+/* Powers of some elements to y, and their sum; `least_` becomes the smallest bit pattern of a power times 2^SCALE. SHIFT is
+ * the text of `shifts` instructions that subtract more than max from ft0. */
 #define ADD_POWERS(SHIFT, shifts, sum_, y_, y_step_, x_, step_, count_, max_, log_sum_, least_)                       \
     do {                                                                                                              \
         const exp_terms_t terms = exp_terms_f32();                                                                    \

@@ -1,5 +1,5 @@
 /* Losses that are a sum over all elements, divided by a count, in the order of sum_f32.h; between tiles the sum waits in y. One
- * core sums, and others make the gradient meanwhile, where dpred is not null. */
+ * core sums, and the other cores make the gradient meanwhile, where dpred is not null. */
 #ifndef MEAN_LOSS_F32_H
 #define MEAN_LOSS_F32_H
 

@@ -1,5 +1,5 @@
 /* y = sum((pred - target)^2) / count, summed by fmaf on one core in the order of sum_f32.h; between tiles the sum waits in
- * y. Where dpred is not null, others make it meanwhile: share (pred - target). */
+ * y. Where dpred is not null, the other cores make it meanwhile: share (pred - target). */
 #include "hal.h"
 #include "mse_loss_f32.h"
 #include "sum_f32.h"

@@ -11,10 +11,7 @@
 #include "products_f32.h"
 #include "pulp.h"
 
-/* Functions that begin with a line of the instruction cache: cold code is fetched line by line, 20 cycles each. */
-#define FROM_LINE __attribute__((noinline, aligned(16)))
-
-/* What `single` says, in deployer/operators/matrix/gemm.py. */
+/* What `single` says, by deployer/operators/matrix/gemm.py: from ONE_BLOCK on, sums are of one block, in further forms. */
 enum { SEVERAL_BLOCKS, ONE_BLOCK, FEW, FEW_ROWS, OUTER, ADDED };
 
 static inline int finishes(const gemm_f32_args_t *p) {
@@ -40,7 +37,7 @@ static inline float activated(const gemm_f32_args_t *p, float sum, const float *
 }
 
 /* What is fused to four complete sums, where c and gate have them c_n and gate_n apart. */
-static FROM_LINE void finish_4(const gemm_f32_args_t *p, float s[4], const float *c, uint32_t c_n, const float *g,
+static __attribute__((noinline)) void finish_4(const gemm_f32_args_t *p, float s[4], const float *c, uint32_t c_n, const float *g,
                             uint32_t gate_n) {
     const float alpha = p->alpha, beta = p->beta;
     s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha; /* by 1 as well: the bits stay */
@@ -77,7 +74,7 @@ typedef struct {
 } steps_t;
 
 /* s[0..3] += v times the columns w, w + w_n, .. */
-static FROM_LINE void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
+static __attribute__((noinline)) void add_4(const steps_t *step, uint32_t k, const float *v, const float *w0, float s[4]) {
     const float *w1 = at(w0, step->w_n), *w2 = at(w1, step->w_n), *w3 = at(w2, step->w_n);
     if (step->w_k == 4 && step->v_k == 4 && k >= 4) {
         __asm__ volatile(LOOP("%[turns]", 41)
@@ -195,7 +192,7 @@ __attribute__((noinline)) static void long_line(const gemm_f32_args_t *p, const 
     line_of(1, p, v, w, c, gate, y, count, down);
 }
 
-static FROM_LINE void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
+static __attribute__((noinline)) void line(const gemm_f32_args_t *p, const float *v, const float *w, const float *c,
                                            const float *gate, float *y, uint32_t count, uint32_t down) {
     if (p->k > PRODUCTS_BLOCK)
         long_line(p, v, w, c, gate, y, count, down);
@@ -207,7 +204,7 @@ static FROM_LINE void line(const gemm_f32_args_t *p, const float *v, const float
 
 /* Strips of eight columns and what is left of them: every core takes some rows of each, or, where they can be dealt out
  * evenly or there are too few rows, whole strips. */
-static FROM_LINE void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
+static __attribute__((noinline)) void outer(const gemm_f32_args_t *p, const float *a, const float *b, float *y) {
     const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 3, b_n = 4 * p->b_n, m = p->m;
     uint32_t a_m = 4 * p->a_m, y_m = 4 * p->y_m, n = p->n, i = 0, next = 8, rows = m;
     uint32_t whole = strips >= cores && ((strips & (cores - 1)) == 0 || m < cores);
@@ -253,7 +250,7 @@ static inline void outer_of(const gemm_f32_args_t *p, const float *a, const floa
 
 /* A vector times a matrix. What takes the time is code that is fetched, so this is one short loop; a core has every
  * `cores`-th output. */
-static FROM_LINE void few(const gemm_f32_args_t *p) {
+static __attribute__((noinline)) void few(const gemm_f32_args_t *p) {
     const uint32_t columns = p->n, b_n = 4 * p->b_n;
     for (uint32_t n = hal_core_id(); n < columns; n += hal_core_count()) {
         const float *a = p->a, *b = at(p->b, n * b_n);
@@ -275,7 +272,7 @@ static FROM_LINE void few(const gemm_f32_args_t *p) {
 }
 
 /* Rows of an outer product, of which a core has every `cores`-th. */
-static FROM_LINE void few_rows(const gemm_f32_args_t *p) {
+static __attribute__((noinline)) void few_rows(const gemm_f32_args_t *p) {
     for (uint32_t m = hal_core_id(); m < p->m; m += hal_core_count()) {
         const float *b = p->b;
         float *y = p->y + m * p->y_m;
@@ -309,7 +306,7 @@ static __attribute__((noinline)) void outers(const gemm_f32_args_t *p) {
 }
 
 /* Lines along the longer side of what is less than four outputs wide. */
-FROM_LINE void gemm_f32(const void *args) {
+__attribute__((noinline)) void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
     const uint32_t form = p->single;
     if (form == FEW) {

@@ -16,12 +16,13 @@ NOINLINE float powers(float *y, uint32_t y_step, const float *x, uint32_t step, 
     return sum;
 }
 
-/* The sum of several blocks. */
+/* The sum of several blocks, apart, so that short rows do not fetch it. */
 NOINLINE float long_sum(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max) {
     return powers_of(y, y_step, x, step, count, max).sum;
 }
 
-NOINLINE void keep(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max, float log_sum) {
+/* The logarithms of the probabilities. */
+NOINLINE void put_log_prob(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max, float log_sum) {
     subtract(y, y_step, x, step, count, max, log_sum);
 }
 
@@ -38,6 +39,7 @@ NOINLINE void clear(float *dx, uint32_t step, uint32_t count) {
 
 NOINLINE void all_rows(const softmax_ce_f32_args_t *p) {
     const uint32_t rows = p->n * p->d, classes = p->classes, x_c = p->x_c, dx_c = p->dx_c;
+    const float divisor = label_divisor(p->labels, p->counted, p->ignore, p->count);
     for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
         const uint32_t n = p->d > 1 ? i / p->d : i, d = i - n * p->d;
         const float *const x = p->x + n * p->x_n + d, max = largest_of(x, x_c, classes);
@@ -47,7 +49,6 @@ NOINLINE void all_rows(const softmax_ce_f32_args_t *p) {
         const float log_sum = log_of_sum(sum), one = LITERAL_F32(1.0f);
         powers(dx, dx_c, x, x_c, classes, max, log_sum);
         const int32_t label = p->labels[(p->n_start + n) * p->l_n + p->d_start + d];
-        const float divisor = label_divisor(p->labels, p->counted, p->ignore, p->count);
         float loss = LITERAL_F32(NAN_F32);
         if (label_ignored(label, p->has_ignore, p->ignore)) {
             clear(dx, dx_c, classes);
@@ -61,7 +62,7 @@ NOINLINE void all_rows(const softmax_ce_f32_args_t *p) {
                 finish(dx, dx_c, classes, divisor, p->dloss ? p->dloss[n * p->g_n + d * p->g_d] : one);
         }
         if (p->loss) p->loss[n * p->y_n + d] = divisor != one ? loss / divisor : loss;
-        if (p->log_prob) keep(p->log_prob + n * p->p_n + d, p->p_c, x, x_c, classes, max, log_sum);
+        if (p->log_prob) put_log_prob(p->log_prob + n * p->p_n + d, p->p_c, x, x_c, classes, max, log_sum);
     }
 }
 
@@ -69,15 +70,15 @@ NOINLINE void all_rows(const softmax_ce_f32_args_t *p) {
 void softmax_ce_f32(const void *args) {
     const softmax_ce_f32_args_t *p = args;
     const uint32_t classes = p->classes, x_c = p->x_c, dx_c = p->dx_c;
-    const uint32_t several = (p->n * p->d - 1) | (bits_in_core(p->count) - 0x3f800000u); /* count is 1.0f */
-    if (several | p->has_ignore | (uint32_t)p->dloss | (uint32_t)p->log_prob || classes > SUM_BLOCK) {
+    const uint32_t unusual = (p->n * p->d - 1) | (bits_in_core(p->count) - 0x3f800000u); /* 0: one row, and count is 1.0f */
+    if (unusual | p->has_ignore | (uint32_t)p->dloss | (uint32_t)p->log_prob || classes > SUM_BLOCK) {
         all_rows(p);
         return;
     }
     if (hal_core_id() != 0) return;
     const float *const x = p->x, max = largest_of(x, x_c, classes);
     float *const dx = p->dx, log_sum = 0.0f;
-    for (uint32_t turn = 0;; turn++) {
+    for (uint32_t turn = 0;; turn++) { /* for the sum, then for dx: the code of a power is there once */
         const float *at = x;
         float *to = dx, sum = 0.0f;
         uint32_t least = NO_POWER;
