@@ -5,8 +5,8 @@
  * four neighbours in a row of taps, of four outputs or one, share what they load. Cores take turns at blocks.
  *
  * Before it is included, ARGUMENTS names the kernel's arguments. With STEPS, `grad` is the weight, which goes a step of
- * RATE(p) against its gradient as soon as that is complete. A call then has the whole of its sums: one of a single block is
- * stepped from registers; those of several lie on the stack, in rows of four (dw_m is 4), and step_rows follows. */
+ * RATE(p) against its gradient as soon as that is complete: from registers where a sum is one block; those of several lie
+ * on the stack, in rows of four (dw_m is 4). */
 #ifndef CONV_GRAD_W_H
 #define CONV_GRAD_W_H
 
@@ -361,9 +361,8 @@ static __attribute__((noinline)) void weights(const args_t *p) {
     v.several = p->n > 1 || p->oh * p->ow > PRODUCTS_BLOCK;
     v.goes_on = p->single && !p->first, v.fresh = p->single || p->first;
     if (v.several || !v.fresh) find_blocks(p, &v, merges);
-    v.columns = ow, v.x_columns = merges ? ow : p->x_cols, v.sw = p->sw;
-    v.dw_m = STEPS && v.several ? 4 : p->dw_m, v.dy_m = p->dy_m, v.dy_h = p->dy_h;
-    v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
+    v.columns = ow, v.x_columns = merges ? ow : p->x_cols, v.sw = p->sw, v.dw_m = STEPS && v.several ? 4 : p->dw_m;
+    v.dy_m = p->dy_m, v.dy_h = p->dy_h, v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
     if (STEPS) v.dw_c = v.several ? 1 : p->dw_c, v.rate = RATE(p);
     uint32_t turn = hal_core_id(), done = 0;
     const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
