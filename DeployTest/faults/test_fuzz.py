@@ -320,6 +320,8 @@ def test_places_of_results_that_rounding_tells_apart(tmp_path: Path) -> None:
     assert exact["i"].tolist() == exact["j"].tolist() == [2, 7]
     assert reference.magnified(program, data, "i", exact["i"], np.array([12, 2]))
     assert not reference.magnified(program, data, "j", exact["j"], np.array([12, 2]))
+    for nowhere in ([3, 3], [999, -5]):
+        assert not reference.magnified(program, data, "i", exact["i"], np.array(nowhere))
 
 
 def test_inputs_that_nobody_reads(tmp_path: Path) -> None:

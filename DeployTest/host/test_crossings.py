@@ -225,7 +225,7 @@ def test_verifier_refuses(fault: str, built: Built) -> None:
 def test_verifier_knows_the_dataflow(models_root: Path) -> None:
     """No fetch starts before the tensor is at home, and no egress goes on while another step uses it."""
     case = load_case("autoencoder", models_root)
-    options = Options("host", "auto", {"L1": L1}, fused=True, unfused=("weight_step",))
+    options = Options("host", "auto", {"L1": L1 // 2}, fused=True)
     tiling, plan = pipeline.plan_case(case, options)
     causes = {read_too_soon: "writes", stored_too_late: "reads", read_while_stored: "still writes"}
     for change, cause in causes.items():

@@ -12,7 +12,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core import target as targets
-from deployer.core.cost import cold_start
+from deployer.core.cost import cold_start, cost_key
 from deployer.core.level import Eviction
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, target_for
@@ -79,6 +79,17 @@ def test_what_evicts_code() -> None:
     assert refetched(["a", "a", "a"], target) == [0, 0, 0]
     assert refetched(["a", "b"], target) == [250, 150]
     assert refetched(["a", "b", "b", "a", "c"], target) == [500, 650, 0, 250, 400]
+
+
+def test_forms_are_other_code(models_root: Path) -> None:
+    """What returns of a cold start goes by kernel and form, over the graphs in turn."""
+    target, case = load("siracusa"), load_case("autoencoder", models_root)
+    steps = pipeline.plan_case(case, Options("siracusa", "single", {"L1": 64000}))[0].lifetimes.schedule.steps
+    forms = [operator_of(s.node).work(s.node, s.access, s.access.sizes).form for s in steps]
+    codes = [cost_key(s.kernel.symbol, form) for s, form in zip(steps, forms, strict=True)]
+    assert len({code for code in codes if code.startswith("gemm_f32")}) > 1
+    assert [s.refetched for s in steps] == refetched(codes, target)
+    assert {0} < {s.refetched for s in steps}
 
 
 def test_starts_of_loops(models_root: Path) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Sample, Work, registry
 from DeployTest.support.kernels.kernel_bench import step_of
 
@@ -44,21 +45,29 @@ def test_lines_of_a_product() -> None:
 
 @pytest.mark.parametrize("pad", [0, 1])
 def test_taps_in_padding_cost_nothing(pad: int) -> None:
-    """Rectangles of a layer count the taps that lie inside of X, and single outputs a third more."""
+    """Rectangles of a layer count the taps that lie inside of X, and of single outputs FACTS.single more."""
     work = work_of("Conv", (1, 16, 5, 7), (16, 16, 3, 3), pads=(pad,) * 4)
-    computed = 16 * 16 * ((3 * 5 - 2) * (3 * 7 - 2) if pad else 3 * 3 * 3 * 5)
+    inner = 9 * (15 + 3 * FACTS.single)  # three rows of five outputs: three blocks of four and three single ones
+    edges = 112 * (1 + FACTS.single)  # two rows and two columns of six taps, four corners of four: no block of four
     assert work.form == "dense"
-    assert computed <= work.products <= 4 / 3 * computed
+    assert work.products == round(16 * 16 * (inner + edges if pad else inner))
     assert work.macs == 16 * 16 * 9 * ((5 + 2 * pad - 2) * (7 + 2 * pad - 2)), "what is useful counts all taps"
 
 
 def test_depthwise_planes() -> None:
-    """Planes are dealt out whole where that is fair, else by rows of taps; single rows take longer code."""
-    forms = {
-        shape: work_of("ConvGradW", shape, shape, kernel_shape=(3, 3), pads=(1, 1, 1, 1), group=shape[1]).form
-        for shape in ((1, 16, 6, 6), (1, 12, 6, 6), (1, 16, 1, 6), (1, 16, 24, 24))
+    """Planes are dealt out whole where 8 times their turns are at most 3 times those of their rows of taps.
+
+    Else the rows are dealt out; planes of one row, and sums of several blocks, take longer code.
+    """
+    expected = {
+        (1, 16, 6, 6): "depthwise",  # 2 turns, 6 of rows
+        (1, 12, 6, 6): "by_rows",  # 2 turns, 5 of rows
+        (1, 16, 1, 6): "nine",
+        (1, 16, 24, 24): "nine",
     }
-    assert list(forms.values()) == ["depthwise", "by_rows", "nine", "nine"]
+    for shape, form in expected.items():
+        attrs = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "group": shape[1]}
+        assert work_of("ConvGradW", shape, shape, **attrs).form == form, shape
 
 
 @pytest.mark.parametrize(("columns", "form"), [(8, "pointwise"), (4, "uneven")])

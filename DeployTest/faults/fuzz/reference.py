@@ -261,14 +261,13 @@ def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Arr
     """Whether noise of one rounding in every float result moves an output as far as the other one lies.
 
     The noise is a float32 unit roundoff of the largest operand or result of the node, as sums have; what only such
-    a graph magnifies, at a pole or by cancellation, is no difference of meaning. Nor is an integer or a truth that it
-    turns, as the place of one of several results that rounding alone tells apart.
+    a graph magnifies, at a pole or by cancellation, is no difference of meaning. An integer or a truth must be one that
+    a run with noise, or without, has there: as the place of one of several results that rounding alone tells apart.
     """
     sizes: list[float] = []
     runs = [memory[name].astype(np.float64) for memory in _noisy_runs(program, data, sizes)]
     if exact.dtype.kind != "f":
-        turned = np.array([run != exact for run in runs]).any(0)
-        return bool((turned | (exact == other)).all())
+        return bool(np.array([exact == other, *(run == other for run in runs)]).any(0).all())
     # An element of which the noise leaves no digit may as well be infinite elsewhere: it lies at a pole.
     changes = np.array([np.isfinite(run) != np.isfinite(exact) for run in runs]).any(0)
     changes |= np.array([np.abs(run - exact) >= np.abs(exact) for run in runs]).any(0) & ~np.isfinite(other)
