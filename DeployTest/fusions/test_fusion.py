@@ -17,9 +17,9 @@ from deployer.pipeline import Case
 from deployer.planning import fuse
 from deployer.running import build, run
 from deployer.running.report import step_cells
-from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
 from DeployTest.support.building.cases import SHARED, compile_case, crossed, load_case, needs_shared, result_hash
+from DeployTest.support.graphs.fusing import fused
 from DeployTest.support.graphs.small_graphs import BUFFER, OPTIMIZER, Model, chain, constant, infer, node, ops, value
 from DeployTest.support.graphs.small_graphs import Case as TrainingCase
 from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
@@ -33,13 +33,6 @@ X = (1, 2, 4, 5)
 Y = (1, 3, 4, 5)
 BATCH_NORM = node("BatchNormalization", ("x", "s", "s", "s", "s"), ("c",), "bn")
 S = constant("s", np.array([0.5, 1.5], np.float32))
-
-
-def fused(program: Program, **options: object) -> Program:
-    """The program after fusion, verified."""
-    fusion = fuse.fuse_program(program, Options(**options))  # type: ignore[arg-type]
-    verify_program(fusion)
-    return fusion
 
 
 RELUS = {
@@ -209,8 +202,8 @@ def test_opted_out_nodes_stay(tmp_path: Path) -> None:
     """A node that `opt_out` names is not fused, and nothing is with `fuse` off."""
     program = infer(tmp_path, RELUS["conv"][0])
     for name in ("conv", "relu"):
-        assert fused(program, opt_out=(name,)) == program
-    assert fused(program, fuse=False) == program
+        assert fused(program, Options(opt_out=(name,))) == program
+    assert fused(program, Options(fuse=False)) == program
 
 
 @pytest.mark.parametrize("name", RELUS)
@@ -218,17 +211,17 @@ def test_single_rewrites_are_left_out(name: str, tmp_path: Path) -> None:
     """Without `finish` alone Relu stays; the program names the rewrites that made it."""
     program = infer(tmp_path, RELUS[name][0])
     assert "finish" in fused(program).rewrites
-    without = fused(program, unfused=("finish",))
+    without = fused(program, Options(unfused=("finish",)))
     assert "finish" not in without.rewrites
     assert ops(without).count("Relu") == 1
-    assert fused(program, unfused=tuple(fuse.rules())) == program
+    assert fused(program, Options(unfused=tuple(fuse.rules()))) == program
 
 
 def test_unknown_rewrites_are_refused(tmp_path: Path) -> None:
     """The message names those that there are: the modules of the folder."""
     program = infer(tmp_path, RELUS["conv"][0])
     with pytest.raises(OptionProblem, match="'finnish' names no rewrite") as refusal:
-        fused(program, unfused=("finnish",))
+        fused(program, Options(unfused=("finnish",)))
     assert dict(refusal.value.facts)["rewrites"] == ", ".join(fuse.rules())
 
 
@@ -332,7 +325,7 @@ def test_all_that_can_be_is_fused(test: str) -> None:
     """In a network of convolutions every Relu is fused, and every ReluGrad but the one behind the pool."""
     folder = next(needs_shared(SHARED / "training" / test).glob("*_train"))
     case = pipeline.load_training(folder)
-    fusion = fused(case.program, accumulate=case.dataset.n_accum if case.dataset else 1)
+    fusion = fused(case.program, Options(accumulate=case.dataset.n_accum if case.dataset else 1))
     assert "Relu" not in ops(fusion)
     assert ops(fusion).count("ReluGrad") == 1
 
@@ -379,4 +372,4 @@ def test_view_of_an_update(tmp_path: Path) -> None:
     )
     program = TrainingCase(optimizer=replace(OPTIMIZER, nodes=renamed)).program(tmp_path)
     for passes in (1, 2):
-        assert fused(program, accumulate=passes).updated == {"w_updated": "w"}
+        assert fused(program, Options(accumulate=passes)).updated == {"w_updated": "w"}

@@ -1,8 +1,9 @@
 """Updates inside of the steps that make their gradients: the same bits, after all readers, and what prevents them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 
@@ -14,7 +15,8 @@ from deployer.core.operator import registry
 from deployer.core.plan import Options
 from deployer.planning import fuse, schedule
 from deployer.rates.course import read_course
-from deployer.training.groups import read_group
+from deployer.training.groups import Group, read_group
+from deployer.training.problem import NO_LIMITS
 from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
 from deployer.verify.program import verify_program
@@ -27,7 +29,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 SPILLING = Options("host", "auto", fused=True, outermost="L3")
 
 
-def joint(program: Program) -> list[str]:
+def updating_steps(program: Program) -> list[str]:
     """The operators of the steps that make a gradient and an update, in order."""
     return [node.op for node in program.nodes if registry()[node.op].applies]
 
@@ -55,7 +57,7 @@ def test_the_old_weight_is_read_before(models_root: Path) -> None:
             uses = [i for i, other in enumerate(steps) if weight in other.inputs and other is not node]
             assert max(uses) < at, (node.name, weight)
             readers += len(uses)
-    assert readers == 2 * len(joint(program)) - 1, "the first layer has no gradient of its input"
+    assert readers == 2 * len(updating_steps(program)) - 1, "the first layer has no gradient of its input"
     (graph,) = program.graphs
     late = [node for node in graph.nodes if registry()[node.op].applies][-1]
     others = [node for node in graph.nodes if node is not late]
@@ -87,12 +89,22 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "simple_mlp.onnx"
 
 
-def case_of(model: Path, folder: Path, optimizer: str = "sgd", **how: object) -> Program:
+def case_of(
+    model: Path, folder: Path, optimizer: str = "sgd", limits: Limits = NO_LIMITS, groups: Sequence[Group] = ()
+) -> Program:
     """The program of a case with that optimizer, as --fused has it."""
-    report = build_train_graph(model, "cross_entropy", optimizer, 0.01, "weight", folder, **how)  # type: ignore[arg-type]
+    report = build_train_graph(model, "cross_entropy", optimizer, 0.01, "weight", folder, limits=limits, groups=groups)
     program = fuse.fuse_program(pipeline.load_training(report.train).program, SPILLING)
     verify_program(program)
     return program
+
+
+class How(TypedDict, total=False):
+    """What a case may have besides plain SGD."""
+
+    optimizer: str
+    limits: Limits
+    groups: Sequence[Group]
 
 
 @pytest.mark.parametrize(
@@ -108,23 +120,23 @@ def case_of(model: Path, folder: Path, optimizer: str = "sgd", **how: object) ->
     ],
     ids=["plain", "norm", "clipped", "adam", "momentum", "decay", "rates"],
 )
-def test_what_prevents_it(how: dict[str, object], steps: int, model: Path, tmp_path: Path) -> None:
+def test_what_prevents_it(how: How, steps: int, model: Path, tmp_path: Path) -> None:
     """A gradient that is clipped, whose norm is taken, or that an optimizer with another formula reads has memory."""
-    assert joint(case_of(model, tmp_path, **how)) == ["OuterSGD"] * steps  # type: ignore[arg-type]
+    assert updating_steps(case_of(model, tmp_path, **how)) == ["OuterSGD"] * steps
 
 
 def test_other_reasons(models_root: Path) -> None:
     """Names, small L1s, no third level, few weights, and passes and updates apart leave steps as they are."""
     program = load_case("tanh_lenet", models_root).program
-    all_steps = joint(fuse.fuse_program(program, SPILLING))
+    all_steps = updating_steps(fuse.fuse_program(program, SPILLING))
     assert all_steps.count("ConvSGD") == 2
     assert len(all_steps) == 3
     update = next(node.name for node in program.graphs[-1].nodes if node.op == "SGD" and "fc" in node.inputs[0])
-    named = joint(fuse.fuse_program(program, replace(SPILLING, opt_out=(update,))))
+    named = updating_steps(fuse.fuse_program(program, replace(SPILLING, opt_out=(update,))))
     assert named == ["ConvSGD", "ConvSGD"]
-    assert joint(fuse.fuse_program(program, replace(SPILLING, fused=False))) == []
-    assert joint(fuse.fuse_program(program, replace(SPILLING, budgets={"L1": 1000}))) == ["OuterSGD"]
-    assert joint(fuse.fuse_program(program, replace(SPILLING, outermost="L2"))) == ["OuterSGD"]
+    assert updating_steps(fuse.fuse_program(program, replace(SPILLING, fused=False))) == []
+    assert updating_steps(fuse.fuse_program(program, replace(SPILLING, budgets={"L1": 1000}))) == ["OuterSGD"]
+    assert updating_steps(fuse.fuse_program(program, replace(SPILLING, outermost="L2"))) == ["OuterSGD"]
     fused = fuse.fuse_program(program, SPILLING)
     small = [n for n in fused.nodes if n.op == "ConvGradW"]
     assert small
@@ -134,7 +146,7 @@ def test_other_reasons(models_root: Path) -> None:
 def test_a_second_reader(models_root: Path) -> None:
     """A gradient that another node reads, too, keeps its memory, and so does one that other nodes overwrite before."""
     program = load_case("simple_mlp", models_root).program
-    assert joint(fuse.fuse_program(program, SPILLING)) == ["OuterSGD", "OuterSGD"]
+    assert updating_steps(fuse.fuse_program(program, SPILLING)) == ["OuterSGD", "OuterSGD"]
     rules: dict[str, Callable[[Program, Options], Program]] = fuse.rules()
     before = program
     for name, rule in rules.items():
@@ -145,7 +157,7 @@ def test_a_second_reader(models_root: Path) -> None:
     other = next(w for w in before.weights if w != update.inputs[0])
     twin = replace(update, name="twin", inputs=(other, *update.inputs[1:]))
     twice = replace(before, graphs=(Graph(graph.name, (*graph.nodes, twin)),))
-    assert len(joint(rules["weight_step"](twice, SPILLING))) == 1
+    assert len(updating_steps(rules["weight_step"](twice, SPILLING))) == 1
 
 
 def test_rates_at_run_time(model: Path, tmp_path: Path) -> None:
