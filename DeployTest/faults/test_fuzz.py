@@ -245,6 +245,12 @@ def test_excuses() -> None:
     assert reference.excused("refused", "Fatal error: com.microsoft:ReluGrad(-1) is not a registered function/op")
     assert not reference.excused("refused", "Fatal error: com.microsoft:Relu(-1) is not a registered function/op")
     assert not reference.excused("refused", "Fatal error: evil:ReluGrad(-1) is not a registered function/op")
+    cut = "This is an invalid model. In Node, (\"a{}\nAcos ('x') -> ('y,') \nopsets ai.onnx:21"
+    assert reference.excused("refused", cut.format(""))
+    assert not reference.excused("refused", cut.format('", Foo, "") Error No Op registered for Foo'))
+    kinds = "data_0 has inconsistent type tensor({})"
+    assert reference.excused("refused", kinds.format("double"))
+    assert not reference.excused("refused", kinds.format("int64"))
 
 
 def test_edits_are_registered_once() -> None:

@@ -137,7 +137,7 @@ class Program:
         return [b for h, b in zip(self.plan.homes, self._homes, strict=True) if h.persistent]
 
     def live(self, step: PlanStep) -> list[Buffer]:
-        """Everything in use in a step, but for the argument tables."""
+        """Everything in use in a step, but for the argument tables; copies are among the homes."""
         homes = zip(self.plan.homes, self._homes, strict=True)
         buffers = [b for h, b in homes if h.persistent or h.first <= step.index <= h.last]
         storage = {o.arg: o.storage for o in step.operands}
