@@ -4,12 +4,11 @@
 #include "softmax_ce_f32.h"
 #include "hal.h"
 #include "labels_f32.h"
-#include "math_f32.h"
-#include "sum_f32.h"
+#include "log_sum_f32.h"
 
 void softmax_ce_f32(const void *args) {
     const softmax_ce_f32_args_t *p = args;
-    const uint32_t rows = p->n * p->d, size = p->classes > SUM_BLOCK ? SUM_BLOCK : 0;
+    const uint32_t rows = p->n * p->d;
     const float divisor = label_divisor(p->labels, p->counted, p->ignore, p->count);
     for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
         const uint32_t n = i / p->d, d = i % p->d;
@@ -17,13 +16,8 @@ void softmax_ce_f32(const void *args) {
         float *dx = p->dx + n * p->dx_n + d;
         const int32_t label = p->labels[(p->n_start + n) * p->l_n + p->d_start + d];
         const int ignored = label_ignored(label, p->has_ignore, p->ignore);
-        float max = x[0], loss = ignored ? 0.0f : NAN_F32;
-        for (uint32_t c = 1; c < p->classes; c++) max = x[c * p->x_c] > max ? x[c * p->x_c] : max;
-        sum_t powers = {0};
-        for (uint32_t c = 0; c < p->classes;)
-            for (const uint32_t end = c + sum_next(&powers, size, c, p->classes - c); c < end; c++)
-                powers.block += expf_f32(x[c * p->x_c] - max);
-        const float log_sum = logf_f32(sum_value(&powers, size));
+        float max, loss = ignored ? 0.0f : NAN_F32;
+        const float log_sum = log_sum_f32(x, p->x_c, p->classes, &max);
         for (uint32_t c = 0; c < p->classes; c++) {
             const float log_prob = x[c * p->x_c] - max - log_sum, onehot = (uint32_t)label == c ? 1.0f : 0.0f;
             if (p->log_prob) p->log_prob[n * p->p_n + c * p->p_c + d] = log_prob;
