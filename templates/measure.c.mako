@@ -5,6 +5,10 @@
 #include "${symbol}.h"
 % endfor
 
+% for function in v.functions:
+void ${function}(const void *args);
+% endfor
+
 const uint32_t hal_plan_cores = ${v.cores};
 
 % for level in v.levels:
@@ -28,8 +32,8 @@ static void evict(const void *args) {
 
 static const hal_kernel_t kernels[] = {
     empty,
-% for symbol in v.symbols:
-    ${symbol},
+% for function in v.functions:
+    ${function},
 % endfor
 };
 static uint8_t *const levels[] = {

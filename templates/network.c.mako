@@ -12,6 +12,9 @@
 #include "${kernel}.h"
 % endfor
 
+% for function in v.special:
+void ${function}(const void *args);
+% endfor
 % for text in v.macros:
 ${text}
 % endfor
@@ -137,7 +140,7 @@ ${indent}hal_dma_wait(${v.awaited});
 ${indent}args->${v.argument} = ${v.value};
 </%def>\
 <%def name="c_call(v, indent)">\
-${indent}hal_parallel(${v.kernel}, ${v.table});
+${indent}hal_parallel(${v.function}, ${v.table});
 </%def>\
 <%def name="c_assign_each(v, indent)">\
 ${indent}for (${v.kernel}_args_t *args = ${v.table}; args < ${v.table} + ${v.count}; args++) {
@@ -145,7 +148,7 @@ ${inside(v.body, indent + "    ")}\
 ${indent}}
 </%def>\
 <%def name="c_call_each(v, indent)">\
-${indent}hal_parallel_steps(${v.step}, ${v.kernel}, ${v.table}, sizeof(${v.kernel}_args_t), ${v.count});
+${indent}hal_parallel_steps(${v.step}, ${v.function}, ${v.table}, sizeof(${v.kernel}_args_t), ${v.count});
 </%def>\
 <%def name="c_if_line(v, indent)">\
 ${indent}if (${v.condition}) ${inside(v.body, "")}\

@@ -1,8 +1,7 @@
 """Siracusa's kernels under GVSoC leave the bits of the portable kernels on the host."""
 
-import ctypes
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +14,14 @@ from deployer.core import target
 from deployer.core.access import order_dims, tiles
 from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Const, Kernel, Sample, registry
-from deployer.operators.convolution.geometry import geometry
+from deployer.core.operator import Const, Kernel, Sample, registry
 from deployer.operators.matrix.gemm import SINGLE
 from deployer.operators.products import PRODUCTS
-from DeployTest.support.kernels import border_jobs, kernel_bench
-from DeployTest.support.kernels.convolution_layers import LAYERS
-from DeployTest.support.kernels.kernel_bench import Step, canonical, lawful, step_of
+from deployer.special.conditions import special_of
+from DeployTest.support.kernels import border_jobs
+from DeployTest.support.kernels.comparing import compare
+from DeployTest.support.kernels.convolution_jobs import convolution_jobs
+from DeployTest.support.kernels.kernel_bench import Step, lawful, step_of
 from DeployTest.support.kernels.kernel_jobs import (
     gemm_form_jobs,
     gemm_job,
@@ -154,88 +154,8 @@ def _long_jobs() -> Iterator[KernelJob]:
                 yield measure.kernel_job(f"{label}-{length}", step.node, step.types, step.values, tile)
 
 
-def _convolution_jobs() -> Iterator[KernelJob]:
-    """Each layer, its gradients and its update, packed, and as a part of larger operands that continues a sum.
-
-    An update has the whole of its sums.
-    """
-    for number, (x, w, attrs) in enumerate(LAYERS):
-        y = geometry(Node("", "Conv", (), (), attrs), x, w, ()).y_shape
-        kernels: list[tuple[str, list[tuple[int, ...]], dict[str, AttrValue]]] = [
-            ("Conv", [x, w] if number % 2 else [x, w, w[:1]], attrs),
-            ("ConvGradX", [y, w], {**attrs, "input_shape": x[2:]}),
-            ("ConvGradW", [y, x], {**attrs, "kernel_shape": w[2:]}),
-            ("ConvSGD", [y, x, w], {**attrs, "kernel_shape": w[2:], "lr": 0.3}),
-        ]
-        for name, shapes, node_attrs in kernels:
-            inputs = tuple(f"x{i}" for i in range(len(shapes)))
-            node = Node(f"layer{number}", name, inputs, ("o",), node_attrs)
-            types = {n: TensorType("float32", shape) for n, shape in zip(inputs, shapes, strict=True)}
-            types["o"] = registry()[name].infer(node, list(types.values()))[0]
-            tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
-            job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
-            yield job
-            part = _part(job)
-            if name == "ConvSGD":
-                yield replace(part, scalars={**part.scalars, "first": 1})
-                continue
-            yield part
-            if name == "Conv":
-                yield replace(job, label=f"{job.label}-relu", scalars={**job.scalars, "relu": 1})
-            if name == "ConvGradX":
-                yield _gated(job)
-                yield _gated_apart(job)
-            if number % 2 and job.scalars["single"]:
-                yield _part(replace(job, label=f"{job.label}-several", scalars={**job.scalars, "single": 0}))
-
-
-def _gated(job: KernelJob) -> KernelJob:
-    """The same with a gate that lies like the result and has zeros of both signs and NaN."""
-    shape = job.operands["dx"].shape
-    gate = hard(0, math.prod(shape)).reshape(shape)
-    gate.flat[::7] = np.nan
-    scalars = {**job.scalars, **{f"gate_{axis}": job.scalars[f"dx_{axis}"] for axis in "ngch"}}
-    return KernelJob(f"{job.label}-gated", job.kernel, {**job.operands, "gate": gate}, scalars)
-
-
-def _gated_apart(job: KernelJob) -> KernelJob:
-    """The same with a gate by itself, as a tile has it whose result lies in a larger one."""
-    part, gated = _part(job), _gated(job)
-    strides = {name: value for name, value in gated.scalars.items() if name.startswith("gate")}
-    scalars = {**part.scalars, **strides, "first": 1, "last": 1}
-    return KernelJob(f"{gated.label}-apart", job.kernel, {**part.operands, "gate": gated.operands["gate"]}, scalars)
-
-
-def _part(job: KernelJob) -> KernelJob:
-    """The same lengths in larger operands, with sums that begin and end in other tiles."""
-    scalars = {**job.scalars, **{name: 0 for name in ("first", "last") if name in job.scalars}}
-    operands = dict(job.operands)
-    for name, value in job.operands.items():
-        if value.ndim == 5:
-            is_weight = name in ("w", "grad")
-            gaps = ((0, 0), (0, 0), (0, 1), *(((0, 0), (0, 0)) if is_weight else ((0, 2), (0, 3))))
-            larger = np.pad(value, gaps, mode="edge")
-            prefix = "dw" if name == "grad" else name
-            for axis, stride in enumerate(larger.strides[: 3 if is_weight else 4]):
-                names = "gmc" if is_weight else "ng" + ("c" if "x" in name else "m") + "h"
-                scalars[f"{prefix}_{names[axis]}"] = stride // larger.itemsize
-            operands[name] = larger
-    return KernelJob(f"{job.label}-part", job.kernel, operands, scalars)
-
-
-MAKERS = (_tile_jobs, gemm_jobs, gemm_form_jobs, _flat_jobs, _channel_jobs, _long_jobs, _convolution_jobs, loop_jobs)
+MAKERS = (_tile_jobs, gemm_jobs, gemm_form_jobs, _flat_jobs, _channel_jobs, _long_jobs, convolution_jobs, loop_jobs)
 JOBS = {job.label: job for make in (*MAKERS, border_jobs.all_jobs) for job in make()}
-
-
-def _on_host(job: KernelJob) -> Mapping[str, Array]:
-    """The operands as the portable kernel leaves them on one core."""
-    library, kernel = kernel_bench.library(), job.kernel
-    left = {name: np.array(value, copy=True) for name, value in job.operands.items()}
-    pointers = {name: left[name].ctypes.data if name in left else None for name, _, _ in kernel.pointers}
-    arguments = kernel_bench._structure(kernel)(**pointers, **job.scalars)
-    library.bench_core(0, 1)
-    getattr(library, kernel.symbol)(ctypes.byref(arguments))
-    return left
 
 
 @pytest.fixture(scope="module")
@@ -260,13 +180,19 @@ def _groups(symbols: Iterable[str]) -> Iterator[list[str]]:
     yield from (names[first : first + TOGETHER] for first in range(0, len(names), TOGETHER))
 
 
+def _functions(symbols: Iterable[str], kernels: Mapping[str, Kernel]) -> Iterator[tuple[Kernel, str]]:
+    """All functions of some kernels, those for all calls without a name."""
+    for symbol in symbols:
+        yield from ((kernels[symbol], name) for name in ("", *(s.name for s in special_of(symbol, TARGET))))
+
+
 @pytest.mark.slow
 def test_every_kernel_builds(tmp_path: Path) -> None:
     """Overrides and portable kernels compile for the target without a warning and link without a library."""
     needs_compiler(TARGET.name)
     kernels: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
     for symbols in _groups(kernels):
-        assert measure.program(TARGET, [kernels[symbol] for symbol in symbols], {}, tmp_path / symbols[0]).is_file()
+        assert measure.program(TARGET, list(_functions(symbols, kernels)), {}, tmp_path / symbols[0]).is_file()
     assert {path.stem for path in OVERRIDES} <= set(kernels)
     assert {job.kernel.symbol for job in JOBS.values()} == set(kernels), "a kernel that is compared with nothing"
 
@@ -278,22 +204,11 @@ def test_bits_equal_the_host(group: str, measured: dict[str, Measured]) -> None:
     compare([job for job in JOBS.values() if job.label.split("-")[0] == group], measured)
 
 
-def compare(jobs: Sequence[KernelJob], measured: Mapping[str, Measured]) -> None:
-    """Fails where an operand is not what the host's kernel leaves."""
-    wrong = [
-        f"{job.label} {name}: {measured[job.label].operands[name]} instead of {expected}"
-        for job in jobs
-        for name, expected in _on_host(job).items()
-        if canonical(measured[job.label].operands[name]) != canonical(expected)
-    ]
-    assert not wrong, f"{len(wrong)} operands differ\n" + "\n".join(wrong[:5])
-
-
 @SIMULATOR
 @pytest.mark.parametrize("cores", [1, 4])
 def test_convolution_on_cores(cores: int, tmp_path: Path) -> None:
     """Cores take turns at blocks, whatever their number."""
-    jobs = list(_convolution_jobs())
+    jobs = list(convolution_jobs())
     results = measure.measure_jobs(replace(TARGET, cores=cores), jobs, tmp_path)
     compare(jobs, {result.label: result for result in results})
 

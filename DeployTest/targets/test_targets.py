@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     """The data of all targets in a folder that may be spoilt."""
     for path in TARGETS_DIR.rglob("*.toml"):
         copy = tmp_path / path.relative_to(TARGETS_DIR)
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
     return tmp_path
 

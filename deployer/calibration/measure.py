@@ -15,19 +15,21 @@ import numpy as np
 from mako.template import Template
 
 import deployer.templates
-from deployer.calibration.argument import value_of
 from deployer.codegen.generate import kernel_files
 from deployer.core.access import Tile
 from deployer.core.declarations import with_carry
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import function_name
 from deployer.core.level import RESIDENT
 from deployer.core.operator import Array, Kernel, operator_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import Target, Toolchain
 from deployer.running import build
 from deployer.running import run as runner
-from deployer.running.kernels import COMMON, kernel_source, source_folders
+from deployer.running.kernels import COMMON, function_source, source_folders
+from deployer.special.calls import value_of
+from deployer.special.conditions import chosen, special_of
 
 RUNS = 3
 """The number of runs of each job: the first has cold instruction caches, the others warm ones."""
@@ -122,9 +124,10 @@ def fits(target: Target, job: KernelJob) -> bool:
     return _Image(target, job).fits
 
 
-def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
+def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, special: bool = True) -> list[Measured]:
     """Build one program for all jobs in `directory`, run it, and return the measurement of each job, in order.
 
+    Without `special` kernels are called by their functions for all calls alone.
     Raises OptionProblem for a target whose clock is a model or whose innermost level is too small, and what build and
     run raise.
     """
@@ -137,11 +140,12 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
     for image in images:
         if image:
             image.check()
-    called = [job.kernel for job in jobs if isinstance(job, KernelJob)]
-    kernels = {kernel.symbol: kernel for kernel in called if kernel.symbol != EMPTY}
-    symbols = sorted(kernels)
-    program(target, [kernels[symbol] for symbol in symbols], _rooms(target, jobs), directory)
-    parts = [_record(job, image, symbols) for job, image in zip(jobs, images, strict=True)]
+    called = [_function(job, target, special) if isinstance(job, KernelJob) else None for job in jobs]
+    calls = {name: job.kernel for name, job in zip(called, jobs, strict=True) if name and isinstance(job, KernelJob)}
+    functions = sorted(calls)
+    program(target, [(calls[name], name[1]) for name in functions], _rooms(target, jobs), directory)
+    numbers = [functions.index(name) + 1 if name else 0 for name in called]
+    parts = [_record(job, image, number) for job, image, number in zip(jobs, images, numbers, strict=True)]
     (directory / "input.bin").write_bytes(b"".join(parts) + struct.pack("<I", 0))
     dump = _run(target, tools, directory)
     results, at = [], 0
@@ -155,6 +159,15 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path) -> list[M
     return results
 
 
+def _function(job: KernelJob, target: Target, special: bool) -> tuple[str, str] | None:
+    """The kernel of a job, and the name of its function for such calls or an empty one; None for the empty kernel."""
+    if job.kernel.symbol == EMPTY:
+        return None
+    values = {**job.scalars, **{name: name in job.operands for name, _, _ in job.kernel.pointers}}
+    among = special_of(job.kernel.symbol, target) if special else ()
+    return job.kernel.symbol, chosen(among, lambda: iter((values,)), target.cores)
+
+
 def _rooms(target: Target, jobs: Sequence[Job]) -> dict[str, int]:
     """The bytes of each level that the jobs move or compute in; a level that has the program too leaves it the rest."""
     rooms = [level.budget if i == RESIDENT else 0 for i, level in enumerate(target.levels)]
@@ -165,20 +178,23 @@ def _rooms(target: Target, jobs: Sequence[Job]) -> dict[str, int]:
     return {level.name: room for level, room in zip(target.levels, rooms, strict=True)}
 
 
-def program(target: Target, kernels: Sequence[Kernel], rooms: Mapping[str, int], directory: Path) -> Path:
-    """Compile the measuring program with these kernels and so many bytes of each level into `directory`, unless it is
-    up to date.
+def program(target: Target, functions: Sequence[tuple[Kernel, str]], rooms: Mapping[str, int], directory: Path) -> Path:
+    """Compile the measuring program with these functions of kernels and so many bytes of each level into `directory`,
+    unless it is up to date; those for all calls of a kernel have no name.
     """
     tools = build.toolchain(target)
     directory.mkdir(parents=True, exist_ok=True)
-    for kernel in kernels:
+    for kernel in {kernel.symbol: kernel for kernel, _ in functions}.values():
         for name, content in kernel_files(kernel).items():
             (directory / name).write_text(content)
     levels = tuple(identifier(level.name.lower()) for level in target.levels)
-    view = _View(tuple(identifier(k.symbol) for k in kernels), target.cores, levels, RUNS)
+    symbols = tuple(dict.fromkeys(identifier(kernel.symbol) for kernel, _ in functions))
+    called = tuple(identifier(function_name(kernel.symbol, special)) for kernel, special in functions)
+    view = _View(symbols, called, target.cores, levels, RUNS)
     (directory / "measure.c").write_text(str(_template().render(v=view)))
     folders = [directory, COMMON / "include", *source_folders(tools)]
-    sources = [directory / "measure.c", *(kernel_source(k.symbol, tools, directory) for k in kernels)]
+    sources = [directory / "measure.c"]
+    sources += [function_source(kernel.symbol, special, target, tools, directory) for kernel, special in functions]
     sources += sorted((COMMON / "runtime").glob("*.c"))
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))
@@ -199,6 +215,7 @@ def program(target: Target, kernels: Sequence[Kernel], rooms: Mapping[str, int],
 @dataclass(frozen=True)
 class _View:
     symbols: tuple[CText, ...]
+    functions: tuple[CText, ...]
     cores: int
     levels: tuple[CText, ...]
     runs: int
@@ -257,14 +274,13 @@ class _Image:
         return arrays
 
 
-def _record(job: Job, image: _Image | None, symbols: Sequence[str]) -> bytes:
-    """A job in the format that the measuring program reads."""
+def _record(job: Job, image: _Image | None, function: int) -> bytes:
+    """A job in the format that the measuring program reads, with the number of its function there."""
     if isinstance(job, TransferJob):
         return struct.pack("<6I", 2, job.hop, _DIRECTIONS[job.direction], job.run, job.count, job.stride)
     if image is None:
         raise InternalError("a kernel job without operands")
-    index = symbols.index(job.kernel.symbol) + 1 if job.kernel.symbol != EMPTY else 0
-    return struct.pack("<4I", 1, index, len(job.kernel.pointers), len(image.content)) + image.content
+    return struct.pack("<4I", 1, function, len(job.kernel.pointers), len(image.content)) + image.content
 
 
 def _run(target: Target, tools: Toolchain, directory: Path) -> bytes:

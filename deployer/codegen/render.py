@@ -61,6 +61,7 @@ class NetworkView:
     provenance: CText
     rows: tuple[CText, ...]
     kernels: tuple[CText, ...]
+    special: tuple[CText, ...]
     asserts: tuple[CText, ...]
     steps: tuple[TableView, ...]
     bundles: tuple[GroupView, ...]
@@ -177,6 +178,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         provenance=origin,
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
+        special=tuple(map(identifier, sorted({s.function for s in steps if s.special}))),
         asserts=tuple(map(code, asserts)),
         steps=() if spans else tuple(table for step, table in by_step.items() if step not in bundled),
         bundles=() if spans else tuple(_bundle(bundle, by_step) for bundle in bundles),

@@ -55,6 +55,11 @@ class Layer:
     attrs: dict[str, AttrValue]
 
 
+def function_name(symbol: str, special: str) -> str:
+    """The C function of a kernel, or the one for some of its calls."""
+    return f"{symbol}_{special}" if special else symbol
+
+
 @cache
 def _table(name: str) -> dict[str, Any]:
     return tomllib.loads((FOLDER / name).read_text())

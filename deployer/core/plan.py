@@ -7,6 +7,7 @@ from typing import Literal
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
+from deployer.core.kernel_facts import function_name
 from deployer.core.level import RESIDENT, SPILLED, USUAL, Bundle, Crossing, LevelUse, Slots, Visit
 from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
@@ -312,7 +313,10 @@ class Staging:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """A step as it will be emitted. `dims` are in loop order; `tile_cycles` the model's cost of each kernel call."""
+    """A step as it will be emitted. `dims` are in loop order; `tile_cycles` the model's cost of each kernel call.
+
+    `special` names the function for some of its kernel's calls that it calls, if that is not the one for all of them.
+    """
 
     index: int
     name: str
@@ -329,6 +333,12 @@ class PlanStep:
     bytes_in: int
     bytes_out: int
     staging: Staging | None
+    special: str = field(default="", metadata={IF_ANY: True})
+
+    @property
+    def function(self) -> str:
+        """The C function that its kernel calls are calls of."""
+        return identifier(function_name(self.kernel.symbol, self.special))
 
     @property
     def op_label(self) -> str:

@@ -165,9 +165,9 @@ class Assign(Statement):
 
 @dataclass(frozen=True)
 class Call(Statement):
-    """Calls the kernel on all cores."""
+    """Calls the kernel on all cores, by a function of it."""
 
-    kernel: str
+    function: str
     table: Table | Var
 
 
@@ -189,6 +189,7 @@ class CallEach(Statement):
     """
 
     step: int
+    function: str
     kernel: str
     table: Table
     count: int

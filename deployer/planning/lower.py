@@ -65,7 +65,7 @@ def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Op
     table, kernel = Table(step.index if shared is None else shared), step.kernel.symbol
     own = [(name, value) for name, value in fixed if shared is not None and has_address(value)]
     first = (Arguments(kernel, table),) if varying and not own else ()
-    call = Block((*(Assign(name, value) for name, value in varying), Call(kernel, table)))
+    call = Block((*(Assign(name, value) for name, value in varying), Call(step.function, table)))
     ahead = TileLoop(step, "next_", outer=stage)
     port = Port(step, staged=bool(step.staging), opens=opens)
     body = _loop(Port(step, staged=False) if stage else port, step.buffering, loop, ahead, first, call)

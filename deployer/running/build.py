@@ -26,7 +26,7 @@ from deployer.core.level import Level
 from deployer.core.plan import Plan, target_of
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
 from deployer.running import objects, output
-from deployer.running.kernels import COMMON, kernel_source, source_folders
+from deployer.running.kernels import COMMON, function_source, source_folders
 from deployer.running.objects import Recipe
 
 T = TypeVar("T")
@@ -216,8 +216,9 @@ def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
 
 
 def lasting_sources(plan: Plan, tools: Toolchain, generated: Path) -> list[Path]:
-    """The plan's kernels (a target's own before the common one), runtime and HAL."""
-    files = [kernel_source(symbol, tools, generated) for symbol in sorted({s.kernel.symbol for s in plan.steps})]
+    """The functions of the plan's kernels (a target's own before the common one), runtime and HAL."""
+    calls = sorted({(s.kernel.symbol, s.special) for s in plan.steps})
+    files = [function_source(symbol, special, target_of(plan.options), tools, generated) for symbol, special in calls]
     files += sorted((COMMON / "runtime").glob("*.c"))
     for folder in source_folders(tools):
         files += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from deployer.core.errors import BuildFailed
+from deployer.core.errors import BuildFailed, InternalError
 from deployer.core.packages import PackageProblem, kernel_folders
-from deployer.core.target import TARGETS_DIR, Toolchain
+from deployer.core.target import TARGETS_DIR, Target, Toolchain
 from deployer.operators.declared import printed_kernels
+from deployer.special.conditions import special_of
 
 COMMON = TARGETS_DIR / "common"
 
@@ -33,6 +34,16 @@ def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> Path:
         places = [*_own(symbol, tools), *general]
         raise BuildFailed(f"kernel {symbol} has no C file", [("looked for", ", ".join(map(str, places)))])
     return (own + shared)[0]
+
+
+def function_source(symbol: str, special: str, target: Target, tools: Toolchain, generated: Path) -> Path:
+    """The C file of a kernel, or of its function for some calls; InternalError where there is none of the name."""
+    if not special:
+        return kernel_source(symbol, tools, generated)
+    found = next((x.source for x in special_of(symbol, target) if x.name == special), None)
+    if found is None:
+        raise InternalError(f"kernel {symbol} has no function {special} on target {target.name}")
+    return found
 
 
 def _own(symbol: str, tools: Toolchain) -> Iterator[Path]:

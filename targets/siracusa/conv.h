@@ -8,7 +8,7 @@
 #ifndef CONV_H
 #define CONV_H
 
-#include "conv_strips.h"
+#include "conv_words.h"
 #include "gemm_block.h"
 #include "hal.h"
 #include "products_f32.h"

@@ -3,17 +3,12 @@
 #ifndef CONV_FIRST_H
 #define CONV_FIRST_H
 
+#include "conv_f32.h"
 #include "gemm_rows.h"
-
-static inline int is_first(const conv_f32_args_t *p) {
-    return p->first && p->last && !p->b && !p->relu && p->c * p->g * p->n == 1 && ((p->m | p->ow) & 3) == 0 &&
-           p->dw * p->dh == 1 && p->top >= 0 && p->left >= 0 &&
-           (uint32_t)p->top + (p->oh - 1) * p->sh + p->kh <= p->x_rows &&
-           (uint32_t)p->left + (p->ow - 1) * p->sw + p->kw <= p->x_cols;
-}
+#include "hal.h"
 
 /* Blocks of four channels by four neighbours in a row; every core has as many one after the other as any. */
-static __attribute__((noinline)) void first_layer(const conv_f32_args_t *p) {
+static inline void first_layer(const conv_f32_args_t *p) {
     const uint32_t channels = p->m >> 2, all = channels * p->oh * (p->ow >> 2), each = turns_of(all, hal_core_count());
     uint32_t index = hal_core_id() * each, row = 0, column = 0;
     if (index >= all) return;

@@ -3,21 +3,14 @@
  *
  * A single tap is a product of matrices, in blocks of 4 x 4 weights; a depthwise window of 3 x 3 is a block. Else up to
  * four neighbours in a row of taps, of four outputs or one, share what they load. Cores take turns at blocks.
- *
- * Before it is included, ARGUMENTS names the kernel's arguments. With STEPS, `grad` is the weight, which goes a step of
- * RATE(p) against its gradient as soon as that is complete: from registers where a sum is one block; those of several lie
- * on the stack, in rows of four (dw_m is 4). */
+ */
 #ifndef CONV_GRAD_W_H
 #define CONV_GRAD_W_H
 
+#include "conv_grad_w_args.h"
 #include "gemm_block.h"
 #include "hal.h"
 #include "products_f32.h"
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 4")
-
-typedef ARGUMENTS args_t;
 
 /* The rows of dY and X that the taps of a block of weights meet, from `row` on: columns `first` to end - 1 of dY have
  * all taps inside X. So many rows `together` or, of longer rows, so many columns are summed from zero; where there are
@@ -235,11 +228,6 @@ static __attribute__((noinline)) void blocks(view_t *v, block_t run, const float
 
 #include "conv_grad_w_pairs.h"
 
-/* What becomes of a weight when its sum is complete: that, or a step against it. */
-INLINE float stepped(const args_t *p, const float *w, float sum) {
-    return STEPS ? __builtin_fmaf(-RATE(p), sum, *w) : sum;
-}
-
 #define STEP_FROM(s, w, at) FLW(s, "%[sums]", at) FLW(w, "%[w]", at)
 #define STEP_TO(s, w) "fnmsub.s " w ", %[rate], " s ", " w "\n"
 #define STEP_OPERANDS [sums] "+&r"(sums), [w] "+&r"(w)
@@ -335,9 +323,7 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
 }
 
 #include "conv_grad_w_nine.h"
-#include "conv_grad_w_plane.h"
 #include "conv_grad_w_products.h"
-#include "conv_grad_w_rows.h"
 
 static __attribute__((noinline)) void find_blocks(const args_t *p, view_t *v, int merges) {
     const uint32_t together = products_block(p->oh, p->ow);
@@ -350,7 +336,7 @@ static inline int deals_planes(uint32_t planes, uint32_t cores) {
     return 8 * turns_of(planes, cores) <= 3 * turns_of(3 * planes, cores);
 }
 
-static __attribute__((noinline)) void weights(const args_t *p) {
+static inline void weights(const args_t *p) {
     const uint32_t cores = hal_core_count();
     const int tap = p->kh * p->kw == 1 && p->top == 0 && p->left == 0 && (p->oh - 1) * p->sh < p->x_rows &&
                     (p->ow - 1) * p->sw < p->x_cols; /* and no padding */
@@ -382,19 +368,6 @@ static __attribute__((noinline)) void weights(const args_t *p) {
         }
     }
     if (done < p->m) taps(p, &v, oh, done, 1, p->m - done, turn);
-}
-
-/* What every call fetches is this alone. */
-INLINE void gradient_of_w(const args_t *p) {
-    if (is_plane(p) && deals_planes(p->g, hal_core_count())) {
-        planes(p);
-        return;
-    }
-    const uint32_t blocks = rows_blocks(p);
-    if (blocks > 0)
-        rows_of_taps(p, blocks);
-    else
-        weights(p);
 }
 
 #endif

@@ -1,18 +1,12 @@
-/* Part of conv_grad_w.h: three by three taps of one output and one channel, over all of a small plane whose border is
+/* Three by three taps of one output and one channel, over all of a small plane whose border is
  * one row or column at most. What takes time there is code that is fetched, so all rows take the same: where a tap of the
  * first or the last row lies outside of X, its sums get what lies nearest, and are then set to what they were. */
 #ifndef CONV_GRAD_W_PLANE_H
 #define CONV_GRAD_W_PLANE_H
 
-/* Whether of `count` windows along an axis, of which two or more, only the first and the last lack a tap, one each. */
-INLINE int lacks_one(int32_t at, uint32_t step, uint32_t count, uint32_t length) {
-    return at >= -1 && at <= 0 && count > 1 && at + (int32_t)((count - 1) * step) + 2 <= (int32_t)length;
-}
-
-INLINE int is_plane(const args_t *p) {
-    return p->m * p->c == 1 && p->first && p->single && p->kh == 3 && p->kw == 3 && p->dh * p->dw == 1 &&
-           lacks_one(p->top, p->sh, p->oh, p->x_rows) && lacks_one(p->left, p->sw, p->ow, p->x_cols);
-}
+#include "conv_grad_w_args.h"
+#include "hal.h"
+#include "pulp.h"
 
 #define PLANE_TAP(h, k, x) FMA("%[s" #h #k "]", "fa0", x)
 /* A column with taps a and b of each row, whose elements lie so many bytes from the row's first one. */
@@ -44,7 +38,7 @@ typedef struct {
     "bnez %[rows], 1b\n"
 
 /* Cores take turns at channels. */
-static __attribute__((noinline)) void planes(const args_t *p) {
+static inline void planes(const args_t *p) {
     const uint32_t cores = hal_core_count(), sw = p->sw, columns = p->ow, x_h = p->x_h;
     const uint32_t above = 0 - (uint32_t)p->top, before = 0 - (uint32_t)p->left;
     const uint32_t below = p->oh * p->sh + 2 - p->sh - above >= p->x_rows;

@@ -1,29 +1,17 @@
-/* Part of conv_grad_w.h: a plane that is one block of sums, without padding or dilation: four outputs by four neighbours
+/* A plane that is one block of sums, without padding or dilation: four outputs by four neighbours
  * in a row of taps, or, of windows of a single tap, by four channels. */
 #ifndef CONV_GRAD_W_ROWS_H
 #define CONV_GRAD_W_ROWS_H
 
+#include "conv_grad_w_args.h"
 #include "gemm_rows.h"
-
-static inline uint32_t fours_of(uint32_t count) {
-    return count & 3 ? 0 : count >> 2;
-}
-
-/* How many such blocks there are; none where they are not all of it, or would be dealt out worse than single weights. */
-static inline uint32_t rows_blocks(const args_t *p) {
-    const uint32_t cores = hal_core_count();
-    const uint32_t along = p->kh * p->kw == 1 ? fours_of(p->c) : p->c * p->kh * fours_of(p->kw);
-    const uint32_t all = fours_of(p->m) * along;
-    const int fits = p->first && p->single && p->dh * p->dw * p->g == 1 && p->top >= 0 && p->left >= 0 &&
-                     (uint32_t)p->top + (p->oh - 1) * p->sh + p->kh <= p->x_rows &&
-                     (uint32_t)p->left + (p->ow - 1) * p->sw + p->kw <= p->x_cols;
-    return fits && 3 * turns_of(all, cores) <= turns_of(4 * all, cores) ? all : 0;
-}
+#include "hal.h"
 
 /* Every core has as many blocks one after the other as any: along a row, then rows of taps and channels, then outputs. */
-static __attribute__((noinline)) void rows_of_taps(const args_t *p, uint32_t all) {
+static inline void rows_of_taps(const args_t *p) {
     const uint32_t single = p->kh * p->kw == 1, length = single ? p->c : p->kw, next = single ? p->x_c : 1;
-    const uint32_t channels = single ? 1 : p->c, taps = p->kh * length, each = turns_of(all, hal_core_count());
+    const uint32_t channels = single ? 1 : p->c, taps = p->kh * length, all = (p->m >> 2) * channels * (taps >> 2);
+    const uint32_t each = turns_of(all, hal_core_count());
     const uint32_t begin = hal_core_id() * each;
     if (begin >= all) return;
     uint32_t count = hal_min(each, all - begin), m = 0, c = 0, a = 0, at = 4 * begin;

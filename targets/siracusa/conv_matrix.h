@@ -3,7 +3,7 @@
 #ifndef CONV_MATRIX_H
 #define CONV_MATRIX_H
 
-#include "conv.h"
+#include <stdint.h>
 
 typedef struct {
     const float *a, *b, *c, *gate;
@@ -15,10 +15,5 @@ typedef struct {
 
 #define MATRICES matrices_t
 #include "matrix_blocks.h"
-
-/* Whether blocks of four channels by four outputs are all of it, enough for the cores, and steps by images or groups. */
-static inline int is_matrix(uint32_t n, uint32_t g, uint32_t channels, uint32_t outputs) {
-    return ((channels | outputs) & 3) == 0 && (n == 1 || g == 1) && worth_fours(n * g * (channels >> 2) * (outputs >> 2));
-}
 
 #endif

@@ -8,35 +8,9 @@
 #ifndef CONV_PLANES_H
 #define CONV_PLANES_H
 
-#include "conv_strips.h"
-
-#if CONV_APART == 1
-typedef conv_f32_args_t planes_t;
-#define IN(rest) x##rest
-#define OUT(rest) y##rest
-#define SIZE(axis) o##axis
-#else
-typedef conv_grad_x_f32_args_t planes_t;
-#define IN(rest) dy##rest
-#define OUT(rest) dx##rest
-#define SIZE(axis) i##axis
-#endif
-
-enum { HIGH_PLANE = 12 };
-
-/* Two or three columns besides strips of four are worth it where planes are high. */
-INLINE int makes_planes(const planes_t *p) {
-    if ((p->SIZE(w) & 2) && p->SIZE(h) < HIGH_PLANE) return 0;
-#if CONV_APART == 1
-    const int32_t left = p->left;
-    if (p->b || p->relu) return 0;
-#else
-    const int32_t left = p->left - 2;
-    if (p->sh > 1) return 0;
-#endif
-    return p->m * p->c == 1 && p->first && p->last && p->kh == 3 && p->kw == 3 && p->sw * p->dw == 1 && p->SIZE(w) >= 4 &&
-           makes_strips(p->SIZE(w), left, p->IN(_cols));
-}
+#include "conv_ends.h"
+#include "hal.h"
+#include "pulp.h"
 
 /* Four columns and rows with all three rows of taps, as text for a hardware loop. Outputs and what they read are numbered
  * in the order in which a row's taps go, from the right where CONV_APART is -1: output p reads x[p], x[p + 1], x[p + 2]. The
@@ -123,7 +97,7 @@ INLINE int makes_planes(const planes_t *p) {
 #define PUT_ONE_GATED_LENGTH 8
 
 /* Cores take turns at channels; where these are few, at halves or quarters of the rows of one. */
-static __attribute__((noinline)) void planes(const planes_t *p) {
+static inline void planes(const ends_t *p) {
     const uint32_t cores = hal_core_count(), count = p->n * p->g, all = p->SIZE(h), columns = p->SIZE(w);
     const int32_t x_h = (int32_t)p->IN(_h), length = (int32_t)p->IN(_rows), apart = CONV_APART * (int32_t)p->dh;
     const uint32_t y_row = 4 * p->OUT(_h);

@@ -4,22 +4,13 @@
 #ifndef CONV_POINTWISE_H
 #define CONV_POINTWISE_H
 
-#include "conv_matrix.h"
-#include "conv_planes.h"
-
-static inline int is_pointwise(const planes_t *p) {
-    const uint32_t outputs = p->SIZE(h) * p->SIZE(w), columns = p->SIZE(w);
-    if (p->kh * p->kw * p->sh * p->sw * p->n * p->g != 1 || p->IN(_rows) != p->SIZE(h) || p->IN(_cols) != columns) return 0;
-    if (p->IN(_h) != columns || p->OUT(_h) != columns || !p->first || !p->last) return 0;
-#if CONV_APART == 1
-    return p->c <= PRODUCTS_BLOCK && !p->b && !p->relu && is_matrix(1, 1, p->m, outputs);
-#else
-    return p->m <= PRODUCTS_BLOCK && (!p->gate || p->gate_h == columns || p->ih == 1) && is_matrix(1, 1, p->c, outputs);
-#endif
-}
+#include "conv_ends.h"
+#include "gemm_block.h"
+#include "hal.h"
+#include "matrix_finish.h"
 
 /* Every core has as many blocks one after the other as any, along a row of blocks, then along the next one. */
-static __attribute__((noinline)) void pointwise(const planes_t *p) {
+static inline void pointwise(const ends_t *p) {
     const uint32_t columns = p->SIZE(h) * p->SIZE(w);
 #if CONV_APART == 1
     product_t product = {.a_m = 4 * p->w_m, .a_k = 4 * p->w_c, .b_k = 4 * p->x_c, .b_n = 4, .k = p->c};

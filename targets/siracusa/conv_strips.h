@@ -4,13 +4,9 @@
 #ifndef CONV_STRIPS_H
 #define CONV_STRIPS_H
 
+#include "conv_words.h"
 #include "hal.h"
 #include "pulp.h"
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 4")
-#define OFTEN(condition) __builtin_expect(!!(condition), 1)
-#define NOT_OFTEN(condition) __builtin_expect(!!(condition), 0)
 
 /* Planes of `groups` channels in each of some images. The taps of output row i begin in row top + i * move of the operand's
  * `x_rows` rows, and the next two rows of taps lie `apart` rows on; those of output column j are columns left + j to
@@ -98,13 +94,8 @@ CONV_STRIP(2)
 CONV_STRIP(3)
 CONV_STRIP(4)
 
-/* Whether only the first and the last column lack taps, one each. */
-INLINE int makes_strips(uint32_t columns, int32_t left, uint32_t x_columns) {
-    return left >= -1 && left + (int32_t)columns < (int32_t)x_columns;
-}
-
 /* Cores take turns at channels; where these are few, at halves or quarters of the rows of one. */
-static __attribute__((noinline)) void strips(const strips_t *v) {
+static inline void strips(const strips_t *v) {
     const uint32_t cores = hal_core_count(), planes = v->images * v->groups, columns = v->columns;
     const int32_t width = (int32_t)v->x_columns, low = v->left;
     uint32_t parts = 1, piece = v->rows;

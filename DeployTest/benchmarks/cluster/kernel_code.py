@@ -18,10 +18,12 @@ from typing import Any
 
 from deployer.codegen.generate import kernel_files
 from deployer.core import target
+from deployer.core.kernel_facts import function_name
 from deployer.core.operator import registry
 from deployer.running import build
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.sizing.objects import version_of
+from deployer.special.conditions import special_of
 from DeployTest.support.documents.cycle_tables import end
 from DeployTest.support.documents.pages import renew
 from DeployTest.support.kernels.machine_code import Code, read_object
@@ -66,7 +68,7 @@ def compiler_version() -> str:
 
 
 def codes(folder: Path) -> dict[str, Code]:
-    """The code of each kernel, compiled for the target in a folder."""
+    """The code of each kernel, and of each function for some calls of it, compiled for the target in a folder."""
     tools = build.toolchain(target.load(TARGET))
     kernels = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
     for kernel in kernels.values():
@@ -77,18 +79,26 @@ def codes(folder: Path) -> dict[str, Code]:
     words = [*command, *build.flags_of(tools), *includes, "-idirafter", str(folder), "-c"]
     objdump = re.sub(r"gcc(?=[^/]*$)", "objdump", command[0])
 
-    def one(symbol: str) -> Code:
-        made = folder / f"{symbol}.o"
-        subprocess.run([*words, str(kernel_source(symbol, tools, folder)), "-o", str(made)], check=True)
+    def one(source: tuple[str, Path]) -> Code:
+        made = folder / f"{source[0]}.o"
+        subprocess.run([*words, str(source[1]), "-o", str(made)], check=True)
         return read_object(made, objdump)
 
+    sources = functions() | {symbol: kernel_source(symbol, tools, folder) for symbol in kernels}
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(sorted(kernels), pool.map(one, sorted(kernels)), strict=True))
+        return dict(zip(sorted(sources), pool.map(one, sorted(sources.items())), strict=True))
+
+
+def functions() -> dict[str, Path]:
+    """The C files of functions for some calls, by name."""
+    symbols = {op.kernel.symbol for op in registry().values() if op.kernel is not None}
+    found = ((symbol, special) for symbol in symbols for special in special_of(symbol, target.load(TARGET)))
+    return {function_name(symbol, special.name): special.source for symbol, special in found}
 
 
 def table(found: Mapping[str, Code], limits: Allowed) -> str:
     """The kernels that the target has of its own, and those beyond a limit; what the others have at most."""
-    own = {path.stem for path in (target.TARGETS_DIR / TARGET / "kernels").glob("*.c")} | set(limits.larger)
+    own = {path.stem for path in (target.TARGETS_DIR / TARGET / "kernels").glob("*.c")} | {*functions(), *limits.larger}
     lines = [
         f"Compiled by `{limits.compiler}`.",
         "",
@@ -110,7 +120,7 @@ def lowered(found: Mapping[str, Code]) -> str:
     """The list's text with smaller sizes, without what needs no entry; comments and reasons stay as they are."""
     limits, lines = allowed(), []
     for line in LISTED.read_text().splitlines():
-        entry = re.match(r"([a-z]\w+_f32|[a-z]\w+_i32) = \{", line)
+        entry = re.match(r"([a-z]\w+_[fi]32\w*) = \{", line)
         if entry:
             code = found[entry[1]]
             for part, size, usual in (("code", code.bytes, limits.code), ("block", code.block, limits.block)):

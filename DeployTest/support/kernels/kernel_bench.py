@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from deployer.calibration.argument import value_of
 from deployer.codegen.generate import kernel_files
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
 from deployer.core.declarations import with_carry
@@ -30,6 +29,7 @@ from deployer.core.operator import (
 )
 from deployer.core.target import load
 from deployer.running import build
+from deployer.special.calls import value_of
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMON = ROOT / "targets" / "common"

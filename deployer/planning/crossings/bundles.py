@@ -68,7 +68,7 @@ class _Choice:
     def _joins(self, run: Sequence[PlanStep], step: PlanStep) -> bool:
         """Whether a step may share the start of those before it: the same kernel, and none writes what another uses."""
         first = run[0]
-        alike = (step.graph, step.kernel, _changing(step)) == (first.graph, first.kernel, _changing(first))
+        alike = _like(step) == _like(first)
         if not alike or step.index in self.plan.groups:
             return False
         used = [home for other in run for home in self._used(other)]
@@ -78,6 +78,11 @@ class _Choice:
     def _used(self, step: PlanStep, written: bool = False) -> list[Home]:
         """The homes of a step's operands, or of those that it writes."""
         return [self.homes[o.storage] for o in step.operands if o.mode != "in" or not written]
+
+
+def _like(step: PlanStep) -> tuple[object, ...]:
+    """What the steps of a bundle have in common."""
+    return step.graph, step.kernel, step.special, _changing(step)
 
 
 def _changing(step: PlanStep) -> list[tuple[str, object]]:

@@ -18,6 +18,7 @@ from deployer.planning.loop_program import (
     Assign,
     AssignEach,
     Block,
+    Call,
     CallEach,
     Fetch,
     LoopProgram,
@@ -112,9 +113,12 @@ def _bundled(program: LoopProgram, count: int) -> LoopProgram:
     nodes = list(program.body.walk())
     fetched = tuple(s for s in nodes if isinstance(s, Fetch))
     assigned = tuple(s for s in nodes if isinstance(s, Assign))
+    function = next(s.function for s in nodes if isinstance(s, Call))
     each = (AssignEach(kernel, table, count, assigned),) if assigned else ()
     title = f"{program.title} and {count - 1} more, in one start of the cores"
-    return replace(program, title=title, body=Block((*fetched, *each, CallEach(program.step, kernel, table, count))))
+    return replace(
+        program, title=title, body=Block((*fetched, *each, CallEach(program.step, function, kernel, table, count)))
+    )
 
 
 def contention_of(step: PlanStep, target: Target) -> int:
@@ -159,7 +163,7 @@ def form_of(step: PlanStep) -> Hashable:
     # Of one whole tile, a step's program moves operands that have slots, and names no other.
     looped = split or staged
     slots = tuple((o.arg, o.slots, o.stage_slots) for o in step.operands if looped or o.slots)
-    return step.kernel.symbol, split, step.buffering if split else "", stage, slots
+    return step.function, split, step.buffering if split else "", stage, slots
 
 
 def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[Start]]:

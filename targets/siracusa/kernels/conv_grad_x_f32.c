@@ -5,9 +5,6 @@
 #include "conv_grad_x_f32.h"
 #define CONV_APART (-1)
 #include "conv.h"
-#include "conv_matrix.h"
-#include "conv_planes.h"
-#include "conv_pointwise.h"
 
 /* Inputs phase, phase + stride, .. of an axis; input 0 lies at `at` among the windows' first taps. */
 static inline axis_t axis_of(uint32_t phase, uint32_t inputs, int32_t at, uint32_t stride, uint32_t taps,
@@ -28,36 +25,12 @@ static inline axis_t axis_of(uint32_t phase, uint32_t inputs, int32_t at, uint32
     return axis;
 }
 
-static __attribute__((noinline)) void windows(const conv_grad_x_f32_args_t *p) {
+void conv_grad_x_f32(const void *args) {
+    const conv_grad_x_f32_args_t *p = args;
     const uint32_t gate_alike = (p->n == 1 || p->gate_n == p->dx_n) && (p->g == 1 || p->gate_g == p->dx_g) &&
                                 (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
-    if (p->m * p->c == 1 && p->first && p->last && p->kh == 3 && p->kw == 3 && p->sh * p->sw * p->dw == 1 &&
-        makes_strips(p->iw, p->left - 2, p->dy_cols)) {
-        const strips_t v = {
-            .x = p->dy, .w = p->w, .b = 0, .gate = p->gate, .y = p->dx, .images = p->n, .groups = p->g, .rows = p->ih,
-            .columns = p->iw, .x_rows = p->dy_rows, .x_columns = p->dy_cols, .x_n = p->dy_n, .x_g = p->dy_g,
-            .x_h = p->dy_h, .w_g = p->w_g, .w_h = 3, .b_g = 0, .y_n = p->dx_n, .y_g = p->dx_g, .y_h = p->dx_h, .relu = 0,
-            .gate_n = p->gate_n, .gate_g = p->gate_g, .gate_h = p->gate_h,
-            .top = p->top, .left = p->left - 2, .move = 1, .apart = -(int32_t)p->dh,
-        };
-        strips(&v);
-        return;
-    }
     const int one_tap = p->kh * p->kw * p->sh * p->sw == 1 && p->dy_rows == p->ih && p->dy_cols == p->iw &&
                         p->dy_h == p->iw && p->dx_h == p->iw;
-    if (one_tap && (!p->gate || p->gate_h == p->iw || p->ih == 1) && is_matrix(p->n, p->g, p->c, p->ih * p->iw)) {
-        const uint32_t grouped = p->g > 1;
-        const matrices_t v = {
-            .a = p->w, .b = p->dy, .c = 0, .gate = p->gate, .y = p->dx, .batch = p->n * p->g, .m = p->c,
-            .n = p->ih * p->iw, .k = p->m, .a_b = grouped ? p->w_g : 0, .a_m = p->w_c, .a_k = p->w_m,
-            .b_b = grouped ? p->dy_g : p->dy_n, .b_k = p->dy_m, .b_n = 1, .c_b = 0, .c_m = 0, .c_n = 0,
-            .y_b = grouped ? p->dx_g : p->dx_n, .y_m = p->dx_c, .gate_b = grouped ? p->gate_g : p->gate_n,
-            .gate_m = p->gate_c, .relu = 0, .first = p->first, .last = p->last, .single = p->single,
-            .alpha = LITERAL_F32(1.0f), .beta = LITERAL_F32(1.0f),
-        };
-        matrix_blocks(&v);
-        return;
-    }
     const conv_t v = {
         .x = p->dy, .w = p->w, .y = p->dx, .n = p->n, .g = p->g, .m = p->c, .c = p->m, .first = p->first,
         .single = p->single,
@@ -80,15 +53,4 @@ static __attribute__((noinline)) void windows(const conv_grad_x_f32_args_t *p) {
             turn = plane(&v, &rows, &columns, turn);
         }
     }
-}
-
-/* What every call fetches is this alone. */
-void conv_grad_x_f32(const void *args) {
-    const conv_grad_x_f32_args_t *p = args;
-    if (makes_planes(p))
-        planes(p);
-    else if (is_pointwise(p))
-        pointwise(p);
-    else
-        windows(p);
 }

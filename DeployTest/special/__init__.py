@@ -1,0 +1,1 @@
+"""Functions of kernels for some of their calls."""

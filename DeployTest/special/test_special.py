@@ -1,0 +1,217 @@
+"""Functions for some calls of a kernel: their conditions, which one a step calls, and that a wrong one is named."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deployer import pipeline
+from deployer.calibration import measure
+from deployer.codegen.generate import generate_files
+from deployer.core import target
+from deployer.core.errors import InternalError, VerifyFailed
+from deployer.core.operator import Kernel, registry
+from deployer.core.plan import Options, Plan, Tiling
+from deployer.operators.products import PRODUCTS
+from deployer.special.conditions import Special, Values, chosen, special_of
+from deployer.verify.plan import verify_plan
+from deployer.verify.plan_alone import verify_plan_alone
+from DeployTest.support.graphs.small_graphs import Model, infer, node, value
+from DeployTest.support.kernels.comparing import compare
+from DeployTest.support.kernels.convolution_jobs import convolution_jobs
+from DeployTest.targets.simulators import needs_simulator
+
+pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
+TARGET = target.load("siracusa")
+KERNELS: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
+LISTED = {symbol: special_of(symbol, TARGET) for symbol in KERNELS if special_of(symbol, TARGET)}
+
+
+NET = Model(
+    nodes=(
+        node("Conv", ("x", "stem"), ("a",), "stem", strides=[2, 2]),
+        node("Conv", ("a", "deep"), ("b",), "deep", group=16, pads=[1, 1, 1, 1]),
+        node("Conv", ("b", "wide"), ("c",), "wide"),
+        node("ConvGrad", ("c", "b", "wide"), ("db", "dwide"), "dwide", domain="com.microsoft"),
+        node(
+            "ConvGrad",
+            ("db", "a", "deep"),
+            ("da", "ddeep"),
+            "ddeep",
+            domain="com.microsoft",
+            group=16,
+            pads=[1, 1, 1, 1],
+        ),
+    ),
+    inputs=(
+        value("x", (1, 1, 24, 10)),
+        value("stem", (16, 1, 10, 4)),
+        value("deep", (16, 1, 3, 3)),
+        value("wide", (16, 16, 1, 1)),
+    ),
+    outputs=(value("da", (1, 16, 8, 4)), value("dwide", (16, 16, 1, 1)), value("ddeep", (16, 1, 3, 3))),
+)
+"""A first layer, a depthwise one and one of single taps, and the gradients of these."""
+CALLED = {
+    "conv_f32_first",
+    "conv_f32_planes",
+    "conv_f32_pointwise",
+    "conv_grad_w_f32_plane",
+    "conv_grad_w_f32_rows",
+    "conv_grad_x_f32_planes",
+    "conv_grad_x_f32_pointwise",
+}
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiling, Plan]:
+    """The net on the cluster."""
+    return pipeline.plan_program(infer(tmp_path_factory.mktemp("net"), NET), Options(TARGET.name))
+
+
+def test_lists() -> None:
+    """Each function has a C file, and each C file is listed; conditions speak of the kernel's arguments alone."""
+    folder = target.TARGETS_DIR / TARGET.name / "kernels"
+    assert {path.parent.name for path in folder.glob("*/*")} == set(LISTED)
+    for symbol, found in LISTED.items():
+        assert [s.source for s in found if not s.source.is_file()] == []
+        assert {s.source for s in found} == set((folder / symbol).glob("*.c"))
+        arguments = {name for name, *_ in (*KERNELS[symbol].pointers, *KERNELS[symbol].scalars)}
+        assert all(special.valid and special.names <= arguments for special in found)
+
+
+def test_only_one_way_elsewhere() -> None:
+    """Targets without lists have no such functions: a kernel is one function there."""
+    others = [target.load(name) for name in target.names() if name != TARGET.name]
+    assert others
+    assert not any(special_of(symbol, other) for other in others for symbol in LISTED)
+
+
+def _special(valid: tuple[str, ...], worth: tuple[str, ...] = (), name: str = "few", **let: str) -> Special:
+    return Special(name, Path(), valid, worth, let, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("n == 3 and not b", True),
+        ("0 <= n <= 2", False),
+        ("-n + 4 == m % 4 or first", True),
+        ("turns(9) == 3 and n // 2 == 1", True),
+        ("m * 2 - n > m if b else n < m", True),
+        ("twice == 6", True),
+    ],
+)
+def test_conditions(text: str, holds: bool) -> None:
+    """Comparisons, arithmetic of integers, logic, definitions, and pieces by four cores."""
+    values = {"n": 3, "m": 5, "b": False, "first": 0}
+    assert _special((text,), twice="2 * n").broken(values, 4) == ("" if holds else text)
+
+
+@pytest.mark.parametrize("text", ["n ** 2", "open(n)", "n.real", "[n]", "'n'", "lambda: n"])
+def test_other_expressions_are_refused(text: str) -> None:
+    """Nothing else is a condition, and nothing is run."""
+    with pytest.raises(InternalError, match="is no condition"):
+        _special((text,)).broken({"n": 1}, 1)
+
+
+def test_choice() -> None:
+    """The first that is valid for all calls of a step and worth it for the first call, or none."""
+    large, even, other = (
+        _special(("n > 4",), name="large"),
+        _special((), ("n % 2 == 0",), "even"),
+        _special((), name="other"),
+    )
+    assert chosen((large, even, other), _two_calls, 1) == "even"
+    assert chosen((large,), _two_calls, 1) == ""
+    assert chosen((), _two_calls, 1) == ""
+
+
+def _two_calls() -> Iterator[Values]:
+    yield from ({"n": 8}, {"n": 3})
+
+
+def test_steps_call_them(planned: tuple[Tiling, Plan]) -> None:
+    """The C of a plan calls and declares what it names, and the plan is right."""
+    tiling, plan = planned
+    verify_plan(plan, tiling)
+    verify_plan_alone(plan)
+    assert {step.function for step in plan.steps} == CALLED
+    text = generate_files(plan)["InferenceNetwork.c"]
+    for function in CALLED:
+        assert f"void {function}(const void *args);" in text
+        assert f"hal_parallel({function}, " in text
+
+
+WRONG = {
+    "one for windows of one tap": ("conv_f32_planes", "pointwise", "whole and n * g == 1"),
+    "the same of a gradient": ("conv_grad_x_f32_planes", "matrix", "whole"),
+    "one for depthwise windows": ("conv_f32_pointwise", "planes", "m * c == 1"),
+    "one for a first layer": ("conv_f32_planes", "first", "c * g * n == 1"),
+    "one for whole rows of taps": ("conv_grad_w_f32_plane", "rows", "dh * dw * g == 1"),
+    "none of the kernel": ("conv_f32_planes", "rows", "has no function 'rows'"),
+    "another kernel's": ("conv_grad_x_f32_planes", "first", "has no function 'first'"),
+}
+"""By fault: what a step calls, the function that is put in its place, and what the judge says."""
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_function_that_is_not_valid_is_named(fault: str, planned: tuple[Tiling, Plan]) -> None:
+    """Judges of plans, with their tiling or alone, name the step, the function and the condition."""
+    called, other, said = WRONG[fault]
+    edited, name = _edited(planned[1], called, other)
+    for judge in (partial(verify_plan, edited, planned[0]), partial(verify_plan_alone, edited)):
+        with pytest.raises(VerifyFailed) as found:
+            judge()
+        assert found.value.rule == "special"
+        assert name in str(found.value)
+        assert said in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("called", "other"), [("conv_f32_planes", "strips"), ("conv_f32_pointwise", "matrix"), ("conv_f32_first", "")]
+)
+def test_slower_functions_are_right(called: str, other: str, planned: tuple[Tiling, Plan]) -> None:
+    """What is not worth it is no fault, as long as it is valid."""
+    edited, _ = _edited(planned[1], called, other)
+    verify_plan(edited, planned[0])
+    verify_plan_alone(edited)
+
+
+def _edited(plan: Plan, called: str, other: str) -> tuple[Plan, str]:
+    """The plan with another function in the first step that calls this one, and the step's name."""
+    step = next(s for s in plan.steps if s.function == called)
+    steps = tuple(replace(s, special=other) if s is step else s for s in plan.steps)
+    return replace(plan, steps=steps, bundles=()), step.name
+
+
+def test_each_tile_counts(tmp_path: Path) -> None:
+    """A function that needs whole sums is neither chosen nor right where they go on in other calls."""
+    layer = node("Conv", ("x", "w"), ("y",), "layer")
+    shapes = (value("x", (1, 2 * PRODUCTS, 4, 8)), value("w", (8, 2 * PRODUCTS, 1, 1)))
+    program = infer(tmp_path, Model((layer,), shapes, (value("y", (1, 8, 4, 8)),)))
+    tiling, plan = pipeline.plan_program(program, Options(TARGET.name, "single", {"L1": 26000}))
+    [step] = plan.steps
+    assert len(step.tile_cycles) > 1
+    assert step.special == "matrix"
+    verify_plan(plan, tiling)
+    wrong = replace(plan, steps=tuple(replace(s, special="pointwise") if s is step else s for s in plan.steps))
+    with pytest.raises(VerifyFailed, match="which needs sole"):
+        verify_plan(wrong, tiling)
+
+
+def test_length_of_blocks() -> None:
+    """The longest sum of one block, which conditions say as a number, is that of the operators."""
+    limits = [text for found in LISTED.values() for s in found for text in s.valid if "<= 144" in text]
+    assert limits
+    assert PRODUCTS == 144
+
+
+def test_functions_for_all_calls(tmp_path: Path) -> None:
+    """What a function for some calls computes, the one for all calls of its kernel computes too."""
+    needs_simulator(TARGET.name)
+    jobs = [job for job in convolution_jobs() if job.kernel.symbol in LISTED]
+    results = measure.measure_jobs(TARGET, jobs, tmp_path, special=False)
+    compare(jobs, {result.label: result for result in results})

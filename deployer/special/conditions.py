@@ -1,0 +1,151 @@
+"""Functions for some calls of a kernel, which a target has besides that for all of them.
+
+A target's `kernels/SYMBOL/special.toml` lists them in the order in which they are tried, each with conditions on the
+kernel's arguments: it is `valid` where these hold for a call, and `worth` it where those do. Its C is the file of its
+name beside the list, and its function has the kernel's name before its own.
+"""
+
+import ast
+import operator
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from deployer.core.errors import InternalError
+from deployer.core.packages import kernel_folders
+from deployer.core.safe_text import is_identifier
+from deployer.core.target import TARGETS_DIR, Target, Toolchain
+
+Values = Mapping[str, float]
+"""The arguments of a call by name: scalars, and of each pointer whether there is one."""
+LIST = "special.toml"
+LET = "let"
+"""The table of a list that gives names to values which several conditions need."""
+LIKE = "like"
+"""The key of a list that has the functions and conditions of another kernel's."""
+_BINARY: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+@dataclass(frozen=True)
+class Special:
+    """A function for some calls of a kernel; `valid` and `worth` are conditions over `names` and what `let` defines."""
+
+    name: str
+    source: Path
+    valid: tuple[str, ...]
+    worth: tuple[str, ...]
+    let: Mapping[str, str]
+    names: frozenset[str]
+
+    def broken(self, values: Values, cores: int) -> str:
+        """The first condition under which it is valid that a call does not meet; empty if there is none."""
+        return self._broken(self.valid, values, cores)
+
+    def pays(self, values: Values, cores: int) -> bool:
+        """Whether a call for which it is valid is quicker by it."""
+        return not self._broken(self.worth, values, cores)
+
+    def _broken(self, conditions: Sequence[str], values: Values, cores: int) -> str:
+        names = _Names(values, self.let, cores)
+        return next((text for text in conditions if not names.value(text)), "")
+
+
+def special_of(symbol: str, target: Target) -> tuple[Special, ...]:
+    """The functions that a target has for some calls of a kernel, in the order in which they are tried."""
+    return _listed(symbol, target.toolchain) if target.toolchain else ()
+
+
+def chosen(among: Sequence[Special], calls: Callable[[], Iterator[Values]], cores: int) -> str:
+    """The name of the first that is valid for each call of a step and worth it for the first call; empty if none is."""
+    for special in among:
+        first = next(calls())
+        if special.pays(first, cores) and not any(special.broken(values, cores) for values in calls()):
+            return special.name
+    return ""
+
+
+@cache
+def _listed(symbol: str, tools: Toolchain) -> tuple[Special, ...]:
+    folders = [TARGETS_DIR / source / "kernels" / symbol for source in tools.sources]
+    folders += [f / Path(source).name / symbol for f in kernel_folders().values() for source in tools.sources]
+    return tuple(special for folder in folders for special in _read(folder / LIST))
+
+
+def _read(path: Path) -> Iterator[Special]:
+    if not path.is_file():
+        return
+    table = tomllib.loads(path.read_text())
+    other = table.pop(LIKE, "")
+    if other:
+        table = tomllib.loads((path.parent.parent / other / LIST).read_text())
+    let = table.pop(LET, {})
+    for name, entry in table.items():
+        if not is_identifier(name) or set(entry) - {"valid", "worth"}:
+            raise InternalError(f"{path}: {name} is not a function with conditions", [("keys", ", ".join(entry))])
+        valid, worth = (tuple(entry.get(key, ())) for key in ("valid", "worth"))
+        names = frozenset(n for text in (*valid, *worth, *let.values()) for n in _names_in(text))
+        yield Special(name, path.with_name(f"{name}.c"), valid, worth, let, names - set(let))
+
+
+class _Names:
+    """The values of names in conditions, of which definitions are computed when they are asked for."""
+
+    def __init__(self, values: Values, let: Mapping[str, str], cores: int) -> None:
+        self.values, self.let, self.cores = values, let, cores
+
+    def value(self, text: str) -> Any:
+        """The value of an expression."""
+        return self._of(_parsed(text))
+
+    def _of(self, tree: ast.expr) -> Any:
+        match tree:
+            case ast.Constant(int(number)):
+                return number
+            case ast.Name(name):
+                return self.value(self.let[name]) if name in self.let else self.values[name]
+            case ast.UnaryOp(ast.USub(), operand):
+                return -self._of(operand)
+            case ast.UnaryOp(ast.Not(), operand):
+                return not self._of(operand)
+            case ast.IfExp(test, then, other):
+                return self._of(then if self._of(test) else other)
+            case ast.BoolOp(ast.And(), parts):
+                return all(self._of(part) for part in parts)
+            case ast.BoolOp(ast.Or(), parts):
+                return any(self._of(part) for part in parts)
+            case ast.BinOp(left, kind, right) if type(kind) in _BINARY:
+                return _BINARY[type(kind)](self._of(left), self._of(right))
+            case ast.Compare(left, kinds, rest) if all(type(kind) in _BINARY for kind in kinds):
+                items = [self._of(item) for item in (left, *rest)]
+                return all(_BINARY[type(k)](a, b) for k, a, b in zip(kinds, items, items[1:], strict=False))
+            case ast.Call(ast.Name("turns"), [pieces]):
+                return -(-self._of(pieces) // self.cores)
+        raise InternalError(f"{ast.unparse(tree)!r} is no condition")
+
+
+@cache
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _names_in(text: str) -> Iterator[str]:
+    """The names of values; `turns` divides a number of pieces among the cores."""
+    functions = {id(node.func) for node in ast.walk(_parsed(text)) if isinstance(node, ast.Call)}
+    for node in ast.walk(_parsed(text)):
+        if isinstance(node, ast.Name) and id(node) not in functions:
+            yield node.id
