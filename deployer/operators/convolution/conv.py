@@ -45,7 +45,7 @@ from deployer.operators.convolution.rectangles import rectangle_work
 from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work, strips_form
 from deployer.operators.convolution.unpadded import first_work, is_first
 from deployer.operators.convolution.volume import convolved
-from deployer.operators.convolution.whole_rows import fours_form
+from deployer.operators.convolution.whole_rows import fours_form, fours_work
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, has_relu, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
@@ -178,13 +178,13 @@ class Conv(Operator):
         if form == POINTWISE and not even_rows(access, tile, "m", "oh", "ow"):
             return uneven_work(access, tile, "m", "oh", "ow", tile["c"], _finished(UNEVEN, node, access))
         products = tile["c"] * kh * kw
-        if not fours and form != POINTWISE:
-            macs, form = pixels * channels * products, _finished(form, node, access)
-            return rectangle_work(access, "x", tile, "m", macs, form)
+        macs, finished_as = pixels * channels * products, _finished(form, node, access)
+        if form != POINTWISE:
+            return (fours_work if fours else rectangle_work)(access, "x", tile, "m", macs, finished_as)
         setup = FACTS.region_setup * regions(access, tile)
         lost = 0 if m == c == 1 else lost_macs(tile["m"], products, kh * kw)
-        elements, form = channels * (pixels + setup), _finished(form, node, access)
-        return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))
+        elements = channels * (pixels + setup)
+        return Work(macs, elements, blocks, finished_as, round(tile["n"] * tile["g"] * pixels * lost))
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one to three spatial axes, groups and depthwise, with and without bias."""

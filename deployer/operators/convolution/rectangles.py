@@ -45,13 +45,13 @@ def _runs(axis: Window | Reach, outputs: int, size: int) -> list[Run]:
     phases = axis.stride if isinstance(axis, Reach) else 1
     found: list[Run] = []
     for phase in range(min(phases, outputs)):
-        taps = [_taps(axis, i, size) for i in range(phase, outputs, phases)]
+        taps = [taps_inside(axis, i, size) for i in range(phase, outputs, phases)]
         whole = taps.count(max(taps))
         found += [(whole, max(taps)), *((1, count) for count in taps if count < max(taps))]
     return found
 
 
-def _taps(axis: Window | Reach, output: int, size: int) -> int:
+def taps_inside(axis: Window | Reach, output: int, size: int) -> int:
     """The taps of an output that lie inside of the operand."""
     if isinstance(axis, Window):
         begin = output * axis.stride - axis.pad
