@@ -1,6 +1,6 @@
 """How kernels of convolutions deal out blocks to cores: the ways they take where blocks are few or incomplete."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
@@ -22,6 +22,18 @@ TAP_ROWS = 3
 def turns(pieces: int) -> int:
     """The pieces of the core with the most of them."""
     return -(-pieces // FACTS.dealt)
+
+
+def most(dealt_out: Iterable[tuple[int, float]]) -> float:
+    """The cost of the core with the most, where so many pieces of a cost each are dealt out one by one, in this order."""
+    whole, turn, costs = 0.0, 0, [0.0] * FACTS.dealt
+    for count, cost in dealt_out:
+        each, rest = divmod(count, FACTS.dealt)
+        whole += each * cost
+        for piece in range(turn, turn + rest):
+            costs[piece % FACTS.dealt] += cost
+        turn += rest
+    return whole + max(costs)
 
 
 def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:

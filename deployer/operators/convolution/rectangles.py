@@ -1,43 +1,95 @@
 """Layers that kernels compute by rectangles of outputs with the same taps inside the operand: at what cost."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from deployer.core.access import Access, Reach, Window
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
-from deployer.operators.convolution.dealing import worth_fours
+from deployer.operators.convolution.dealing import most, turns, worth_fours
+from deployer.operators.convolution.geometry import SIDE, taps_between
+from deployer.operators.products import block_of
 
 Run = tuple[int, int]
 """Neighbouring outputs along an axis, and the taps of each inside the operand."""
 
 
+class _Blocks(NamedTuple):
+    """So many blocks of `channels` by `outputs`, each over `rows` x `columns` taps of each channel of the sum.
+
+    Neighbours under single taps are `matrix` blocks, as those of a product are.
+    """
+
+    count: int
+    channels: int
+    outputs: int
+    rows: int
+    columns: int
+    matrix: bool = False
+
+    @property
+    def products(self) -> float:
+        """The multiply-accumulates of a block and a channel of the sum, and what its rows of taps cost besides."""
+        macs, many = self.channels * self.outputs * self.rows * self.columns, self.columns > FACTS.block
+        if self.channels < FACTS.block:
+            return FACTS.lone_channel * macs
+        if self.outputs < FACTS.block:
+            return (FACTS.lone_output[many] if self.rows * self.columns > 1 else 1 + FACTS.single) * macs
+        return macs if self.matrix or self.columns == SIDE else FACTS.other_row * self.rows + FACTS.other_taps[many] * macs
+
+
 def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
     """The work over `operand`, X or dY, of a tile whose results have these `channels`, a dim's name.
 
-    A rectangle is blocks of four outputs, or of single ones, which cost more each, for four channels or what is left
-    of them. `macs` counts all taps, also those in padding, which cost nothing.
+    A rectangle is blocks of four outputs, or of single ones, for four channels or what is left of them. Those of all
+    rectangles are dealt out one by one, so that the core with most products decides. `macs` counts all taps, also those
+    in padding, which cost nothing. Elements are rectangles, which every core begins; runs are blocks, of which those of
+    four by four count twice, for each block of the sum.
     """
-    planes, (blocks, rest) = tile["n"] * tile["g"], divmod(tile[channels], FACTS.block)
-    summed = tile["c" if channels == "m" else "m"]
-    products, begun, outputs = 0.0, 0, 0
-    axes = zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
-    rows, columns = (_runs(a, tile[a.dim], size) for a, size in axes if isinstance(a, Window | Reach))
+    summed = "c" if channels == "m" else "m"
+    axes = [
+        (axis, size)
+        for axis, size in zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
+        if isinstance(axis, Window | Reach)
+    ]
+    rows, columns = (runs_of(axis, tile[axis.dim], size) for axis, size in axes)
+    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels]))
+    sums = -(-tile[summed] // block_of(access.dim(summed).size, math.prod(_meets(axis) for axis, _ in axes)))
+    pieces = max(sum(block.count for block in blocks), 1)
+    share = pieces / turns(pieces)
+    lost = round(most([(block.count, block.products) for block in blocks]) * tile[summed] * share) - macs
+    begun = sum(block.count * (1 + (block.channels == block.outputs == FACTS.block)) for block in blocks)
+    return Work(macs, round(len(rows) * len(columns) * share), pieces, form, lost, begun * sums)
+
+
+def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int) -> Iterator[_Blocks]:
+    """The blocks of each rectangle in the order in which they are dealt out."""
+    fours, rest = divmod(channels, FACTS.block)
     for height, row_taps in rows:
         for width, column_taps in columns:
-            places, taps = height * width, row_taps * column_taps
-            outputs += places
-            for count, size, dear in ((blocks, FACTS.block, 0.0), (rest, 1, FACTS.alone)):
-                fours = places // FACTS.block if worth_fours(planes * count * (places // FACTS.block)) else 0
-                singles = places - FACTS.block * fours
-                products += count * size * (places * (1 + dear) + singles * FACTS.single) * taps
-                begun += count * (fours + singles)
-    lost = round(planes * products * summed) - macs
-    return Work(macs, planes * tile[channels] * outputs, planes * begun, form, lost, planes * begun)
+            if row_taps * column_taps == 0:
+                continue
+            for count, size in ((fours, FACTS.block), (rest, 1)):
+                groups, four = planes * count, height * (width // FACTS.block)
+                matrix = row_taps * column_taps == 1 and size == FACTS.block and worth_fours(groups * four)
+                if not matrix:
+                    four = height * width // FACTS.block
+                    four = four if worth_fours(groups * four) else 0
+                single = height * width - FACTS.block * four
+                for pieces, outputs in ((groups * single, 1), (groups * four, FACTS.block)):
+                    if pieces:
+                        yield _Blocks(pieces, size, outputs, row_taps, column_taps, matrix and outputs == FACTS.block)
+
+
+def _meets(axis: Window | Reach) -> int:
+    """The most taps along an axis that an output meets."""
+    return axis.kernel if isinstance(axis, Window) else -(-axis.kernel // taps_between(axis.stride, axis.dilation)[0])
 
 
 @lru_cache(4096)
-def _runs(axis: Window | Reach, outputs: int, size: int) -> list[Run]:
+def runs_of(axis: Window | Reach, outputs: int, size: int) -> list[Run]:
     """The runs of a tile of so many outputs that begins where the axis does, over an operand of that size.
 
     Where an operand's elements are `stride` apart for their neighbours, each phase has runs of its own.

@@ -3,12 +3,10 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
-import numpy as np
-
 from deployer.core.access import Access, Operand, Reach, Window
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
-from deployer.operators.convolution.dealing import turns
+from deployer.operators.convolution.dealing import most, turns
 from deployer.operators.convolution.geometry import SIDE
 from deployer.operators.convolution.rectangles import taps_inside
 from deployer.operators.products import PRODUCTS, block_of
@@ -62,14 +60,14 @@ def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: 
     met = [taps_inside(columns, i, width) for i in range(tile[columns.dim])]
     alike = tuple(sum(met[i : i + FACTS.block]) for i in range(0, len(met), FACTS.block))
     pieces = each * len(taps) * len(alike)
-    most = FACTS.block * _most_taps(taps, alike, each) * tile[summed]
+    taken = FACTS.block * _most_taps(taps, alike, each) * tile[summed]
     sums = -(-tile[summed] // block_of(access.dim(summed).size, SIDE * SIDE))
-    lost = round(most * pieces / turns(pieces)) - macs
+    lost = round(taken * pieces / turns(pieces)) - macs
     return Work(macs, FACTS.block**2 * pieces, pieces, form, lost, pieces * sums)
 
 
 @lru_cache(4096)
-def _most_taps(rows: tuple[int, ...], fours: tuple[int, ...], channels: int) -> int:
+def _most_taps(rows: tuple[int, ...], fours: tuple[int, ...], channels: int) -> float:
     """The taps of all blocks of the core with the most, by the taps in each row and those of each four in a row.
 
     Blocks are dealt out in turn: fours at the first column, those between, those at the last; of these row by row.
@@ -77,8 +75,7 @@ def _most_taps(rows: tuple[int, ...], fours: tuple[int, ...], channels: int) -> 
     whole = SIDE * FACTS.block
     begin, end = int(fours[0] < whole), len(fours) - int(len(fours) > 1 and fours[-1] < whole)
     parts = (fours[:begin], fours[begin:end], fours[end:])
-    taps = np.concatenate([np.repeat(np.outer(rows, part).reshape(-1), channels) for part in parts if part])
-    return int(np.bincount(np.arange(len(taps)) % FACTS.dealt, taps).max())
+    return most((channels * len(part), row * part[0]) for part in parts if part for row in rows)
 
 
 def in_pairs(access: Access, tile: Mapping[str, int]) -> bool:
