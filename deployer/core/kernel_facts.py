@@ -41,6 +41,10 @@ class KernelFacts:
     rest_factor: float
     rest_taps: float
     several_taps: int
+    other_row: int
+    other_taps: tuple[float, float]
+    lone_output: tuple[float, float]
+    lone_channel: float
     single: float
     alone: float
 
@@ -84,11 +88,23 @@ def measured_layers() -> list[Layer]:
     for entry in _table("measured.toml")["layers"]:
         attrs = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["attrs"].items()}
         layers.append(Layer(entry["label"], tuple(entry["x"]), tuple(entry["w"]), attrs))
-    return [*layers, *_drawn_layers(**_table("measured.toml")["drawn"])]
+    for c, height, width, m in measured("parts"):
+        label, attrs = f"3x3 {c}-{m} of {height}x{width}", {"pads": (1,) * 4}
+        layers.append(Layer(label, (1, c, height, width), (m, c, 3, 3), attrs))
+    for number, table in enumerate(_table("measured.toml")["drawn"], 1):
+        layers += _drawn_layers(f"drawn {number}.", **table)
+    return layers
 
 
 def _drawn_layers(
-    seed: int, layers: int, channels: list[int], sides: list[int], kernels: list[list[int]], most: int, depthwise: float
+    label: str,
+    seed: int,
+    layers: int,
+    channels: list[int],
+    sides: list[int],
+    kernels: list[list[int]],
+    most: int,
+    depthwise: float,
 ) -> Iterator[Layer]:
     """So many layers drawn by seed, each of less than `most` multiply-accumulates; `depthwise` is the share of such."""
     draw, found = random.Random(seed), 0
@@ -104,4 +120,4 @@ def _drawn_layers(
         pads = tuple((side - 1) // 2 for side in kernel)
         attrs: dict[str, AttrValue] = {"group": group, "strides": (stride, stride)}
         attrs |= {"pads": pads * 2} if any(pads) else {}
-        yield Layer(f"drawn {found}", (1, c, height, width), (m, c // group, *kernel), attrs)
+        yield Layer(f"{label}{found}", (1, c, height, width), (m, c // group, *kernel), attrs)

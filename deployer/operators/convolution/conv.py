@@ -28,7 +28,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN, even_rows, uneven_work
+from deployer.operators.convolution.dealing import UNEVEN, even_rows
 from deployer.operators.convolution.geometry import (
     FORMS,
     POINTWISE,
@@ -41,11 +41,11 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
-from deployer.operators.convolution.rectangles import rectangle_work
+from deployer.operators.convolution.rectangles import rectangle_work, single_taps_work
 from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work, strips_form
 from deployer.operators.convolution.unpadded import first_work, is_first
 from deployer.operators.convolution.volume import convolved
-from deployer.operators.convolution.whole_rows import fours_form
+from deployer.operators.convolution.whole_rows import fours_form, fours_work
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, has_relu, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
@@ -176,15 +176,16 @@ class Conv(Operator):
         fours = fours_form(access, "x", tile, "m") if m * c > 1 else ""
         form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         if form == POINTWISE and not even_rows(access, tile, "m", "oh", "ow"):
-            return uneven_work(access, tile, "m", "oh", "ow", tile["c"], _finished(UNEVEN, node, access))
+            macs = pixels * channels * tile["c"]
+            return single_taps_work(access, tile, "m", ("oh", "ow"), macs, _finished(UNEVEN, node, access))
         products = tile["c"] * kh * kw
-        if not fours and form != POINTWISE:
-            macs, form = pixels * channels * products, _finished(form, node, access)
-            return rectangle_work(access, "x", tile, "m", macs, form)
+        macs, finished_as = pixels * channels * products, _finished(form, node, access)
+        if form != POINTWISE:
+            return (fours_work if fours else rectangle_work)(access, "x", tile, "m", macs, finished_as)
         setup = FACTS.region_setup * regions(access, tile)
         lost = 0 if m == c == 1 else lost_macs(tile["m"], products, kh * kw)
-        elements, form = channels * (pixels + setup), _finished(form, node, access)
-        return Work(pixels * channels * products, elements, blocks, form, round(tile["n"] * tile["g"] * pixels * lost))
+        elements = channels * (pixels + setup)
+        return Work(macs, elements, blocks, finished_as, round(tile["n"] * tile["g"] * pixels * lost))
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one to three spatial axes, groups and depthwise, with and without bias."""

@@ -1,10 +1,9 @@
 """How kernels of convolutions deal out blocks to cores: the ways they take where blocks are few or incomplete."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Work
 
 UNEVEN = "uneven"
 """The form of a layer of single taps whose channels or places are not whole blocks, or too few."""
@@ -22,6 +21,18 @@ TAP_ROWS = 3
 def turns(pieces: int) -> int:
     """The pieces of the core with the most of them."""
     return -(-pieces // FACTS.dealt)
+
+
+def most(dealt_out: Iterable[tuple[int, float]]) -> float:
+    """The cost of the core with the most, where so many pieces of a cost each are dealt out one by one, in this order."""
+    whole, turn, costs = 0.0, 0, [0.0] * FACTS.dealt
+    for count, cost in dealt_out:
+        each, rest = divmod(count, FACTS.dealt)
+        whole += each * cost
+        for piece in range(turn, turn + rest):
+            costs[piece % FACTS.dealt] += cost
+        turn += rest
+    return whole + max(costs)
 
 
 def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
@@ -45,24 +56,6 @@ def even_rows(access: Access, tile: Mapping[str, int], channels: str, rows: str,
     whole = tile[channels] % FACTS.block == places % FACTS.block == 0 and min(tile["n"], tile["g"]) == 1
     blocks = tile["n"] * tile["g"] * (tile[channels] // FACTS.block) * (places // FACTS.block)
     return together and whole and worth_fours(blocks)
-
-
-def uneven_work(
-    access: Access, tile: Mapping[str, int], channels: str, rows: str, columns: str, products: int, form: str
-) -> Work:
-    """Other single taps: blocks of four channels by four places or by one, then single channels, row by row where the
-    rows are not whole.
-    """
-    together = tile[columns] == access.dim(columns).size
-    planes, places = tile["n"] * tile["g"], tile[rows] * tile[columns]
-    if not together:
-        planes, places = planes * tile[rows], tile[columns]
-    blocks, rest = divmod(tile[channels], FACTS.block)
-    fours = places // FACTS.block if worth_fours(planes * max(blocks, rest) * (places // FACTS.block)) else 0
-    singles, outputs = places - FACTS.block * fours, planes * tile[channels] * places
-    lost = planes * (FACTS.single * singles * tile[channels] + FACTS.alone * rest * places) * products
-    runs = planes * (blocks + rest) * (fours + singles)
-    return Work(outputs * products, outputs, runs, form, round(lost), runs)
 
 
 def deals_planes(planes: int) -> bool:
