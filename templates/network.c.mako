@@ -15,12 +15,11 @@
 % for text in v.macros:
 ${text}
 % endfor
-% for s in v.steps:
-static ${s.kernel}_args_t ${s.table} HAL_TABLE = {
-% for field in s.fields:
-    ${field}
+% for t in v.tables:
+static ${t.kernel}_args_t HAL_TABLE
+% for line in t.lines:
+    ${line}
 % endfor
-};
 % endfor
 % for b in v.bundles:
 

@@ -42,6 +42,7 @@ from deployer.planning.loop_program import (
     Done,
     Group,
     GroupSize,
+    Held,
     If,
     Loop,
     Rotate,
@@ -104,6 +105,8 @@ class Printer:
                 return self.names.slot(step, arg, staged)
             case Table(step):
                 return f"&{table_name(step)}"
+            case Held(argument, const):
+                return f"(void *)args->{argument}" if const else f"args->{argument}"
             case Group(step):
                 return f"&{group_name(step)}"
             case GroupSize(step):
@@ -212,10 +215,10 @@ def bundle_name(step: int) -> str:
     return f"bundle_{step:02d}"
 
 
-def wrapped(items: Sequence[str]) -> tuple[CText, ...]:
-    """Items joined by commas into lines of about WIDTH characters, none broken inside."""
+def wrapped(items: Sequence[str], width: int = WIDTH) -> tuple[CText, ...]:
+    """Items joined by commas into lines of about `width` characters, none broken inside."""
     glued = ", ".join(item.replace(" ", "\0") for item in items)
-    lines = textwrap.wrap(glued, WIDTH, break_long_words=False)
+    lines = textwrap.wrap(glued, width, break_long_words=False)
     return tuple(code(line.replace("\0", " ")) for line in lines)
 
 
@@ -231,7 +234,8 @@ def float_literal(value: float) -> str:
         return "__builtin_inff()" if nearest > 0 else "-__builtin_inff()"
     if nearest == int(nearest) and abs(nearest) < 1e6:
         return f"{nearest:.1f}f"
-    return f"{nearest.hex()}f /* {nearest:.9g} */"
+    digits, power = nearest.hex().split("p")
+    return f"{digits.rstrip('0').rstrip('.')}p{power}f /* {nearest:.9g} */"
 
 
 def decimal_literal(value: float) -> str:

@@ -50,6 +50,14 @@ class Table(Node):
 
 
 @dataclass(frozen=True)
+class Held(Node):
+    """The address that the argument table in use holds for a pointer argument of the kernel, to `const` or not."""
+
+    argument: str
+    const: bool
+
+
+@dataclass(frozen=True)
 class Group(Node):
     """The constants that are the argument tables of a group of steps, by the number of its first step."""
 
@@ -218,7 +226,7 @@ class Loop(Statement):
 
 @dataclass(frozen=True)
 class LoopProgram:
-    """The program of a step: its number, a title for people, its kernel, and the statements in `body`.
+    """The program of a step: its number, operator and name, its kernel, and the statements in `body`.
 
     Its argument table is that of the step `table`, itself or one that it shares with. `storages` are pairs of a
     kernel's pointer argument and the storage behind it; `arguments` are what the table holds from the start.
@@ -228,7 +236,8 @@ class LoopProgram:
     """
 
     step: int
-    title: str
+    operator: str
+    name: str
     kernel: Kernel
     table: int
     storages: tuple[tuple[str, str], ...]
@@ -236,3 +245,8 @@ class LoopProgram:
     body: Block
     starts: tuple[Start, ...] = ()
     lasts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What the step is, for people."""
+        return f"{self.operator} {self.name}"

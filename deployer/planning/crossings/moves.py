@@ -7,6 +7,7 @@ transfers cross steps, the graph starts the first ingress of each operand and wa
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import PlanOperand, PlanStep
@@ -18,6 +19,8 @@ Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
 Opens = frozenset[tuple[Way, str]]
 """Ways and operands."""
+Turn = tuple[int, tuple[str, ...]]
+"""A number of slots, and the innermost dims of the loop along which a slot stays in use."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,22 @@ class Port:
         """The name of a variable that belongs to the operand."""
         return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
 
+    @cached_property
+    def turns(self) -> dict[str, Turn]:
+        """By operand with several slots how it takes turns in them: operands that do so alike share the numbers."""
+        loop = TileLoop(self.step, staged=self.staged)
+        return {o.arg: (self.slots(o), tuple(loop.inner(o))) for o in self.moved() if self.slots(o) > 1}
+
+    def number(self, o: PlanOperand, what: str) -> str:
+        """The name of the variable with the number of the slot to "fill" or to "use".
+
+        It is named after the first operand that takes the same turns, but for two slots that change with each tile.
+        """
+        turn = self.turns[o.arg]
+        if turn == (2, ()):
+            return f"stage_{what}" if self.staged else what
+        return self.variable(next(other for other in self.moved() if self.turns.get(other.arg) == turn), what)
+
     def opened(self, o: PlanOperand, way: Way) -> bool:
         """Whether the graph has a part in the operand's transfers."""
         return (way, o.arg) in self.opens
@@ -72,7 +91,7 @@ class Port:
         if not which or self.slots(o) == 1:
             return base
         count = size // self.step.kernel.element_bytes(o.arg)
-        return add(base, mul(Var(self.variable(o, which)), sized(count, self.variable(o, "size"))))
+        return add(base, mul(Var(self.number(o, which)), sized(count, self.variable(o, "size"))))
 
     def transfer(self, loop: TileLoop, o: PlanOperand, way: Way, which: str = "") -> Transfer:
         """The transfer of a tile's box from or to a slot."""
@@ -162,25 +181,34 @@ class DoubleMoves:
         return self.port.first(o) if way == "in" and self.port.opened(o, "in") else Done()
 
     def numbers(self) -> dict[str, Expr]:
-        """The variables with the numbers of the slots to fill and to use: 0 at first, but for a slot being filled."""
-        moved = [o for o in self.port.moved() if self.port.slots(o) > 1]
-        first = {o.arg: {"fill": int(self.port.opened(o, "in")), "use": 0} for o in moved}
-        return {
-            self.port.variable(o, w): first[o.arg][w]
-            for o in moved
-            for w in first[o.arg]
-            if o.mode != "out" or w == "use"
-        }
+        """The variables with the numbers of the slots to fill and to use: 0 at first, but for slots being filled."""
+        numbers = dict[str, Expr]()
+        for o in self.port.moved():
+            if self.port.slots(o) > 1:
+                ways = {"fill": int(self._begun_alike(o)), "use": 0} if o.mode != "out" else {"use": 0}
+                numbers |= {self.port.number(o, what): first for what, first in ways.items()}
+        return numbers
+
+    def _alike(self, o: PlanOperand, which: str) -> list[PlanOperand]:
+        """The operands, with several slots, that share the number of the slot to fill or to use."""
+        turns = self.port.turns
+        alike = [other for other in self.port.moved() if turns.get(other.arg, ()) == turns.get(o.arg)]
+        return [other for other in alike if which == "use" or other.mode != "out"]
+
+    def _begun_alike(self, o: PlanOperand) -> bool:
+        """Whether the graph starts the first ingress of all operands that share the number of the slot to fill."""
+        return all(self.port.opened(other, "in") for other in self._alike(o, "fill"))
 
     def _ticket(self, o: PlanOperand, way: Way, index: Expr) -> Ticket:
         return Ticket(self.port.variable(o, way), way, (index,))
 
     def _number(self, o: PlanOperand, which: str) -> Expr:
-        return Var(self.port.variable(o, which)) if self.port.slots(o) > 1 else 0
+        return Var(self.port.number(o, which)) if self.port.slots(o) > 1 else 0
 
     def _rotate(self, o: PlanOperand, which: str) -> list[Statement]:
-        slots = self.port.slots(o)
-        return [Rotate(Var(self.port.variable(o, which)), slots)] if slots > 1 else []
+        """The next slot, behind the last of the operands that share its number."""
+        turned = self._alike(o, which)[-1:] == [o]
+        return [Rotate(Var(self.port.number(o, which)), self.port.slots(o))] if turned else []
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress of the next box; if the kernel also writes the slot, wait first for its egress."""
@@ -192,9 +220,12 @@ class DoubleMoves:
         if o.fresh_on_flag:
             transfer = Choice(FLAG, Done(), transfer)
         wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
-        statements = [*wait, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
+        statements = [*wait, Start(self._ticket(o, "in", number), transfer)]
         later = [AtLeast(tile_counter(self.port, "turn"), 1)] if begun else []
-        return [((*later, *self.ahead.begins(o)), statement) for statement in statements]
+        begins = self.ahead.begins(o)
+        started = [((*later, *begins), statement) for statement in statements]
+        turning = (*(later if self._begun_alike(o) else ()), *begins)
+        return [*started, *((turning, statement) for statement in self._rotate(o, "fill"))]
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
         """Wait for the ingress of the box, or, if the kernel only writes it, for the earlier egress of its slot."""
