@@ -132,6 +132,9 @@ ${indent}const hal_ticket_t ${v.ticket} = ${v.transfer};
 <%def name="c_wait(v, indent)">\
 ${indent}hal_dma_wait(${v.awaited});
 </%def>\
+<%def name="c_wait_all(v, indent)">\
+${indent}hal_dma_wait_all(${v.tickets}, ${v.count});
+</%def>\
 <%def name="c_assign(v, indent)">\
 ${indent}args->${v.argument} = ${v.value};
 </%def>\

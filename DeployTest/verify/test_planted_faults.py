@@ -20,7 +20,8 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 FAULTS = {
     "forgotten ingress wait": (r"hal_dma_wait\((\w+_in\[\w*use\])\)", r"(void)\g<1>", "forgotten-wait"),
-    "forgotten egress wait": (r"^ *hal_dma_wait\(y_out\[1\]\);\n", "", "forgotten-wait"),
+    "one of several ingress waits forgotten": (r"(hal_dma_wait_all\(in\[use\], )2\)", r"\g<1>1)", "forgotten-wait"),
+    "forgotten egress wait": (r"(hal_dma_wait_all\(y_out, )2\)", r"\g<1>1)", "forgotten-wait"),
     "swapped slot in the kernel": (
         r"(args->\w+ = .*\+ )(\w*use) \* ",
         r"\g<1>(1 - \g<2>) * ",

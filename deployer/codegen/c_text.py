@@ -50,6 +50,7 @@ from deployer.planning.loop_program import (
     Statement,
     Table,
     Ticket,
+    TicketArray,
     Tickets,
     Transfer,
 )
@@ -173,6 +174,8 @@ class Printer:
         inside: dict[str, tuple[View, ...]] = {}
         for field in fields(statement):
             value = getattr(statement, field.name)
+            if isinstance(statement, Tickets):
+                continue
             if field.name in ("ahead", "body"):
                 inside[field.name] = tuple(map(self.view, value))
             elif isinstance(value, tuple):
@@ -191,10 +194,21 @@ class Printer:
                 texts["last"] = code(str(slots - 1))
             case Declare(names, values):
                 texts["lines"] = declared([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
-            case Tickets(names, counts, first):
-                rows = zip(names, counts, map(self.text, first), strict=True)
-                texts["lines"] = declared([f"{name}[{count}] = {{{ticket}}}" for name, count, ticket in rows])
+            case Tickets(arrays):
+                texts["lines"] = declared(list(map(self._tickets, arrays)))
         return View(f"c_{kind}", texts, **inside)
+
+    def _tickets(self, array: TicketArray) -> str:
+        """The declarator of an array of tickets; zeros, which stand for HAL_DONE, need not be said but once."""
+        first = list(map(self.text, array.first))
+        while len(first) > 1 and first[-1] == self.text(Done()):
+            first.pop()
+        values = ", ".join(first)
+        if len(array.first) == 1:
+            return f"{array.name}[{array.slots}] = {{{values}}}"
+        lengths = [n for n in (array.slots, len(array.first)) if n > 1 or array.slots > 1]
+        text = f"{array.name}{''.join(f'[{n}]' for n in lengths)}"
+        return f"{text} = {{{values}}}" if array.slots == 1 else f"{text} = {{{{{values}}}}}"
 
     def _printable(self, value: Expr | str) -> CText:
         return identifier(value) if isinstance(value, str) else code(self.text(value))

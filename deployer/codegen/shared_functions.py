@@ -10,7 +10,7 @@ from deployer.codegen.c_text import Printer, View, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.planning.crossings.graph_program import GraphStep
-from deployer.planning.expr import Expr, Home, Node, Real, Size, Slot, Tree, Var, mul, variables
+from deployer.planning.expr import Expr, Home, Node, Product, Real, Size, Slot, Tree, Var, variables
 from deployer.planning.loop_program import (
     Arguments,
     Block,
@@ -156,13 +156,13 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls
 
 
-def _varying(group: Sequence[_Shape]) -> dict[_Size, Expr]:
+def _varying(group: Sequence[_Shape]) -> dict[_Size, Node]:
     """The sizes that differ between steps, in the order of the parameters, as expressions of parameters.
 
     Sizes of one kind that are the same in each step, such as the bytes of two operands, are one parameter with the
     first one's name; bytes of as many elements as a slot has are that many elements times four.
     """
-    found: dict[_Size, Expr] = {}
+    found: dict[_Size, Node] = {}
     kinds: dict[tuple[str, tuple[int, ...]], Var] = {}
     sizes = _sizes(group)
     for size in (sizes[place] for place in group[0].order):
@@ -173,7 +173,7 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, Expr]:
         if (kind, size.values) in kinds:
             found[size] = kinds[kind, size.values]
         elif kind == "bytes" and elements and not any(value % WORD for value in size.values):
-            found[size] = mul(elements, WORD)
+            found[size] = Product((elements, WORD))
         else:
             names = {node.name for node in kinds.values()}
             free = (size.name if n == 1 else f"{size.name}_{n}" for n in count(1))
@@ -181,7 +181,7 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, Expr]:
     return found
 
 
-def _parameters(sizes: dict[_Size, Expr]) -> dict[str, _Size]:
+def _parameters(sizes: dict[_Size, Node]) -> dict[str, _Size]:
     """The parameters for these sizes, and the size behind each."""
     parameters = dict[str, _Size]()
     for size, value in sizes.items():
@@ -196,7 +196,7 @@ def _sizes(group: Sequence[_Shape]) -> list[_Size]:
     return [_Size(column[0].name, tuple(size.value for size in column)) for column in columns]
 
 
-def _filled(group: Sequence[_Shape], varying: dict[_Size, Expr]) -> Block:
+def _filled(group: Sequence[_Shape], varying: dict[_Size, Node]) -> Block:
     """The body of a group with each hole filled: with parameters if the size differs, else with its value."""
     sizes = _sizes(group)
 

@@ -146,13 +146,13 @@ def _double(
     names = variables(tuple(fetch))
     runs_ahead = any(name.startswith(ahead.prefix) for name in names)
     coordinates = loop.coordinates() | (ahead.coordinates() if runs_ahead else {})
-    tickets = moves.tickets()
+    arrays = moves.arrays()
     total, count = tile_count(port, loop)
     declared: list[Statement] = [
         *total,
         *first,
         *_declared(coordinates | moves.numbers()),
-        *([Tickets(*map(tuple, zip(*tickets, strict=True)))] if tickets else []),
+        *([Tickets(arrays)] if arrays else []),
     ]
     fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
     counter = tile_counter(port, "turn" if fetching else "tile")

@@ -12,13 +12,27 @@ from functools import cached_property
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.planning.expr import AtLeast, Choice, Equal, Expr, Home, Not, Slot, Var, add, mul, sized
-from deployer.planning.loop_program import Done, If, Let, Rotate, Start, Statement, Ticket, Transfer, Wait, Way
+from deployer.planning.loop_program import (
+    Done,
+    If,
+    Let,
+    Rotate,
+    Start,
+    Statement,
+    Ticket,
+    TicketArray,
+    Transfer,
+    Wait,
+    WaitAll,
+    Way,
+)
 from deployer.planning.tile_loop import FLAG, TileLoop, all_of
 
 Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
 Opens = frozenset[tuple[Way, str]]
 """Ways and operands."""
+WAYS: tuple[Way, ...] = ("in", "out")
 Turn = tuple[int, tuple[str, ...]]
 """A number of slots, and the innermost dims of the loop along which a slot stays in use."""
 
@@ -54,19 +68,22 @@ class Port:
 
     @cached_property
     def turns(self) -> dict[str, Turn]:
-        """By operand with several slots how it takes turns in them: operands that do so alike share the numbers."""
+        """How the operands take turns in their slots: those that do so alike share the slots' numbers."""
         loop = TileLoop(self.step, staged=self.staged)
-        return {o.arg: (self.slots(o), tuple(loop.inner(o))) for o in self.moved() if self.slots(o) > 1}
+        return {o.arg: (self.slots(o), tuple(loop.inner(o))) for o in self.moved()}
 
-    def number(self, o: PlanOperand, what: str) -> str:
-        """The name of the variable with the number of the slot to "fill" or to "use".
+    def alike(self, o: PlanOperand) -> list[PlanOperand]:
+        """The operands that take the same turns as this one, itself among them."""
+        return [other for other in self.moved() if self.turns[other.arg] == self.turns[o.arg]]
 
-        It is named after the first operand that takes the same turns, but for two slots that change with each tile.
+    def shared(self, o: PlanOperand, what: str) -> str:
+        """The name of a variable, such as the number of the slot to "fill", of all operands that take the same turns.
+
+        It is named after the first of them, but for two slots that change with each tile.
         """
-        turn = self.turns[o.arg]
-        if turn == (2, ()):
+        if self.turns[o.arg] == (2, ()):
             return f"stage_{what}" if self.staged else what
-        return self.variable(next(other for other in self.moved() if self.turns.get(other.arg) == turn), what)
+        return self.variable(self.alike(o)[0], what)
 
     def opened(self, o: PlanOperand, way: Way) -> bool:
         """Whether the graph has a part in the operand's transfers."""
@@ -91,7 +108,7 @@ class Port:
         if not which or self.slots(o) == 1:
             return base
         count = size // self.step.kernel.element_bytes(o.arg)
-        return add(base, mul(Var(self.number(o, which)), sized(count, self.variable(o, "size"))))
+        return add(base, mul(Var(self.shared(o, which)), sized(count, self.variable(o, "size"))))
 
     def transfer(self, loop: TileLoop, o: PlanOperand, way: Way, which: str = "") -> Transfer:
         """The transfer of a tile's box from or to a slot."""
@@ -113,9 +130,8 @@ class SingleMoves:
 
     def __init__(self, port: Port, loop: TileLoop) -> None:
         self.port, self.loop = port, loop
-        ways: tuple[Way, ...] = ("in", "out")
-        users = {way: [o for o in port.moved() if o.mode in (way, "inout")] for way in ways}
-        self.alone = {way: len(users[way]) == 1 and not port.opened(users[way][0], way) for way in ways}
+        users = {way: [o for o in port.moved() if o.mode in (way, "inout")] for way in WAYS}
+        self.alone = {way: len(users[way]) == 1 and not port.opened(users[way][0], way) for way in WAYS}
 
     def _ticket(self, o: PlanOperand, way: Way) -> Ticket:
         return Ticket(self.port.variable(o, way), way)
@@ -166,17 +182,27 @@ class DoubleMoves:
     def __init__(self, port: Port, loop: TileLoop, ahead: TileLoop) -> None:
         self.port, self.loop, self.ahead = port, loop, ahead
 
-    def tickets(self) -> tuple[tuple[str, int, Expr], ...]:
-        """Names of the ticket arrays, their lengths, an element per slot, and their first tickets."""
-        ways = (("in", "out"), ("out", "in"))
-        return tuple(
-            (self.port.variable(o, way), self.port.slots(o), self._begun(o, way))
-            for o in self.port.moved()
-            for way, other in ways
-            if o.mode != other
-        )
+    def arrays(self) -> tuple[TicketArray, ...]:
+        """The arrays of tickets, in the order of the operands, with their first tickets."""
+        arrays = [self._array(o, way) for o in self.port.moved() for way in WAYS if o.mode in (way, "inout")]
+        return tuple(dict.fromkeys(arrays))
 
-    def _begun(self, o: PlanOperand, way: str) -> Expr:
+    def _together(self, o: PlanOperand, way: Way) -> list[PlanOperand]:
+        """The operands whose tickets are in one array: those that start and are awaited together.
+
+        Egress of an operand that also comes in is awaited when its slot is filled again.
+        """
+        alike = self.port.alike(o)
+        if way == "in":
+            return [other for other in alike if other.mode != "out"]
+        return [o] if o.mode == "inout" else [other for other in alike if other.mode == "out"]
+
+    def _array(self, o: PlanOperand, way: Way) -> TicketArray:
+        together = self._together(o, way)
+        name = self.port.shared(together[0], way) if len(together) > 1 else self.port.variable(o, way)
+        return TicketArray(name, self.port.slots(o), tuple(self._begun(other, way) for other in together))
+
+    def _begun(self, o: PlanOperand, way: Way) -> Expr:
         """The ticket of the transfer that the graph started, if it did."""
         return self.port.first(o) if way == "in" and self.port.opened(o, "in") else Done()
 
@@ -186,29 +212,32 @@ class DoubleMoves:
         for o in self.port.moved():
             if self.port.slots(o) > 1:
                 ways = {"fill": int(self._begun_alike(o)), "use": 0} if o.mode != "out" else {"use": 0}
-                numbers |= {self.port.number(o, what): first for what, first in ways.items()}
+                numbers |= {self.port.shared(o, what): first for what, first in ways.items()}
         return numbers
-
-    def _alike(self, o: PlanOperand, which: str) -> list[PlanOperand]:
-        """The operands, with several slots, that share the number of the slot to fill or to use."""
-        turns = self.port.turns
-        alike = [other for other in self.port.moved() if turns.get(other.arg, ()) == turns.get(o.arg)]
-        return [other for other in alike if which == "use" or other.mode != "out"]
 
     def _begun_alike(self, o: PlanOperand) -> bool:
         """Whether the graph starts the first ingress of all operands that share the number of the slot to fill."""
-        return all(self.port.opened(other, "in") for other in self._alike(o, "fill"))
+        return all(self.port.opened(other, "in") for other in self._together(o, "in"))
 
-    def _ticket(self, o: PlanOperand, way: Way, index: Expr) -> Ticket:
-        return Ticket(self.port.variable(o, way), way, (index,))
+    def _ticket(self, o: PlanOperand, way: Way, slot: Expr) -> Ticket:
+        array = self._array(o, way)
+        return Ticket(array.name, way, array.index(slot, self._together(o, way).index(o)))
+
+    def _all(self, o: PlanOperand, way: Way, slot: Expr) -> list[Statement]:
+        """The wait for the transfers of a slot of all operands whose tickets are together, at the first of them."""
+        array, together = self._array(o, way), self._together(o, way)
+        if len(together) == 1:
+            return [Wait(self._ticket(o, way, slot))]
+        part = (slot,) if array.slots > 1 else ()
+        return [WaitAll(Ticket(array.name, way, part), len(together))] if o == together[0] else []
 
     def _number(self, o: PlanOperand, which: str) -> Expr:
-        return Var(self.port.number(o, which)) if self.port.slots(o) > 1 else 0
+        return Var(self.port.shared(o, which)) if self.port.slots(o) > 1 else 0
 
     def _rotate(self, o: PlanOperand, which: str) -> list[Statement]:
         """The next slot, behind the last of the operands that share its number."""
-        turned = self._alike(o, which)[-1:] == [o]
-        return [Rotate(Var(self.port.number(o, which)), self.port.slots(o))] if turned else []
+        slots, alike = self.port.slots(o), self._together(o, "in") if which == "fill" else self.port.alike(o)
+        return [Rotate(Var(self.port.shared(o, which)), slots)] if slots > 1 and o == alike[-1] else []
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress of the next box; if the kernel also writes the slot, wait first for its egress."""
@@ -229,8 +258,8 @@ class DoubleMoves:
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
         """Wait for the ingress of the box, or, if the kernel only writes it, for the earlier egress of its slot."""
-        ticket = self._ticket(o, "out" if o.mode == "out" else "in", self._number(o, "use"))
-        return [(tuple(self.loop.begins(o)), Wait(ticket))]
+        waits = self._all(o, "out" if o.mode == "out" else "in", self._number(o, "use"))
+        return [(tuple(self.loop.begins(o)), wait) for wait in waits]
 
     def leave(self, o: PlanOperand) -> list[Guarded]:
         """Start the egress of a finished box."""
@@ -247,10 +276,15 @@ class DoubleMoves:
         """Wait for the last egress of each slot, or leave its ticket to the graph."""
         if o.mode == "in":
             return []
-        tickets = [self._ticket(o, "out", i) for i in range(self.port.slots(o))]
+        array, together = self._array(o, "out"), self._together(o, "out")
+        tickets = [self._ticket(o, "out", i) for i in range(array.slots)]
         if self.port.opened(o, "out"):
             return [((), Start(self.port.last(o, i), ticket)) for i, ticket in enumerate(tickets)]
-        return [((), Wait(ticket)) for ticket in tickets]
+        if any(self.port.opened(other, "out") for other in together):
+            return [((), Wait(ticket)) for ticket in tickets]
+        if len(together) == 1 and array.slots > 1:
+            return [((), WaitAll(Ticket(array.name, "out"), array.slots))]
+        return [((), wait) for i in range(array.slots) for wait in self._all(o, "out", i)]
 
 
 def tile_counter(port: Port, what: str) -> Var:
