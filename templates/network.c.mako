@@ -18,12 +18,11 @@ void ${function}(const void *args);
 % for text in v.macros:
 ${text}
 % endfor
-% for s in v.steps:
-static ${s.kernel}_args_t ${s.table} HAL_TABLE = {
-% for field in s.fields:
-    ${field}
+% for t in v.tables:
+static ${t.kernel}_args_t HAL_TABLE
+% for line in t.lines:
+    ${line}
 % endfor
-};
 % endfor
 % for b in v.bundles:
 
@@ -135,6 +134,9 @@ ${indent}const hal_ticket_t ${v.ticket} = ${v.transfer};
 </%def>\
 <%def name="c_wait(v, indent)">\
 ${indent}hal_dma_wait(${v.awaited});
+</%def>\
+<%def name="c_wait_all(v, indent)">\
+${indent}hal_dma_wait_all(${v.tickets}, ${v.count});
 </%def>\
 <%def name="c_assign(v, indent)">\
 ${indent}args->${v.argument} = ${v.value};

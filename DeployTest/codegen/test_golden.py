@@ -1,5 +1,6 @@
 """Generated C and plan against committed goldens; their folder is the case's name. `make golden` rewrites them."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -58,15 +59,39 @@ SMALL: dict[str, tuple[Model, Options]] = {
 SHOWN = {"window": "hal_window(", "stage": "STAGE_", "phases": "reduce_f32", "shared-function": "_like("}
 
 
+def small_text(model: Model, options: Options, folder: Path) -> str:
+    """The C of a model's one graph."""
+    program = check.check_program(parse.read_graphs(model.save(folder / "network.onnx"), None))
+    return generate.generate_files(pipeline.plan_program(program, options)[1])["InferenceNetwork.c"]
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_small_golden(name: str, tmp_path: Path, update_golden: bool) -> None:
     """The C of one graph of few steps, which shows one form of code."""
     model, options = SMALL[name]
-    program = check.check_program(parse.read_graphs(model.save(tmp_path / "network.onnx"), None))
-    text = generate.generate_files(pipeline.plan_program(program, options)[1])["InferenceNetwork.c"]
+    text = small_text(model, options, tmp_path)
     golden = GOLDENS / f"{name}.c"
     if update_golden:
         golden.write_text(text)
     assert golden.is_file(), f"{golden} is missing; `make golden` writes it"
     assert text == golden.read_text(), f"{golden.name} differs"
     assert SHOWN[name] in text, "the case no longer shows what it is there for"
+
+
+SUM = chain(node("Add", ("x", "b"), ("y",)), x=(64, 40), initializers=_weights(b=(64, 40)))
+
+
+@pytest.mark.parametrize(
+    ("model", "numbers"),
+    [(SUM, ["fill", "use"]), (CONVOLUTION, ["fill", "use", "y_use"])],
+    ids=["sum", "sums of tiles"],
+)
+def test_operands_that_turn_alike_share_numbers(model: Model, numbers: list[str], tmp_path: Path) -> None:
+    """Operands that change with each tile have one number of the slot to fill, one of that to use, and one wait.
+
+    An output that several tiles add up turns later.
+    """
+    text = small_text(model, Options("host", "double", {"L1": 3000}), tmp_path)
+    assert re.findall(r"(\w+) \^= 1;", text) == numbers
+    assert re.findall(r"(\w+(?:\[\d\])+) = \{", text) == ["in[2][2]", "y_out[2]"]
+    assert text.count("hal_dma_wait_all(in[use], 2)") == 1

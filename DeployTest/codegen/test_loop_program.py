@@ -43,9 +43,11 @@ from deployer.planning.loop_program import (
     Statement,
     Table,
     Ticket,
+    TicketArray,
     Tickets,
     Transfer,
     Wait,
+    WaitAll,
 )
 from deployer.planning.program_run import ProgramRun
 
@@ -75,7 +77,7 @@ def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
     ticket = Ticket("x_in", "in", (0,))
     fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (Size(48, "x_bytes"),))
     out = Transfer("out", 0, Slot(1, "x", True), Slot(2, "y", False), (6,))
-    before = (Tickets(("x_in",), (1,), (Done(),)), Start(ticket, fetch))
+    before = (Tickets((TicketArray("x_in", 1, (Done(),)),)), Start(ticket, fetch))
     turn = Var("tile")
     calls = (Call("conv_i8", Table(1)), Call("relu_i8", Table(2)))
     loop = Loop(turn, 3, (), (If(Equal(turn, 0), (Wait(ticket),)), *calls, Wait(out)))
@@ -104,8 +106,37 @@ def test_a_wait_for_nothing_costs_nothing() -> None:
     host = targets.load("host")
     run = ProgramRun(Clock(host.hops), (1,), {})
     ticket = Ticket("x_in", "in", (0,))
-    run.block(Block((Tickets(("x_in",), (2,), (Done(),)), Start(ticket, Done()), Wait(ticket))))
+    run.block(Block((Tickets((TicketArray("x_in", 2, (Done(),)),)), Start(ticket, Done()), Wait(ticket))))
     assert run.clock.now == 0
+
+
+def test_tickets_of_slots_and_operands() -> None:
+    """What starts together is awaited together: a slot's part of an array, or all of one; the clock waits for each."""
+    arrays = (
+        TicketArray("in", 2, (Done(), Var("y_first"), Done())),
+        TicketArray("w_in", 1, (Done(), Done())),
+        TicketArray("z_out", 2, (Done(),)),
+    )
+    assert [array.index(1, 0) for array in arrays] == [(1, 0), (0,), (1,)]
+    waits = (WaitAll(Ticket("in", "in", (Var("use"),)), 3), WaitAll(Ticket("w_in", "in"), 2))
+    assert printed(Tickets(arrays), *waits, Wait(Ticket("in", "in", (1, 2)))) == (
+        "hal_ticket_t in[2][3] = {{HAL_DONE, y_first}}, w_in[2] = {HAL_DONE}, z_out[2] = {HAL_DONE};\n"
+        "hal_dma_wait_all(in[use], 3);\n"
+        "hal_dma_wait_all(w_in, 2);\n"
+        "hal_dma_wait(in[1][2]);\n"
+    )
+    host = targets.load("host")
+    run = ProgramRun(Clock(host.hops), (1,), {"use": 1})
+    fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (800,))
+    array = TicketArray("in", 2, (Done(), Done(), Done()))
+    started = tuple(Start(Ticket("in", "in", (1, place)), fetch) for place in range(3))
+    run.block(Block((Tickets((array,)), *started, WaitAll(Ticket("in", "in", (0,)), 3))))
+    before = run.clock.now
+    run.block(Block((WaitAll(Ticket("in", "in", (Var("use"),)), 3),)))
+    assert run.clock.now > before, "the transfers are those of slot 1"
+    ended = run.clock.now
+    run.block(Block((WaitAll(Ticket("in", "in", (Var("use"),)), 3),)))
+    assert run.clock.now == ended, "each was waited for"
 
 
 A, B = Var("a"), Var("b")

@@ -1,6 +1,7 @@
 """Steps that differ in addresses and few sizes share a function of the generated C; all are called once, in order."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from deployer.codegen.c_text import Printer, View
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
 from deployer.core.operator import Kernel
 from deployer.planning.crossings.graph_program import GraphStep
-from deployer.planning.expr import Expr, Home, Product, Size, Slot, Sum, Var, add, mul, sized
+from deployer.planning.expr import Expr, Home, Product, Real, Size, Slot, Sum, Var, add, mul, sized
 from deployer.planning.loop_program import (
     Arguments,
     Assign,
@@ -51,7 +52,7 @@ def step(index: int, *statements: Statement, kernel: str = "relu_f32", kind: str
     body = (Arguments(kernel, table), *statements, Block((Assign("n", 3), Call(kernel, table))))
     described = Kernel(kernel, (("x", kind, False), ("y", kind, True)), (("n", "u32"),))
     storages = (("x", f"x{index}"), ("y", f"y{index}"))
-    return LoopProgram(index, f"Relu r{index}", described, index, storages, (), Block(body))
+    return LoopProgram(index, "Relu", f"r{index}", described, index, storages, (), Block(body))
 
 
 def move(target: Expr, source: Expr, *sizes: Expr) -> Wait:
@@ -119,7 +120,7 @@ def test_sizes_that_differ_are_parameters() -> None:
     (function,), calls = shared(sizes(4, 12, 5), sizes(7, 16, 5), sizes(8, 12, 5))
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, uint32_t x_0"
     assert moves(function) == ["hal_dma_in_1d(0, x_slot, 0, x_0, 5)"]
-    assert function.title == "Relu r4 and 2 more like it"
+    assert function.title == "Relu, 3 steps"
     assert [call.split(", ")[-1] for call in calls] == ["12);", "16);", "12);"]
 
 
@@ -135,12 +136,56 @@ def test_two_sizes_of_one_name_are_two_parameters() -> None:
     assert calls == ("step_04_like(4, &step_04_args, 12, 3);", "step_04_like(7, &step_07_args, 16, 5);")
 
 
+def alike(index: int, **values: int) -> LoopProgram:
+    """A step whose transfer has sizes of these names."""
+    return step(index, move(0, 0, *(Size(value, name) for name, value in values.items())))
+
+
+def test_equal_sizes_of_one_kind_are_one_parameter() -> None:
+    """Bytes of two operands, but not bytes and rows; and only if they are equal in all steps."""
+    rows = {4: {"x_bytes": 12, "x_rows": 12, "y_bytes": 12}, 7: {"x_bytes": 16, "x_rows": 16, "y_bytes": 16}}
+    (function,), calls = shared(*(alike(i, **sizes) for i, sizes in rows.items()))
+    assert moves(function) == ["hal_dma_in_2d(0, 0, 0, x_bytes, x_rows, x_bytes)"]
+    assert calls == ("step_04_like(4, &step_04_args, 12, 12);", "step_04_like(7, &step_07_args, 16, 16);")
+    (function,), calls = shared(*(alike(i, **sizes) for i, sizes in {**rows, 8: {**rows[7], "y_bytes": 20}}.items()))
+    assert moves(function) == ["hal_dma_in_2d(0, 0, 0, x_bytes, x_rows, y_bytes)"]
+    assert calls[-1] == "step_04_like(8, &step_08_args, 16, 16, 20);"
+
+
+@pytest.mark.parametrize(("last", "expected"), [(20, "x_size * 4"), (22, "x_bytes"), (24, "x_bytes")])
+def test_bytes_of_a_slot_are_its_elements(last: int, expected: str) -> None:
+    """Four bytes an element need no parameter, if it is so in all steps."""
+    rows = {4: (3, 12), 7: (4, 16), 8: (5, last)}
+    (function,), calls = shared(*(alike(i, x_size=n, x_pitch=7, x_bytes=size) for i, (n, size) in rows.items()))
+    assert moves(function) == [f"hal_dma_in_2d(0, 0, 0, x_size, 7, {expected})"]
+    assert calls[-1] == f"step_04_like(8, &step_08_args, 5{'' if '*' in expected else f', {last}'});"
+
+
+def test_slots_that_a_table_holds_are_read_from_it() -> None:
+    """A slot that a step does not change is no parameter; the kernel's pointer to what it reads is `const`."""
+
+    def program(index: int) -> LoopProgram:
+        x, y = Slot(index, "x", False), Slot(index, "y", False)
+        plain = step(index, move(x, Home(f"x{index}", "float32")), move(y, Home(f"y{index}", "float32")), move(x, x))
+        return replace(plain, arguments=(("x", x), ("y", y)))
+
+    (function,), calls = shared(program(4), program(7))
+    assert moves(function)[:2] == [
+        "hal_dma_in_1d(0, (void *)args->x, x_home, 8)",
+        "hal_dma_in_1d(0, args->y, y_home, 8)",
+    ]
+    assert calls[-1] == "step_04_like(7, &step_07_args, HOME_X7, HOME_Y7);"
+    (lone,), _ = shared(program(4))
+    assert moves(lone)[0] == "hal_dma_in_1d(0, SLOT_04_X, HOME_X4, 8)"
+
+
 def test_parameters_stand_in_an_order_of_their_own() -> None:
     """Parameters come in this order: the loop's count, transfers, advances, lengths, and those of the inner loop."""
+    names = ["tiles", "bytes", "further", "ahead_step", "length", "ahead_length", "inner"]
 
     def program(index: int) -> LoopProgram:
         def size(name: str) -> Size:
-            return Size(index, name)
+            return Size(index + names.index(name) * index**2, name)
 
         ahead = (Let("next_n_len", size("ahead_length")), move(0, 0, size("bytes")))
         ahead += (Increase(Var("next_n"), size("ahead_step")),)
@@ -150,7 +195,6 @@ def test_parameters_stand_in_an_order_of_their_own() -> None:
         return step(index, Loop(turn, size("tiles"), ahead, rest))
 
     (function,), _ = shared(program(4), program(7))
-    names = ["tiles", "bytes", "further", "ahead_step", "length", "ahead_length", "inner"]
     assert function.parameters.split(", uint32_t ")[1:] == names
 
 
@@ -205,3 +249,15 @@ def test_tables_share_what_they_have_in_common() -> None:
     assert macros == {"STEP_01_SIZES": ", ".join(texts)}
     assert fields[:2] == [[".x = SLOT_01_X", "STEP_01_SIZES"], [".x = SLOT_02_X", "STEP_01_SIZES"]]
     assert fields[2:] == [[".y = HOME_Y", *texts, ".m = 1"], [".m = 1"], [".m = 1"]]
+
+
+def test_real_numbers_of_several_tables_have_names() -> None:
+    """A number with a long text that several tables have is a macro of the first step's, in others' macros, too."""
+    rate, sizes = ("lr", Real(0.002)), [(f"n{i}", i) for i in range(4)]
+    tables: list[list[tuple[str, Expr]]] = [[rate], [rate], [*sizes, rate], [*sizes, rate], [("lr", Real(0.1))]]
+    macros, fields = common_sizes(tables, [f"step_0{i}" for i in range(5)], PRINTER)
+    lr = "STEP_00_LR"
+    assert list(macros.items())[:1] == [(lr, "0x1.0624dep-9f /* 0.00200000009 */")]
+    assert macros["STEP_02_SIZES"].endswith(f".n3 = 3, .lr = {lr}")
+    assert fields[:3] == [[f".lr = {lr}"], [f".lr = {lr}"], ["STEP_02_SIZES"]]
+    assert fields[4] == [".lr = 0x1.99999ap-4f /* 0.100000001 */"]

@@ -120,7 +120,7 @@ def test_fault_is_told_on_one_line(models_root: Path, tmp_path: Path) -> None:
     folder = rename_case(train, tmp_path / "case", lambda n: n + PIECES["forged lines"])
     built = compile_case(pipeline.load_training(folder), tmp_path / "c", "double", 2000)
     path = tmp_path / "c" / "TrainingNetwork.c"
-    text, count = re.subn(r"hal_dma_wait\((\w+_in\[\w+_use\])\)", r"(void)\1", path.read_text(), count=1)
+    text, count = re.subn(r"hal_dma_wait\((\w+_in\[\w*use\])\)", r"(void)\1", path.read_text(), count=1)
     assert count == 1
     path.write_text(text)
     pipeline.build_case(built.plan, tmp_path / "c")

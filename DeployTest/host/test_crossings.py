@@ -241,7 +241,7 @@ def test_crossings_want_the_option(built: Built) -> None:
     refused("crossing", lambda: verify_plan(plan, tiling))
 
 
-START = r"    const hal_ticket_t step_{step:02d}_{arg}_first = [^\n]*\n"
+START = r"    const hal_ticket_t {arg}_{step:02d} = [^\n]*\n"
 
 
 def test_simulator_names_what_comes_too_soon_or_too_late(built: Built, tmp_path: Path) -> None:

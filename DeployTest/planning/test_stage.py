@@ -241,9 +241,9 @@ def test_tiling_with_stages_is_an_artefact(built: Built, tmp_path: Path) -> None
 
 
 FAULTS = {
-    "forgotten wait for the stage": (r"hal_dma_wait\((\w+_stage_in\[\w+_use\])\)", r"(void)\g<1>", "forgotten-wait"),
+    "forgotten wait for the stage": (r"hal_dma_wait\((\w+_stage_in\[\w*use\])\)", r"(void)\g<1>", "forgotten-wait"),
     "the stage's other slot in the transfer": (
-        r"(hal_dma_in_\w+\(0, .*STAGE_\w+ \+ )(\w+_use) \* ",
+        r"(hal_dma_in_\w+\(0, .*STAGE_\w+ \+ )(\w*use) \* ",
         r"\g<1>(1 - \g<2>) * ",
         "trace: |forgotten-wait: ",
     ),

@@ -19,20 +19,21 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 
 FAULTS = {
-    "forgotten ingress wait": (r"hal_dma_wait\((\w+_in\[\w+_use\])\)", r"(void)\g<1>", "forgotten-wait"),
-    "forgotten egress wait": (r"^ *hal_dma_wait\(y_out\[1\]\);\n", "", "forgotten-wait"),
+    "forgotten ingress wait": (r"hal_dma_wait\((\w+_in\[\w*use\])\)", r"(void)\g<1>", "forgotten-wait"),
+    "one of several ingress waits forgotten": (r"(hal_dma_wait_all\(in\[use\], )2\)", r"\g<1>1)", "forgotten-wait"),
+    "forgotten egress wait": (r"(hal_dma_wait_all\(y_out, )2\)", r"\g<1>1)", "forgotten-wait"),
     "swapped slot in the kernel": (
-        r"(args->\w+ = .*\+ )(\w+_use) \* ",
+        r"(args->\w+ = .*\+ )(\w*use) \* ",
         r"\g<1>(1 - \g<2>) * ",
         "forgotten-wait|argument",
     ),
     "swapped slot in the transfer": (
-        r"(hal_dma_in_\w+\(0, SLOT_\w+ \+ )(\w+_fill) \* ",
+        r"(hal_dma_in_\w+\(0, SLOT_\w+ \+ )(\w*fill) \* ",
         r"\g<1>(1 - \g<2>) * ",
         "trace",
     ),
     "swapped slot on the way out": (
-        r"(hal_dma_out_\w+\(0, HOME_\w+.*SLOT_\w+ \+ )(\w+_use) \* ",
+        r"(hal_dma_out_\w+\(0, HOME_\w+.*SLOT_\w+ \+ )(\w*use) \* ",
         r"\g<1>(1 - \g<2>) * ",
         "trace",
     ),

@@ -42,6 +42,7 @@ from deployer.planning.loop_program import (
     Done,
     Group,
     GroupSize,
+    Held,
     If,
     Loop,
     Rotate,
@@ -49,6 +50,7 @@ from deployer.planning.loop_program import (
     Statement,
     Table,
     Ticket,
+    TicketArray,
     Tickets,
     Transfer,
 )
@@ -104,6 +106,8 @@ class Printer:
                 return self.names.slot(step, arg, staged)
             case Table(step):
                 return f"&{table_name(step)}"
+            case Held(argument, const):
+                return f"(void *)args->{argument}" if const else f"args->{argument}"
             case Group(step):
                 return f"&{group_name(step)}"
             case GroupSize(step):
@@ -170,6 +174,8 @@ class Printer:
         inside: dict[str, tuple[View, ...]] = {}
         for field in fields(statement):
             value = getattr(statement, field.name)
+            if isinstance(statement, Tickets):
+                continue
             if field.name in ("ahead", "body"):
                 inside[field.name] = tuple(map(self.view, value))
             elif isinstance(value, tuple):
@@ -188,10 +194,21 @@ class Printer:
                 texts["last"] = code(str(slots - 1))
             case Declare(names, values):
                 texts["lines"] = declared([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
-            case Tickets(names, counts, first):
-                rows = zip(names, counts, map(self.text, first), strict=True)
-                texts["lines"] = declared([f"{name}[{count}] = {{{ticket}}}" for name, count, ticket in rows])
+            case Tickets(arrays):
+                texts["lines"] = declared(list(map(self._tickets, arrays)))
         return View(f"c_{kind}", texts, **inside)
+
+    def _tickets(self, array: TicketArray) -> str:
+        """The declarator of an array of tickets; zeros, which stand for HAL_DONE, need not be said but once."""
+        first = list(map(self.text, array.first))
+        while len(first) > 1 and first[-1] == self.text(Done()):
+            first.pop()
+        values = ", ".join(first)
+        if len(array.first) == 1:
+            return f"{array.name}[{array.slots}] = {{{values}}}"
+        lengths = [n for n in (array.slots, len(array.first)) if n > 1 or array.slots > 1]
+        text = f"{array.name}{''.join(f'[{n}]' for n in lengths)}"
+        return f"{text} = {{{values}}}" if array.slots == 1 else f"{text} = {{{{{values}}}}}"
 
     def _printable(self, value: Expr | str) -> CText:
         return identifier(value) if isinstance(value, str) else code(self.text(value))
@@ -212,10 +229,10 @@ def bundle_name(step: int) -> str:
     return f"bundle_{step:02d}"
 
 
-def wrapped(items: Sequence[str]) -> tuple[CText, ...]:
-    """Items joined by commas into lines of about WIDTH characters, none broken inside."""
+def wrapped(items: Sequence[str], width: int = WIDTH) -> tuple[CText, ...]:
+    """Items joined by commas into lines of about `width` characters, none broken inside."""
     glued = ", ".join(item.replace(" ", "\0") for item in items)
-    lines = textwrap.wrap(glued, WIDTH, break_long_words=False)
+    lines = textwrap.wrap(glued, width, break_long_words=False)
     return tuple(code(line.replace("\0", " ")) for line in lines)
 
 
@@ -231,7 +248,8 @@ def float_literal(value: float) -> str:
         return "__builtin_inff()" if nearest > 0 else "-__builtin_inff()"
     if nearest == int(nearest) and abs(nearest) < 1e6:
         return f"{nearest:.1f}f"
-    return f"{nearest.hex()}f /* {nearest:.9g} */"
+    digits, power = nearest.hex().split("p")
+    return f"{digits.rstrip('0').rstrip('.')}p{power}f /* {nearest:.9g} */"
 
 
 def decimal_literal(value: float) -> str:

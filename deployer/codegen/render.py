@@ -17,11 +17,12 @@ from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.planning.crossings.graph_program import TICKETS, GraphStep, graph_program
 from deployer.planning.expr import variables
+from deployer.planning.loop_program import LoopProgram
 from deployer.planning.tile_loop import FLAG, NUMBERS
 from deployer.tilers.levels.tables import group_spans, sharers
 
-COLUMN = 28
-"""Most characters to which a column of the step table is padded: a few long tiles do not widen all rows."""
+INDENT = 8
+"""Spaces before what continues a line."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class TableView:
 
 
 @dataclass(frozen=True)
+class TablesView:
+    """The resident argument tables of a kernel, each a definition over one or several lines."""
+
+    kernel: CText
+    lines: tuple[CText, ...]
+
+
+@dataclass(frozen=True)
 class GroupView:
     """The argument tables of a group of steps, or of a bundle, which are an array."""
 
@@ -63,7 +72,7 @@ class NetworkView:
     kernels: tuple[CText, ...]
     special: tuple[CText, ...]
     asserts: tuple[CText, ...]
-    steps: tuple[TableView, ...]
+    tables: tuple[TablesView, ...]
     bundles: tuple[GroupView, ...]
     groups: tuple[GroupView, ...]
     functions: tuple[FunctionView, ...]
@@ -180,7 +189,9 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         kernels=used_kernels(steps),
         special=tuple(map(identifier, sorted({s.function for s in steps if s.special}))),
         asserts=tuple(map(code, asserts)),
-        steps=() if spans else tuple(table for step, table in by_step.items() if step not in bundled),
+        tables=()
+        if spans
+        else _by_kernel([(p, f) for p, f in zip(holders, fields, strict=True) if p.step not in bundled]),
         bundles=() if spans else tuple(_bundle(bundle, by_step) for bundle in bundles),
         groups=tuple(_group(span, by_step) for span in spans),
         functions=tuple(replace(f, parameters=code(_folded(f.parameters))) for f in functions),
@@ -196,6 +207,18 @@ def _run(step: GraphStep, call: str, printer: Printer) -> Iterator[View]:
     yield from map(printer.view, step.starts)
     yield View("c_run", {"call": code(_folded(call))})
     yield from map(printer.view, step.waits)
+
+
+def _by_kernel(tables: Sequence[tuple[LoopProgram, list[str]]]) -> tuple[TablesView, ...]:
+    """The tables of steps from the texts of their fields, those of a kernel in one definition."""
+    kernels: dict[str, list[str]] = {}
+    for program, fields in tables:
+        lines = wrapped(f"{table_name(program.step)} = {{{', '.join(fields)}}}".split(", "), WIDTH - INDENT)
+        kernels.setdefault(program.kernel.symbol, []).append(f"\n{' ' * INDENT}".join(lines))
+    return tuple(
+        TablesView(identifier(kernel), tuple(code(x) for x in (*(f"{t}," for t in texts[:-1]), f"{texts[-1]};")))
+        for kernel, texts in kernels.items()
+    )
 
 
 def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
@@ -233,13 +256,13 @@ def tile_text(step: PlanStep) -> str:
 
 
 def _table(steps: list[PlanStep]) -> list[str]:
-    rows = [("step", "operator", "tile", "tiles", "buffering", "in B", "out B", "cycles", "node")]
+    """The table of steps, columns of numbers before those of names, which need no padding."""
+    rows = [("step", "tiles", "buffering", "in B", "out B", "cycles", "operator, node and tile")]
     for s in steps:
-        tile = tile_text(s)
-        cells = (s.index, s.op_label, tile, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles, s.name)
-        rows.append(tuple(str(c) for c in cells))  # type: ignore[arg-type]
-    widths = [min(max(len(r[i]) for r in rows), COLUMN) for i in range(len(rows[0]) - 1)] + [0]
-    return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+        numbers = s.index, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles
+        rows.append((*map(str, numbers), f"{s.op_label} {s.name}: {tile_text(s)}"))  # type: ignore[arg-type]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]) - 1)] + [0]
+    return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
 
 
 def _macro(name: str, text: str) -> str:

@@ -10,13 +10,14 @@ from deployer.codegen.c_text import Printer, View, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.planning.crossings.graph_program import GraphStep
-from deployer.planning.expr import Expr, Home, Node, Size, Slot, Tree, Var, variables
+from deployer.planning.expr import Expr, Home, Node, Product, Real, Size, Slot, Tree, Var, variables
 from deployer.planning.loop_program import (
     Arguments,
     Block,
     Fetch,
     Group,
     GroupSize,
+    Held,
     If,
     Increase,
     Let,
@@ -38,6 +39,10 @@ ADDRESSES = (Home, Slot, Group, GroupSize)
 """Nodes that differ between steps of one shape; each is a parameter of a shared function."""
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
+LONGEST_REAL = 12
+"""Characters of a real number that needs no name where several tables have it."""
+WORD = 4
+"""Bytes of an element whose size in bytes needs no parameter beside its number."""
 MOST_SIZES = 8
 """Most sizes in which steps that share a function may differ, so that calls stay readable."""
 
@@ -92,7 +97,7 @@ def functions_and_calls(
     shapes: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
     for shape in map(_shape, steps):
         groups = shapes.setdefault((shape.program.kernel.symbol, shape.body, shape.parameters), [])
-        partners = next((group for group in groups if len(_varying([*group, shape])) <= MOST_SIZES), None)
+        partners = next((group for group in groups if len(_parameters(_varying([*group, shape]))) <= MOST_SIZES), None)
         if partners is None:
             groups.append([shape])
         else:
@@ -137,28 +142,52 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     declared = [*([] if told else ["uint32_t step"]), f"{first.kernel.symbol}_args_t *args"]
     declared += _ticket_parameters(group[0].step)
     declared += [f"{kind}{n}" for n, kind in group[0].parameters]
-    declared += [f"uint32_t {n}" for n in (*sizes.values(), *filter(None, [flag]))]
+    parameters = _parameters(sizes)
+    declared += [f"uint32_t {n}" for n in (*parameters, *filter(None, [flag]))]
     calls = []
     for at, shape in enumerate(group):
         program = shape.program
         arguments = [*([] if told else [str(program.step)]), f"&{table_name(program.table)}"]
         arguments += [*_ticket_arguments(shape.step, printer), *map(printer.text, shape.addresses)]
-        arguments += [*(str(size.values[at]) for size in sizes), *filter(None, [flag])]
+        arguments += [*(str(size.values[at]) for size in parameters.values()), *filter(None, [flag])]
         calls.append(f"{name}({', '.join(arguments)});")
-    title = c_comment(f"{first.title} and {len(group) - 1} more like it")
+    title = c_comment(f"{first.operator}, {len(group)} steps")
     body = tuple(map(printer.view, _filled(group, sizes).body))
     return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls
 
 
-def _varying(group: Sequence[_Shape]) -> dict[_Size, str]:
-    """Names of parameters for the sizes that differ between steps, in the order of the parameters."""
-    names: dict[_Size, str] = {}
+def _varying(group: Sequence[_Shape]) -> dict[_Size, Node]:
+    """The sizes that differ between steps, in the order of the parameters, as expressions of parameters.
+
+    Sizes of one kind that are the same in each step, such as the bytes of two operands, are one parameter with the
+    first one's name; bytes of as many elements as a slot has are that many elements times four.
+    """
+    found: dict[_Size, Node] = {}
+    kinds: dict[tuple[str, tuple[int, ...]], Var] = {}
     sizes = _sizes(group)
     for size in (sizes[place] for place in group[0].order):
-        if len(set(size.values)) > 1 and size not in names:
+        if len(set(size.values)) == 1 or size in found:
+            continue
+        kind = size.name.rpartition("_")[2]
+        elements = kinds.get(("size", tuple(value // WORD for value in size.values)))
+        if (kind, size.values) in kinds:
+            found[size] = kinds[kind, size.values]
+        elif kind == "bytes" and elements and not any(value % WORD for value in size.values):
+            found[size] = Product((elements, WORD))
+        else:
+            names = {node.name for node in kinds.values()}
             free = (size.name if n == 1 else f"{size.name}_{n}" for n in count(1))
-            names[size] = next(n for n in free if n not in names.values())
-    return names
+            found[size] = kinds[kind, size.values] = Var(next(n for n in free if n not in names))
+    return found
+
+
+def _parameters(sizes: dict[_Size, Node]) -> dict[str, _Size]:
+    """The parameters for these sizes, and the size behind each."""
+    parameters = dict[str, _Size]()
+    for size, value in sizes.items():
+        if isinstance(value, Var):
+            parameters.setdefault(value.name, size)
+    return parameters
 
 
 def _sizes(group: Sequence[_Shape]) -> list[_Size]:
@@ -167,14 +196,15 @@ def _sizes(group: Sequence[_Shape]) -> list[_Size]:
     return [_Size(column[0].name, tuple(size.value for size in column)) for column in columns]
 
 
-def _filled(group: Sequence[_Shape], names: dict[_Size, str]) -> Block:
-    """The body of a group with each hole filled: with a parameter if the size differs, else with its value."""
+def _filled(group: Sequence[_Shape], varying: dict[_Size, Node]) -> Block:
+    """The body of a group with each hole filled: with parameters if the size differs, else with its value."""
     sizes = _sizes(group)
 
     def filled(tree: Tree) -> Tree:
         if isinstance(tree, _Hole):
             size = sizes[tree.place]
-            return Var(names[size]) if size in names else Size(size.values[0], size.name)
+            value = varying.get(size, Size(size.values[0], size.name))
+            return value
         return tree.mapped(filled)
 
     return group[0].body.mapped(filled)
@@ -188,29 +218,43 @@ def _flag(program: LoopProgram) -> str:
 def common_sizes(
     tables: Sequence[Sequence[tuple[str, Expr]]], labels: Sequence[str], printer: Printer
 ) -> tuple[dict[str, str], list[list[str]]]:
-    """Macros for the fields that argument tables have in common, and the tables with the macros; addresses stay."""
-    rest = [tuple(_field(item, printer) for item in items if not has_address(item[1])) for items in tables]
+    """Macros for what argument tables have in common, and the tables with the macros; addresses stay.
+
+    A macro is all sizes of a table, or a real number of which nobody sees that it is the same in two lines.
+    """
+    rest = [tuple(item for item in items if not has_address(item[1])) for items in tables]
     first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
     times = Counter(rest)
-    macros, shortened = {}, []
+    joint = {sizes for sizes, count in times.items() if count > 1 and len(sizes) >= LEAST_COMMON}
+    printed = [*joint, *(sizes for sizes in rest if sizes not in joint)]
+    reals = Counter(item for sizes in printed for item in sizes if isinstance(item[1], Real))
+    macros, names, shortened = dict[str, str](), dict[tuple[str, Expr], str](), list[list[str]]()
+    for sizes, label in zip(rest, labels, strict=True):
+        for item in sizes:
+            if reals[item] > 1 and item not in names and len(printer.text(item[1])) > LONGEST_REAL:
+                names[item] = f"{label}_{item[0]}".upper()
+                macros[names[item]] = printer.text(item[1])
+
+    def field(item: tuple[str, Expr]) -> str:
+        return f".{item[0]} = {names.get(item) or printer.text(item[1])}"
+
     for items, sizes in zip(tables, rest, strict=True):
-        texts = [_field(item, printer) for item in items]
-        name = f"{first[sizes].upper()}_SIZES"
-        if times[sizes] > 1 and len(sizes) >= LEAST_COMMON:
-            macros[name] = ", ".join(sizes)
-            texts = [*(text for text in texts if text not in sizes), name]
-        shortened.append(texts)
+        kept = items
+        if sizes in joint:
+            name = f"{first[sizes].upper()}_SIZES"
+            macros[name] = ", ".join(map(field, sizes))
+            kept = [item for item in items if item not in sizes]
+        shortened.append([*map(field, kept), *([name] if sizes in joint else [])])
     return macros, shortened
 
 
-def _field(item: tuple[str, Expr], printer: Printer) -> str:
-    """An entry of an argument table."""
-    return f".{item[0]} = {printer.text(item[1])}"
-
-
 def _shape(step: GraphStep) -> _Shape:
-    """The shape of a step; references to its argument table become the parameter `args`."""
+    """The shape of a step; references to its argument table become the parameter `args`, from which slots are read that
+    it holds for the whole step.
+    """
     program = step.program
+    written = {name: writes for name, _, writes in program.kernel.pointers}
+    held = {value: Held(name, not written[name]) for name, value in program.arguments if isinstance(value, Slot)}
     kinds = {name: kind for name, kind, _ in program.kernel.pointers}
     types = {name: f"{C_TYPES[kind]} *" for name, kind in kinds.items()}
     names: dict[Node, tuple[str, str]] = {}
@@ -230,13 +274,15 @@ def _shape(step: GraphStep) -> _Shape:
         return tree.mapped(numbered)
 
     def renamed(tree: Tree) -> Tree:
+        if isinstance(tree, Slot) and tree in held:
+            return held[tree]
         if isinstance(tree, ADDRESSES):
             return Var(names[tree][0])
         return Var("args") if isinstance(tree, Table) else tree.mapped(renamed)
 
     holed = _without_arguments(program.body).mapped(numbered)
     mentioned = list(_mentions(holed))
-    addresses = tuple(dict.fromkeys(node for node in mentioned if isinstance(node, ADDRESSES)))
+    addresses = tuple(dict.fromkeys(node for node in mentioned if isinstance(node, ADDRESSES) and node not in held))
     order = tuple(node.place for node in mentioned if isinstance(node, _Hole))
     parameters = tuple(names[address] for address in addresses)
     return _Shape(step, program, holed.mapped(renamed), parameters, addresses, tuple(sizes), order)

@@ -6,17 +6,21 @@ sizes are bytes, whatever the elements are.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from deployer.core.operator import Kernel
 from deployer.planning.expr import Expr, Node, Tree, Var
 
 Way = Literal["in", "out"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Ticket(Node):
-    """The handle to wait for a transfer towards the kernels ("in") or away; one of several of a name has an index."""
+    """The handle to wait for a transfer towards the kernels ("in") or away; one of several of a name has an index.
+
+    Of an array for slots and operands this has two parts, of which the first alone stands for the tickets of a slot.
+    """
 
     name: str
     way: Way
@@ -47,6 +51,14 @@ class Table(Node):
     """The argument table of a step's kernel."""
 
     step: int
+
+
+@dataclass(frozen=True)
+class Held(Node):
+    """The address that the argument table in use holds for a pointer argument of the kernel, to `const` or not."""
+
+    argument: str
+    const: bool
 
 
 @dataclass(frozen=True)
@@ -92,12 +104,28 @@ class Declare(Statement):
 
 
 @dataclass(frozen=True)
-class Tickets(Statement):
-    """Declares an array of tickets for each name, at first without transfers but for the `first` ticket of each."""
+class TicketArray(Tree):
+    """An array of tickets for each of several slots, or one; in it a ticket for each operand, or one.
 
-    names: tuple[str, ...]
-    counts: tuple[int, ...]
+    At first there are no transfers but for the `first` slot's tickets, of which there is one for each operand.
+    """
+
+    name: str
+    slots: int
     first: tuple[Expr, ...]
+
+    def index(self, slot: T, place: int) -> tuple[T | int, ...]:
+        """The index of the ticket of a slot and an operand, by its place among the operands."""
+        if len(self.first) == 1:
+            return (slot,)
+        return (place,) if self.slots == 1 else (slot, place)
+
+
+@dataclass(frozen=True)
+class Tickets(Statement):
+    """Declares arrays of tickets."""
+
+    arrays: tuple[TicketArray, ...]
 
 
 @dataclass(frozen=True)
@@ -153,6 +181,14 @@ class Wait(Statement):
     """Waits for the transfer of a ticket, or starts a transfer and waits for it."""
 
     awaited: Ticket | Transfer
+
+
+@dataclass(frozen=True)
+class WaitAll(Statement):
+    """Waits for all of `count` tickets of an array, or of a part of it."""
+
+    tickets: Ticket
+    count: int
 
 
 @dataclass(frozen=True)
@@ -219,7 +255,7 @@ class Loop(Statement):
 
 @dataclass(frozen=True)
 class LoopProgram:
-    """The program of a step: its number, a title for people, its kernel, and the statements in `body`.
+    """The program of a step: its number, operator and name, its kernel, and the statements in `body`.
 
     Its argument table is that of the step `table`, itself or one that it shares with. `storages` are pairs of a
     kernel's pointer argument and the storage behind it; `arguments` are what the table holds from the start.
@@ -229,7 +265,8 @@ class LoopProgram:
     """
 
     step: int
-    title: str
+    operator: str
+    name: str
     kernel: Kernel
     table: int
     storages: tuple[tuple[str, str], ...]
@@ -237,3 +274,8 @@ class LoopProgram:
     body: Block
     starts: tuple[Start, ...] = ()
     lasts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What the step is, for people."""
+        return f"{self.operator} {self.name}"

@@ -78,9 +78,9 @@ def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Op
         body = Block((Arguments(kernel, table), *(Assign(name, value) for name, value in own), *body.body))
         fixed = tuple(item for item in fixed if item not in own)
     storages = tuple((o.arg, o.storage) for o in step.operands)
-    title = f"{step.op_label} {step.name}"
+    starts, lasts = _starts(port), _lasts(port, stage or loop)
     return LoopProgram(
-        step.index, title, step.kernel, table.step, storages, fixed, body, _starts(port), _lasts(port, stage or loop)
+        step.index, step.op_label, step.name, step.kernel, table.step, storages, fixed, body, starts, lasts
     )
 
 
@@ -146,13 +146,13 @@ def _double(
     names = variables(tuple(fetch))
     runs_ahead = any(name.startswith(ahead.prefix) for name in names)
     coordinates = loop.coordinates() | (ahead.coordinates() if runs_ahead else {})
-    tickets = moves.tickets()
+    arrays = moves.arrays()
     total, count = tile_count(port, loop)
     declared: list[Statement] = [
         *total,
         *first,
         *_declared(coordinates | moves.numbers()),
-        *([Tickets(*map(tuple, zip(*tickets, strict=True)))] if tickets else []),
+        *([Tickets(arrays)] if arrays else []),
     ]
     fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
     counter = tile_counter(port, "turn" if fetching else "tile")

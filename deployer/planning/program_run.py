@@ -44,10 +44,13 @@ from deployer.planning.loop_program import (
     Tickets,
     Transfer,
     Wait,
+    WaitAll,
 )
 
 Value = Callable[[], int]
 Action = Callable[[], None]
+Key = tuple[str, tuple[int, ...]]
+"""The name and the index of a ticket: one without an index has 0."""
 Running = tuple[int, int]
 """The hop of a transfer and the cycle at which it ends; 0 for nothing."""
 NOTHING: Running = (0, 0)
@@ -59,7 +62,7 @@ class ProgramRun:
     """One run of a program: `waits` are the cycles lost to ingress and egress per tile, `moved` bytes by hop and way.
 
     `kernels` are the cycles of each kernel call. `variables` are at first those that the program does not define, and
-    `tickets`, by name and number, those of transfers that began before.
+    `tickets`, by name and index, those of transfers that began before.
     """
 
     def __init__(self, clock: Clock, kernels: Sequence[int], variables: Mapping[str, int]) -> None:
@@ -68,7 +71,7 @@ class ProgramRun:
         self.stage_wait = 0
         self.moved: dict[int, dict[str, int]] = defaultdict(lambda: {"in": 0, "out": 0})
         self.variables = dict(variables)
-        self.tickets: dict[tuple[str, int], Running] = {}
+        self.tickets: dict[Key, Running] = {}
         self._calls = 0
         self._tile = 0
 
@@ -113,12 +116,15 @@ class ProgramRun:
                 return self._movement(statement)
 
     def _declared_tickets(self, statement: Tickets) -> Action:
-        tickets, rows = self.tickets, zip(statement.names, statement.counts, statement.first, strict=True)
-        slots = [(name, slot) for name, count, _ in rows for slot in range(count)]
-        first = {(name, 0): self._started(value) for name, value in zip(statement.names, statement.first, strict=True)}
+        tickets, none, first = self.tickets, dict[Key, Running](), dict[Key, Callable[[], Running]]()
+        for array in statement.arrays:
+            for slot in range(array.slots):
+                none |= {(array.name, array.index(slot, place)): NOTHING for place in range(len(array.first))}
+            values = map(self._started, array.first)
+            first |= {(array.name, array.index(0, place)): started for place, started in enumerate(values)}
 
         def declare() -> None:
-            tickets.update(dict.fromkeys(slots, NOTHING))
+            tickets.update(none)
             tickets.update({at: started() for at, started in first.items()})
 
         return declare
@@ -193,21 +199,39 @@ class ProgramRun:
 
                 return move
             case Wait(Ticket(name, way, index)):
-                number = self._index(index)
-
-                def wait() -> None:
-                    begin, at = self.clock.now, (name, number())
-                    hop, end = tickets[at]
-                    self.clock.wait(hop, end)
-                    tickets[at] = NOTHING
-                    self._lost(hop, way, begin)
-
-                return wait
+                return self._wait(name, way, self._index(index))
+            case WaitAll(Ticket(name, way, index), count):
+                return self._wait_all(name, way, list(map(self._value, index)), count)
         raise InternalError(f"{type(statement).__name__} cannot be run")
 
-    def _index(self, index: tuple[Expr, ...]) -> Value:
-        """The number of a ticket among those of its name: 0 for one without an index."""
-        return self._value(index[0]) if index else lambda: 0
+    def _wait(self, name: str, way: str, index: Callable[[], tuple[int, ...]]) -> Action:
+        tickets = self.tickets
+
+        def wait() -> None:
+            begin, at = self.clock.now, (name, index())
+            hop, end = tickets[at]
+            self.clock.wait(hop, end)
+            tickets[at] = NOTHING
+            self._lost(hop, way, begin)
+
+        return wait
+
+    def _wait_all(self, name: str, way: str, part: list[Value], count: int) -> Action:
+        waits = [self._wait(name, way, self._place(part, place)) for place in range(count)]
+
+        def wait_all() -> None:
+            for wait in waits:
+                wait()
+
+        return wait_all
+
+    def _place(self, part: list[Value], place: int) -> Callable[[], tuple[int, ...]]:
+        return lambda: (*[value() for value in part], place)
+
+    def _index(self, index: tuple[Expr, ...]) -> Callable[[], tuple[int, ...]]:
+        """The index of a ticket among those of its name: 0 for one without an index."""
+        values = list(map(self._value, index))
+        return (lambda: tuple([value() for value in values])) if values else lambda: (0,)
 
     def _lost(self, hop: int, way: str, begin: int) -> None:
         """Count the cycles since `begin` as lost by the tile or, on an outer hop, by the stage."""

@@ -135,14 +135,12 @@ void cluster_worker(void) {
 
 /* The engine's length field has 17 bits, and a full one silently moves nothing. */
 #define MCHAN_LIMIT 131068u
-enum { MCHAN_IN = 1 << 17, MCHAN_INCREMENT = 1 << 18, MCHAN_2D = 1 << 19 };
+enum { MCHAN_OUT = 0, MCHAN_IN = 1 << 17, MCHAN_INCREMENT = 1 << 18, MCHAN_2D = 1 << 19 };
 
-static inline void mchan_1d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
-    for (; bytes > MCHAN_LIMIT; inner += MCHAN_LIMIT, outer += MCHAN_LIMIT, bytes -= MCHAN_LIMIT) {
-        MCHAN_COMMAND = MCHAN_LIMIT | MCHAN_INCREMENT | direction;
-        MCHAN_COMMAND = inner;
-        MCHAN_COMMAND = outer;
-    }
+/* What seldom happens stands behind what does: kernels evict a start's code, of which each line takes twenty cycles. */
+#define SELDOM(condition) __builtin_expect(!!(condition), 0)
+
+static inline void mchan_line(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
     MCHAN_COMMAND = bytes | MCHAN_INCREMENT | direction;
     MCHAN_COMMAND = inner;
     MCHAN_COMMAND = outer;
@@ -157,11 +155,15 @@ static inline void mchan_lines(uint32_t direction, uint32_t inner, uint32_t oute
     MCHAN_COMMAND = stride;
 }
 
-/* As many lines at once as one command can move. */
+/* Lines that are no longer than what one command can move, as many at once as it can, or parts of longer ones. */
 static __attribute__((noinline)) void mchan_split(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run,
                                                   uint32_t count, uint32_t stride) {
     if (run > MCHAN_LIMIT) {
-        for (; count > 0; count--, inner += run, outer += stride) mchan_1d(direction, inner, outer, run);
+        for (; count > 0; count--, inner += run, outer += stride) {
+            uint32_t at = 0;
+            for (; run - at > MCHAN_LIMIT; at += MCHAN_LIMIT) mchan_line(direction, inner + at, outer + at, MCHAN_LIMIT);
+            mchan_line(direction, inner + at, outer + at, run - at);
+        }
         return;
     }
     const uint32_t lines = MCHAN_LIMIT / run;
@@ -180,80 +182,100 @@ static inline void mchan_2d(uint32_t direction, uint32_t inner, uint32_t outer, 
 
 /* MCHAN's tickets hold the id in their last five bits. */
 #define TICKET_MCHAN 0x100u
+#define TICKET_MCHAN_OUT 0x200u
 #define MCHAN_LAST 15u
 
 /* Reading the command register takes the lowest free id, under which the commands that follow are counted. */
-static inline hal_ticket_t mchan_open(void) { return MCHAN_COMMAND | TICKET_MCHAN; }
+static inline uint32_t mchan_open(void) { return MCHAN_COMMAND; }
 
-/* Without a free id the next read would never return: a transfer that took the last one ends before its start returns. */
-static inline hal_ticket_t mchan_started(hal_ticket_t ticket) {
-    if ((ticket & 31u) != MCHAN_LAST) return ticket;
+static __attribute__((noinline)) hal_ticket_t mchan_end_last(void) {
     while (MCHAN_STATUS & 1u << MCHAN_LAST) {}
     MCHAN_STATUS = 1u << MCHAN_LAST;
     return HAL_DONE;
 }
 
+/* Without a free id the next read would never return: a transfer that took the last one ends before its start returns. */
+static inline hal_ticket_t mchan_started(uint32_t direction, uint32_t id) {
+    if (SELDOM(id == MCHAN_LAST)) return mchan_end_last();
+    return id | TICKET_MCHAN | (direction & MCHAN_IN ? 0 : TICKET_MCHAN_OUT);
+}
+
+/* A transfer of more than one command; the others are small functions that call none. */
+static __attribute__((noinline)) hal_ticket_t mchan_many(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run,
+                                                         uint32_t count, uint32_t stride) {
+    const uint32_t id = mchan_open();
+    mchan_split(direction, inner, outer, run, count, stride);
+    return mchan_started(direction, id);
+}
+
+static inline hal_ticket_t mchan_start_1d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
+    if (SELDOM(bytes == 0)) return HAL_DONE;
+    if (SELDOM(bytes > MCHAN_LIMIT)) return mchan_many(direction, inner, outer, bytes, 1, 0);
+    const uint32_t id = mchan_open();
+    mchan_line(direction, inner, outer, bytes);
+    return mchan_started(direction, id);
+}
+
+static inline hal_ticket_t mchan_start_2d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run, uint32_t count,
+                                          uint32_t stride) {
+    if (SELDOM(run * count == 0)) return HAL_DONE;
+    if (SELDOM(run * count > MCHAN_LIMIT)) return mchan_many(direction, inner, outer, run, count, stride);
+    const uint32_t id = mchan_open();
+    mchan_lines(direction, inner, outer, run, run * count, stride);
+    return mchan_started(direction, id);
+}
+
+static inline hal_ticket_t mchan_start_3d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t run, uint32_t count,
+                                          uint32_t stride, uint32_t planes, uint32_t plane_stride) {
+    if (SELDOM(run * count * planes == 0)) return HAL_DONE;
+    const uint32_t id = mchan_open();
+    for (uint32_t p = 0; p < planes; p++)
+        mchan_2d(direction, inner + p * run * count, outer + p * plane_stride, run, count, stride);
+    return mchan_started(direction, id);
+}
+
 void hal_dma_wait(hal_ticket_t ticket) {
     if (ticket == HAL_DONE) return;
     const uint32_t begin = HAL_PROFILE > 1 ? profile_clock() : 0;
-    if (ticket & TICKET_HYPERRAM) {
+    if (SELDOM(ticket & TICKET_HYPERRAM)) {
         hyperram_wait(ticket);
     } else {
         const uint32_t bit = 1u << (ticket & 31u);
         while (MCHAN_STATUS & bit) {}
         MCHAN_STATUS = bit;
     }
-    if (HAL_PROFILE > 1) profile_record(ticket & TICKET_OUT ? PROFILE_EGRESS : PROFILE_INGRESS, profile_clock() - begin);
+    const uint32_t out = ticket & TICKET_HYPERRAM ? TICKET_OUT : TICKET_MCHAN_OUT;
+    if (HAL_PROFILE > 1) profile_record(ticket & out ? PROFILE_EGRESS : PROFILE_INGRESS, profile_clock() - begin);
 }
 
 hal_ticket_t hal_dma_in_1d(uint32_t hop, void *inner, const void *outer, uint32_t bytes) {
-    if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, bytes, 1, 0, 1, 0);
-    if (bytes == 0) return HAL_DONE;
-    const hal_ticket_t ticket = mchan_open();
-    mchan_1d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, bytes);
-    return mchan_started(ticket);
+    if (SELDOM(hop)) return hyperram_start(HYPERRAM_IN, inner, outer, bytes, 1, 0, 1, 0);
+    return mchan_start_1d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, bytes);
 }
 
 hal_ticket_t hal_dma_out_1d(uint32_t hop, void *outer, const void *inner, uint32_t bytes) {
-    if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, bytes, 1, 0, 1, 0);
-    if (bytes == 0) return HAL_DONE;
-    const hal_ticket_t ticket = mchan_open();
-    mchan_1d(0, (uint32_t)inner, (uint32_t)outer, bytes);
-    return mchan_started(ticket | TICKET_OUT);
+    if (SELDOM(hop)) return hyperram_start(HYPERRAM_OUT, inner, outer, bytes, 1, 0, 1, 0);
+    return mchan_start_1d(MCHAN_OUT, (uint32_t)inner, (uint32_t)outer, bytes);
 }
 
 hal_ticket_t hal_dma_in_2d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride) {
-    if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, 1, 0);
-    if (run * count == 0) return HAL_DONE;
-    const hal_ticket_t ticket = mchan_open();
-    mchan_2d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, run, count, stride);
-    return mchan_started(ticket);
+    if (SELDOM(hop)) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, 1, 0);
+    return mchan_start_2d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, run, count, stride);
 }
 
 hal_ticket_t hal_dma_out_2d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride) {
-    if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, 1, 0);
-    if (run * count == 0) return HAL_DONE;
-    const hal_ticket_t ticket = mchan_open();
-    mchan_2d(0, (uint32_t)inner, (uint32_t)outer, run, count, stride);
-    return mchan_started(ticket | TICKET_OUT);
+    if (SELDOM(hop)) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, 1, 0);
+    return mchan_start_2d(MCHAN_OUT, (uint32_t)inner, (uint32_t)outer, run, count, stride);
 }
 
 hal_ticket_t hal_dma_in_3d(uint32_t hop, void *inner, const void *outer, uint32_t run, uint32_t count, uint32_t stride,
                            uint32_t planes, uint32_t plane_stride) {
-    if (hop) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, planes, plane_stride);
-    if (run * count * planes == 0) return HAL_DONE;
-    const hal_ticket_t ticket = mchan_open();
-    for (uint32_t p = 0; p < planes; p++)
-        mchan_2d(MCHAN_IN, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
-    return mchan_started(ticket);
+    if (SELDOM(hop)) return hyperram_start(HYPERRAM_IN, inner, outer, run, count, stride, planes, plane_stride);
+    return mchan_start_3d(MCHAN_IN, (uint32_t)inner, (uint32_t)outer, run, count, stride, planes, plane_stride);
 }
 
 hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32_t run, uint32_t count, uint32_t stride,
                             uint32_t planes, uint32_t plane_stride) {
-    if (hop) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, planes, plane_stride);
-    if (run * count * planes == 0) return HAL_DONE;
-    const hal_ticket_t ticket = mchan_open();
-    for (uint32_t p = 0; p < planes; p++)
-        mchan_2d(0, (uint32_t)inner + p * run * count, (uint32_t)outer + p * plane_stride, run, count, stride);
-    return mchan_started(ticket | TICKET_OUT);
+    if (SELDOM(hop)) return hyperram_start(HYPERRAM_OUT, inner, outer, run, count, stride, planes, plane_stride);
+    return mchan_start_3d(MCHAN_OUT, (uint32_t)inner, (uint32_t)outer, run, count, stride, planes, plane_stride);
 }

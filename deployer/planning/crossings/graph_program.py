@@ -101,7 +101,7 @@ def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> Gra
             continue
         if step.index in firsts:
             program = _bundled(program, firsts[step.index])
-        given = tuple((_name(program, start), start.ticket) for start in _own_first(program))
+        given = tuple((name, start.ticket) for name, start in _own_first(program))
         starts, waits = begun[program.step], ended[program.step]
         output.append(GraphStep(program, told, tuple(starts), given, tuple(left[program.step]), tuple(waits)))
     return GraphProgram(tuple(output), numbers.count)
@@ -115,10 +115,9 @@ def _bundled(program: LoopProgram, count: int) -> LoopProgram:
     assigned = tuple(s for s in nodes if isinstance(s, Assign))
     function = next(s.function for s in nodes if isinstance(s, Call))
     each = (AssignEach(kernel, table, count, assigned),) if assigned else ()
-    title = f"{program.title} and {count - 1} more, in one start of the cores"
-    return replace(
-        program, title=title, body=Block((*fetched, *each, CallEach(program.step, function, kernel, table, count)))
-    )
+    name = f"{program.name} and {count - 1} more, in one start of the cores"
+    body = Block((*fetched, *each, CallEach(program.step, function, kernel, table, count)))
+    return replace(program, name=name, body=body)
 
 
 def contention_of(step: PlanStep, target: Target) -> int:
@@ -171,8 +170,8 @@ def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[
     begun: dict[int, list[Start]] = {program.step: [] for program in programs}
     later: list[tuple[int, Start]] = []
     for program in programs:
-        for start in _own_first(program):
-            at = moments.get((program.step, _name(program, start)), program.step)
+        for name, start in _own_first(program):
+            at = moments.get((program.step, name), program.step)
             if at == program.step:
                 begun[at].append(start)
             else:
@@ -198,17 +197,17 @@ def _left(
     return left, ended
 
 
-def _own_first(program: LoopProgram) -> tuple[Start, ...]:
-    """The first fetches of a step, with names for their tickets that no other step has."""
-    return tuple(
-        replace(start, ticket=replace(start.ticket, name=f"step_{program.step:02d}_{start.ticket.name}"))
-        for start in program.starts
-    )
-
-
-def _name(program: LoopProgram, start: Start) -> str:
-    """The name that the ticket has in its step."""
-    return start.ticket.name.removeprefix(f"step_{program.step:02d}_")
+def _own_first(program: LoopProgram) -> tuple[tuple[str, Start], ...]:
+    """The first fetches of a step: the names that their tickets have in it, and starts of tickets whose names no other
+    step has: "x_12" of the operand x of step 12.
+    """
+    names = [start.ticket.name for start in program.starts]
+    ending = f"_{ENDS['in']}"
+    own = [f"{name.removesuffix(ending)}_{program.step:02d}" for name in names]
+    starts = [
+        replace(start, ticket=replace(start.ticket, name=new)) for start, new in zip(program.starts, own, strict=True)
+    ]
+    return tuple(zip(names, starts, strict=True))
 
 
 class _Numbers:

@@ -7,7 +7,7 @@ from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Plan, PlanStep, Timeline, target_of
 from deployer.planning.crossings.graph_program import GraphStep, Lowered, begin_cycles, contention_of, graph_program
 from deployer.planning.loop_program import Block, Start, Ticket, Wait
-from deployer.planning.program_run import ProgramRun, Running
+from deployer.planning.program_run import Key, ProgramRun, Running
 from deployer.planning.tile_loop import FLAG
 
 
@@ -29,7 +29,7 @@ class _GraphRun:
             s.program.step: ProgramRun(self.clock, plan.steps[s.program.step].tile_cycles, variables)
             for s in self.steps
         }
-        self.tickets: dict[tuple[str, int], Running] = {}
+        self.tickets: dict[Key, Running] = {}
         self.copied = ProgramRun(self.clock, (0,), variables)
         self.owner = {ticket.name: s.program.step for s in self.steps for _, ticket in s.given}
         self.begins = begin_cycles(plan, self.target)
@@ -47,14 +47,14 @@ class _GraphRun:
         clock.run(self.begins[index])
         for start in step.starts:
             self._start(start)
-        run.tickets.update({(name, 0): self.tickets.pop((ticket.name, 0)) for name, ticket in step.given})
+        run.tickets.update({(name, (0,)): self.tickets.pop((ticket.name, (0,))) for name, ticket in step.given})
         run.block(step.program.body)
         for name, count, ticket in step.left:
             base = _number(ticket)
-            self.tickets.update({(ticket.name, base + i): run.tickets[name, i] for i in range(count)})
+            self.tickets.update({(ticket.name, (base + i,)): run.tickets[name, (i,)] for i in range(count)})
         for wait in step.waits:
             run.tickets[TAKEN] = self._taken(wait)
-            run.block(Block((Wait(Ticket(TAKEN[0], "out", (TAKEN[1],))),)))
+            run.block(Block((Wait(Ticket(TAKEN[0], "out", TAKEN[1])),)))
         return index, clock.now - begin
 
     def _start(self, start: Start) -> None:
@@ -65,11 +65,11 @@ class _GraphRun:
             return
         run = self.runs[self.owner[start.ticket.name]]
         run.block(Block((replace(start, ticket=replace(start.ticket, index=(0,))),)))
-        self.tickets[start.ticket.name, 0] = run.tickets.pop((start.ticket.name, 0))
+        self.tickets[start.ticket.name, (0,)] = run.tickets.pop((start.ticket.name, (0,)))
 
     def _taken(self, wait: Wait) -> Running:
         assert isinstance(wait.awaited, Ticket)
-        return self.tickets.pop((wait.awaited.name, _number(wait.awaited)))
+        return self.tickets.pop((wait.awaited.name, (_number(wait.awaited),)))
 
     def _step(self, index: int, cycles: int) -> PlanStep:
         """The step with what the run has shown."""
@@ -82,7 +82,7 @@ class _GraphRun:
         return replace(step, cycles=cycles, timeline=timeline, staging=staging)
 
 
-TAKEN = ("taken", 0)
+TAKEN = ("taken", (0,))
 """The ticket under which a step waits for one that it did not start."""
 
 

@@ -7,17 +7,34 @@ transfers cross steps, the graph starts the first ingress of each operand and wa
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.planning.expr import AtLeast, Choice, Equal, Expr, Home, Not, Slot, Var, add, mul, sized
-from deployer.planning.loop_program import Done, If, Let, Rotate, Start, Statement, Ticket, Transfer, Wait, Way
+from deployer.planning.loop_program import (
+    Done,
+    If,
+    Let,
+    Rotate,
+    Start,
+    Statement,
+    Ticket,
+    TicketArray,
+    Transfer,
+    Wait,
+    WaitAll,
+    Way,
+)
 from deployer.planning.tile_loop import FLAG, TileLoop, all_of
 
 Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
 Opens = frozenset[tuple[Way, str]]
 """Ways and operands."""
+WAYS: tuple[Way, ...] = ("in", "out")
+Turn = tuple[int, tuple[str, ...]]
+"""A number of slots, and the innermost dims of the loop along which a slot stays in use."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,25 @@ class Port:
         """The name of a variable that belongs to the operand."""
         return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
 
+    @cached_property
+    def turns(self) -> dict[str, Turn]:
+        """How the operands take turns in their slots: those that do so alike share the slots' numbers."""
+        loop = TileLoop(self.step, staged=self.staged)
+        return {o.arg: (self.slots(o), tuple(loop.inner(o))) for o in self.moved()}
+
+    def alike(self, o: PlanOperand) -> list[PlanOperand]:
+        """The operands that take the same turns as this one, itself among them."""
+        return [other for other in self.moved() if self.turns[other.arg] == self.turns[o.arg]]
+
+    def shared(self, o: PlanOperand, what: str) -> str:
+        """The name of a variable, such as the number of the slot to "fill", of all operands that take the same turns.
+
+        It is named after the first of them, but for two slots that change with each tile.
+        """
+        if self.turns[o.arg] == (2, ()):
+            return f"stage_{what}" if self.staged else what
+        return self.variable(self.alike(o)[0], what)
+
     def opened(self, o: PlanOperand, way: Way) -> bool:
         """Whether the graph has a part in the operand's transfers."""
         return (way, o.arg) in self.opens
@@ -72,7 +108,7 @@ class Port:
         if not which or self.slots(o) == 1:
             return base
         count = size // self.step.kernel.element_bytes(o.arg)
-        return add(base, mul(Var(self.variable(o, which)), sized(count, self.variable(o, "size"))))
+        return add(base, mul(Var(self.shared(o, which)), sized(count, self.variable(o, "size"))))
 
     def transfer(self, loop: TileLoop, o: PlanOperand, way: Way, which: str = "") -> Transfer:
         """The transfer of a tile's box from or to a slot."""
@@ -94,9 +130,8 @@ class SingleMoves:
 
     def __init__(self, port: Port, loop: TileLoop) -> None:
         self.port, self.loop = port, loop
-        ways: tuple[Way, ...] = ("in", "out")
-        users = {way: [o for o in port.moved() if o.mode in (way, "inout")] for way in ways}
-        self.alone = {way: len(users[way]) == 1 and not port.opened(users[way][0], way) for way in ways}
+        users = {way: [o for o in port.moved() if o.mode in (way, "inout")] for way in WAYS}
+        self.alone = {way: len(users[way]) == 1 and not port.opened(users[way][0], way) for way in WAYS}
 
     def _ticket(self, o: PlanOperand, way: Way) -> Ticket:
         return Ticket(self.port.variable(o, way), way)
@@ -147,40 +182,62 @@ class DoubleMoves:
     def __init__(self, port: Port, loop: TileLoop, ahead: TileLoop) -> None:
         self.port, self.loop, self.ahead = port, loop, ahead
 
-    def tickets(self) -> tuple[tuple[str, int, Expr], ...]:
-        """Names of the ticket arrays, their lengths, an element per slot, and their first tickets."""
-        ways = (("in", "out"), ("out", "in"))
-        return tuple(
-            (self.port.variable(o, way), self.port.slots(o), self._begun(o, way))
-            for o in self.port.moved()
-            for way, other in ways
-            if o.mode != other
-        )
+    def arrays(self) -> tuple[TicketArray, ...]:
+        """The arrays of tickets, in the order of the operands, with their first tickets."""
+        arrays = [self._array(o, way) for o in self.port.moved() for way in WAYS if o.mode in (way, "inout")]
+        return tuple(dict.fromkeys(arrays))
 
-    def _begun(self, o: PlanOperand, way: str) -> Expr:
+    def _together(self, o: PlanOperand, way: Way) -> list[PlanOperand]:
+        """The operands whose tickets are in one array: those that start and are awaited together.
+
+        Egress of an operand that also comes in is awaited when its slot is filled again.
+        """
+        alike = self.port.alike(o)
+        if way == "in":
+            return [other for other in alike if other.mode != "out"]
+        return [o] if o.mode == "inout" else [other for other in alike if other.mode == "out"]
+
+    def _array(self, o: PlanOperand, way: Way) -> TicketArray:
+        together = self._together(o, way)
+        name = self.port.shared(together[0], way) if len(together) > 1 else self.port.variable(o, way)
+        return TicketArray(name, self.port.slots(o), tuple(self._begun(other, way) for other in together))
+
+    def _begun(self, o: PlanOperand, way: Way) -> Expr:
         """The ticket of the transfer that the graph started, if it did."""
         return self.port.first(o) if way == "in" and self.port.opened(o, "in") else Done()
 
     def numbers(self) -> dict[str, Expr]:
-        """The variables with the numbers of the slots to fill and to use: 0 at first, but for a slot being filled."""
-        moved = [o for o in self.port.moved() if self.port.slots(o) > 1]
-        first = {o.arg: {"fill": int(self.port.opened(o, "in")), "use": 0} for o in moved}
-        return {
-            self.port.variable(o, w): first[o.arg][w]
-            for o in moved
-            for w in first[o.arg]
-            if o.mode != "out" or w == "use"
-        }
+        """The variables with the numbers of the slots to fill and to use: 0 at first, but for slots being filled."""
+        numbers = dict[str, Expr]()
+        for o in self.port.moved():
+            if self.port.slots(o) > 1:
+                ways = {"fill": int(self._begun_alike(o)), "use": 0} if o.mode != "out" else {"use": 0}
+                numbers |= {self.port.shared(o, what): first for what, first in ways.items()}
+        return numbers
 
-    def _ticket(self, o: PlanOperand, way: Way, index: Expr) -> Ticket:
-        return Ticket(self.port.variable(o, way), way, (index,))
+    def _begun_alike(self, o: PlanOperand) -> bool:
+        """Whether the graph starts the first ingress of all operands that share the number of the slot to fill."""
+        return all(self.port.opened(other, "in") for other in self._together(o, "in"))
+
+    def _ticket(self, o: PlanOperand, way: Way, slot: Expr) -> Ticket:
+        array = self._array(o, way)
+        return Ticket(array.name, way, array.index(slot, self._together(o, way).index(o)))
+
+    def _all(self, o: PlanOperand, way: Way, slot: Expr) -> list[Statement]:
+        """The wait for the transfers of a slot of all operands whose tickets are together, at the first of them."""
+        array, together = self._array(o, way), self._together(o, way)
+        if len(together) == 1:
+            return [Wait(self._ticket(o, way, slot))]
+        part = (slot,) if array.slots > 1 else ()
+        return [WaitAll(Ticket(array.name, way, part), len(together))] if o == together[0] else []
 
     def _number(self, o: PlanOperand, which: str) -> Expr:
-        return Var(self.port.variable(o, which)) if self.port.slots(o) > 1 else 0
+        return Var(self.port.shared(o, which)) if self.port.slots(o) > 1 else 0
 
     def _rotate(self, o: PlanOperand, which: str) -> list[Statement]:
-        slots = self.port.slots(o)
-        return [Rotate(Var(self.port.variable(o, which)), slots)] if slots > 1 else []
+        """The next slot, behind the last of the operands that share its number."""
+        slots, alike = self.port.slots(o), self._together(o, "in") if which == "fill" else self.port.alike(o)
+        return [Rotate(Var(self.port.shared(o, which)), slots)] if slots > 1 and o == alike[-1] else []
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress of the next box; if the kernel also writes the slot, wait first for its egress."""
@@ -192,14 +249,17 @@ class DoubleMoves:
         if o.fresh_on_flag:
             transfer = Choice(FLAG, Done(), transfer)
         wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
-        statements = [*wait, Start(self._ticket(o, "in", number), transfer), *self._rotate(o, "fill")]
+        statements = [*wait, Start(self._ticket(o, "in", number), transfer)]
         later = [AtLeast(tile_counter(self.port, "turn"), 1)] if begun else []
-        return [((*later, *self.ahead.begins(o)), statement) for statement in statements]
+        begins = self.ahead.begins(o)
+        started = [((*later, *begins), statement) for statement in statements]
+        turning = (*(later if self._begun_alike(o) else ()), *begins)
+        return [*started, *((turning, statement) for statement in self._rotate(o, "fill"))]
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
         """Wait for the ingress of the box, or, if the kernel only writes it, for the earlier egress of its slot."""
-        ticket = self._ticket(o, "out" if o.mode == "out" else "in", self._number(o, "use"))
-        return [(tuple(self.loop.begins(o)), Wait(ticket))]
+        waits = self._all(o, "out" if o.mode == "out" else "in", self._number(o, "use"))
+        return [(tuple(self.loop.begins(o)), wait) for wait in waits]
 
     def leave(self, o: PlanOperand) -> list[Guarded]:
         """Start the egress of a finished box."""
@@ -216,10 +276,15 @@ class DoubleMoves:
         """Wait for the last egress of each slot, or leave its ticket to the graph."""
         if o.mode == "in":
             return []
-        tickets = [self._ticket(o, "out", i) for i in range(self.port.slots(o))]
+        array, together = self._array(o, "out"), self._together(o, "out")
+        tickets = [self._ticket(o, "out", i) for i in range(array.slots)]
         if self.port.opened(o, "out"):
             return [((), Start(self.port.last(o, i), ticket)) for i, ticket in enumerate(tickets)]
-        return [((), Wait(ticket)) for ticket in tickets]
+        if any(self.port.opened(other, "out") for other in together):
+            return [((), Wait(ticket)) for ticket in tickets]
+        if len(together) == 1 and array.slots > 1:
+            return [((), WaitAll(Ticket(array.name, "out"), array.slots))]
+        return [((), wait) for i in range(array.slots) for wait in self._all(o, "out", i)]
 
 
 def tile_counter(port: Port, what: str) -> Var:

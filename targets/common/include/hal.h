@@ -49,6 +49,10 @@ hal_ticket_t hal_dma_out_3d(uint32_t hop, void *outer, const void *inner, uint32
                             uint32_t planes, uint32_t plane_stride);
 /* Returns when the transfer has ended; each ticket but HAL_DONE is waited for exactly once. */
 void hal_dma_wait(hal_ticket_t ticket);
+/* Waits for several tickets, one after the other. */
+static inline void hal_dma_wait_all(const hal_ticket_t *tickets, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) hal_dma_wait(tickets[i]);
+}
 
 /* Copies argument tables of steps to come into the innermost level, and returns when they are there. */
 #ifdef HAL_WATCHES_TABLES /* the simulator has one that compares the copy with the plan */
