@@ -48,6 +48,11 @@ def finished_form(form: str, node: Node, access: Access) -> str:
     return f"{form}_{'gated' if gated else 'relu'}" if gated or has_relu(node) else form
 
 
+def gated_form(access: Access) -> str:
+    """The form of the work of a kernel that may have a gate, and no other form."""
+    return "gated" if any(operand.arg == GATE for operand in access.operands) else ""
+
+
 def check_gate(node: Node, inputs: Sequence[TensorType | None], position: int, y: TensorType) -> None:
     """Raise ShapeMismatch where the gate's type is not the result's."""
     gate = inputs[position] if len(inputs) > position else None

@@ -266,7 +266,7 @@ class PoolGrad(Operator):
         c, size = math.prod(shape[:2]), tuple(a.size for _, a in sides)
         reaches = tuple(Reach(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in sides)
         boxes = [Operand("dy", node.inputs[0], "in", (c, *(a.count for _, a in sides)), (At("c"), *reaches))]
-        if len(self.kernel.pointers) == 3:
+        if any(name == "x" for name, _, _ in self.kernel.pointers):
             around = tuple(Around(d, a.kernel, a.stride, a.dilation, a.pad, a.count) for d, a in sides)
             boxes.append(Operand("x", node.inputs[1], "in", (c, *size), (At("c"), *around)))
         boxes.append(Operand("dx", node.outputs[0], "out", (c, *size), (At("c"), At("h"), At("w"))))
