@@ -64,7 +64,8 @@ class Layerwise(Operator):
         flat = {"rc": (count, -1), "r": (count, 1), "c": (1, -1)}
         outputs = self.formula(*(x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False)))
         types = self.infer(node, [TensorType("float32", x.shape) for x in present])
-        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(outputs, types, strict=True))
+        found = outputs[: len(types)]
+        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(found, types, strict=True))
 
     @abstractmethod
     def formula(self, *operands: Array) -> tuple[Array, ...]:
@@ -76,7 +77,8 @@ class Layerwise(Operator):
         axis = first_axis(node, shape)
         sizes = {"r": math.prod(shape[:axis]), "c": math.prod(shape[axis:])}
         absent = [""] * (len(self._arguments(outputs=False)) - len(node.inputs))
-        tensors = (*node.inputs, *absent, *node.outputs[: result_count(self.kernel)])
+        results = (*node.outputs, *[""] * result_count(self.kernel))[: result_count(self.kernel)]
+        tensors = (*node.inputs, *absent, *results)
         listed = []
         for (arg, _, is_output), tensor in zip(operand_pointers(self.kernel), tensors, strict=True):
             if tensor:

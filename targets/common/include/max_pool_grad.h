@@ -1,5 +1,6 @@
 /* What kernels of the gradient of maxima share: a row of windows, each of which adds its dY to its first maximum of X, where
- * that is in the tile. X holds all of every window that holds an element of the tile. Included behind the arguments. */
+ * that is in the tile. X holds all of every window that holds an element of the tile. Included behind the arguments and
+ * `add_to`, which adds to an element of dX. */
 #ifndef MAX_POOL_GRAD_H
 #define MAX_POOL_GRAD_H
 
@@ -37,7 +38,7 @@ static inline void add_windows(const max_pool_grad_f32_args_t *p, const float *d
                 if (x[at] > max) max = x[at], best = at + shift;
         }
         if (!all_columns) best = place_of(p, best, (uint32_t)p->x_top + row, height);
-        if (best < last && (!p->gated || max > 0.0f)) dx[best] += dy[w];
+        if (best < last && (!p->gated || max > 0.0f)) add_to(dx + best, dy[w]);
     }
 }
 

@@ -1,6 +1,9 @@
 /* dX = 0, then each window, in ascending order, adds its dY to its first maximum of X, where that is in the tile; gated, where
  * it is above zero besides. */
 #include "max_pool_grad_f32.h"
+
+static inline void add_to(float *dx, float dy) { *dx += dy; }
+
 #include "max_pool_grad.h"
 
 void max_pool_grad_f32(const void *args) {

@@ -6,6 +6,9 @@
  * branch. A first element that is NaN stays the maximum, as +inf does, but opens no gate. */
 #include "max_pool_grad_f32.h"
 #include "lines_f32.h"
+
+static inline void add_to(float *dx, float dy) { *dx += dy; }
+
 #include "max_pool_grad.h"
 #include "pulp.h"
 
@@ -88,7 +91,7 @@ static inline void narrow(const max_pool_grad_f32_args_t *p, float dy, const flo
     for (uint32_t r = p->kernel_h; r > 0; r--, a += p->x_r, dx += p->dx_r)
         for (uint32_t k = begin; k < end; k++)
             if (a[k] > max) max = a[k], best = dx + k;
-    if (!p->gated || max > 0.0f) *best += dy;
+    if (!p->gated || max > 0.0f) add_to(best, dy);
 }
 
 static __attribute__((noinline)) void any(const max_pool_grad_f32_args_t *p, const float *dy, const float *x, float *dx,
