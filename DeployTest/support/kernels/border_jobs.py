@@ -72,7 +72,7 @@ def row_jobs() -> Iterator[KernelJob]:
             dy = normal(1, x.size).reshape(values.shape)
             yield whole_job("SoftmaxGrad", f"rows{rows}x{columns}-{axis}", (dy, values), {"axis": axis})
         yield from _label_jobs(x)
-    for rows, columns in ((3, 1), (5, 6), (9, 33), (17, 7), (2, 40)):
+    for rows, columns in ((3, 1), (5, 6), (9, 33), (17, 7), (2, 40), (70, 36), (9, 150)):
         dy, x = (normal(seed, rows * columns).reshape(rows, columns) for seed in (2, 3))
         mean, inv_std, total, dot = (normal(seed, rows) for seed in (4, 5, 6, 7))
         scale, bias = normal(8, columns), normal(9, columns)
@@ -81,6 +81,11 @@ def row_jobs() -> Iterator[KernelJob]:
         yield whole_job("LayerNormalize", f"{label}-unbiased", (x, mean, inv_std, scale), {})
         yield whole_job("LayerNormalizeGrad", label, (*sums, total, dot), {})
         yield whole_job("LayerSums", label, sums, {}, 2)
+        yield whole_job("LayerInputGrad", label, sums, {})
+        yield whole_job("LayerNormalizeRows", label, (x, scale, bias), {}, 3)
+        yield whole_job("LayerNormalizeRows", f"{label}-unbiased", (x, scale), {}, 1)
+        yield whole_job("LayerScaleGrad", label, (dy, x, mean, inv_std), {}, 1)
+        yield whole_job("LayerScaleGrad", f"{label}-bias", (dy, x, mean, inv_std), {}, 2)
 
 
 def _label_jobs(x: Array) -> Iterator[KernelJob]:

@@ -33,6 +33,8 @@ from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_ope
 from deployer.operators.inputs import floats, normal
 
 EPSILON = 1e-5
+FLOATS = ("count", "inverse_count", "epsilon")
+"""Scalars of kernels that are no integers."""
 
 
 class Layerwise(Operator):
@@ -134,7 +136,7 @@ def layer_kernel(
 ) -> Kernel:
     """The kernel of a step with that layout; `more` are further scalars."""
     names = ("r", "c", *(f"{arg}_r" for arg, kind in layout.items() if kind == "rc"), *more)
-    scalars: list[tuple[str, CType]] = [(name, "f32" if name == "count" else "u32") for name in names]
+    scalars: list[tuple[str, CType]] = [(name, "f32" if name in FLOATS else "u32") for name in names]
     pointers = [(arg, "float32", arg in outputs) for arg in layout]
     if sums:
         scalars += [("first", "u32"), ("last", "u32"), *CARRY_SCALARS]
