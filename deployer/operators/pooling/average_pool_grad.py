@@ -83,7 +83,8 @@ class AveragePoolGrad(PoolGrad):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """That of PoolGrad, of a form of its own where there is a gate."""
-        return replace(super().work(node, access, tile), form=gated_form(access))
+        plain = super().work(node, access, tile)
+        return replace(plain, form="_".join(filter(None, (plain.form, gated_form(access)))))
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """`input_shape`, or without it the smallest shape of X with these windows."""

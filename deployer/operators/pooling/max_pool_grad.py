@@ -1,7 +1,6 @@
 """MaxPoolGrad: dY goes to the first maximum of its window."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +10,7 @@ from deployer.core.declarations import Recomputed
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
-from deployer.core.operator import ArgValue, Array, Const, Length, Offset, Sample, Stride, Work, register, rng
+from deployer.core.operator import ArgValue, Array, Const, Length, Offset, Sample, Stride, register, rng
 from deployer.operators.finishing import GATE
 from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.pooling.volume import maximum_gradient
@@ -31,7 +30,6 @@ from deployer.operators.pooling.windows import (
 )
 
 X, GATED = 1, "gated"
-SQUARES = {(2, 2): "pairs", (3, 3): "nines"}
 X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left", GATED)
 
 
@@ -55,12 +53,6 @@ class MaxPoolGrad(PoolGrad):
         values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
         values[GATED] = Const(node.attr_int(GATED, 0))
         return super().args(node, access) | values
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """That of PoolGrad; squares of two and of three neighbours have loops of their own."""
-        sides, gaps = node.attr_ints("kernel_shape", ()), node.attr_ints("dilations", (1,))
-        form = SQUARES.get(sides, "") if set(gaps) == {1} else ""
-        return replace(super().work(node, access, tile), form=form)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The shape of X, the second input."""
