@@ -32,12 +32,19 @@ static __attribute__((noinline)) void unbiased(float *y, const float *x, const f
     for (; count > 0; count--) *y++ = (*x++ - mean) * inv_std * *scale++;
 }
 
+/* Relu is the larger of the bits and 0: a NaN that arithmetic makes has no sign here. */
+static __attribute__((noinline)) void rectify(float *y, uint32_t count) {
+    __asm__ volatile(LOOP("%[count]", 3) "lw t0, 0(%[y])\n" MAX("t0", "t0", "zero") SW_NEXT("t0", "%[y]", 4) LOOP_END(3)
+                     : [y] "+&r"(y) : [count] "r"(count) : "t0", "memory");
+}
+
 static inline void normalize_row(float *y, const float *x, const float *scale, const float *bias, float mean, float inv_std,
-                                 uint32_t count) {
+                                 uint32_t count, uint32_t relu) {
     if (bias)
         biased(y, x, scale, bias, mean, inv_std, count);
     else
         unbiased(y, x, scale, mean, inv_std, count);
+    if (relu) rectify(y, count);
 }
 
 #endif

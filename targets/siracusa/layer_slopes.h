@@ -2,6 +2,7 @@
 #ifndef LAYER_SLOPES_H
 #define LAYER_SLOPES_H
 
+#include "gate.h"
 #include "row_loop.h"
 
 #define SLOPE_SCALE(dy, scale) "fmsub.s " dy ", " dy ", " scale ", %[shift]\n"
@@ -29,5 +30,7 @@ static inline void slope_row(float *dx, const float *dy, const float *x, const f
                        [turns] "r"(count >> 2), [rest] "r"(count & 3)
                      : "ft0", "ft1", "fa0", "fa1", "fa2", "fa3", "memory");
 }
+
+static __attribute__((noinline)) void gate_row(float *dx, const float *x, uint32_t count) { gate_line(dx, dx, x, count); }
 
 #endif

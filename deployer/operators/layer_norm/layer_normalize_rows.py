@@ -8,9 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Sample, register
 from deployer.operators.batch_norm.channel_moments import ChannelMoments
+from deployer.operators.finishing import RELU, RELU_SCALAR, finished, relu_args
 from deployer.operators.layer_norm.layer_normalize import LayerNormalize
 from deployer.operators.layer_norm.rows_by_columns import EPSILON, first_axis, layer_kernel
 from deployer.operators.layer_norm.whole_rows import SCALARS, WholeRows, may_be_whole
@@ -25,7 +27,7 @@ class LayerNormalizeRows(WholeRows):
         **{"x": "rc", "scale": "c", "bias": "c"},
         **{"y": "rc", "mean": "r", "inv_std": "r"},
     }
-    kernel = layer_kernel("layer_rows_f32", layout, ("y", "mean", "inv_std"), *SCALARS, "epsilon")
+    kernel = layer_kernel("layer_rows_f32", layout, ("y", "mean", "inv_std"), *SCALARS, "epsilon", RELU_SCALAR[0])
     spared: ClassVar[dict[str, int]] = {"mean": 1, "inv_std": 2}
     joins = LayerNormalize.name
     walks = 3
@@ -46,7 +48,7 @@ class LayerNormalizeRows(WholeRows):
         (y,) = LayerNormalize().formula(
             flat[0], *(np.reshape(v, (-1, 1)) for v in (mean, inv_std)), *(np.reshape(v, (1, -1)) for v in (scale, *bias))
         )
-        return (y.reshape(x.shape), mean, inv_std)[: len(node.outputs)]
+        return (finished(node, y.reshape(x.shape)), mean, inv_std)[: len(node.outputs)]
 
     def formula(self, *operands: Array) -> tuple[Array, ...]:
         """Left to `reference`, since epsilon is the node's."""
@@ -67,16 +69,17 @@ class LayerNormalizeRows(WholeRows):
             return Node(node.name, self.name, (x, *affine), outputs, attrs), [other]
         return None
 
-    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Those of whole rows, and epsilon."""
-        return {**super().args(node, access), "epsilon": Const(_epsilon(node))}
+    def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Epsilon, and whether Relu follows."""
+        return {"epsilon": Const(_epsilon(node)), **relu_args(node)}
 
     def samples(self) -> Iterator[Sample]:
-        """Each form with all outputs; without bias; Y alone; a mean far larger than the deviation."""
+        """Each form with all outputs; without bias; Y alone; with Relu."""
         for sample in super().samples():
             yield replace(sample, attrs={**sample.attrs, "epsilon": 0.01})
             yield replace(sample, label=f"{sample.label}_unbiased", inputs=sample.inputs[:2])
             yield replace(sample, label=f"{sample.label}_alone", outputs=1)
+            yield replace(sample, label=f"{sample.label}_relu", attrs={**sample.attrs, ACTIVATION: RELU})
 
 
 def _epsilon(node: Node) -> float:

@@ -99,8 +99,12 @@ class Layerwise(Operator):
         values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if len(o.view) == 2 and o.arg in self.layout}
         if self.sums:
             values |= {"first": First(), "last": Last(), **carry_args(self.sums, access)}
-        values["count"] = Const(float(access.dim("c").size))
+        values |= {"count": Const(float(access.dim("c").size)), **self.more_args(node, access)}
         return {name: values[name] for name, _ in self.kernel.scalars}
+
+    def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Kernel arguments of this step alone, by name."""
+        return {}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """Two operations per element; a sum is not split between cores."""

@@ -43,7 +43,7 @@ class WholeRows(Layerwise):
         values: dict[str, ArgValue] = {"r": Extent("r"), "c": Const(columns)}
         values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if self.layout[o.arg] == "rc"}
         values["inverse_count"] = Const(float(np.float32(1) / np.float32(columns)))
-        return {**values, "block": Const(BLOCK if columns > SHORT else 0)}
+        return {**values, "block": Const(BLOCK if columns > SHORT else 0), **self.more_args(node, access)}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """`walks` operations per element, and a row's own."""

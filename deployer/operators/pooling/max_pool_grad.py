@@ -10,8 +10,8 @@ from deployer.core.declarations import Recomputed
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
-from deployer.core.operator import ArgValue, Array, Const, Length, Offset, Sample, Stride, register, rng
-from deployer.operators.finishing import GATE
+from deployer.core.operator import ArgValue, Array, Length, Offset, Sample, Stride, register, rng
+from deployer.operators.finishing import GATE, GATED, own_args, own_gate
 from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.pooling.volume import maximum_gradient
 from deployer.operators.pooling.windows import (
@@ -29,7 +29,7 @@ from deployer.operators.pooling.windows import (
     windows,
 )
 
-X, GATED = 1, "gated"
+X = 1
 X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left", GATED)
 
 
@@ -51,8 +51,7 @@ class MaxPoolGrad(PoolGrad):
         """The arguments of PoolGrad, and the lengths, strides and offsets of the box of X that the tile reads."""
         values: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
         values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
-        values[GATED] = Const(node.attr_int(GATED, 0))
-        return super().args(node, access) | values
+        return super().args(node, access) | values | own_args(node)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The shape of X, the second input."""
@@ -67,8 +66,7 @@ class MaxPoolGrad(PoolGrad):
         dx = np.zeros_like(image)
         for position, tap in enumerate(taps(axes)):
             dx[tap] += np.where(won == position, dy.reshape(won.shape), dy.dtype.type(0))
-        dx = dx[inner(axes)].reshape(x.shape)
-        return (np.where(x > 0, dx, dx.dtype.type(0)) if node.attr_int(GATED, 0) else dx,)
+        return (own_gate(node, dx[inner(axes)].reshape(x.shape), x),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by its depth and its planes, whose maxima are computed again."""

@@ -1,6 +1,8 @@
 /* dX = inv_std (dY scale - total / count - (X - mean) inv_std dot / count) with the sums of dY scale and, times inv_std, of
- * dY scale (X - mean) over each row, in the order of sum_f32.h. A core has whole rows. */
+ * dY scale (X - mean) over each row, in the order of sum_f32.h. A core has whole rows. Gated, dX is zero where
+ * X, Y of a Relu, is not above zero. */
 #include "layer_input_grad_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 #include "sum_f32.h"
@@ -25,7 +27,9 @@ void layer_input_grad_f32(const void *args) {
         }
         const float shift = sum_value(&total, p->block) * inverse;
         const float slope = inv_std * (sum_value(&dot, p->block) * inv_std) * inverse;
-        for (uint32_t c = 0; c < p->c; c++)
+        for (uint32_t c = 0; c < p->c; c++) {
             dx[c] = inv_std * __builtin_fmaf(mean - x[c], slope, __builtin_fmaf(dy[c], p->scale[c], -shift));
+            if (p->gated) dx[c] = gated_f32(dx[c], x[c]);
+        }
     }
 }

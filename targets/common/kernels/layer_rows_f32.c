@@ -1,6 +1,8 @@
 /* Y = (X - mean) inv_std scale + bias, with the mean of each row and 1 / sqrt(variance + epsilon), in the order of sum_f32.h, as
- * channel_moments_f32.c has them. A core has whole rows. Bias, mean and inv_std may be absent. */
+ * channel_moments_f32.c has them. A core has whole rows. Bias, mean and inv_std may be absent; Relu
+ * follows where it is fused. */
 #include "layer_rows_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "math_f32.h"
 #include "share_f32.h"
@@ -26,6 +28,7 @@ void layer_rows_f32(const void *args) {
         for (uint32_t c = 0; c < p->c; c++) {
             const float unit = (x[c] - mean) * inv_std;
             y[c] = p->bias ? __builtin_fmaf(unit, p->scale[c], p->bias[c]) : unit * p->scale[c];
+            if (p->relu) y[c] = relu_f32_of(y[c]);
         }
     }
 }

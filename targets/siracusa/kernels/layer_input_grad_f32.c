@@ -21,6 +21,8 @@ void layer_input_grad_f32(const void *args) {
         }
         const float shift = sum_value(&total, size) * inverse;
         const float slope = inv_std * (sum_value(&dot, size) * inv_std) * inverse;
-        slope_row(p->dx + r * p->dx_r, dy, x, p->scale, mean, inv_std, shift, slope, columns);
+        float *const dx = p->dx + r * p->dx_r;
+        slope_row(dx, dy, x, p->scale, mean, inv_std, shift, slope, columns);
+        if (p->gated) gate_row(dx, x, columns);
     }
 }

@@ -13,7 +13,9 @@ void layer_norm_grad_f32(const void *args) {
     for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, first = 0, r++) {
         const float inv_std = p->inv_std[r], shift = p->total[r] * inverse, slope = inv_std * p->dot[r] * inverse;
         run = hal_min(left, p->c - first);
-        slope_row(p->dx + r * p->dx_r + first, p->dy + r * p->dy_r + first, p->x + r * p->x_r + first, p->scale + first,
-               p->mean[r], inv_std, shift, slope, run);
+        const float *const x = p->x + r * p->x_r + first;
+        float *const dx = p->dx + r * p->dx_r + first;
+        slope_row(dx, p->dy + r * p->dy_r + first, x, p->scale + first, p->mean[r], inv_std, shift, slope, run);
+        if (p->gated) gate_row(dx, x, run);
     }
 }

@@ -1,4 +1,5 @@
-/* Y = (X - mean) inv_std scale + bias, with mean and inv_std of a row, scale and bias of a column; bias may be absent. */
+/* Y = (X - mean) inv_std scale + bias, with mean and inv_std of a row, scale and bias of a column; bias may be absent;
+ * then Relu, where fused. */
 #include "layer_normalize_f32.h"
 #include "hal.h"
 #include "layer_row.h"
@@ -12,6 +13,6 @@ void layer_normalize_f32(const void *args) {
         const float *x = p->x + r * p->x_r + first;
         float *y = p->y + r * p->y_r + first;
         run = hal_min(left, p->c - first);
-        normalize_row(y, x, p->scale + first, p->bias ? p->bias + first : 0, p->mean[r], p->inv_std[r], run);
+        normalize_row(y, x, p->scale + first, p->bias ? p->bias + first : 0, p->mean[r], p->inv_std[r], run, p->relu);
     }
 }

@@ -1,5 +1,5 @@
 /* Y = (X - mean) inv_std scale + bias, with the mean of each row and 1 / sqrt(variance + epsilon); the portable kernel defines the
- * order. A core has whole rows. Bias, mean and inv_std may be absent. */
+ * order. A core has whole rows. Bias, mean and inv_std may be absent; Relu follows where it is fused. */
 #include "layer_rows_f32.h"
 #include "centred_sum.h"
 #include "hal.h"
@@ -22,6 +22,6 @@ void layer_rows_f32(const void *args) {
         const float inv_std = rsqrt_f32(__builtin_fmaf(sum_over(1, x, mean, columns, size), inverse, p->epsilon));
         if (p->mean) p->mean[r] = mean;
         if (p->inv_std) p->inv_std[r] = inv_std;
-        normalize_row(p->y + r * p->y_r, x, p->scale, p->bias, mean, inv_std, columns);
+        normalize_row(p->y + r * p->y_r, x, p->scale, p->bias, mean, inv_std, columns, p->relu);
     }
 }
