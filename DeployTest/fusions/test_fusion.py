@@ -134,6 +134,15 @@ def gated(*nodes: object, **parts: object) -> Model:
     return chain(FORWARD, *nodes, **({"x": (2, 3)} | parts))  # type: ignore[arg-type]
 
 
+SQUARE: dict[str, object] = {"kernel_shape": [2, 2], "strides": [2, 2]}
+
+
+def pool_gate(op: str, inputs: tuple[str, ...], domain: str, forward: str = "MaxPool", **attrs: object) -> Model:
+    """A ReluGrad behind a pool's gradient, whose dY, `p`, another pool makes of `x`."""
+    made = node(forward, ("x",), ("p",), **(SQUARE if forward == "MaxPool" else {}))
+    return gated(made, node(op, inputs, ("d",), domain=domain, **attrs), GATE, x=X)
+
+
 GRADS = {
     "gemm": gated(node("Gemm", ("x", "m"), ("d",)), GATE, initializers=(constant("m", np.eye(3, dtype=np.float32)),)),
     "add": gated(node("Add", ("x", "x"), ("d",)), GATE),
@@ -143,7 +152,11 @@ GRADS = {
         x=X,
         initializers=(constant("w", np.random.default_rng(2).standard_normal((2, 2, 3, 3)).astype(np.float32)),),
     ),
+    "average pool": pool_gate("AveragePoolGrad", ("p",), "", input_shape=X, **SQUARE),
+    "global pool": pool_gate("GlobalAveragePoolGrad", ("p",), "", "GlobalAveragePool", kernel_shape=X[2:]),
 }
+SAME_Y = pool_gate("MaxPoolGrad", ("p", "r"), "com.microsoft", **SQUARE)
+OTHER_Y = pool_gate("MaxPoolGrad", ("p", "x"), "com.microsoft", **SQUARE)
 
 
 @pytest.mark.parametrize("name", GRADS)
@@ -157,6 +170,19 @@ def test_relu_grad_is_absorbed(name: str, tmp_path: Path) -> None:
     assert joint.name.endswith("+gate")
     assert "d" not in fusion.tensors
     same_meaning(program, fusion)
+
+
+def test_maxima_gate_by_what_they_read(tmp_path: Path) -> None:
+    """The gradient of maxima of a Relu's Y reads no gate besides; one of another X leaves the gradient of Relu alone."""
+    program = infer(tmp_path, SAME_Y)
+    fusion = fused(program)
+    assert ops(fusion) == ["Relu", "MaxPool", "MaxPoolGrad"]
+    assert fusion.nodes[-1].inputs == ("p", "r")
+    assert fusion.nodes[-1].attr_int("gated", 0) == 1
+    same_meaning(program, fusion)
+    other = infer(tmp_path, OTHER_Y)
+    assert ops(fused(other)) == ["Relu", "MaxPool", "MaxPoolGrad", "ReluGrad"]
+    same_meaning(other, fused(other))
 
 
 UNGATED = {

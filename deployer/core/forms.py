@@ -295,13 +295,29 @@ class Modes:
         return None
 
 
+@dataclass(frozen=True)
+class Preparation:
+    """What an operator does to its first input before it does what operator `op` does.
+
+    It multiplies it by the attribute `factor`, 1 by default, and adds the optional input at `addend`; each is rounded.
+    """
+
+    op: str
+    factor: str
+    addend: int
+
+
 class Joining:
     """The part of an operator for whose node several others may make room; by default none.
 
-    `joins` names the operator of the last of these, the one that is looked for.
+    `joins` names the operator of the last of these, the one that is looked for; `prepares` says that it is another
+    operator with a product and a sum in front; `own` maps the pointer by which another operator finishes a result to the
+    input that a kernel has for it already, and to the attribute, 1 where it does so.
     """
 
     joins: ClassVar[str] = ""
+    prepares: ClassVar[Preparation | None] = None
+    own: ClassVar[Mapping[str, tuple[int, str]]] = {}
 
     def joint(
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]

@@ -17,7 +17,7 @@ from deployer.fusions.pair import absorb, is_plain
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every node that is a multiple of one of its two inputs into the producer of that input."""
-    for op in sorted({node.op for node in program.nodes if _multiple(program, node)}):
+    for op in sorted({node.op for node in program.nodes if multiple_of(program, node)}):
         for place in (0, 1):
             program = absorb(program, options, op, partial(_join, program, place), place)
     return program
@@ -25,7 +25,7 @@ def apply(program: Program, options: Options) -> Program:
 
 def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's factor in its own; None where its kernel has none, or the consumer."""
-    multiple = _multiple(program, consumer)
+    multiple = multiple_of(program, consumer)
     attribute = operator_of(producer).multiplier
     if multiple is None or multiple[0] != place or not attribute or not is_plain(producer):
         return None
@@ -33,7 +33,7 @@ def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: 
     return None if factor is None else replace(producer, attrs={**producer.attrs, attribute: factor})
 
 
-def _multiple(program: Program, node: Node) -> tuple[int, float] | None:
+def multiple_of(program: Program, node: Node) -> tuple[int, float] | None:
     """The input of which the node is a multiple, and the factor, a float known at compile time; None without one."""
     roots = {i: program.tensors[program.storage(name)] for i, name in enumerate(node.inputs) if name}
     constants = {i: t for i, t in roots.items() if t.role == "constant" and t.type.size == 1}

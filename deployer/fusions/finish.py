@@ -1,7 +1,8 @@
 """Fusion of an operator into the producer of its input, if the producer's kernel can apply it to its own result.
 
 Relu needs only the producer's result, and its gradient needs only Y, so nobody reads the value before Relu. The
-gradient of Relu is fused into the node that computes dY, whose kernel then reads Y when its own result is complete.
+gradient of Relu is fused into the node that computes dY, whose kernel then reads Y when its own result is complete; the
+gradient of a maximum behind a Relu reads Y itself.
 """
 
 from dataclasses import replace
@@ -28,6 +29,10 @@ def _join(program: Program, finish: Finish, graph: Graph, producer: Node, consum
     scalars = {name for name, _ in operator.kernel.scalars} if operator.kernel else set()
     if finish.scalar in scalars and ACTIVATION not in producer.attrs:
         return replace(producer, attrs={**producer.attrs, ACTIVATION: consumer.op})
+    if finish.pointer in operator.own:
+        place, attribute = operator.own[finish.pointer]
+        is_own = consumer.inputs[finish.operand] == producer.inputs[place] and attribute not in producer.attrs
+        return replace(producer, attrs={**producer.attrs, attribute: 1}) if is_own else None
     if finish.pointer not in operator.pointed or has_input(producer, operator.pointed[finish.pointer]):
         return None
     position, operand = operator.pointed[finish.pointer], consumer.inputs[finish.operand]

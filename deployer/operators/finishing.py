@@ -21,6 +21,8 @@ RELU = Relu.name
 GATE = GATE_FINISH.pointer
 """The kernel pointer behind which Y of a Relu lies: where it is not above zero, the result becomes zero."""
 GATE_POINTER = (GATE, "float32", False)
+GATED = "gated"
+"""The attribute, and the kernel's scalar, that says that the result is gated by an input which is Y of the Relu."""
 RELU_SCALAR: tuple[str, CType] = (RELU_FINISH.scalar, "u32")
 
 
@@ -46,6 +48,11 @@ def finished_form(form: str, node: Node, access: Access) -> str:
     """The form of a kernel's work, which is a form of its own, with its own cost, where Relu or a gate is fused."""
     gated = any(operand.arg == GATE for operand in access.operands)
     return f"{form}_{'gated' if gated else 'relu'}" if gated or has_relu(node) else form
+
+
+def gated_form(access: Access) -> str:
+    """The form of the work of a kernel that may have a gate, and no other form."""
+    return "gated" if any(operand.arg == GATE for operand in access.operands) else ""
 
 
 def check_gate(node: Node, inputs: Sequence[TensorType | None], position: int, y: TensorType) -> None:
@@ -77,6 +84,16 @@ def gate_args(access: Access, axes: Mapping[str, int]) -> dict[str, ArgValue]:
     """Strides of the gate by the suffix of their argument, zero where there is no gate."""
     gated = any(operand.arg == GATE for operand in access.operands)
     return {f"{GATE}_{name}": Stride(GATE, axis) if gated else Const(0) for name, axis in axes.items()}
+
+
+def own_gate(node: Node, y: Array, gate: Array) -> Array:
+    """The result after the gradient of a Relu whose Y is the input `gate`, where that is fused."""
+    return np.where(gate > 0, y, y.dtype.type(0)) if node.attr_int(GATED, 0) else y
+
+
+def own_args(node: Node) -> dict[str, ArgValue]:
+    """Whether the kernel gates its result by an input of its own."""
+    return {GATED: Const(node.attr_int(GATED, 0))}
 
 
 def relu_args(node: Node) -> dict[str, ArgValue]:

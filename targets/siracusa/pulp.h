@@ -31,6 +31,8 @@
 #define MIN_UNSIGNED(to, a, b) ".insn r 0x33, 5, 2, " to ", " a ", " b "\n"
 #define MIN(to, a, b) ".insn r 0x33, 4, 2, " to ", " a ", " b "\n"
 #define MAX(to, a, b) ".insn r 0x33, 6, 2, " to ", " a ", " b "\n"
+/* The place of the highest bit that is set. */
+#define HIGHEST_BIT(to, from) ".insn r 0x33, 1, 8, " to ", " from ", x0\n"
 #define MAX_UNSIGNED(to, a, b) ".insn r 0x33, 7, 2, " to ", " a ", " b "\n"
 
 /* One instruction each, on operands of the asm statement by name. */
@@ -67,7 +69,7 @@ static inline float literal_f32(float x) {
 static inline uint32_t turns_of(uint32_t total, uint32_t cores) {
     uint32_t shift;
     if (cores & (cores - 1)) return (total + cores - 1) / cores;
-    __asm__(".insn r 0x33, 1, 8, %0, %1, x0" : "=r"(shift) : "r"(cores)); /* p.fl1: the place of the highest bit */
+    __asm__(HIGHEST_BIT("%0", "%1") : "=r"(shift) : "r"(cores));
     return (total + cores - 1) >> shift;
 }
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from deployer.calibration.measure import KernelJob
-from deployer.core.ir import AttrValue
+from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array
-from DeployTest.support.kernels.kernel_jobs import normal, whole_job
+from deployer.operators.pooling.windows import windows
+from DeployTest.support.kernels.kernel_jobs import hard, normal, whole_job
 
 WINDOWS: tuple[tuple[tuple[int, ...], dict[str, AttrValue]], ...] = (
     ((1, 5, 8, 8), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
@@ -63,11 +64,15 @@ def row_jobs() -> Iterator[KernelJob]:
         for axis in (0, 1):
             values = np.ascontiguousarray(x if axis else x.T)
             yield whole_job("Softmax", f"rows{rows}x{columns}-{axis}", (values,), {"axis": axis})
+            mask = np.roll(values, 1)
+            yield whole_job("MaskedSoftmax", f"rows{rows}x{columns}-{axis}", (values, mask), {})
+            yield whole_job("MaskedSoftmax", f"rows{rows}x{columns}-{axis}-scaled", (values, mask[0]), {"alpha": -0.3})
+            yield whole_job("MaskedSoftmax", f"rows{rows}x{columns}-{axis}-factor", (values,), {"alpha": 0.7})
             yield whole_job("LogSoftmax", f"rows{rows}x{columns}-{axis}", (values,), {"axis": axis})
             dy = normal(1, x.size).reshape(values.shape)
             yield whole_job("SoftmaxGrad", f"rows{rows}x{columns}-{axis}", (dy, values), {"axis": axis})
         yield from _label_jobs(x)
-    for rows, columns in ((3, 1), (5, 6), (9, 33), (17, 7), (2, 40)):
+    for rows, columns in ((3, 1), (5, 6), (9, 33), (17, 7), (2, 40), (70, 36), (9, 150)):
         dy, x = (normal(seed, rows * columns).reshape(rows, columns) for seed in (2, 3))
         mean, inv_std, total, dot = (normal(seed, rows) for seed in (4, 5, 6, 7))
         scale, bias = normal(8, columns), normal(9, columns)
@@ -76,6 +81,14 @@ def row_jobs() -> Iterator[KernelJob]:
         yield whole_job("LayerNormalize", f"{label}-unbiased", (x, mean, inv_std, scale), {})
         yield whole_job("LayerNormalizeGrad", label, (*sums, total, dot), {})
         yield whole_job("LayerSums", label, sums, {}, 2)
+        yield whole_job("LayerInputGrad", label, sums, {})
+        yield whole_job("LayerInputGrad", f"{label}-gate", sums, {"gated": 1})
+        yield whole_job("LayerNormalizeGrad", f"{label}-gate", (*sums, total, dot), {"gated": 1})
+        yield whole_job("LayerNormalize", f"{label}-relu", (x, mean, inv_std, scale, bias), {"activation": "Relu"})
+        yield whole_job("LayerNormalizeRows", label, (x, scale, bias), {}, 3)
+        yield whole_job("LayerNormalizeRows", f"{label}-unbiased", (x, scale), {}, 1)
+        yield whole_job("LayerScaleGrad", label, (dy, x, mean, inv_std), {}, 1)
+        yield whole_job("LayerScaleGrad", f"{label}-bias", (dy, x, mean, inv_std), {}, 2)
 
 
 def _label_jobs(x: Array) -> Iterator[KernelJob]:
@@ -93,7 +106,9 @@ def _label_jobs(x: Array) -> Iterator[KernelJob]:
 
 
 def window_jobs() -> Iterator[KernelJob]:
-    """Maxima of numbers that are often equal: zeros of both signs, and windows of NaN and -inf alone."""
+    """Maxima of numbers that are often equal: zeros of both signs, and windows of NaN and -inf alone; their gradients,
+    with a gate and without; means.
+    """
     for number, (shape, attrs) in enumerate(WINDOWS):
         drawn = np.random.default_rng(number)
         for kind, choice in (
@@ -103,6 +118,15 @@ def window_jobs() -> Iterator[KernelJob]:
             x = np.asarray(drawn.choice(choice, shape), np.float32)
             x[:, 1, :4, :4] = np.nan
             yield whole_job("MaxPool", f"windows{number}-{kind}", (x,), attrs)
+            counts = tuple(a.count for a in windows(Node("", "MaxPool", (), (), attrs), shape))
+            dy = hard(number % 3, int(np.prod((*shape[:2], *counts)))).reshape(*shape[:2], *counts)
+            for gated in (0, 1):
+                label, attributes = f"windows{number}-{kind}-{gated}", {**attrs, "gated": gated}
+                yield whole_job("MaxPoolGrad", label, (dy, x), attributes)
+            reached = {**attrs, "input_shape": shape}
+            yield whole_job("AveragePool", f"windows{number}-{kind}", (x,), attrs)
+            yield whole_job("AveragePoolGrad", f"windows{number}-{kind}", (dy,), reached)
+            yield whole_job("AveragePoolGrad", f"windows{number}-{kind}-gate", (dy, x), reached)
         yield whole_job("MaxPool", f"windows{number}", (normal(number, x.size).reshape(shape),), attrs)
 
 

@@ -1,19 +1,24 @@
 """ChannelNormalizeGrad: batch normalization's dX, where mean and variance depend on X."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.ir import Node
-from deployer.core.operator import Array, Sample, register, rng
+from deployer.core.operator import ArgValue, Array, Sample, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
 from deployer.operators.batch_norm.channels import channel_kernel, per_channel
+from deployer.operators.finishing import GATE, GATED, own_args, own_gate
 from deployer.operators.inputs import arrays, normal
 
 
 @register
 class ChannelNormalizeGrad(Step):
-    """dX = scale inv_std (dY - dbias / M - (X - mean) inv_std dscale / M), with M elements per channel."""
+    """dX = scale inv_std (dY - dbias / M - (X - mean) inv_std dscale / M), with M elements per channel.
+
+    Fusion sets the attribute `gated` where X is Y of a Relu whose gradient follows.
+    """
 
     name = "ChannelNormalizeGrad"
     kernel = channel_kernel(
@@ -22,8 +27,14 @@ class ChannelNormalizeGrad(Step):
         ("dx",),
         ("dy", "x", "dx"),
         "inverse_count",
+        GATED,
     )
     wide = 2
+    own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (1, GATED)}
+
+    def constants(self, node: Node) -> dict[str, ArgValue]:
+        """Whether the result is gated by X."""
+        return own_args(node)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """scale inv_std (dY - dbias / M - (X - mean) inv_std dscale / M)."""
@@ -31,11 +42,13 @@ class ChannelNormalizeGrad(Step):
         count = x.dtype.type(x.size // x.shape[1])
         values = (mean, scale * inv_std, dbias / count, inv_std * dscale / count)
         centre, factor, shift, slope = (per_channel(v, x.ndim) for v in values)
-        return (np.asarray(factor * (dy - shift - (x - centre) * slope)),)
+        return (own_gate(node, np.asarray(factor * (dy - shift - (x - centre) * slope)), x),)
 
     def samples(self) -> Iterator[Sample]:
-        """A batch, one image, and rows."""
+        """A batch, one image, and rows, without and with a gate."""
         r = rng(69)
         for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
             wide = (normal(r, *shape), normal(r, *shape))
-            yield Sample(label, (*wide, *(normal(r, shape[1]) for _ in range(5))), onnx=False)
+            inputs = (*wide, *(normal(r, shape[1]) for _ in range(5)))
+            yield Sample(label, inputs, onnx=False)
+            yield Sample(f"{label}_gated", inputs, {GATED: 1}, onnx=False)

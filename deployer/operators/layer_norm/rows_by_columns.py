@@ -33,6 +33,8 @@ from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_ope
 from deployer.operators.inputs import floats, normal
 
 EPSILON = 1e-5
+FLOATS = ("count", "inverse_count", "epsilon")
+"""Scalars of kernels that are no integers."""
 
 
 class Layerwise(Operator):
@@ -64,7 +66,8 @@ class Layerwise(Operator):
         flat = {"rc": (count, -1), "r": (count, 1), "c": (1, -1)}
         outputs = self.formula(*(x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False)))
         types = self.infer(node, [TensorType("float32", x.shape) for x in present])
-        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(outputs, types, strict=True))
+        found = outputs[: len(types)]
+        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(found, types, strict=True))
 
     @abstractmethod
     def formula(self, *operands: Array) -> tuple[Array, ...]:
@@ -76,7 +79,8 @@ class Layerwise(Operator):
         axis = first_axis(node, shape)
         sizes = {"r": math.prod(shape[:axis]), "c": math.prod(shape[axis:])}
         absent = [""] * (len(self._arguments(outputs=False)) - len(node.inputs))
-        tensors = (*node.inputs, *absent, *node.outputs[: result_count(self.kernel)])
+        results = (*node.outputs, *[""] * result_count(self.kernel))[: result_count(self.kernel)]
+        tensors = (*node.inputs, *absent, *results)
         listed = []
         for (arg, _, is_output), tensor in zip(operand_pointers(self.kernel), tensors, strict=True):
             if tensor:
@@ -95,8 +99,12 @@ class Layerwise(Operator):
         values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if len(o.view) == 2 and o.arg in self.layout}
         if self.sums:
             values |= {"first": First(), "last": Last(), **carry_args(self.sums, access)}
-        values["count"] = Const(float(access.dim("c").size))
+        values |= {"count": Const(float(access.dim("c").size)), **self.more_args(node, access)}
         return {name: values[name] for name, _ in self.kernel.scalars}
+
+    def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Kernel arguments of this step alone, by name."""
+        return {}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """Two operations per element; a sum is not split between cores."""
@@ -132,7 +140,7 @@ def layer_kernel(
 ) -> Kernel:
     """The kernel of a step with that layout; `more` are further scalars."""
     names = ("r", "c", *(f"{arg}_r" for arg, kind in layout.items() if kind == "rc"), *more)
-    scalars: list[tuple[str, CType]] = [(name, "f32" if name == "count" else "u32") for name in names]
+    scalars: list[tuple[str, CType]] = [(name, "f32" if name in FLOATS else "u32") for name in names]
     pointers = [(arg, "float32", arg in outputs) for arg in layout]
     if sums:
         scalars += [("first", "u32"), ("last", "u32"), *CARRY_SCALARS]

@@ -1,6 +1,8 @@
 """AveragePoolGrad: dY over the count of its window, to each element of the window."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -8,7 +10,29 @@ from deployer.core.access import Access
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
-from deployer.core.operator import ArgValue, Array, Const, Sample, Start, mismatch, register, rng, unsupported
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Kernel,
+    Sample,
+    Start,
+    Work,
+    mismatch,
+    register,
+    rng,
+    unsupported,
+)
+from deployer.operators.finishing import (
+    GATE,
+    GATE_POINTER,
+    check_gate,
+    finished,
+    gate_args,
+    gate_array,
+    gate_operands,
+    gated_form,
+)
 from deployer.operators.inputs import arrays, normal
 from deployer.operators.pooling.volume import mean_gradient
 from deployer.operators.pooling.windows import (
@@ -26,17 +50,41 @@ from deployer.operators.pooling.windows import (
 )
 
 COUNTED = ("row", "column", "height", "width", "include_pad")
+_UNGATED = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED, "gate_c", "gate_r")
 
 
 @register
 class AveragePoolGrad(PoolGrad):
-    """`input_shape` is X's; without it X is the smallest that has these windows."""
+    """`input_shape` is X's; without it X is the smallest that has these windows.
+
+    Fusion sets a second input where the gradient of a Relu follows: its Y.
+    """
 
     name = "AveragePoolGrad"
     custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
     domain = ""
     flags = ("ceil_mode", "count_include_pad")
-    kernel = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED)
+    kernel = Kernel(
+        _UNGATED.symbol, (_UNGATED.pointers[0], GATE_POINTER, *_UNGATED.pointers[1:]), _UNGATED.scalars
+    )
+    pointed: ClassVar[dict[str, int]] = {GATE: 1}
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        (x,) = super().infer(node, inputs)
+        check_gate(node, inputs, self.pointed[GATE], x)
+        return (x,)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """That of PoolGrad; a gate, where there is one, is read at the elements that dX is written at."""
+        ungated = super().access(node, types)
+        *inputs, dx = ungated.operands
+        return replace(ungated, operands=(*inputs, *gate_operands(node, self.pointed[GATE], dx), dx))
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """That of PoolGrad, of a form of its own where there is a gate."""
+        plain = super().work(node, access, tile)
+        return replace(plain, form="_".join(filter(None, (plain.form, gated_form(access)))))
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """`input_shape`, or without it the smallest shape of X with these windows."""
@@ -61,7 +109,8 @@ class AveragePoolGrad(PoolGrad):
         dx = np.zeros((part.shape[0], *(max(a.span, a.size + a.pad) for a in axes)), dy.dtype)
         for tap in taps(axes):
             dx[tap] += part
-        return (dx[inner(axes)].reshape(shape),)
+        dx = np.asarray(dx[inner(axes)].reshape(shape))
+        return (finished(node, dx, gate_array(inputs, self.pointed[GATE])),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by its depth and its planes."""
@@ -74,17 +123,21 @@ class AveragePoolGrad(PoolGrad):
         _, height, width = access.operand("dx").view
         counted: dict[str, ArgValue] = {"row": Start("h"), "column": Start("w")}
         counted |= {"height": Const(height), "width": Const(width)}
+        counted |= gate_args(access, {"c": 0, "r": 1})
         return super().args(node, access) | counted | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
 
     def samples(self) -> Iterator[Sample]:
-        """All forms, padding that counts, and X's shape not given."""
+        """All forms, padding that counts, and X's shape not given; with a gate."""
         r = rng(85)
         forms = dict(FORMS)
         forms["include_pad"] = (FORMS["overlap"][0], {**FORMS["overlap"][1], "count_include_pad": 1})
         for label, (shape, attrs) in forms.items():
             node = Node(label, self.name, (), (), attrs)
             dy_shape = shape[:2] + tuple(a.count for a in windows(node, shape))
-            yield Sample(label, (normal(r, *dy_shape),), {**attrs, "input_shape": shape}, onnx=False)
+            dy = normal(r, *dy_shape)
+            yield Sample(label, (dy,), {**attrs, "input_shape": shape}, onnx=False)
+            if not label.startswith("volume"):
+                yield Sample(f"gated_{label}", (dy, normal(r, *shape)), {**attrs, "input_shape": shape}, onnx=False)
         yield Sample("smallest", (normal(r, 1, 2, 3, 4),), FORMS["plain"][1], onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
@@ -94,4 +147,6 @@ class AveragePoolGrad(PoolGrad):
             shape = (1, channels, side, side)
             attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "input_shape": shape}
             dy_shape = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
-            yield Sample(f"{channels}x{side}x{side} {kernel}", (normal(r, *dy_shape),), attrs, onnx=False)
+            label, dy = f"{channels}x{side}x{side} {kernel}", normal(r, *dy_shape)
+            yield Sample(label, (dy,), attrs, onnx=False)
+            yield Sample(f"{label} gated", (dy, normal(r, *shape)), attrs, onnx=False)

@@ -11,6 +11,7 @@ from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.operator import ArgValue, Array, Length, Offset, Sample, Stride, register, rng
+from deployer.operators.finishing import GATE, GATED, own_args, own_gate
 from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.pooling.volume import maximum_gradient
 from deployer.operators.pooling.windows import (
@@ -28,24 +29,29 @@ from deployer.operators.pooling.windows import (
     windows,
 )
 
-X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left")
+X = 1
+X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left", GATED)
 
 
 @register
 class MaxPoolGrad(PoolGrad):
-    """dX from dY and X, or the indices that MaxPool gives; the kernel searches each window for its maximum again."""
+    """dX from dY and X, or the indices that MaxPool gives; the kernel searches each window for its maximum again.
+
+    Fusion sets the attribute `gated` where X is Y of a Relu whose gradient follows: what is not above zero gets none.
+    """
 
     name = "MaxPoolGrad"
     custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
     flags = ("ceil_mode", "storage_order")
-    recomputed: ClassVar[dict[int, Recomputed]] = {1: Recomputed("MaxPool", output=1, source=0)}
+    own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (X, GATED)}
+    recomputed: ClassVar[dict[int, Recomputed]] = {X: Recomputed("MaxPool", output=1, source=0)}
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *X_SCALARS)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The arguments of PoolGrad, and the lengths, strides and offsets of the box of X that the tile reads."""
         values: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
         values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
-        return super().args(node, access) | values
+        return super().args(node, access) | values | own_args(node)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The shape of X, the second input."""
@@ -60,17 +66,17 @@ class MaxPoolGrad(PoolGrad):
         dx = np.zeros_like(image)
         for position, tap in enumerate(taps(axes)):
             dx[tap] += np.where(won == position, dy.reshape(won.shape), dy.dtype.type(0))
-        return (dx[inner(axes)].reshape(x.shape),)
+        return (own_gate(node, dx[inner(axes)].reshape(x.shape), x),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by its depth and its planes, whose maxima are computed again."""
         shape = self.infer(node, inputs)[0].shape
         axes = windows(node, shape)
-        forward = self.recomputed[1].op
+        forward = self.recomputed[X].op
         return maximum_gradient(node, shape, axes, forward) if len(axes) == SPATIAL else None
 
     def samples(self) -> Iterator[Sample]:
-        """All forms, and equal elements."""
+        """All forms, equal elements, and what a Relu has left."""
         r = rng(84)
         for label, (shape, attrs) in FORMS.items():
             node = Node(label, self.name, (), (), attrs)
@@ -78,6 +84,11 @@ class MaxPoolGrad(PoolGrad):
             yield Sample(label, (normal(r, *dy_shape), normal(r, *shape)), attrs, onnx=False)
         equal = np.ones((1, 2, 4, 4), np.float32)
         yield Sample("equal", (normal(r, 1, 2, 3, 3), equal), {"kernel_shape": (2, 2)}, onnx=False)
+        rectified = np.maximum(normal(r, 2, 3, 8, 8), np.float32(0))
+        for label, attrs in {"gated": {"kernel_shape": (2, 2), "strides": (2, 2)}, "overlap": FORMS["overlap"][1]}.items():
+            counts = tuple(a.count for a in windows(Node(label, self.name, (), (), attrs), rectified.shape))
+            dy = normal(r, 2, 3, *counts)
+            yield Sample(f"gated_{label}", (dy, rectified), {**attrs, GATED: 1}, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
         """Two window sizes on small images."""

@@ -171,6 +171,7 @@ def divisors(node: Node, axes: Sequence[AxisWindows]) -> Array:
     return np.asarray(stacked(ones, axes).sum(0))
 
 
+SQUARES = {(2, 2): "pairs", (3, 3): "nines"}
 WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
 
 
@@ -189,6 +190,12 @@ def window_args(h: AxisWindows, w: AxisWindows) -> dict[str, ArgValue]:
     """The kernel arguments that describe the windows: kernel, stride and dilation of both axes."""
     pairs = zip((h.kernel, w.kernel, h.stride, w.stride, h.dilation, w.dilation), WINDOW, strict=True)
     return {name: Const(value) for value, name in pairs}
+
+
+def square_form(node: Node) -> str:
+    """The form of the work on squares of neighbours for which kernels have loops of their own; empty for others."""
+    is_dense = set(node.attr_ints("dilations", (1,))) == {1}
+    return SQUARES.get(node.attr_ints("kernel_shape", ()), "") if is_dense else ""
 
 
 class Pool(Operator):
@@ -229,7 +236,8 @@ class Pool(Operator):
         """One operation per element of a window; rows are what cores share."""
         window = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
         rows = tile["c"] * tile["h"]
-        return Work(macs=0, elements=math.prod(tile.values()) * window, parallel=rows, runs=rows)
+        elements = math.prod(tile.values()) * window
+        return Work(macs=0, elements=elements, parallel=rows, runs=rows, form=square_form(node))
 
     def sweep(self) -> Iterator[Sample]:
         """Two window sizes on small images."""
@@ -266,7 +274,7 @@ class PoolGrad(Operator):
         c, size = math.prod(shape[:2]), tuple(a.size for _, a in sides)
         reaches = tuple(Reach(d, a.kernel, a.stride, a.dilation, a.pad) for d, a in sides)
         boxes = [Operand("dy", node.inputs[0], "in", (c, *(a.count for _, a in sides)), (At("c"), *reaches))]
-        if len(self.kernel.pointers) == 3:
+        if any(name == "x" for name, _, _ in self.kernel.pointers):
             around = tuple(Around(d, a.kernel, a.stride, a.dilation, a.pad, a.count) for d, a in sides)
             boxes.append(Operand("x", node.inputs[1], "in", (c, *size), (At("c"), *around)))
         boxes.append(Operand("dx", node.outputs[0], "out", (c, *size), (At("c"), At("h"), At("w"))))
@@ -284,8 +292,10 @@ class PoolGrad(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One operation per element of a window, and one per element of dX; rows are what cores share."""
         window = math.prod(node.attr_ints("kernel_shape", ()))
-        visits = math.prod(box_shape(access.operand("dy"), access, tile)) * window
-        return Work(macs=0, elements=visits + math.prod(tile.values()), parallel=tile["c"] * tile["h"])
+        box = box_shape(access.operand("dy"), access, tile)
+        elements = math.prod(box) * window + math.prod(tile.values())
+        rows, form = box[0] * box[1], square_form(node)
+        return Work(macs=0, elements=elements, parallel=tile["c"] * tile["h"], runs=rows, form=form)
 
 
 FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {

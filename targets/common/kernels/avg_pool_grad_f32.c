@@ -1,5 +1,7 @@
-/* dX = 0, then each window, in ascending order, adds its dY times one over its count to its elements in the tile. */
+/* dX = 0, then each window, in ascending order, adds its dY times one over its count to its elements in the tile; where the
+ * gate, Y of a Relu, is not above zero dX becomes zero in the end. */
 #include "avg_pool_grad_f32.h"
+#include "activation_f32.h"
 #include "pool_f32.h"
 
 /* All windows of a channel into `height` rows of dX from `row` on. */
@@ -39,5 +41,9 @@ void avg_pool_grad_f32(const void *args) {
         float *dx = p->dx + c * p->dx_c + row * p->dx_r;
         clear_rows(dx, rows, p->w, p->dx_r);
         add_windows(p, p->dy + c * p->dy_c, dx, row, rows);
+        if (!p->gate) continue;
+        const float *gate = p->gate + c * p->gate_c + row * p->gate_r;
+        for (uint32_t r = 0; r < rows; r++, gate += p->gate_r, dx += p->dx_r)
+            for (uint32_t w = 0; w < p->w; w++) dx[w] = gated_f32(dx[w], gate[w]);
     }
 }

@@ -1,6 +1,7 @@
 /* dX = scale inv_std (dY - dbias / count - (X - mean) inv_std dscale / count), as X slope + (dY factor + shift) with one
- * of each per channel. */
+ * of each per channel; gated, zero where X, Y of a Relu, is not above zero. */
 #include "channel_norm_grad_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
@@ -16,7 +17,10 @@ void channel_norm_grad_f32(const void *args) {
         const float *dy = p->dy + n * p->dy_n + c * p->dy_c + first;
         const float *x = p->x + n * p->x_n + c * p->x_c + first;
         float *dx = p->dx + n * p->dx_n + c * p->dx_c + first;
-        for (uint32_t k = 0; k < run; k++) dx[k] = __builtin_fmaf(x[k], slope, __builtin_fmaf(dy[k], factor, shift));
+        for (uint32_t k = 0; k < run; k++) {
+            const float value = __builtin_fmaf(x[k], slope, __builtin_fmaf(dy[k], factor, shift));
+            dx[k] = p->gated ? gated_f32(value, x[k]) : value;
+        }
         i += run;
     }
 }

@@ -1,5 +1,6 @@
-/* dX = dY / count for each of the s elements of a channel. */
+/* dX = dY / count for each of the s elements of a channel; zero where the gate, Y of a Relu, is not above zero. */
 #include "global_pool_grad_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
@@ -11,7 +12,11 @@ void global_pool_grad_f32(const void *args) {
         const uint32_t run = left < share.end - i ? left : share.end - i;
         const float value = p->dy[c] / p->count;
         float *dx = p->dx + c * p->dx_c + first;
-        for (uint32_t k = 0; k < run; k++) dx[k] = value;
+        if (p->gate) {
+            const float *gate = p->gate + c * p->gate_c + first;
+            for (uint32_t k = 0; k < run; k++) dx[k] = gated_f32(value, gate[k]);
+        } else
+            for (uint32_t k = 0; k < run; k++) dx[k] = value;
         i += run;
     }
 }

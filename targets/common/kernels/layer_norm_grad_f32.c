@@ -1,5 +1,7 @@
-/* dX = inv_std (dY scale - total / count - (X - mean) inv_std dot / count), with count elements in a row. */
+/* dX = inv_std (dY scale - total / count - (X - mean) inv_std dot / count), with count elements in a row; gated, zero
+ * where X, Y of a Relu, is not above zero. */
 #include "layer_norm_grad_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
@@ -15,7 +17,9 @@ void layer_norm_grad_f32(const void *args) {
         const float *dy = p->dy + r * p->dy_r, *x = p->x + r * p->x_r;
         float *dx = p->dx + r * p->dx_r;
         i += end - first;
-        for (uint32_t c = first; c < end; c++)
+        for (uint32_t c = first; c < end; c++) {
             dx[c] = inv_std * __builtin_fmaf(mean - x[c], slope, __builtin_fmaf(dy[c], p->scale[c], -shift));
+            if (p->gated) dx[c] = gated_f32(dx[c], x[c]);
+        }
     }
 }

@@ -1,5 +1,7 @@
-/* Y = (X - mean) inv_std scale + bias, with mean and inv_std of a row, scale and bias of a column; bias may be absent. */
+/* Y = (X - mean) inv_std scale + bias, with mean and inv_std of a row, scale and bias of a column; bias may be absent;
+ * then Relu, where fused. */
 #include "layer_normalize_f32.h"
+#include "activation_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 
@@ -16,6 +18,7 @@ void layer_normalize_f32(const void *args) {
         for (uint32_t c = first; c < end; c++) {
             const float unit = (x[c] - mean) * inv_std;
             y[c] = p->bias ? __builtin_fmaf(unit, p->scale[c], p->bias[c]) : unit * p->scale[c];
+            if (p->relu) y[c] = relu_f32_of(y[c]);
         }
     }
 }

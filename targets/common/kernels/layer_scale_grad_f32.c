@@ -1,9 +1,17 @@
-/* Per column the sum of dY (X - mean) inv_std over rows, in the order of sum_f32.h. Between tiles of rows the sum waits in
- * the output. */
+/* Per column the sum of dY (X - mean) inv_std over rows, and where asked that of dY, in the order of sum_f32.h. Between tiles of
+ * rows the sums wait in the outputs. */
 #include "layer_scale_grad_f32.h"
 #include "hal.h"
 #include "share_f32.h"
 #include "sum_f32.h"
+
+static inline void end_of(const layer_scale_grad_f32_args_t *p, float *result, sum_t *sum, uint32_t size, float *carry) {
+    if (p->last) {
+        *result = sum_value(sum, size);
+        sum_end(size, carry);
+    } else
+        *result = sum_wait(sum, size, p->start + p->r, carry);
+}
 
 void layer_scale_grad_f32(const void *args) {
     const layer_scale_grad_f32_args_t *p = args;
@@ -11,15 +19,18 @@ void layer_scale_grad_f32(const void *args) {
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float *dy = p->dy + c, *x = p->x + c;
-        float *carry = p->carry ? p->carry + SUM_CARRIED * c : 0;
-        sum_t sum = sum_begin(p->first, size, p->dscale[c], carry);
-        for (uint32_t r = 0; r < p->r;)
-            for (const uint32_t end = r + sum_next(&sum, size, p->start + r, p->r - r); r < end; r++)
-                sum.block = __builtin_fmaf(dy[r * p->dy_r], (x[r * p->x_r] - p->mean[r]) * p->inv_std[r], sum.block);
-        if (p->last) {
-            p->dscale[c] = sum_value(&sum, size);
-            sum_end(size, carry);
-        } else
-            p->dscale[c] = sum_wait(&sum, size, p->start + p->r, carry);
+        float *carry = p->carry ? p->carry + 2 * SUM_CARRIED * c : 0;
+        sum_t scale = sum_begin(p->first, size, p->dscale[c], carry);
+        sum_t bias = sum_begin(p->first, size, p->dbias ? p->dbias[c] : 0.0f, carry + SUM_CARRIED);
+        for (uint32_t r = 0; r < p->r;) {
+            const uint32_t count = sum_next(&scale, size, p->start + r, p->r - r);
+            sum_next(&bias, size, p->start + r, count);
+            for (const uint32_t end = r + count; r < end; r++) {
+                scale.block = __builtin_fmaf(dy[r * p->dy_r], (x[r * p->x_r] - p->mean[r]) * p->inv_std[r], scale.block);
+                bias.block += dy[r * p->dy_r];
+            }
+        }
+        end_of(p, p->dscale + c, &scale, size, carry);
+        if (p->dbias) end_of(p, p->dbias + c, &bias, size, carry + SUM_CARRIED);
     }
 }

@@ -1,13 +1,17 @@
-/* dX = X slope + (dY factor + shift) with one of each per channel; the portable kernel defines the order.
+/* dX = X slope + (dY factor + shift) with one of each per channel, then the gate by X, where it is Y of a Relu; the portable
+ * kernel defines the order.
  *
  * Of one image each core takes whole channels where all get as many, which needs no division; else as many elements. */
 #include "channel_norm_grad_f32.h"
+#include "gate.h"
 #include "hal.h"
 #include "row_loop.h"
 #include "share_f32.h"
 
 #define SCALE(dy) "fmadd.s " dy ", " dy ", %[factor], %[shift]\n"
 #define SLOPE(x, dy) "fmadd.s " x ", " x ", %[slope], " dy "\n"
+
+static __attribute__((noinline)) void gate_part(float *dx, const float *y, uint32_t count) { gate_line(dx, dx, y, count); }
 
 /* A part of a channel of an image; the pointers are left behind it. */
 static inline __attribute__((always_inline)) void channel(const channel_norm_grad_f32_args_t *p, uint32_t c,
@@ -16,7 +20,9 @@ static inline __attribute__((always_inline)) void channel(const channel_norm_gra
     const float factor = p->scale[c] * p->inv_std[c], each = factor * p->inverse_count;
     const float slope = -(each * p->inv_std[c] * p->dscale[c]);
     const float shift = -__builtin_fmaf(p->mean[c], slope, each * p->dbias[c]);
-    const uint32_t turns = count >> 2, rest = count & 3;
+    const uint32_t turns = count >> 2, rest = count & 3, gated = p->gated;
+    const float *const gate = *x;
+    float *const first = *dx;
     __asm__ volatile(ROW_LOOP(23,
                               FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") FLW("fa1", "%[dy]", 4)
                               SLOPE("ft0", "fa0") FLW("ft1", "%[x]", 4) SCALE("fa1") FLW("fa2", "%[dy]", 8)
@@ -31,6 +37,7 @@ static inline __attribute__((always_inline)) void channel(const channel_norm_gra
                      : [factor] "f"(factor), [shift] "f"(shift), [slope] "f"(slope), [turns] "r"(turns),
                        [rest] "r"(rest)
                      : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
+    if (gated) gate_part(first, gate, count);
 }
 
 static __attribute__((noinline)) void elements(const channel_norm_grad_f32_args_t *p) {

@@ -1,6 +1,7 @@
-/* dX = dY / count for each of the s elements of a channel. */
+/* dX = dY / count for each of the s elements of a channel; zero where the gate, Y of a Relu, is not above zero. */
 #include "global_pool_grad_f32.h"
 #include "flat.h"
+#include "gate.h"
 
 static inline void fill(float *dx, float value, uint32_t count) {
     if (count >= 8)
@@ -21,6 +22,11 @@ void global_pool_grad_f32(const void *args) {
     uint32_t c = share.begin / p->s, first = share.begin - c * p->s;
     for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, first = 0, c++) {
         run = hal_min(left, p->s - first);
-        fill(p->dx + c * p->dx_c + first, multiplies ? p->dy[c] * inverse : p->dy[c] / p->count, run);
+        const float value = multiplies ? p->dy[c] * inverse : p->dy[c] / p->count;
+        float *const dx = p->dx + c * p->dx_c + first;
+        if (p->gate)
+            gate_fill(dx, value, p->gate + c * p->gate_c + first, run);
+        else
+            fill(dx, value, run);
     }
 }

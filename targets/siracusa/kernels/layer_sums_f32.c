@@ -2,32 +2,8 @@
  * together. */
 #include "layer_sums_f32.h"
 #include "hal.h"
-#include "row_loop.h"
+#include "layer_sums.h"
 #include "share_f32.h"
-#include "sum_f32.h"
-
-#define SCALE(dy, scale) "fmul.s " dy ", " dy ", " scale "\n"
-#define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
-#define ADD_TO(sum, x) "fadd.s " sum ", " sum ", " x "\n"
-/* 14 instructions for two neighbours. */
-#define PAIR(at, behind)                                                                                              \
-    FLW("fa0", "%[dy]", at) FLW("fa2", "%[scale]", at) FLW("ft0", "%[x]", at) SCALE("fa0", "fa2")                     \
-    FLW("fa1", "%[dy]", behind) CENTRE("ft0") FLW("fa3", "%[scale]", behind) ADD_TO("%[total]", "fa0")                \
-    FLW("ft1", "%[x]", behind) SCALE("fa1", "fa3") FMA("%[dot]", "fa0", "ft0") CENTRE("ft1")                          \
-    ADD_TO("%[total]", "fa1") FMA("%[dot]", "fa1", "ft1")
-
-/* Both open blocks with some elements more. */
-static inline void add_part(float *total, float *dot, const float *dy, const float *x, const float *scale, float mean,
-                            uint32_t count) {
-    __asm__ volatile(ROW_LOOP(31, PAIR(0, 4) PAIR(8, 12) ADDI("%[dy]", 16) ADDI("%[scale]", 16) ADDI("%[x]", 16),
-                              10,
-                              FLW("fa0", "%[dy]", 0) FLW("fa2", "%[scale]", 0) FLW("ft0", "%[x]", 0)
-                              SCALE("fa0", "fa2") ADDI("%[dy]", 4) CENTRE("ft0") ADDI("%[scale]", 4)
-                              ADD_TO("%[total]", "fa0") ADDI("%[x]", 4) FMA("%[dot]", "fa0", "ft0"))
-                     : [dy] "+&r"(dy), [scale] "+&r"(scale), [x] "+&r"(x), [total] "+&f"(*total), [dot] "+&f"(*dot)
-                     : [mean] "f"(mean), [turns] "r"(count >> 2), [rest] "r"(count & 3)
-                     : "ft0", "ft1", "fa0", "fa1", "fa2", "fa3", "memory");
-}
 
 /* Rows of several blocks, or parts of rows. */
 static __attribute__((noinline)) void any(const layer_sums_f32_args_t *p, share_t share) {
@@ -40,7 +16,7 @@ static __attribute__((noinline)) void any(const layer_sums_f32_args_t *p, share_
         for (uint32_t c = 0; c < p->c;) {
             const uint32_t count = sum_next(&total, size, p->start + c, p->c - c);
             sum_next(&dot, size, p->start + c, count);
-            add_part(&total.block, &dot.block, dy + c, x + c, p->scale + c, p->mean[r], count);
+            add_sums(&total.block, &dot.block, dy + c, x + c, p->scale + c, p->mean[r], count);
             c += count;
         }
         if (p->last) {
@@ -64,7 +40,7 @@ void layer_sums_f32(const void *args) {
     }
     for (uint32_t r = share.begin; r < share.end; r++) {
         float total = 0.0f, dot = 0.0f;
-        add_part(&total, &dot, p->dy + r * p->dy_r, p->x + r * p->x_r, p->scale, p->mean[r], p->c);
+        add_sums(&total, &dot, p->dy + r * p->dy_r, p->x + r * p->x_r, p->scale, p->mean[r], p->c);
         p->total[r] = total;
         p->dot[r] = dot * p->inv_std[r];
     }

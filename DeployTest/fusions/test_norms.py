@@ -1,0 +1,174 @@
+"""Norms by rows, their gradients in fewer steps, and the Relu or the gate of one in the same step; the bits."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from deployer.core.ir import AttrValue, Program
+from deployer.core.operator import Array, Sample, registry
+from deployer.core.plan import Options
+from deployer.verify.reference import run_inference
+from DeployTest.support.graphs.fusing import fused
+from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
+from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+ROWS, COLUMNS = 9, 70
+WIDE, ROW = (ROWS, COLUMNS), (COLUMNS,)
+MICROSOFT = "com.microsoft"
+NORM = node("LayerNormalization", ("x", "scale", "bias"), ("n",), "norm", axis=-1)
+RELU = node("Relu", ("n",), ("y",), "relu")
+GRADS = ("dx", "dscale", "dbias")
+
+
+def graph(nodes: list[onnx.NodeProto], outputs: tuple[str, ...], rows: int = ROWS, **shapes: tuple[int, ...]) -> Model:
+    """Nodes over `x` and `dy` of so many rows, and numbers of a column or of a row."""
+    known = {"x": (rows, COLUMNS), "dy": (rows, COLUMNS), "scale": ROW, "bias": ROW, "mean": (rows, 1), "inv": (rows, 1)}
+    read = {name for n in nodes for name in n.input} - {name for n in nodes for name in n.output}
+    inputs = tuple(value(name, shape) for name, shape in (known | shapes).items() if name in read)
+    return Model(tuple(nodes), inputs, tuple(value(name, None) for name in outputs))
+
+
+def gradient(x: str = "x", outputs: tuple[str, ...] = GRADS) -> onnx.NodeProto:
+    """The gradient of layer normalization of `x`."""
+    return node("LayerNormalizationGrad", ("dy", x, "scale", "mean", "inv"), outputs, "grad", domain=MICROSOFT, axis=-1)
+
+
+def same(program: Program, options: Options = Options()) -> Program:
+    """The program after fusion, which gives the same float32 results on drawn inputs."""
+    fusion, random = fused(program, options), np.random.default_rng(3)
+    inputs = {n: random.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
+    before, after = run_inference(program, inputs), run_inference(fusion, inputs)
+    assert {n: bits(x) for n, x in before.items()} == {n: bits(x) for n, x in after.items()}
+    return fusion
+
+
+@pytest.mark.parametrize("relu", [False, True], ids=["plain", "relu"])
+def test_layer_normalization_is_one_step(relu: bool, tmp_path: Path) -> None:
+    """Moments and result are one node, with a Relu behind; statistics that nobody reads are not made."""
+    program = infer(tmp_path, graph([NORM, RELU] if relu else [NORM], ("y",) if relu else ("n",)))
+    (joint,) = same(program).nodes
+    assert joint.op == "LayerNormalizeRows"
+    assert joint.attr_str("activation", "") == ("Relu" if relu else "")
+    assert len(joint.outputs) == 1
+    apart = ["ChannelMoments", "LayerNormalize"]
+    assert ops(same(program, Options(unfused=("joint",)))) == apart
+    assert ops(fused(program, Options(fuse=False))) == [*apart, "Relu"][: 2 + relu]
+
+
+def test_saved_statistics_stay(tmp_path: Path) -> None:
+    """Statistics that are read are results of the one step."""
+    whole = node("LayerNormalization", ("x", "scale", "bias"), ("n", "m", "i"), "norm", axis=-1)
+    (joint,) = same(infer(tmp_path, graph([whole], ("n", "m", "i")))).nodes
+    assert joint.op == "LayerNormalizeRows"
+    assert len(joint.outputs) == 3
+
+
+def test_few_rows_stay_two_steps(tmp_path: Path) -> None:
+    """Fewer rows than cores are normalized by all cores, not by one each."""
+    program = infer(tmp_path, graph([NORM], ("n",), rows=7))
+    assert ops(same(program)) == ["ChannelMoments", "LayerNormalize"]
+    program = infer(tmp_path, graph([gradient()], GRADS, rows=7))
+    assert ops(same(program)) == ["LayerScaleGrad", "LayerSums", "LayerNormalizeGrad"]
+
+
+def test_gradients_of_layer_normalization_are_two_steps(tmp_path: Path) -> None:
+    """Sums over columns of both parameters are one node, those over rows are one with dX."""
+    program = infer(tmp_path, graph([gradient()], GRADS))
+    assert ops(fused(program, Options(fuse=False))) == ["ReduceSum", "LayerScaleGrad", "LayerSums", "LayerNormalizeGrad"]
+    fusion = same(program)
+    assert ops(fusion) == ["LayerScaleGrad", "LayerInputGrad"]
+    assert fusion.nodes[0].outputs[:2] == ("dscale", "dbias")
+    assert ops(same(program, Options(unfused=("joint",)))) == ops(fused(program, Options(fuse=False)))
+
+
+@pytest.mark.parametrize(
+    "total",
+    [
+        node("ReduceSum", ("dy",), ("t",), "total", keepdims=1),
+        node("ReduceSum", ("x",), ("t",), "total", keepdims=0),
+    ],
+    ids=["everything", "another operand"],
+)
+def test_other_sums_stay(total: onnx.NodeProto, tmp_path: Path) -> None:
+    """A sum of something else, or over other axes, is no gradient of the bias."""
+    program = infer(tmp_path, graph([gradient(outputs=("", "dscale")), total], ("dscale", "t")))
+    assert sorted(ops(same(program))) == ["LayerScaleGrad", "ReduceSum"]
+
+
+def relu_before(op: str, reads: str) -> tuple[list[onnx.NodeProto], tuple[str, ...]]:
+    """The gradient of a norm of a Relu's Y, and behind it that of the Relu whose Y is `reads`."""
+    forward = node("Relu", ("x",), ("r",), "forward")
+    other = node("Relu", ("dy",), ("q",), "other")
+    if op == "layer":
+        norm = gradient("r", ("d",))
+    else:
+        operands = ("dy", "r", "scale", "mean", "inv")
+        norm = node("BatchNormalizationGrad", operands, ("d", "dscale", "dbias"), "grad", domain=MICROSOFT)
+    gate = node("ReluGrad", ("d", reads), ("y",), "gate", domain=MICROSOFT)
+    return [forward, other, norm, gate], ("y", "q")
+
+
+@pytest.mark.parametrize("op", ["layer", "batch"])
+def test_gate_of_the_norms_own_input(op: str, tmp_path: Path) -> None:
+    """The gradient of a Relu before a norm is a part of the norm's dX, which reads its Y; that of another one is not."""
+    shapes = {"scale": (COLUMNS,), "mean": (COLUMNS,), "inv": (COLUMNS,)} if op == "batch" else {}
+    nodes, outputs = relu_before(op, "r")
+    fusion = same(infer(tmp_path, graph(nodes, outputs, **shapes)))
+    assert "ReluGrad" not in ops(fusion)
+    assert fusion.nodes[-1].attr_int("gated", 0) == 1
+    assert fusion.nodes[-1].name.endswith("+gate")
+    nodes, outputs = relu_before(op, "q")
+    assert "ReluGrad" in ops(same(infer(tmp_path, graph(nodes, outputs, **shapes))))
+
+
+def _kernel(op: str, inputs: tuple[Array, ...], attrs: dict[str, AttrValue], outputs: int = 1) -> list[Array]:
+    step = step_of(registry()[op], Sample("part", inputs, attrs, outputs))
+    return run_step(step, step.access.sizes)[:outputs]
+
+
+@pytest.mark.parametrize("sample", list(registry()["LayerNormalizeRows"].samples()), ids=lambda sample: sample.label)
+def test_kernel_by_rows_leaves_the_same_bits(sample: Sample) -> None:
+    """Kernels by rows leave the bits that moments and normalization leave one after the other, in any tiles."""
+    x, *affine = (v for v in sample.inputs if v is not None)
+    axis = int(sample.attrs["axis"]) % x.ndim  # type: ignore[arg-type]
+    rows = int(np.prod(x.shape[:axis], dtype=int))
+    epsilon: dict[str, AttrValue] = {"epsilon": sample.attrs.get("epsilon", 1e-5)}
+    moments = _kernel("ChannelMoments", (x.reshape(1, rows, -1),), epsilon, 2)
+    shape = x.shape[:axis] + (1,) * (x.ndim - axis)
+    attrs = {name: v for name, v in sample.attrs.items() if name != "epsilon"}
+    (y,) = _kernel("LayerNormalize", (x, *(m.reshape(shape) for m in moments), *affine), attrs)
+    step = step_of(registry()["LayerNormalizeRows"], sample)
+    for tile in (step.access.sizes, {"r": 3}):
+        found = run_step(step, tile)
+        assert [bits(v) for v in found] == [bits(v) for v in (y, *moments)[: len(found)]]
+
+
+@pytest.mark.parametrize("sample", list(registry()["LayerInputGrad"].samples()), ids=lambda sample: sample.label)
+def test_gradient_by_rows_leaves_the_same_bits(sample: Sample) -> None:
+    """dX by rows has the bits of the sums and of what reads them."""
+    operands = tuple(v for v in sample.inputs if v is not None)
+    axis = {"axis": sample.attrs["axis"]}
+    sums = _kernel("LayerSums", operands, axis, 2)
+    (dx,) = _kernel("LayerNormalizeGrad", (*operands, *sums), dict(sample.attrs))
+    step = step_of(registry()["LayerInputGrad"], sample)
+    for tile in (step.access.sizes, {"r": 2}):
+        assert bits(run_step(step, tile)[0]) == bits(dx)
+
+
+def test_second_sum_leaves_the_same_bits() -> None:
+    """The gradient of the bias has the bits of a sum of its own, of one block and of several."""
+    samples = [s for s in registry()["LayerScaleGrad"].samples() if s.label in ("rows", "long")]
+    assert len(samples) == 2
+    for sample in samples:
+        dy, *rest = (v for v in sample.inputs if v is not None)
+        axis = int(sample.attrs["axis"]) % dy.ndim  # type: ignore[arg-type]
+        (scale,) = _kernel("LayerScaleGrad", (dy, *rest), dict(sample.attrs))
+        total = {"axes": tuple(range(axis)), "keepdims": 0}
+        (bias,) = _kernel("ReduceSum", (dy,), total)  # type: ignore[arg-type]
+        step = step_of(registry()["LayerScaleGrad"], replace(sample, label="both"))
+        assert [bits(v) for v in run_step(step, step.access.sizes)[:2]] == [bits(scale), bits(bias)]

@@ -1,0 +1,77 @@
+"""Fusion of a sum, and of a product with a number, into the operator behind them, if one does all of it in one walk.
+
+That is how attention makes shares of its scores: they are scaled, a mask is added, and each row becomes a softmax. What
+the product before them can take has been taken by then: a number as its factor, a mask as what it adds.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+from deployer.core.errors import ShapeMismatch, UnsupportedOperator
+from deployer.core.forms import Preparation
+from deployer.core.ir import Graph, Node, Program
+from deployer.core.operator import Operator, operator_of, registry
+from deployer.core.plan import Options
+from deployer.fusions.factor import multiple_of
+from deployer.fusions.pair import absorb, is_plain
+
+AFTER = ("addend", "factor", "finish", "layout")
+"""A product takes a factor and a sum for less than what comes behind it."""
+
+
+def apply(program: Program, options: Options) -> Program:
+    """Fuse, for every operator that prepares another, the sum into its input, then the product with a number."""
+    for operator in dict.fromkeys(registry().values()):
+        if (prepares := operator.prepares) is None:
+            continue
+        program = absorb(program, options, prepares.op, partial(_masked, program, operator, prepares), is_late=True)
+        for op in (operator.name, prepares.op):
+            program = absorb(program, options, op, partial(_scaled, program, operator, prepares), is_late=True)
+    return program
+
+
+def _masked(
+    program: Program, operator: Operator, prepares: Preparation, graph: Graph, producer: Node, consumer: Node
+) -> Node | None:
+    """The consumer that adds what the producer did; None where that is no sum, or one that its kernel cannot add."""
+    if not operator_of(producer).is_sum or not is_plain(producer) or len(producer.inputs) != 2 or producer.attrs:
+        return None
+    kind = program.tensors[producer.outputs[0]].type
+    first = _first(program, producer)
+    if program.tensors[producer.inputs[first]].type != kind:
+        return None
+    inputs = (producer.inputs[first], *[""] * (prepares.addend - 1), producer.inputs[1 - first])
+    return _possible(program, replace(consumer, op=operator.name, inputs=inputs))
+
+
+def _first(program: Program, total: Node) -> int:
+    """Which operand of a sum is masked: the one that is computed, and the larger one of two."""
+    sizes = [program.tensors[name].type.size for name in total.inputs]
+    constants = [program.tensors[program.storage(name)].role == "constant" for name in total.inputs]
+    return int(sizes[1] > sizes[0] or (sizes[1] == sizes[0] and constants[0] and not constants[1]))
+
+
+def _scaled(
+    program: Program, operator: Operator, prepares: Preparation, graph: Graph, producer: Node, consumer: Node
+) -> Node | None:
+    """The consumer that multiplies by the number; None where the producer is no such product, or it has a factor."""
+    found = multiple_of(program, producer)
+    if found is None or not is_plain(producer) or prepares.factor in consumer.attrs:
+        return None
+    place, factor = found
+    if program.tensors[producer.inputs[place]].type != program.tensors[producer.outputs[0]].type:
+        return None
+    inputs = (producer.inputs[place], *consumer.inputs[1:])
+    attrs = {**consumer.attrs, prepares.factor: factor}
+    return _possible(program, replace(consumer, op=operator.name, inputs=inputs, attrs=attrs))
+
+
+def _possible(program: Program, joint: Node) -> Node | None:
+    """The node, if its kernel can compute it."""
+    operator, types = operator_of(joint), {name: tensor.type for name, tensor in program.tensors.items()}
+    try:
+        operator.infer(joint, [types[name] if name else None for name in joint.inputs])
+        operator.access(joint, types)
+    except (ShapeMismatch, UnsupportedOperator):
+        return None
+    return joint

@@ -1,0 +1,86 @@
+"""LayerNormalizeRows: layer normalization by rows, which ChannelMoments and LayerNormalize compute in two walks."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.declarations import ACTIVATION
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import ArgValue, Array, Const, Sample, register
+from deployer.operators.batch_norm.channel_moments import ChannelMoments
+from deployer.operators.finishing import RELU, RELU_SCALAR, finished, relu_args
+from deployer.operators.layer_norm.layer_normalize import LayerNormalize
+from deployer.operators.layer_norm.rows_by_columns import EPSILON, first_axis, layer_kernel
+from deployer.operators.layer_norm.whole_rows import SCALARS, WholeRows, may_be_whole
+
+
+@register
+class LayerNormalizeRows(WholeRows):
+    """X, scale[, bias] to Y, mean and inv_std; the last two may be absent."""
+
+    name = "LayerNormalizeRows"
+    layout: ClassVar[dict[str, str]] = {
+        **{"x": "rc", "scale": "c", "bias": "c"},
+        **{"y": "rc", "mean": "r", "inv_std": "r"},
+    }
+    kernel = layer_kernel("layer_rows_f32", layout, ("y", "mean", "inv_std"), *SCALARS, "epsilon", RELU_SCALAR[0])
+    spared: ClassVar[dict[str, int]] = {"mean": 1, "inv_std": 2}
+    joins = LayerNormalize.name
+    walks = 3
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X, and twice a number for each row, as the moments of channels are."""
+        y, *_ = super().infer(node, inputs)
+        rows = TensorType("float32", (math.prod(y.shape[: first_axis(node, y.shape)]),))
+        return (y, rows, rows)[: len(node.outputs)]
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """What both nodes compute one after the other."""
+        x, scale, *bias = (v for v in inputs if v is not None)
+        axis = first_axis(node, x.shape)
+        flat = x.reshape(1, math.prod(x.shape[:axis]), -1)
+        moments = Node(node.name, ChannelMoments.name, (), ("mean", "inv_std"), {"epsilon": _epsilon(node)})
+        mean, inv_std = ChannelMoments().reference(moments, (flat,))
+        (y,) = LayerNormalize().formula(
+            flat[0], *(np.reshape(v, (-1, 1)) for v in (mean, inv_std)), *(np.reshape(v, (1, -1)) for v in (scale, *bias))
+        )
+        return (finished(node, y.reshape(x.shape)), mean, inv_std)[: len(node.outputs)]
+
+    def formula(self, *operands: Array) -> tuple[Array, ...]:
+        """Left to `reference`, since epsilon is the node's."""
+        raise NotImplementedError
+
+    def joint(
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+    ) -> tuple[Node, Sequence[Node]] | None:
+        """Both, where the moments are those of the rows of X, which a view of it has as channels."""
+        x, mean, inv_std, *affine = node.inputs
+        for other in near:
+            if other.op != ChannelMoments.name or other.outputs[:2] != (mean, inv_std):
+                continue
+            if not may_be_whole(node, types[x].shape):
+                return None
+            attrs = {**node.attrs, "epsilon": _epsilon(other)}
+            outputs = (node.outputs[0], mean, inv_std)
+            return Node(node.name, self.name, (x, *affine), outputs, attrs), [other]
+        return None
+
+    def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Epsilon, and whether Relu follows."""
+        return {"epsilon": Const(_epsilon(node)), **relu_args(node)}
+
+    def samples(self) -> Iterator[Sample]:
+        """Each form with all outputs; without bias; Y alone; with Relu."""
+        for sample in super().samples():
+            yield replace(sample, attrs={**sample.attrs, "epsilon": 0.01})
+            yield replace(sample, label=f"{sample.label}_unbiased", inputs=sample.inputs[:2])
+            yield replace(sample, label=f"{sample.label}_alone", outputs=1)
+            yield replace(sample, label=f"{sample.label}_relu", attrs={**sample.attrs, ACTIVATION: RELU})
+
+
+def _epsilon(node: Node) -> float:
+    return node.attr_float("epsilon", EPSILON)
