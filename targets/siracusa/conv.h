@@ -1,92 +1,8 @@
-/* What a convolution and its dX share: sums over channels, kernel rows and kernel columns for blocks of outputs.
- *
- * Outputs with the same taps inside the operand form rectangles, so that padding costs nothing within one. A block is
- * four channels by four outputs of a rectangle, or what is left of either; its sums stay in registers, and between
- * blocks of products_f32.h the total waits in the result. Cores take turns at blocks, over all rectangles.
- *
- * Before it is included, CONV_APART says how many columns of the operand lie between two taps in the common case. */
+/* A convolution or its dX whatever its windows are: sums in blocks of outputs, over rectangles of the plane. */
 #ifndef CONV_H
 #define CONV_H
 
-#include "conv_words.h"
-#include "gemm_block.h"
-#include "hal.h"
-#include "products_f32.h"
-#include "pulp.h"
-
-#if CONV_APART == 1
-#define TAP_1 4
-#define TAP_2 8
-#else
-#define TAP_1 -4
-#define TAP_2 -8
-#endif
-
-
-/* The whole sum: lengths, and steps of the operand (x), weights, bias (where it is to be added) and result (y); and
- * what is to be done where it is complete: Relu, or to keep it where a gate is above zero. Who makes one of these
- * structures says every member: the compiler clears a structure with gaps by a call, byte for byte. */
-typedef struct {
-    const float *x, *w, *b, *gate;
-    float *y;
-    uint32_t n, g, m, c, first, single, relu, together; /* channels that make a block */
-    uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h, b_g, y_n, y_g, y_m, y_h;
-    uint32_t gate_n, gate_g, gate_m, gate_h, gate_alike; /* whether these are the steps of the result */
-} conv_t;
-
-/* Outputs `first`, first + step, .. of one axis, whose taps 0, 1, .. lie at `at`, at + apart, .. in the operand, and by
- * `move` further for each next output; they are the weights `tap`, tap + tap_step, .. */
-typedef struct {
-    uint32_t first, step, count, taps, tap, tap_step, length;
-    int32_t at, move, apart;
-    uint32_t low, high; /* outputs all of whose taps lie inside */
-} axis_t;
-
-/* Outputs `from` to from + count - 1 of an axis, with the same taps inside. */
-typedef struct {
-    uint32_t from, count, tap, taps;
-} run_t;
-
-/* A rectangle of outputs with the same h x w taps: where the first one and its first tap lie, steps to the next row and
- * column of outputs, and steps to the next row and column of taps. */
-typedef struct {
-    const float *x, *weights;
-    float *y;
-    uint32_t rows, columns, h, w, y_row, y_column, w_h, w_w;
-    int32_t x_row, x_column, x_h, x_w;
-} rectangle_t;
-
-#include "conv_finish.h"
-
-INLINE int lies_inside(const axis_t *axis, uint32_t output, uint32_t tap) {
-    const int32_t at = axis->at + (int32_t)output * axis->move + (int32_t)tap * axis->apart;
-    return at >= 0 && at < (int32_t)axis->length;
-}
-
-static inline int meets_all(const axis_t *axis, uint32_t output) {
-    return lies_inside(axis, output, 0) && lies_inside(axis, output, axis->taps - 1);
-}
-
-static inline void find_inside(axis_t *axis) {
-    uint32_t low = 0, high = axis->count;
-    if (axis->taps > 0) {
-        while (low < high && !meets_all(axis, low)) low++;
-        while (high > low && !meets_all(axis, high - 1)) high--;
-    }
-    axis->low = low, axis->high = high;
-}
-
-/* The run that begins at an output: all those with every tap, or one at the border. */
-static inline run_t run_at(const axis_t *axis, uint32_t from) {
-    run_t run = {from, 1, 0, axis->taps};
-    if (from >= axis->low && from < axis->high) {
-        run.count = axis->high - from;
-        return run;
-    }
-    while (run.taps > 0 && !lies_inside(axis, from, run.tap)) run.tap++, run.taps--;
-    while (run.taps > 0 && !lies_inside(axis, from, run.tap + run.taps - 1)) run.taps--;
-    return run;
-}
+#include "conv_sums.h"
 
 /* s[m][p] += the sum over `count` channels, rows and `taps` columns of taps; `x_w` and `w_w` lie between columns. */
 INLINE void add_taps(const conv_t *v, const rectangle_t *r, uint32_t count, const uint32_t M, const uint32_t P,
@@ -193,7 +109,6 @@ INLINE void any_taps(const conv_t *v, const rectangle_t *r, uint32_t count, cons
 }
 
 /* M channels by P outputs. What several blocks or tiles need lies behind the code for one. */
-#define SELDOM(condition) __builtin_expect(condition, 0)
 INLINE void block(const conv_t *v, const rectangle_t *r, const uint32_t M, const uint32_t P, const float *from[4],
                   const float *weights, const float *bias, float *y[4]) {
     const uint32_t y_m = v->y_m, goes_on = v->single && !v->first;
@@ -284,8 +199,6 @@ CONV_BLOCKS(1, 4)
 CONV_BLOCKS(1, 1)
 
 #include "conv_products.h"
-#include "conv_lines.h"
-#include "conv_fours.h"
 
 /* Whether blocks of four outputs end earlier than four times as many of one, which cost a third more each. */
 static inline int worth_fours(uint32_t fours) {
@@ -332,54 +245,9 @@ static __attribute__((noinline)) uint32_t rectangle(const conv_t *v, const recta
     return turn;
 }
 
-/* All outputs of a class of rows and a class of columns; rectangles for lines() wait in `listed` where that is. */
-INLINE uint32_t rectangles(const conv_t *v, const axis_t *rows, const axis_t *columns, lines_t *listed, uint32_t turn) {
-    run_t h, w;
-    uint32_t waiting = 0;
-    rectangle_t r;
-    r.y_row = rows->step * v->y_h, r.y_column = columns->step;
-    r.w_h = rows->tap_step * v->w_h, r.w_w = columns->tap_step;
-    r.x_row = rows->move * (int32_t)v->x_h, r.x_column = columns->move;
-    r.x_h = rows->apart * (int32_t)v->x_h, r.x_w = columns->apart;
-    for (uint32_t i = 0; i < rows->count; i += h.count) {
-        h = run_at(rows, i);
-        const float *x = v->x + rows->at * (int32_t)v->x_h + (int32_t)i * r.x_row + (int32_t)h.tap * r.x_h;
-        const float *weights = v->w + rows->tap * v->w_h + h.tap * r.w_h;
-        float *y = v->y + rows->first * v->y_h + i * r.y_row;
-        for (uint32_t j = 0; j < columns->count; j += w.count) {
-            w = run_at(columns, j);
-            r.rows = h.count, r.columns = w.count, r.h = h.taps, r.w = w.taps;
-            r.x = x + columns->at + (int32_t)j * columns->move + (int32_t)w.tap * columns->apart;
-            r.weights = weights + columns->tap + w.tap * columns->tap_step;
-            r.y = y + columns->first + j * columns->step;
-            if (w.taps == 0) r.h = 0;
-            if (listed && fits_lines(v, &r))
-                add_lines(listed + waiting++, &r);
-            else
-                turn = rectangle(v, &r, turn);
-            if (listed && waiting == LINES_MOST) turn = lines(v, listed, waiting, turn), waiting = 0;
-        }
-    }
-    return listed && waiting ? lines(v, listed, waiting, turn) : turn;
-}
-
-/* The list lies on the stack of those alone who need it. */
-static __attribute__((noinline)) uint32_t plane_lines(const conv_t *v, const axis_t *rows, const axis_t *columns,
-                                                      uint32_t turn) {
-    lines_t listed[LINES_MOST];
-    return rectangles(v, rows, columns, listed, turn);
-}
-
-static __attribute__((noinline)) uint32_t plane_blocks(const conv_t *v, const axis_t *rows, const axis_t *columns,
-                                                       uint32_t turn) {
-    return rectangles(v, rows, columns, 0, turn);
-}
-
-static uint32_t plane(const conv_t *v, const axis_t *rows, const axis_t *columns, uint32_t turn) {
-    if (v->m == 1 && v->c == 1 && v->first) return plane_lines(v, rows, columns, turn);
-    if (fits_fours(v, rows, columns)) return plane_fours(v, rows, columns, turn);
-    return plane_blocks(v, rows, columns, turn);
-}
+#define LIST const void
+#define EACH_RECTANGLE(v, r, list, turn) ((void)(list), rectangle(v, r, turn))
+#include "conv_rectangles.h"
 
 /* One tap without stride or padding, on whole rows: a plane is a row. */
 static void one_row(const conv_t *v, uint32_t outputs) {

@@ -1,9 +1,11 @@
-/* Part of conv.h: three by three taps for four neighbours in a row, from the first column to the last.
+/* Three by three taps for four neighbours in a row, from the first column to the last.
  *
  * They share six values of a row of the operand. At the borders of a plane the first or the last of the four has no tap
  * outside; rows of outputs have as many rows of taps as lie inside. */
 #ifndef CONV_FOURS_H
 #define CONV_FOURS_H
+
+#include "conv_sums.h"
 
 /* Values 0 .. 5 of a row in fa0 .. fa5: tap b of output p meets value p + b. Where taps go back through the operand,
  * values and outputs are counted from their ends, so that it is the same. */
@@ -96,25 +98,32 @@
  * two apart, or without the first one of output 0; one; or three of a window that moves by two. */
 typedef enum { THREE, THREE_BUT_FIRST, THREE_BUT_LAST, MOVING, MOVING_BUT_FIRST, TWO, TWO_BUT_FIRST, ONE } taps_t;
 
+/* Before it is included, FOURS_KINDS has a bit for each kind of rows that there are: one loop of outputs is for all of them. */
+#define IS(kind) ((FOURS_KINDS) == 1 << (kind) || (((FOURS_KINDS) & 1 << (kind)) && taps == (kind)))
+
 /* c[m][PLACE(p)] = zero, or `sums`, + the sum over `count` channels and `rows` rows of taps. */
 INLINE void add_fours(const conv_t *v, const taps_t taps, uint32_t count, uint32_t rows, const float *x, int32_t x_h,
                       const float *w, int32_t w_h, const float *sums, float c[4][4]) {
-    if (taps == THREE)
+    if (IS(THREE))
         FOURS(71, 77, FIRST_TAP_ALL(1) SECOND_TAP(VALUE(5)) THIRD_TAP_ALL);
-    else if (taps == THREE_BUT_FIRST)
+    else if (IS(THREE_BUT_FIRST))
         FOURS(66, 72, FIRST_TAP_REST(1) SECOND_TAP(VALUE(5)) THIRD_TAP_ALL);
-    else if (taps == THREE_BUT_LAST)
+    else if (IS(THREE_BUT_LAST))
         FOURS(66, 72, FIRST_TAP_ALL(1) SECOND_TAP("") THIRD_TAP_REST);
-    else if (taps == MOVING)
+#if CONV_APART == 1
+    else if (IS(MOVING))
         FOURS(74, 80, FIRST_WIDE_ALL SECOND_WIDE THIRD_WIDE);
-    else if (taps == MOVING_BUT_FIRST)
+    else if (IS(MOVING_BUT_FIRST))
         FOURS(69, 75, FIRST_WIDE_REST SECOND_WIDE THIRD_WIDE);
-    else if (taps == TWO)
+#endif
+    else if (IS(TWO))
         FOURS(50, 56, FIRST_TAP_ALL(2) SECOND_OF_TWO);
-    else if (taps == TWO_BUT_FIRST)
+    else if (IS(TWO_BUT_FIRST))
         FOURS(45, 51, FIRST_TAP_REST(2) SECOND_OF_TWO);
-    else
+    else if (IS(ONE))
         FOURS(29, 35, ONLY_TAP);
+    else
+        __builtin_unreachable();
 }
 
 /* Fours that lie alike in all rows: value 0 of the first one in row 0 and row 0 of the taps, its weights, its first
@@ -126,9 +135,9 @@ typedef struct {
     uint32_t count, y_column, y_row, w_h;
 } fours_t;
 
-INLINE uint32_t fours(const conv_t *v, const fours_t *f, const taps_t kind, uint32_t turn) {
+static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *f, const taps_t kind, uint32_t turn) {
     const uint32_t cores = hal_core_count(), each = v->m >> 2, channels = v->n * v->g * each, y_m = v->y_m;
-    const uint32_t goes_on = v->single && !v->first, next = kind < TWO ? 1 : f->y_column;
+    const uint32_t goes_on = v->single && !v->first, next = FOURS_KINDS < 1 << TWO ? 1 : f->y_column;
     const int32_t x_row = f->rows->move * (int32_t)v->x_h, x_h = f->rows->apart * (int32_t)v->x_h;
     uint32_t channel = turn, row = 0, column = 0;
     for (;; channel += cores) {
@@ -176,53 +185,8 @@ INLINE uint32_t fours(const conv_t *v, const fours_t *f, const taps_t kind, uint
     }
 }
 
-#define FOURS_OF(name, kind)                                                                                          \
-    static __attribute__((noinline)) uint32_t fours_##name(const conv_t *v, const fours_t *f, uint32_t turn) {        \
-        return fours(v, f, kind, turn);                                                                               \
-    }
-FOURS_OF(inside, THREE)
-FOURS_OF(at_first, THREE_BUT_FIRST)
-FOURS_OF(at_last, THREE_BUT_LAST)
-#if CONV_APART < 0
-FOURS_OF(of_two, TWO)
-FOURS_OF(of_two_at_first, TWO_BUT_FIRST)
-FOURS_OF(of_one, ONE)
-#define fours_moving fours_inside /* is never asked for: dX has no window that moves */
-#define fours_moving_at_first fours_inside
-#else
-FOURS_OF(moving, MOVING)
-FOURS_OF(moving_at_first, MOVING_BUT_FIRST)
-#define fours_of_two fours_inside /* is never asked for: taps of a convolution are not thinned out */
-#define fours_of_two_at_first fours_inside
-#define fours_of_one fours_inside
-#endif
-
-/* Whether a plane is made of fours: whole ones, of which at most the first and the last column lack a tap, one each. */
-static inline int fits_fours(const conv_t *v, const axis_t *rows, const axis_t *columns) {
-    const uint32_t count = columns->count, taps = columns->taps, before = columns->low, behind = count - columns->high;
-    if ((v->m & 3) || (count & 3) || count == 0 || columns->move > 2 || taps - 1 > 2 ||
-        (taps > 1 && columns->apart != CONV_APART) || before > 1 || behind > 1 || (count == 4 && before + behind == 2))
-        return 0;
-    if (columns->move == 2 && (taps != 3 || behind)) return 0;
-    if (taps == 3) {
-        if (columns->tap_step != 1 || columns->step != 1 || !lies_inside(columns, 0, 1) ||
-            !lies_inside(columns, count - 1, 1))
-            return 0;
-    } else {
-        if (CONV_APART > 0 || columns->step != 2 || columns->tap_step != 2 || before || (taps == 1 && behind) ||
-            taps * rows->taps == 1 || (behind && !lies_inside(columns, count - 1, 1)))
-            return 0;
-    }
-    for (uint32_t i = 0; i < rows->count;) {
-        const run_t run = run_at(rows, i);
-        if (run.taps == 0) return 0;
-        i += run.count;
-    }
-    return 1;
-}
-
-static __attribute__((noinline)) uint32_t plane_fours(const conv_t *v, const axis_t *rows, const axis_t *columns,
-                                                      uint32_t turn) {
+/* A plane of whole fours, of which at most the first and the last column lack a tap, one each. */
+static uint32_t plane_fours(const conv_t *v, const axis_t *rows, const axis_t *columns, uint32_t turn) {
     const uint32_t taps = columns->taps, before = columns->low > 0 ? 4 : 0;
     const uint32_t end = columns->high < columns->count ? columns->count - 4 : columns->count;
     const float *const x = v->x + rows->at * (int32_t)v->x_h + columns->at + PLACE(0);
@@ -232,24 +196,12 @@ static __attribute__((noinline)) uint32_t plane_fours(const conv_t *v, const axi
         .y_column = columns->step, .y_row = rows->step * v->y_h, .w_h = rows->tap_step * v->w_h,
     };
     const uint32_t move = (uint32_t)columns->move;
-    if (before > 0 && move == 2)
-        turn = fours_moving_at_first(v, &f, turn);
-    else if (before > 0)
-        turn = CONV_APART > 0 ? fours_at_first(v, &f, turn) : fours_at_last(v, &f, turn);
+    if (before > 0) turn = fours(v, &f, move == 2 ? MOVING_BUT_FIRST : CONV_APART > 0 ? THREE_BUT_FIRST : THREE_BUT_LAST, turn);
     f.x = x + before * move, f.y = y + before * columns->step, f.count = (end - before) >> 2;
-    if (f.count > 0) {
-        if (taps == 3)
-            turn = move == 2 ? fours_moving(v, &f, turn) : fours_inside(v, &f, turn);
-        else
-            turn = taps == 2 ? fours_of_two(v, &f, turn) : fours_of_one(v, &f, turn);
-    }
+    if (f.count > 0) turn = fours(v, &f, taps == 2 ? TWO : taps == 1 ? ONE : move == 2 ? MOVING : THREE, turn);
     f.x = x + end, f.y = y + end * columns->step, f.count = 1;
-    if (end < columns->count) {
-        if (taps == 3)
-            turn = CONV_APART > 0 ? fours_at_last(v, &f, turn) : fours_at_first(v, &f, turn);
-        else
-            turn = fours_of_two_at_first(v, &f, turn);
-    }
+    if (end < columns->count)
+        turn = fours(v, &f, taps == 2 ? TWO_BUT_FIRST : CONV_APART > 0 ? THREE_BUT_LAST : THREE_BUT_FIRST, turn);
     return turn;
 }
 

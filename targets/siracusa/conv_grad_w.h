@@ -1,9 +1,11 @@
 /* dW of a convolution; the portable kernel defines the bits: each tap sums batch, rows and columns of dY in blocks of
  * whole rows, or of parts of a long one, to what waits in dW, and skips padding.
  *
- * A single tap is a product of matrices, in blocks of 4 x 4 weights; a depthwise window of 3 x 3 is a block. Else up to
- * four neighbours in a row of taps, of four outputs or one, share what they load. Cores take turns at blocks.
- */
+ * Some neighbours in a row of taps, of four outputs or one, share what they load. Cores take turns at blocks.
+ *
+ * Before it is included, TAPS says how many neighbours these are, 1 to 4, WHOLE whether all rows of taps are made of such,
+ * BY_PAIRS whether those of four outputs are summed by pairs of columns, and ALONE whether there are no blocks of four
+ * outputs, as are all in rows of four taps or more that are not ALONE. */
 #ifndef CONV_GRAD_W_H
 #define CONV_GRAD_W_H
 
@@ -176,7 +178,7 @@ INLINE void block(const view_t *v, const uint32_t M, const uint32_t K, const flo
 typedef void (*block_t)(const view_t *v, const float *dy, const float *x, float *dw);
 
 #define BLOCK(M, K)                                                                                                   \
-    static __attribute__((noinline)) void block_##M##K(const view_t *v, const float *dy, const float *x, float *dw) { \
+    static __attribute__((noinline, unused)) void block_##M##K(const view_t *v, const float *dy, const float *x, float *dw) { \
         block(v, M, K, dy, x, dw);                                                                                    \
     }
 BLOCK(4, 1)
@@ -188,15 +190,18 @@ BLOCK(1, 2)
 BLOCK(1, 3)
 BLOCK(1, 4)
 
-static inline block_t block_of(uint32_t M, uint32_t taps) {
-    if (taps == 4) return M == 4 ? block_44 : block_14;
+#include "conv_grad_w_pairs.h"
+
+INLINE block_t block_of(uint32_t M, const uint32_t taps) {
+    if (taps == 4) return M == 4 && !ALONE ? block_44 : ALONE ? block_14 : block_11;
+    if (taps == 3 && BY_PAIRS) return M == 4 ? block_pairs : block_13;
     if (taps == 3) return M == 4 ? block_43 : block_13;
     if (taps == 2) return M == 4 ? block_42 : block_12;
-    return M == 4 ? block_41 : block_11;
+    return M == 4 && !ALONE ? block_41 : block_11;
 }
 
 /* Several blocks: of rows, or of columns of longer rows. A first one without a row is zero. */
-static __attribute__((noinline)) void blocks(view_t *v, block_t run, const float *dy, const float *x, float *dw) {
+static __attribute__((noinline, unused)) void blocks(view_t *v, block_t run, const float *dy, const float *x, float *dw) {
     const uint32_t fresh = v->fresh, row = v->row, rows = v->rows, columns = v->columns, first = v->first, end = v->end;
     const uint32_t together = v->together, part = v->together_columns;
     const int32_t begin_left = v->left;
@@ -226,8 +231,6 @@ static __attribute__((noinline)) void blocks(view_t *v, block_t run, const float
     v->fresh = fresh, v->rows = rows, v->columns = columns, v->first = first, v->end = end, v->left = begin_left;
 }
 
-#include "conv_grad_w_pairs.h"
-
 #define STEP_FROM(s, w, at) FLW(s, "%[sums]", at) FLW(w, "%[w]", at)
 #define STEP_TO(s, w) "fnmsub.s " w ", %[rate], " s ", " w "\n"
 #define STEP_OPERANDS [sums] "+&r"(sums), [w] "+&r"(w)
@@ -236,7 +239,7 @@ static __attribute__((noinline)) void blocks(view_t *v, block_t run, const float
 static __attribute__((noinline, unused)) void step_rows(const args_t *p, const float *sums, float *w, uint32_t w_m,
                                                         uint32_t M, uint32_t K) {
     const float rate = RATE(p);
-    if (K == 4) {
+    if (TAPS != 4 && K == 4) { /* else it is more code than the limit allows, for sums that are long */
         __asm__ volatile(LOOP("%[M]", 18)
                          STEP_FROM("ft0", "fa0", 0) STEP_FROM("ft1", "fa1", 4) STEP_FROM("ft2", "fa2", 8)
                          STEP_FROM("ft3", "fa3", 12) STEP_TO("ft0", "fa0") STEP_TO("ft1", "fa1") STEP_TO("ft2", "fa2")
@@ -244,7 +247,7 @@ static __attribute__((noinline, unused)) void step_rows(const args_t *p, const f
                          FSW("fa3", "%[w]", 12) ADDI("%[sums]", 16) ADD("%[w]", "%[w_m]")
                          LOOP_END(18)
                          : STEP_OPERANDS : [M] "r"(M), [w_m] "r"(4 * w_m), [rate] "f"(rate) : CLOBBERS);
-    } else if (K == 3) {
+    } else if (TAPS == 3 && K == 3) {
         __asm__ volatile(LOOP("%[M]", 14)
                          STEP_FROM("ft0", "fa0", 0) STEP_FROM("ft1", "fa1", 4) STEP_FROM("ft2", "fa2", 8)
                          STEP_TO("ft0", "fa0") STEP_TO("ft1", "fa1") FSW("fa0", "%[w]", 0) STEP_TO("ft2", "fa2")
@@ -292,7 +295,7 @@ static inline uint32_t begins(int32_t at, int32_t step, uint32_t count) {
 }
 
 /* All taps of outputs m .. m + M * outputs - 1 of each group. */
-static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32_t M, uint32_t outputs, uint32_t turn) {
+static __attribute__((unused)) uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32_t M, uint32_t outputs, uint32_t turn) {
     const uint32_t cores = hal_core_count(), count = p->g * outputs * p->c;
     for (uint32_t kh = 0; kh < p->kh; kh++) {
         const int32_t top = p->top + (int32_t)(kh * p->dh);
@@ -300,12 +303,13 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
         const int32_t x_row = (top + (int32_t)(first * p->sh)) * (int32_t)p->x_h;
         v->row = first, v->rows = first < end ? end - first : 0;
         for (uint32_t kw = 0, some; kw < p->kw; kw += some) {
-            some = p->dw > 1 ? 1 : hal_min(p->kw - kw, 4);
+            const int together = WHOLE || ((ALONE || M == 4) && p->kw - kw >= TAPS);
+            some = together ? TAPS : 1;
             v->left = p->left + (int32_t)(kw * p->dw);
             v->first = begins(v->left, (int32_t)p->sw, v->columns);
             v->end = ends(v->left + (int32_t)some - 1, (int32_t)p->sw, v->x_columns, v->columns);
             if (v->end < v->first) v->end = v->first;
-            const block_t run = M == 4 && some == 3 && fits_pairs(v) ? block_pairs : block_of(M, some);
+            const block_t run = together ? block_of(M, TAPS) : block_of(M, 1);
             for (; turn < count; turn += cores) {
                 const place_t to = place_of(p, turn, m, M, outputs, p->c, 1);
                 const float *dy = to.dy + first * p->dy_h, *x = to.x + x_row;
@@ -322,52 +326,35 @@ static uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32
     return turn;
 }
 
-#include "conv_grad_w_nine.h"
-#include "conv_grad_w_products.h"
-
 static __attribute__((noinline)) void find_blocks(const args_t *p, view_t *v, int merges) {
     const uint32_t together = products_block(p->oh, p->ow);
     v->together = merges ? 1 : together, v->together_columns = merges ? together * p->ow : PRODUCTS_BLOCK;
     v->n = p->n, v->dy_n = p->dy_n, v->x_n = p->x_n;
 }
 
-/* Whether whole planes are dealt out as well as their rows of taps are. */
-static inline int deals_planes(uint32_t planes, uint32_t cores) {
-    return 8 * turns_of(planes, cores) <= 3 * turns_of(3 * planes, cores);
-}
-
-static inline void weights(const args_t *p) {
-    const uint32_t cores = hal_core_count();
-    const int tap = p->kh * p->kw == 1 && p->top == 0 && p->left == 0 && (p->oh - 1) * p->sh < p->x_rows &&
-                    (p->ow - 1) * p->sw < p->x_cols; /* and no padding */
-    const int merges = tap && p->sh * p->sw == 1 && p->dy_h == p->ow && p->x_h == p->ow &&
-                       p->ow <= PRODUCTS_BLOCK; /* a plane is a row */
-    const uint32_t oh = merges ? 1 : p->oh, ow = merges ? p->oh * p->ow : p->ow;
-    view_t v; /* taps() and depthwise() do the rest */
+/* What all blocks have in common; where a plane `merges` it is a row. */
+INLINE view_t view_of(const args_t *p, const int merges) {
+    view_t v; /* who takes it does the rest */
     v.several = p->n > 1 || p->oh * p->ow > PRODUCTS_BLOCK;
     v.goes_on = p->single && !p->first, v.fresh = p->single || p->first;
     if (v.several || !v.fresh) find_blocks(p, &v, merges);
-    v.columns = ow, v.x_columns = merges ? ow : p->x_cols, v.sw = p->sw, v.dw_m = STEPS && v.several ? 4 : p->dw_m;
+    v.columns = merges ? p->oh * p->ow : p->ow, v.x_columns = merges ? v.columns : p->x_cols, v.sw = p->sw;
+    v.dw_m = STEPS && v.several ? 4 : p->dw_m;
     v.dy_m = p->dy_m, v.dy_h = p->dy_h, v.x_h = p->sh * p->x_h, v.x_tap = p->dh * p->x_h;
     if (STEPS) v.dw_c = v.several ? 1 : p->dw_c, v.rate = RATE(p);
+    return v;
+}
+
+/* Outputs by fours, where that ends before four times as many by themselves do, and what is left. */
+INLINE void weights(const args_t *p) {
+    const uint32_t cores = hal_core_count(), fours = p->m >> 2, blocks = p->g * fours * p->c * p->kh;
+    view_t v = view_of(p, 0);
     uint32_t turn = hal_core_id(), done = 0;
-    const uint32_t fours = p->m >> 2, squares = p->g * fours * (p->c >> 2);
-    if (p->m * p->c == 1 && p->kh == 3 && p->kw == 3 && p->dw == 1 && p->ow <= PRODUCTS_BLOCK &&
-        deals_planes(p->g, cores)) {
-        depthwise(p, &v);
-        return;
-    }
-    if (tap && (p->c & 3) == 0 && squares > 0 && 3 * turns_of(squares, cores) <= turns_of(4 * squares, cores)) {
-        turn = products(p, &v, oh, turn);
+    if (!ALONE && fours > 0 && 16 * turns_of(blocks, cores) <= 5 * turns_of(4 * blocks, cores)) {
+        turn = taps(p, &v, p->oh, 0, 4, fours, turn);
         done = 4 * fours;
-    } else if (fours > 0) {
-        const uint32_t blocks = p->g * fours * p->c * p->kh;
-        if (16 * turns_of(blocks, cores) <= 5 * turns_of(4 * blocks, cores)) {
-            turn = taps(p, &v, oh, 0, 4, fours, turn);
-            done = 4 * fours;
-        }
     }
-    if (done < p->m) taps(p, &v, oh, done, 1, p->m - done, turn);
+    if (done < p->m) taps(p, &v, p->oh, done, 1, p->m - done, turn);
 }
 
 #endif

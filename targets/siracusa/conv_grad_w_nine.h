@@ -1,6 +1,12 @@
-/* Part of conv_grad_w.h: three by three taps of one output and one channel, which share each load of dY. */
+/* Three by three taps of one output and one channel, which share each load of dY. */
 #ifndef CONV_GRAD_W_NINE_H
 #define CONV_GRAD_W_NINE_H
+
+#define TAPS 1
+#define WHOLE 1
+#define BY_PAIRS 0
+#define ALONE 1
+#include "conv_grad_w.h"
 
 #define NINE(h, k) FMA("%[s" #h #k "]", "fa0", "ft" #k)
 

@@ -63,15 +63,9 @@ typedef struct {
         : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a6", "a7", "ft0", "ft1", "ft2", "ft3", "ft4", "fa0", "fa1",      \
           "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "memory")
 
-/* Whether rows are a first pair that lacks one tap, others, and with windows that move by one a last one that does. */
-static inline int fits_pairs(const view_t *v) {
-    if (v->left != -1 || v->first != 1 || (v->columns & 1) || v->columns > PRODUCTS_BLOCK) return 0;
-    if (v->sw == 1) return v->columns > 4 && v->end + 1 == v->columns && v->x_columns == v->columns;
-    return v->sw == 2 && v->columns > 2 && v->end == v->columns;
-}
-
-/* One block of rows, to what waits in dW. */
-static __attribute__((noinline)) void block_pairs(const view_t *v, const float *dy, const float *x, float *dw) {
+/* One block of rows, to what waits in dW: a first pair that lacks one tap, others, and with windows that move by one a last
+ * one that does. */
+static __attribute__((noinline, unused)) void block_pairs(const view_t *v, const float *dy, const float *x, float *dw) {
     const uint32_t dw_m = v->dw_m, narrow = v->sw == 1, count = (v->columns >> 1) - 1 - narrow;
     float s[4][3];
     if (v->rows == 0) { /* all that a sum has in its first block */

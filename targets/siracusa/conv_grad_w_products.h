@@ -1,6 +1,12 @@
-/* Part of conv_grad_w.h: a single tap, whose sums may be several blocks or go on from what waits. */
+/* A single tap without padding as a product of matrices in blocks of 4 x 4 weights, whose sums may be several blocks or go on from what waits. */
 #ifndef CONV_GRAD_W_PRODUCTS_H
 #define CONV_GRAD_W_PRODUCTS_H
+
+#define TAPS 1
+#define WHOLE 1
+#define BY_PAIRS 0
+#define ALONE 1
+#include "conv_grad_w.h"
 
 /* One tap: dW = dY X^T in blocks of 4 x 4, whose sums wait between rows on the stack. */
 INLINE void products_of(const args_t *p, const view_t *v, product_t *product, uint32_t rows, const uint32_t goes_on,
@@ -63,7 +69,7 @@ static __attribute__((noinline)) void long_products(const args_t *p, const view_
         }
 }
 
-static __attribute__((noinline)) uint32_t products(const args_t *p, const view_t *v, uint32_t rows, uint32_t turn) {
+static inline void products(const args_t *p, const view_t *v, uint32_t rows, uint32_t turn) {
     const uint32_t cores = hal_core_count(), channels = p->c >> 2, outputs = p->m >> 2;
     const uint32_t count = p->g * outputs * channels;
     product_t product = {.a_m = 4 * p->dy_m, .a_k = 4, .b_k = 4 * p->sw, .b_n = 4 * p->x_c, .k = v->columns};
@@ -77,7 +83,12 @@ static __attribute__((noinline)) uint32_t products(const args_t *p, const view_t
             put_products(p, v, &product, rows, v->goes_on, at);
         if (STEPS && v->several) step_rows(p, sums, to.dw, p->dw_m, 4, 4); /* channels are neighbours where there is one tap */
     }
-    return turn - count;
+}
+
+static inline void squares(const args_t *p) {
+    const int merges = p->sh * p->sw == 1 && p->dy_h == p->ow && p->x_h == p->ow && p->ow <= PRODUCTS_BLOCK;
+    const view_t v = view_of(p, merges);
+    products(p, &v, merges ? 1 : p->oh, hal_core_id());
 }
 
 #endif

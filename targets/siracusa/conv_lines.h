@@ -1,6 +1,8 @@
-/* Part of conv.h: one channel in, one out. The weights of a channel stay in registers for a line of outputs. */
+/* One channel in, one out, and whole sums. The weights of a channel stay in registers for a line of outputs. */
 #ifndef CONV_LINES_H
 #define CONV_LINES_H
+
+#include "conv_sums.h"
 
 /* Taps x0[0], x0[1], .. of the first row, then those of the next ones; no value is used right after its load. */
 #define TAP(x, w) FMA("%[sum]", x, "%[w" #w "]")
@@ -66,10 +68,6 @@ typedef struct {
 
 enum { LINES_MOST = 9 }; /* rectangles of one plane that wait, as many as a window of three by three has */
 
-static inline int fits_lines(const conv_t *v, const rectangle_t *r) {
-    return v->m == 1 && v->c == 1 && v->first && r->h - 1 < 3 && r->w - 1 < 3 && (r->w == 1 || r->x_w == CONV_APART);
-}
-
 static inline void add_lines(lines_t *to, const rectangle_t *r) {
     const int down = r->rows > r->columns;
     to->x = r->x, to->weights = r->weights, to->y = r->y, to->h = r->h, to->w = r->w, to->x_h = r->x_h;
@@ -109,6 +107,52 @@ static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *
         }
     }
     return turn - (images << shift);
+}
+
+/* Outputs without a tap: zero and the bias. */
+static __attribute__((noinline)) uint32_t empty(const conv_t *v, const rectangle_t *r, uint32_t turn) {
+    const uint32_t cores = hal_core_count(), images = v->n * v->g;
+    for (; turn < images; turn += cores) {
+        uint32_t g = turn, n = 0;
+        while (g >= v->g) g -= v->g, n++;
+        const float zero = LITERAL_F32(0.0f), value = v->b ? zero + v->b[g * v->b_g] : zero;
+        float *y = r->y + n * v->y_n + g * v->y_g;
+        for (uint32_t row = 0; row < r->rows; row++, y += r->y_row) {
+            for (uint32_t column = 0; column < r->columns; column++) y[column * r->y_column] = value;
+            if (finishes(v)) finish_line(v, y, r->columns, r->y_column);
+        }
+    }
+    return turn - images;
+}
+
+/* Rectangles that wait: cores take turns at channels with all rectangles of a plane. */
+typedef struct {
+    lines_t listed[LINES_MOST];
+    uint32_t waiting;
+} list_t;
+
+static uint32_t listed_lines(const conv_t *v, list_t *list, uint32_t turn) {
+    const uint32_t count = list->waiting;
+    list->waiting = 0;
+    return count ? lines(v, list->listed, count, turn) : turn;
+}
+
+static inline uint32_t wait_in_list(const conv_t *v, const rectangle_t *r, list_t *list, uint32_t turn) {
+    if (r->h * r->w == 0) return empty(v, r, turn);
+    add_lines(list->listed + list->waiting++, r);
+    return list->waiting == LINES_MOST ? listed_lines(v, list, turn) : turn;
+}
+
+#define LIST list_t
+#define EACH_RECTANGLE wait_in_list
+#include "conv_rectangles.h"
+
+/* All outputs of a class of rows and a class of columns. */
+static uint32_t plane_lines(const conv_t *v, const axis_t *rows, const axis_t *columns, uint32_t turn) {
+    list_t list;
+    list.waiting = 0;
+    turn = rectangles(v, rows, columns, &list, turn);
+    return listed_lines(v, &list, turn);
 }
 
 #endif

@@ -1,33 +1,17 @@
 /* Y = X * W + B with groups; the portable kernel defines the bits: each output sums channels, kernel rows and kernel
  * columns in blocks of whole channels, to what waits in Y, skips taps in padding, adds the bias, then does Relu. */
-#include "conv_f32.h"
-#define CONV_APART 1
+#include "conv_forward.h"
 #include "conv.h"
-
-static inline axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32_t taps, uint32_t dilation,
-                             uint32_t length) {
-    axis_t axis = {.first = 0, .step = 1, .count = count, .taps = taps, .tap = 0, .tap_step = 1, .length = length};
-    axis.at = at, axis.move = (int32_t)stride, axis.apart = (int32_t)dilation;
-    find_inside(&axis);
-    return axis;
-}
 
 void conv_f32(const void *args) {
     const conv_f32_args_t *p = args;
     const int one_tap = p->kh * p->kw * p->sh * p->sw == 1 && p->x_rows == p->oh && p->x_cols == p->ow &&
                         p->x_h == p->ow && p->y_h == p->ow;
-    const conv_t v = {
-        .x = p->x, .w = p->w, .b = p->last ? p->b : 0, .y = p->y, .n = p->n, .g = p->g, .m = p->m, .c = p->c,
-        .first = p->first, .single = p->single, .relu = p->last && p->relu,
-        .together = products_block(p->c, p->kh * p->kw), .x_n = p->x_n, .x_g = p->x_g, .x_c = p->x_c, .x_h = p->x_h,
-        .w_g = p->w_g, .w_m = p->w_m, .w_c = p->w_c, .w_h = p->kw, .b_g = p->b_g, .y_n = p->y_n, .y_g = p->y_g,
-        .y_m = p->y_m, .y_h = p->y_h, .gate = 0, .gate_n = 0, .gate_g = 0, .gate_m = 0, .gate_h = 0, .gate_alike = 0,
-    };
+    const conv_t v = sums_of(p);
     if (one_tap) {
         one_row(&v, p->oh * p->ow);
         return;
     }
-    const axis_t rows = axis_of(p->oh, p->top, p->sh, p->kh, p->dh, p->x_rows);
-    const axis_t columns = axis_of(p->ow, p->left, p->sw, p->kw, p->dw, p->x_cols);
-    plane(&v, &rows, &columns, hal_core_id());
+    const axis_t rows = rows_of(p), columns = columns_of(p);
+    rectangles(&v, &rows, &columns, 0, hal_core_id());
 }

@@ -1,0 +1,11 @@
+/* A convolution of windows of three columns without stride along a row: conv_fours.h. */
+#include "conv_forward.h"
+#define FOURS_KINDS (1 << THREE | 1 << THREE_BUT_FIRST | 1 << THREE_BUT_LAST)
+#include "conv_fours.h"
+
+void conv_f32_fours(const void *args) {
+    const conv_f32_args_t *p = args;
+    const conv_t v = sums_of(p);
+    const axis_t rows = rows_of(p), columns = columns_of(p);
+    plane_fours(&v, &rows, &columns, hal_core_id());
+}
