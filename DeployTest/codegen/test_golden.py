@@ -8,8 +8,9 @@ import pytest
 
 from deployer import pipeline
 from deployer.codegen import generate
-from deployer.core.plan import Options
+from deployer.core.plan import Options, Plan
 from deployer.frontend import check, parse
+from deployer.verify.boxes import lasting
 from DeployTest.support.building.cases import HERE, compile_case, load_case
 from DeployTest.support.graphs.small_graphs import Model, chain, constant, node
 
@@ -59,10 +60,15 @@ SMALL: dict[str, tuple[Model, Options]] = {
 SHOWN = {"window": "hal_window(", "stage": "STAGE_", "phases": "reduce_f32", "shared-function": "_like("}
 
 
+def small_plan(model: Model, options: Options, folder: Path) -> Plan:
+    """The plan of a model's one graph."""
+    program = check.check_program(parse.read_graphs(model.save(folder / "network.onnx"), None))
+    return pipeline.plan_program(program, options)[1]
+
+
 def small_text(model: Model, options: Options, folder: Path) -> str:
     """The C of a model's one graph."""
-    program = check.check_program(parse.read_graphs(model.save(folder / "network.onnx"), None))
-    return generate.generate_files(pipeline.plan_program(program, options)[1])["InferenceNetwork.c"]
+    return generate.generate_files(small_plan(model, options, folder))["InferenceNetwork.c"]
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -95,3 +101,33 @@ def test_operands_that_turn_alike_share_numbers(model: Model, numbers: list[str]
     assert re.findall(r"(\w+) \^= 1;", text) == numbers
     assert re.findall(r"(\w+(?:\[\d\])+) = \{", text) == ["in[2][2]", "y_out[2]"]
     assert text.count("hal_dma_wait_all(in[use], 2)") == 1
+
+
+def layer(kernel: int, pad: int, stride: int) -> Model:
+    """A convolution with windows of that size."""
+    attributes = {"kernel_shape": [kernel] * 2, "pads": [pad] * 4, "strides": [stride] * 2}
+    return chain(
+        node("Conv", ("x", "w"), ("y",), **attributes),
+        x=(1, 4, 18, 14),
+        initializers=_weights(w=(8, 4, kernel, kernel)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pad", "stride"), [(1, 0, 1), (1, 0, 2), (3, 0, 1), (3, 0, 2), (3, 1, 1), (3, 1, 2)]
+)
+def test_boxes_that_begin_with_the_tile_have_no_variable(kernel: int, pad: int, stride: int, tmp_path: Path) -> None:
+    """Without padding a box begins at a multiple of the tile's index, and windows at its begin: nothing is clipped.
+
+    What a step sets is what the verifier says does not last, which it derives from all tiles.
+    """
+    plan = small_plan(layer(kernel, pad, stride), Options("host", "double", {"L1": 2600}), tmp_path)
+    text = generate.generate_files(plan)["InferenceNetwork.c"]
+    [step] = plan.steps
+    assert {d.name for d in step.dims if d.count > 1} & {"oh", "ow"}, "a window is not split"
+    assert bool(re.search(r"_low = hal_window", text)) == bool(pad)
+    assigned = set(re.findall(r"args->(\w+) = ", text))
+    lasts = {name for name, value in step.args.items() if lasting(step, value) is not None}
+    assert not assigned & lasts
+    assert assigned >= step.args.keys() - lasts
+    assert bool(assigned & {"top", "left"}) == bool(pad)

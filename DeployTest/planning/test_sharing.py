@@ -222,7 +222,8 @@ def forget_an_address(text: str) -> str:
 
 def take_other_sizes(text: str) -> str:
     """A step has the table of steps of its kernel with other sizes."""
-    one, other = re.findall(r"static gemm_f32_args_t (step_\d+_args)", text)[:2]
+    definition = text.split("static gemm_f32_args_t HAL_TABLE", 1)[1].split(";", 1)[0]
+    one, other = re.findall(r"(step_\d+_args) = ", definition)[:2]
     return re.sub(rf"(step_\w+\(\d+, )&{one}\b", rf"\1&{other}", text, count=1)
 
 

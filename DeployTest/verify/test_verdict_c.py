@@ -46,12 +46,12 @@ def run_edited(compiled: tuple[Path, Path], folder: Path, edits: dict[str, dict[
 
 def with_rate(compiled: tuple[Path, Path], factor: float) -> dict[str, dict[str, str]]:
     """The edits that raise the learning rate, in the simulator's map as well, so that only the verdict can notice."""
-    match = re.search(r"\.lr = (\S+)f\b", (compiled[1] / "OptimizerNetwork.c").read_text())
+    match = re.search(r"(\.lr = |_LR )(\S+)f\b", (compiled[1] / "OptimizerNetwork.c").read_text())
     assert match
-    rate = np.float32(float.fromhex(match[1]) if match[1].startswith("0x") else float(match[1]))
+    rate = np.float32(float.fromhex(match[2]) if match[2].startswith("0x") else float(match[2]))
     faster = np.float32(factor) * rate
     before, after = (f"lr), HAL_SIM_CONST, 0, 0, {int(value.view(np.uint32)):#x}" for value in (rate, faster))
-    program = {match[0]: f".lr = {float(faster).hex()}f"}
+    program = {match[0]: f"{match[1]}{float(faster).hex()}f"}
     return {"OptimizerNetwork.c": program, "SimulationMap.c": {before: after}}
 
 

@@ -267,6 +267,8 @@ def _table(steps: list[PlanStep]) -> list[str]:
 
 def _macro(name: str, text: str) -> str:
     """A definition, over several lines where it is long."""
+    if len(f"#define {name} {text}") <= WIDTH:
+        return f"#define {name} {text}"
     lines = textwrap.wrap(text.replace(" = ", "\0=\0"), WIDTH, break_long_words=False)
     return " \\\n    ".join([f"#define {name}", *(line.replace("\0", " ") for line in lines)])
 

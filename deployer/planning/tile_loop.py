@@ -147,7 +147,7 @@ class TileLoop:
             size = Size(extent, f"{operand.arg}_{index}_size")
             first = Clipped(add(mul(start, axis.stride), crop), pad, size)
             last = Clipped(add(mul(end, axis.stride), overlap + crop), pad, size)
-        rest = Difference((last, Var(low)))
+        rest = Difference((last, self._low(operand, index, axis, extent)))
         definitions[low] = first
         definitions[length] = Choice(empty, 0, rest) if empty else rest
         return definitions
@@ -164,6 +164,20 @@ class TileLoop:
     def _clipped_lengths(self, axis: Windowed, extent: int) -> set[int]:
         """The set of lengths that boxes have on a windowed axis, over all tiles."""
         return {axis.span({axis.dim: piece}, extent)[1] for piece in self.pieces[axis.dim]}
+
+    def _steady(self, axis: Windowed, extent: int) -> int | None:
+        """What `offset` of the axis is in all tiles, or None where it varies, as where some begin in padding."""
+        offsets = {axis.offset({axis.dim: piece}, extent) for piece in self.pieces[axis.dim]}
+        return offsets.pop() if len(offsets) == 1 else None
+
+    def _low(self, operand: PlanOperand, index: int, axis: Windowed, extent: int) -> Expr:
+        """The box's first index on a windowed axis that is split: the tile's own, scaled and moved, or a variable."""
+        steady, start = self._steady(axis, extent), self.start(axis.dim)
+        if steady is not None and isinstance(axis, Window):
+            return _moved(mul(start, axis.stride), -axis.pad - steady)
+        if steady is not None and isinstance(axis, Reach) and axis.stride == 1:
+            return _moved(start, axis.pad - steady)
+        return Var(self._window_names(operand, index)[0])
 
     def _window_names(self, operand: PlanOperand, index: int) -> tuple[str, str]:
         name = f"{self.prefix}{operand.arg}_{index}"
@@ -234,9 +248,9 @@ class TileLoop:
             elif isinstance(axis, Broadcast):
                 spans.append((0, 1))
             elif axis.dim in self.split:
-                low, length = self._window_names(operand, index)
+                low, (_, length) = self._low(operand, index, axis, extent), self._window_names(operand, index)
                 lengths = self._clipped_lengths(axis, extent)
-                spans.append((Var(low), lengths.pop() if len(lengths) == 1 else Var(length)))
+                spans.append((low, lengths.pop() if len(lengths) == 1 else Var(length)))
             elif self.outer:
                 spans.append(self.outer.box(operand)[index])
             else:
@@ -349,9 +363,12 @@ class TileLoop:
         axis, extent = operand.axes[index], operand.view[index]
         if not isinstance(axis, Windowed):
             raise InternalError(f"operand {operand.arg} has no window on axis {index}")
+        steady = self._steady(axis, extent)
+        if steady is not None:
+            return steady
         low, _ = self.box(operand)[index]
         if not isinstance(low, Var):
-            return axis.offset({axis.dim: self.pieces[axis.dim][0]}, extent)
+            raise InternalError(f"operand {operand.arg} has windows on axis {index} that begin in different places")
         if isinstance(axis, Around):
             return Signed(self.start(axis.dim), (SignedVar(low.name),))
         pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
@@ -372,6 +389,11 @@ class FirstTile(TileLoop):
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
         return [axis.span(self.first, extent) for axis, extent in zip(operand.axes, operand.view, strict=True)]
+
+
+def _moved(value: Expr, by: int) -> Expr:
+    """The value and a constant, which may be negative."""
+    return add(value, by) if by >= 0 else sub(value, -by)
 
 
 def all_of(conditions: list[Expr]) -> Expr:

@@ -184,11 +184,11 @@ def _lengths(step: PlanStep, arg: str, pieces: Mapping[str, list[Span]]) -> list
 
 
 def _lasting_offset(operand: PlanOperand, axis: int, pieces: Mapping[str, list[Span]]) -> int | None:
-    """Where the windows of the only tile along an axis begin, from the box's first index; None if there are several."""
+    """Where a tile's windows begin along an axis, from the box's first index; None if that varies."""
     mapped = operand.axes[axis]
-    if not isinstance(mapped, Windowed) or len(pieces[mapped.dim]) > 1:
+    if not isinstance(mapped, Windowed):
         return None
-    return mapped.offset({mapped.dim: pieces[mapped.dim][0]}, operand.view[axis])
+    return _sole(mapped.offset({mapped.dim: piece}, operand.view[axis]) for piece in pieces[mapped.dim])
 
 
 def _lasting_stride(step: PlanStep, arg: str, axis: int, pieces: Mapping[str, list[Span]]) -> int | None:
