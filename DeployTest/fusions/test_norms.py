@@ -27,7 +27,14 @@ GRADS = ("dx", "dscale", "dbias")
 
 def graph(nodes: list[onnx.NodeProto], outputs: tuple[str, ...], rows: int = ROWS, **shapes: tuple[int, ...]) -> Model:
     """Nodes over `x` and `dy` of so many rows, and numbers of a column or of a row."""
-    known = {"x": (rows, COLUMNS), "dy": (rows, COLUMNS), "scale": ROW, "bias": ROW, "mean": (rows, 1), "inv": (rows, 1)}
+    known = {
+        "x": (rows, COLUMNS),
+        "dy": (rows, COLUMNS),
+        "scale": ROW,
+        "bias": ROW,
+        "mean": (rows, 1),
+        "inv": (rows, 1),
+    }
     read = {name for n in nodes for name in n.input} - {name for n in nodes for name in n.output}
     inputs = tuple(value(name, shape) for name, shape in (known | shapes).items() if name in read)
     return Model(tuple(nodes), inputs, tuple(value(name, None) for name in outputs))
@@ -79,7 +86,12 @@ def test_few_rows_stay_two_steps(tmp_path: Path) -> None:
 def test_gradients_of_layer_normalization_are_two_steps(tmp_path: Path) -> None:
     """Sums over columns of both parameters are one node, those over rows are one with dX."""
     program = infer(tmp_path, graph([gradient()], GRADS))
-    assert ops(fused(program, Options(fuse=False))) == ["ReduceSum", "LayerScaleGrad", "LayerSums", "LayerNormalizeGrad"]
+    assert ops(fused(program, Options(fuse=False))) == [
+        "ReduceSum",
+        "LayerScaleGrad",
+        "LayerSums",
+        "LayerNormalizeGrad",
+    ]
     fusion = same(program)
     assert ops(fusion) == ["LayerScaleGrad", "LayerInputGrad"]
     assert fusion.nodes[0].outputs[:2] == ("dscale", "dbias")

@@ -144,4 +144,6 @@ def _rows(node: Node, mask: Shape, rows: Shape) -> tuple[int, int, tuple[bool, b
         if all(m in (1, r) for m, r in sizes):
             (m0, outer), (m1, inner) = sizes
             return outer, inner, (m0 != outer, m1 != inner)
-    raise unsupported(node, f"the mask repeats along rows {rows} as {mask}", "a mask along the first or the last of them")
+    raise unsupported(
+        node, f"the mask repeats along rows {rows} as {mask}", "a mask along the first or the last of them"
+    )
