@@ -11,7 +11,7 @@ from deployer.core.ir import AttrValue, Program
 from deployer.core.operator import Array, Sample, registry
 from deployer.core.plan import Options
 from deployer.verify.reference import run_inference
-from DeployTest.support.graphs.fusing import fused
+from DeployTest.support.graphs.fusing import EVERY, fused
 from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
 from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
@@ -45,7 +45,7 @@ def gradient(x: str = "x", outputs: tuple[str, ...] = GRADS) -> onnx.NodeProto:
     return node("LayerNormalizationGrad", ("dy", x, "scale", "mean", "inv"), outputs, "grad", domain=MICROSOFT, axis=-1)
 
 
-def same(program: Program, options: Options = Options()) -> Program:
+def same(program: Program, options: Options = EVERY) -> Program:
     """The program after fusion, which gives the same float32 results on drawn inputs."""
     fusion, random = fused(program, options), np.random.default_rng(3)
     inputs = {n: random.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
@@ -127,7 +127,7 @@ def relu_before(op: str, reads: str) -> tuple[list[onnx.NodeProto], tuple[str, .
 
 @pytest.mark.parametrize("op", ["layer", "batch"])
 def test_gate_of_the_norms_own_input(op: str, tmp_path: Path) -> None:
-    """The gradient of a Relu before a norm is a part of the norm's dX, which reads its Y; that of another one is not."""
+    """The gradient of a Relu before a norm is a part of the norm's dX, which reads its Y; another's is not."""
     shapes = {"scale": (COLUMNS,), "mean": (COLUMNS,), "inv": (COLUMNS,)} if op == "batch" else {}
     nodes, outputs = relu_before(op, "r")
     fusion = same(infer(tmp_path, graph(nodes, outputs, **shapes)))

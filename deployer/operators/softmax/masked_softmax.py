@@ -1,8 +1,7 @@
-"""MaskedSoftmax: the softmax along the last axis of alpha X plus a mask, which is what attention makes of its scores."""
+"""MaskedSoftmax: the softmax along the last axis of alpha X plus a mask, which attention makes of its scores."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
