@@ -173,7 +173,7 @@ def test_relu_grad_is_absorbed(name: str, tmp_path: Path) -> None:
 
 
 def test_maxima_gate_by_what_they_read(tmp_path: Path) -> None:
-    """The gradient of maxima of a Relu's Y reads no gate besides; one of another X leaves the gradient of Relu alone."""
+    """The gradient of maxima of a Relu's Y reads no gate besides; one of another X leaves that of Relu alone."""
     program = infer(tmp_path, SAME_Y)
     fusion = fused(program)
     assert ops(fusion) == ["Relu", "MaxPool", "MaxPoolGrad"]

@@ -116,7 +116,9 @@ def test_products_take_what_they_can(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [Options(fuse=False), Options(unfused=("mask",)), Options(opt_out=("shares",))], ids=["all", "name", "node"]
+    "options",
+    [Options(fuse=False), Options(unfused=("mask",)), Options(opt_out=("shares",))],
+    ids=["all", "name", "node"],
 )
 def test_options_leave_it_out(options: Options, tmp_path: Path) -> None:
     """Options that forbid it leave all three steps."""

@@ -11,7 +11,7 @@ from deployer.core.ir import AttrValue, Program
 from deployer.core.operator import Array, Sample, registry
 from deployer.core.plan import Options
 from deployer.verify.reference import run_inference
-from DeployTest.support.graphs.fusing import fused
+from DeployTest.support.graphs.fusing import EVERY, fused
 from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
 from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
@@ -27,7 +27,14 @@ GRADS = ("dx", "dscale", "dbias")
 
 def graph(nodes: list[onnx.NodeProto], outputs: tuple[str, ...], rows: int = ROWS, **shapes: tuple[int, ...]) -> Model:
     """Nodes over `x` and `dy` of so many rows, and numbers of a column or of a row."""
-    known = {"x": (rows, COLUMNS), "dy": (rows, COLUMNS), "scale": ROW, "bias": ROW, "mean": (rows, 1), "inv": (rows, 1)}
+    known = {
+        "x": (rows, COLUMNS),
+        "dy": (rows, COLUMNS),
+        "scale": ROW,
+        "bias": ROW,
+        "mean": (rows, 1),
+        "inv": (rows, 1),
+    }
     read = {name for n in nodes for name in n.input} - {name for n in nodes for name in n.output}
     inputs = tuple(value(name, shape) for name, shape in (known | shapes).items() if name in read)
     return Model(tuple(nodes), inputs, tuple(value(name, None) for name in outputs))
@@ -38,7 +45,7 @@ def gradient(x: str = "x", outputs: tuple[str, ...] = GRADS) -> onnx.NodeProto:
     return node("LayerNormalizationGrad", ("dy", x, "scale", "mean", "inv"), outputs, "grad", domain=MICROSOFT, axis=-1)
 
 
-def same(program: Program, options: Options = Options()) -> Program:
+def same(program: Program, options: Options = EVERY) -> Program:
     """The program after fusion, which gives the same float32 results on drawn inputs."""
     fusion, random = fused(program, options), np.random.default_rng(3)
     inputs = {n: random.standard_normal(program.tensors[n].type.shape).astype(np.float32) for n in program.data}
@@ -79,7 +86,12 @@ def test_few_rows_stay_two_steps(tmp_path: Path) -> None:
 def test_gradients_of_layer_normalization_are_two_steps(tmp_path: Path) -> None:
     """Sums over columns of both parameters are one node, those over rows are one with dX."""
     program = infer(tmp_path, graph([gradient()], GRADS))
-    assert ops(fused(program, Options(fuse=False))) == ["ReduceSum", "LayerScaleGrad", "LayerSums", "LayerNormalizeGrad"]
+    assert ops(fused(program, Options(fuse=False))) == [
+        "ReduceSum",
+        "LayerScaleGrad",
+        "LayerSums",
+        "LayerNormalizeGrad",
+    ]
     fusion = same(program)
     assert ops(fusion) == ["LayerScaleGrad", "LayerInputGrad"]
     assert fusion.nodes[0].outputs[:2] == ("dscale", "dbias")
@@ -115,7 +127,7 @@ def relu_before(op: str, reads: str) -> tuple[list[onnx.NodeProto], tuple[str, .
 
 @pytest.mark.parametrize("op", ["layer", "batch"])
 def test_gate_of_the_norms_own_input(op: str, tmp_path: Path) -> None:
-    """The gradient of a Relu before a norm is a part of the norm's dX, which reads its Y; that of another one is not."""
+    """The gradient of a Relu before a norm is a part of the norm's dX, which reads its Y; another's is not."""
     shapes = {"scale": (COLUMNS,), "mean": (COLUMNS,), "inv": (COLUMNS,)} if op == "batch" else {}
     nodes, outputs = relu_before(op, "r")
     fusion = same(infer(tmp_path, graph(nodes, outputs, **shapes)))

@@ -311,8 +311,8 @@ class Joining:
     """The part of an operator for whose node several others may make room; by default none.
 
     `joins` names the operator of the last of these, the one that is looked for; `prepares` says that it is another
-    operator with a product and a sum in front; `own` maps the pointer by which another operator finishes a result to the
-    input that a kernel has for it already, and to the attribute, 1 where it does so.
+    operator with a product and a sum in front; `own` maps the pointer by which another operator finishes a result to an
+    input that the kernel has for it already, and to the attribute, 1 where it does so.
     """
 
     joins: ClassVar[str] = ""

@@ -45,6 +45,8 @@ def smooth_jobs() -> Iterator[KernelJob]:
             x, dy = _special(size, turn), normal(5, size)
             yield whole_job("Gelu", f"edges{size}-{turn}", (x,), {})
             yield whole_job("GeluGrad", f"edges{size}-{turn}", (dy, x), {})
+            for exponent in (2.0, 1.0, 0.5, -1.0):
+                yield whole_job("Pow", f"edges{size}-{turn}-{exponent}", (x, np.array(exponent, np.float32)), {})
 
 
 def row_jobs() -> Iterator[KernelJob]:

@@ -52,7 +52,8 @@ class LayerInputGrad(WholeRows):
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
     ) -> tuple[Node, Sequence[Node]] | None:
         """Both, where the sums are of the same operands and belong to whole rows."""
-        operands, sums = node.inputs[:5], node.inputs[5:]
+        count = sum(not is_output for _, _, is_output in self.kernel.pointers)
+        operands, sums = node.inputs[:count], node.inputs[count:]
         for other in near:
             if other.op == LayerSums.name and other.inputs == operands and other.outputs[:2] == sums:
                 whole = may_be_whole(node, types[node.inputs[0]].shape)

@@ -46,7 +46,9 @@ class LayerNormalizeRows(WholeRows):
         moments = Node(node.name, ChannelMoments.name, (), ("mean", "inv_std"), {"epsilon": _epsilon(node)})
         mean, inv_std = ChannelMoments().reference(moments, (flat,))
         (y,) = LayerNormalize().formula(
-            flat[0], *(np.reshape(v, (-1, 1)) for v in (mean, inv_std)), *(np.reshape(v, (1, -1)) for v in (scale, *bias))
+            flat[0],
+            *(np.reshape(v, (-1, 1)) for v in (mean, inv_std)),
+            *(np.reshape(v, (1, -1)) for v in (scale, *bias)),
         )
         return (finished(node, y.reshape(x.shape)), mean, inv_std)[: len(node.outputs)]
 

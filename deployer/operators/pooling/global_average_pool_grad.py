@@ -88,7 +88,13 @@ class GlobalAveragePoolGrad(Operator):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, and the number of elements that share a gradient."""
         count = Const(float(access.dim("s").size))
-        return {"c": Extent("c"), "s": Extent("s"), "dx_c": Stride("dx", 0), **gate_args(access, {"c": 0}), "count": count}
+        return {
+            "c": Extent("c"),
+            "s": Extent("s"),
+            "dx_c": Stride("dx", 0),
+            **gate_args(access, {"c": 0}),
+            "count": count,
+        }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """An element per output, which count as multiply-accumulates, and a division per channel."""

@@ -85,10 +85,10 @@ class MaxPoolGrad(PoolGrad):
         equal = np.ones((1, 2, 4, 4), np.float32)
         yield Sample("equal", (normal(r, 1, 2, 3, 3), equal), {"kernel_shape": (2, 2)}, onnx=False)
         rectified = np.maximum(normal(r, 2, 3, 8, 8), np.float32(0))
-        for label, attrs in {"gated": {"kernel_shape": (2, 2), "strides": (2, 2)}, "overlap": FORMS["overlap"][1]}.items():
-            counts = tuple(a.count for a in windows(Node(label, self.name, (), (), attrs), rectified.shape))
-            dy = normal(r, 2, 3, *counts)
-            yield Sample(f"gated_{label}", (dy, rectified), {**attrs, GATED: 1}, onnx=False)
+        for name in ("plain", "overlap"):
+            gated: dict[str, AttrValue] = {**FORMS[name][1], GATED: 1}
+            counts = tuple(a.count for a in windows(Node(name, self.name, (), (), gated), rectified.shape))
+            yield Sample(f"gated_{name}", (normal(r, 2, 3, *counts), rectified), gated, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
         """Two window sizes on small images."""

@@ -171,7 +171,7 @@ def divisors(node: Node, axes: Sequence[AxisWindows]) -> Array:
     return np.asarray(stacked(ones, axes).sum(0))
 
 
-SQUARES = {(2, 2): "pairs", (3, 3): "nines"}
+SQUARES: dict[tuple[int, ...], str] = {(2, 2): "pairs", (3, 3): "nines"}
 WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
 
 

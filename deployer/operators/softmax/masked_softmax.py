@@ -1,8 +1,7 @@
-"""MaskedSoftmax: the softmax along the last axis of alpha X plus a mask, which is what attention makes of its scores."""
+"""MaskedSoftmax: the softmax along the last axis of alpha X plus a mask, which attention makes of its scores."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -144,4 +143,6 @@ def _rows(node: Node, mask: Shape, rows: Shape) -> tuple[int, int, tuple[bool, b
         if all(m in (1, r) for m, r in sizes):
             (m0, outer), (m1, inner) = sizes
             return outer, inner, (m0 != outer, m1 != inner)
-    raise unsupported(node, f"the mask repeats along rows {rows} as {mask}", "a mask along the first or the last of them")
+    raise unsupported(
+        node, f"the mask repeats along rows {rows} as {mask}", "a mask along the first or the last of them"
+    )

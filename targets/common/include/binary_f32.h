@@ -41,18 +41,19 @@
     __attribute__((noinline)) static void symbol##_loops(const symbol##_args_t *p) {                                  \
         const share_t share = share_of(p->n0 * p->n1 * p->n2 * p->n3);                                                \
         const uint32_t line = share.begin / p->n3, i01 = line / p->n2;                                                \
-        uint32_t i3 = share.begin - line * p->n3, i2 = line - i01 * p->n2;                                            \
+        const uint32_t n2 = p->n2, a2 = p->a2, b2 = p->b2, y2 = p->y2, a3 = p->a3, b3 = p->b3;                        \
+        uint32_t i3 = share.begin - line * p->n3, i2 = line - i01 * n2, left = share.end - share.begin;               \
         uint32_t i0 = i01 / p->n1, i1 = i01 - i0 * p->n1;                                                             \
-        for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, i3 = 0) {                           \
-            run = hal_min(p->n3 - i3, left);                                                                          \
-            const float *a = p->a + i0 * p->a0 + i1 * p->a1 + i2 * p->a2 + i3 * p->a3;                                \
-            const float *b = p->b + i0 * p->b0 + i1 * p->b1 + i2 * p->b2 + i3 * p->b3;                                \
-            float *y = p->y + i0 * p->y0 + i1 * p->y1 + i2 * p->y2 + i3 * p->y3;                                      \
-            if (p->a3 == 1 && p->b3 == 1)                                                                             \
-                BINARY_UNIT_F32(f, y, a, b, run);                                                                     \
-            else                                                                                                      \
-                BINARY_STRIDED_F32(f, y, a, p->a3, b, p->b3, run);                                                    \
-            if (++i2 < p->n2) continue;                                                                               \
+        while (left > 0) {                                                                                            \
+            const float *a = p->a + i0 * p->a0 + i1 * p->a1 + i2 * a2, *b = p->b + i0 * p->b0 + i1 * p->b1 + i2 * b2; \
+            float *y = p->y + i0 * p->y0 + i1 * p->y1 + i2 * y2;                                                      \
+            for (uint32_t run; i2 < n2 && left > 0; i2++, i3 = 0, left -= run, a += a2, b += b2, y += y2) {           \
+                run = hal_min(p->n3 - i3, left);                                                                      \
+                if (a3 == 1 && b3 == 1)                                                                               \
+                    BINARY_UNIT_F32(f, y + i3 * p->y3, a + i3, b + i3, run);                                          \
+                else                                                                                                  \
+                    BINARY_STRIDED_F32(f, y + i3 * p->y3, a + i3 * a3, a3, b + i3 * b3, b3, run);                     \
+            }                                                                                                         \
             i2 = 0;                                                                                                   \
             if (++i1 == p->n1) i1 = 0, i0++;                                                                          \
         }                                                                                                             \
