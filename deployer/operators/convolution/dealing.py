@@ -9,6 +9,8 @@ UNEVEN = "uneven"
 """The form of a layer of single taps whose channels or places are not whole blocks, or too few."""
 TAPS = "taps"
 """The form of a gradient of W that takes single taps as it takes rows of them."""
+ALONE = "alone"
+"""The form of a gradient of W by rows of three taps of single outputs."""
 NINE = "nine"
 """The form of a depthwise gradient of W whose planes are single rows or columns, or sums of several blocks."""
 BY_ROWS = "by_rows"
@@ -24,7 +26,7 @@ def turns(pieces: int) -> int:
 
 
 def most(dealt_out: Iterable[tuple[int, float]]) -> float:
-    """The cost of the core with the most, where so many pieces of a cost each are dealt out one by one, in this order."""
+    """The cost of the core with the most, where so many pieces of a cost each are dealt out in this order."""
     whole, turn, costs = 0.0, 0, [0.0] * FACTS.dealt
     for count, cost in dealt_out:
         each, rest = divmod(count, FACTS.dealt)
