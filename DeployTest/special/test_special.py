@@ -243,6 +243,12 @@ def test_length_of_blocks() -> None:
     assert PRODUCTS == 144
 
 
+def test_each_function_is_compared() -> None:
+    """Some call of those that tests compare with the host takes it, and some takes the kernel's own."""
+    called = {measure.function_of(job, TARGET, True) for job in convolution_jobs()}
+    assert called == {(symbol, name) for symbol, found in LISTED.items() for name in ("", *(s.name for s in found))}
+
+
 def test_functions_for_all_calls(tmp_path: Path) -> None:
     """What a function for some calls computes, the one for all calls of its kernel computes too."""
     needs_simulator(TARGET.name)
