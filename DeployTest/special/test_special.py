@@ -11,11 +11,12 @@ from deployer import pipeline
 from deployer.calibration import measure
 from deployer.codegen.generate import generate_files
 from deployer.core import target
-from deployer.core.errors import InternalError, VerifyFailed
+from deployer.core.errors import VerifyFailed
 from deployer.core.operator import Kernel, registry
 from deployer.core.plan import Options, Plan, Tiling
+from deployer.core.target import TargetInvalid
 from deployer.operators.products import PRODUCTS
-from deployer.special.conditions import Special, Values, chosen, special_of
+from deployer.special.conditions import Special, Values, chosen, read_list, special_of
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
@@ -110,11 +111,44 @@ def test_conditions(text: str, holds: bool) -> None:
     assert _special((text,), twice="2 * n").broken(values, 4) == ("" if holds else text)
 
 
-@pytest.mark.parametrize("text", ["n ** 2", "open(n)", "n.real", "[n]", "'n'", "lambda: n"])
-def test_other_expressions_are_refused(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["n ** 2", "open(n)", "n.real", "[n]", "'n'", "lambda: n", "n >", "1.5", "turns(n, 2)", "min(n, 2)"]
+)
+def test_other_expressions_are_refused(text: str, tmp_path: Path) -> None:
     """Nothing else is a condition, and nothing is run."""
-    with pytest.raises(InternalError, match="is no condition"):
-        _special((text,)).broken({"n": 1}, 1)
+    with pytest.raises(TargetInvalid, match="is no condition"):
+        _listed(tmp_path, f'[few]\nvalid = ["{text}"]')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("few = ", "is no list of functions"),
+        ('[few]\nneeds = ["n > 1"]', "few is no function with conditions"),
+        ('["a b"]\nvalid = ["n > 1"]', "a b is no function with conditions"),
+        ('few = "n > 1"', "few is no function with conditions"),
+        ('like = "other"', "is no list of functions"),
+        ('[let]\na = "b"\nb = "a"\n[few]\nvalid = ["a > 1"]', "let.a asks for b, which is not defined before"),
+    ],
+)
+def test_faults_of_lists(text: str, said: str, tmp_path: Path) -> None:
+    """A list that is none is the fault of the target, by its file and place."""
+    with pytest.raises(TargetInvalid, match=said):
+        _listed(tmp_path, text)
+
+
+def test_names_that_are_no_arguments(tmp_path: Path) -> None:
+    """A condition on what the kernel does not have is found when a call is asked for it."""
+    [few] = _listed(tmp_path, '[few]\nvalid = ["columns > 1"]')
+    assert few.names == {"columns"}
+    with pytest.raises(TargetInvalid, match="few asks for 'columns', which is no argument"):
+        few.broken({"n": 1}, 1)
+
+
+def _listed(folder: Path, text: str) -> list[Special]:
+    path = folder / "special.toml"
+    path.write_text(text)
+    return list(read_list(path))
 
 
 def test_choice() -> None:
@@ -207,6 +241,12 @@ def test_length_of_blocks() -> None:
     limits = [text for found in LISTED.values() for s in found for text in s.valid if "<= 144" in text]
     assert limits
     assert PRODUCTS == 144
+
+
+def test_each_function_is_compared() -> None:
+    """Some call of those that tests compare with the host takes it, and some takes the kernel's own."""
+    called = {measure.function_of(job, TARGET, True) for job in convolution_jobs()}
+    assert called == {(symbol, name) for symbol, found in LISTED.items() for name in ("", *(s.name for s in found))}
 
 
 def test_functions_for_all_calls(tmp_path: Path) -> None:

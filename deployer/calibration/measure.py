@@ -140,7 +140,7 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, special: 
     for image in images:
         if image:
             image.check()
-    called = [_function(job, target, special) if isinstance(job, KernelJob) else None for job in jobs]
+    called = [function_of(job, target, special) if isinstance(job, KernelJob) else None for job in jobs]
     calls = {name: job.kernel for name, job in zip(called, jobs, strict=True) if name and isinstance(job, KernelJob)}
     functions = sorted(calls)
     program(target, [(calls[name], name[1]) for name in functions], _rooms(target, jobs), directory)
@@ -159,7 +159,7 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, special: 
     return results
 
 
-def _function(job: KernelJob, target: Target, special: bool) -> tuple[str, str] | None:
+def function_of(job: KernelJob, target: Target, special: bool) -> tuple[str, str] | None:
     """The kernel of a job, and the name of its function for such calls or an empty one; None for the empty kernel."""
     if job.kernel.symbol == EMPTY:
         return None

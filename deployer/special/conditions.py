@@ -17,7 +17,7 @@ from typing import Any
 from deployer.core.errors import InternalError
 from deployer.core.packages import kernel_folders
 from deployer.core.safe_text import is_identifier
-from deployer.core.target import TARGETS_DIR, Target, Toolchain
+from deployer.core.target import TARGETS_DIR, Target, TargetInvalid, Toolchain
 
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
@@ -39,6 +39,9 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+_LOGIC = (ast.And, ast.Or, ast.Not, ast.USub, ast.Load)
+_FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, *_LOGIC, *_BINARY)
+"""What conditions are made of, besides integers and `turns`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,11 @@ class Special:
 
     def _broken(self, conditions: Sequence[str], values: Values, cores: int) -> str:
         names = _Names(values, self.let, cores)
-        return next((text for text in conditions if not names.value(text)), "")
+        try:
+            return next((text for text in conditions if not names.value(text)), "")
+        except KeyError as missing:
+            cause = f"{self.source.with_name(LIST)}: {self.name} asks for {missing}, which is no argument of the kernel"
+            raise TargetInvalid(cause) from missing
 
 
 def special_of(symbol: str, target: Target) -> tuple[Special, ...]:
@@ -83,23 +90,35 @@ def chosen(among: Sequence[Special], calls: Callable[[], Iterator[Values]], core
 def _listed(symbol: str, tools: Toolchain) -> tuple[Special, ...]:
     folders = [TARGETS_DIR / source / "kernels" / symbol for source in tools.sources]
     folders += [f / Path(source).name / symbol for f in kernel_folders().values() for source in tools.sources]
-    return tuple(special for folder in folders for special in _read(folder / LIST))
+    lists = [folder / LIST for folder in folders]
+    return tuple(special for path in lists if path.is_file() for special in read_list(path))
 
 
-def _read(path: Path) -> Iterator[Special]:
-    if not path.is_file():
-        return
-    table = tomllib.loads(path.read_text())
-    other = table.pop(LIKE, "")
-    if other:
-        table = tomllib.loads((path.parent.parent / other / LIST).read_text())
+def read_list(path: Path) -> Iterator[Special]:
+    """The functions of a list; TargetInvalid where it is none."""
+    table = _table(path)
+    if LIKE in table:
+        table = _table(path.parent.parent / str(table[LIKE]) / LIST)
     let = table.pop(LET, {})
+    known: set[str] = set()
+    for name, text in let.items():
+        later = set(_names_in(path, text)) & set(let) - known
+        if later:
+            raise TargetInvalid(f"{path}: {LET}.{name} asks for {min(later)}, which is not defined before")
+        known.add(name)
     for name, entry in table.items():
-        if not is_identifier(name) or set(entry) - {"valid", "worth"}:
-            raise InternalError(f"{path}: {name} is not a function with conditions", [("keys", ", ".join(entry))])
+        if not (is_identifier(name) and isinstance(entry, dict) and set(entry) <= {"valid", "worth"}):
+            raise TargetInvalid(f"{path}: {name} is no function with conditions `valid` and `worth`")
         valid, worth = (tuple(entry.get(key, ())) for key in ("valid", "worth"))
-        names = frozenset(n for text in (*valid, *worth, *let.values()) for n in _names_in(text))
+        names = frozenset(n for text in (*valid, *worth, *let.values()) for n in _names_in(path, text))
         yield Special(name, path.with_name(f"{name}.c"), valid, worth, let, names - set(let))
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise TargetInvalid(f"{path} is no list of functions", [("cause", str(error))]) from error
 
 
 class _Names:
@@ -143,9 +162,20 @@ def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _names_in(text: str) -> Iterator[str]:
-    """The names of values; `turns` divides a number of pieces among the cores."""
-    functions = {id(node.func) for node in ast.walk(_parsed(text)) if isinstance(node, ast.Call)}
-    for node in ast.walk(_parsed(text)):
+def _names_in(path: Path, text: object) -> Iterator[str]:
+    """The names of values in a condition; TargetInvalid where it is none. `turns` divides pieces among the cores."""
+    try:
+        nodes = list(ast.walk(_parsed(str(text))))
+    except SyntaxError:
+        nodes = [ast.Slice()]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    functions = {id(call.func) for call in calls}
+    pure = all(
+        isinstance(c.func, ast.Name) and c.func.id == "turns" and len(c.args) == 1 == 1 + len(c.keywords) for c in calls
+    )
+    for node in nodes:
+        number = isinstance(node, ast.Constant) and isinstance(node.value, int)
+        if not (pure and (number or isinstance(node, (*_FORMS, ast.Call)))):
+            raise TargetInvalid(f"{path}: {text!r} is no condition")
         if isinstance(node, ast.Name) and id(node) not in functions:
             yield node.id
