@@ -14,7 +14,9 @@ from deployer.core.operator import registry
 from deployer.operators.convolution.geometry import geometry
 from DeployTest.support.kernels.kernel_jobs import SHAPES, gemm_job, hard, normal
 from DeployTest.targets.simulators import needs_simulator
-from DeployTest.targets.test_siracusa_kernels import CORES, LAYERS, NANS, TARGET, compare
+from DeployTest.support.kernels.comparing import compare
+from DeployTest.support.kernels.convolution_layers import LAYERS
+from DeployTest.targets.test_siracusa_kernels import CORES, NANS, TARGET
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 GAP = 3
