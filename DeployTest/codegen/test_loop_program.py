@@ -135,7 +135,7 @@ def test_tickets_of_slots_and_operands() -> None:
     run.block(Block((WaitAll(Ticket("in", "in", (Var("use"),)), 3),)))
     assert run.clock.now > before, "the transfers are those of slot 1"
     ended = run.clock.now
-    run.block(Block((WaitAll(Ticket("in", "in", (Var("use"),)), 3),)))
+    run.block(Block(tuple(Wait(Ticket("in", "in", (1, place))) for place in range(3))))
     assert run.clock.now == ended, "each was waited for"
 
 

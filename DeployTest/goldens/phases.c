@@ -2,12 +2,12 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator   tile                tiles  buffering  in B   out B  cycles  node
- * 0     ReduceMax  k2=2/2 r2=150/3000  20     double     24000  0      43582   Softmax_y/max
- * 1     Sub        n3=120/3000 n2=2/2  25     double     24000  24000  14678   Softmax_y/shifted
- * 2     Exp        n=240/6000          25     double     24000  24000  55594   Softmax_y/powers
- * 3     ReduceSum  k2=2/2 r2=150/3000  20     double     24000  0      16009   Softmax_y/sum
- * 4     Div        n3=120/3000 n2=2/2  25     double     24000  24000  45970   Softmax_y/y
+ * step  tiles  buffering  in B   out B  cycles  operator, node and tile
+ * 0     20     double     24000  0      43582   ReduceMax Softmax_y/max: k2=2/2 r2=150/3000
+ * 1     25     double     24000  24000  14678   Sub Softmax_y/shifted: n3=120/3000 n2=2/2
+ * 2     25     double     24000  24000  55594   Exp Softmax_y/powers: n=240/6000
+ * 3     20     double     24000  0      16009   ReduceSum Softmax_y/sum: k2=2/2 r2=150/3000
+ * 4     25     double     24000  24000  45970   Div Softmax_y/y: n3=120/3000 n2=2/2
  */
 #include "Network.h"
 
@@ -21,21 +21,16 @@
     .k0 = 1, .k1 = 1, .k2 = 2, .r0 = 1, .r1 = 1, .r2 = 150, .x_k2 = 150, .x_r2 = 1, .count = 1.0f
 #define STEP_01_SIZES \
     .n0 = 1, .n1 = 1, .n2 = 2, .n3 = 120, .a2 = 120, .a3 = 1, .b2 = 1, .y2 = 120, .y3 = 1
-static reduce_max_f32_args_t step_00_args HAL_TABLE = {
-    .y = HOME_SOFTMAX_Y_MAX, STEP_00_SIZES
-};
-static sub_f32_args_t step_01_args HAL_TABLE = {
-    .b = HOME_SOFTMAX_Y_MAX, STEP_01_SIZES
-};
-static exp_f32_args_t step_02_args HAL_TABLE = {
-    .n = 240
-};
-static reduce_f32_args_t step_03_args HAL_TABLE = {
-    .y = HOME_SOFTMAX_Y_SUM, .carry = HOME_SOFTMAX_Y_SUM_CARRY, STEP_00_SIZES
-};
-static div_f32_args_t step_04_args HAL_TABLE = {
-    .b = HOME_SOFTMAX_Y_SUM, STEP_01_SIZES
-};
+static reduce_max_f32_args_t HAL_TABLE
+    step_00_args = {.y = HOME_SOFTMAX_Y_MAX, STEP_00_SIZES};
+static sub_f32_args_t HAL_TABLE
+    step_01_args = {.b = HOME_SOFTMAX_Y_MAX, STEP_01_SIZES};
+static exp_f32_args_t HAL_TABLE
+    step_02_args = {.n = 240};
+static reduce_f32_args_t HAL_TABLE
+    step_03_args = {.y = HOME_SOFTMAX_Y_SUM, .carry = HOME_SOFTMAX_Y_SUM_CARRY, STEP_00_SIZES};
+static div_f32_args_t HAL_TABLE
+    step_04_args = {.b = HOME_SOFTMAX_Y_SUM, STEP_01_SIZES};
 
 _Static_assert(4180 <= 5000, "L1 exceeds its budget");
 _Static_assert(48000 <= 1900000, "L2 exceeds its budget");
@@ -45,21 +40,21 @@ _Static_assert(sizeof(void *) != 4 || 1 * sizeof(div_f32_args_t) + 1 * sizeof(ex
 static void step_00(void) {
     hal_step(0);
     reduce_max_f32_args_t *args = &step_00_args;
-    uint32_t r2 = 0, next_r2 = 0, x_fill = 0, x_use = 0;
+    uint32_t r2 = 0, next_r2 = 0, fill = 0, use = 0;
     hal_ticket_t x_in[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 20; turn++) {
         if (turn < 20) {
-            x_in[x_fill] = hal_dma_in_2d(0, SLOT_00_X + x_fill * 300, HOME_X + next_r2, 600, 2, 12000);
-            x_fill ^= 1;
+            x_in[fill] = hal_dma_in_2d(0, SLOT_00_X + fill * 300, HOME_X + next_r2, 600, 2, 12000);
+            fill ^= 1;
             next_r2 += 150;
         }
         if (turn == 0) continue;
-        hal_dma_wait(x_in[x_use]);
-        args->x = SLOT_00_X + x_use * 300;
+        hal_dma_wait(x_in[use]);
+        args->x = SLOT_00_X + use * 300;
         args->first = r2 == 0;
         args->last = r2 + 150 >= 3000;
         hal_parallel(reduce_max_f32, &step_00_args);
-        x_use ^= 1;
+        use ^= 1;
         r2 += 150;
     }
 }
@@ -68,76 +63,72 @@ static void step_00(void) {
 static void step_01(void) {
     hal_step(1);
     sub_f32_args_t *args = &step_01_args;
-    uint32_t n3 = 0, next_n3 = 0, a_fill = 0, a_use = 0, y_use = 0;
+    uint32_t n3 = 0, next_n3 = 0, fill = 0, use = 0;
     hal_ticket_t a_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 25; turn++) {
         if (turn < 25) {
-            a_in[a_fill] = hal_dma_in_2d(0, SLOT_01_A + a_fill * 240, HOME_X + next_n3, 480, 2, 12000);
-            a_fill ^= 1;
+            a_in[fill] = hal_dma_in_2d(0, SLOT_01_A + fill * 240, HOME_X + next_n3, 480, 2, 12000);
+            fill ^= 1;
             next_n3 += 120;
         }
         if (turn == 0) continue;
-        hal_dma_wait(a_in[a_use]);
-        hal_dma_wait(y_out[y_use]);
-        args->a = SLOT_01_A + a_use * 240;
-        args->y = SLOT_01_Y + y_use * 240;
+        hal_dma_wait(a_in[use]);
+        hal_dma_wait(y_out[use]);
+        args->a = SLOT_01_A + use * 240;
+        args->y = SLOT_01_Y + use * 240;
         hal_parallel(sub_f32, &step_01_args);
-        y_out[y_use] = hal_dma_out_2d(0, HOME_SOFTMAX_Y_SHIFTED + n3, SLOT_01_Y + y_use * 240, 480, 2, 12000);
-        a_use ^= 1;
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_2d(0, HOME_SOFTMAX_Y_SHIFTED + n3, SLOT_01_Y + use * 240, 480, 2, 12000);
+        use ^= 1;
         n3 += 120;
     }
-    hal_dma_wait(y_out[0]);
-    hal_dma_wait(y_out[1]);
+    hal_dma_wait_all(y_out, 2);
 }
 
 /* Exp Softmax_y/powers */
 static void step_02(void) {
     hal_step(2);
     exp_f32_args_t *args = &step_02_args;
-    uint32_t n = 0, next_n = 0, x_fill = 0, x_use = 0, y_use = 0;
+    uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t x_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 25; turn++) {
         if (turn < 25) {
-            x_in[x_fill] = hal_dma_in_1d(0, SLOT_02_X + x_fill * 240, HOME_SOFTMAX_Y_SHIFTED + next_n, 960);
-            x_fill ^= 1;
+            x_in[fill] = hal_dma_in_1d(0, SLOT_02_X + fill * 240, HOME_SOFTMAX_Y_SHIFTED + next_n, 960);
+            fill ^= 1;
             next_n += 240;
         }
         if (turn == 0) continue;
-        hal_dma_wait(x_in[x_use]);
-        hal_dma_wait(y_out[y_use]);
-        args->x = SLOT_02_X + x_use * 240;
-        args->y = SLOT_02_Y + y_use * 240;
+        hal_dma_wait(x_in[use]);
+        hal_dma_wait(y_out[use]);
+        args->x = SLOT_02_X + use * 240;
+        args->y = SLOT_02_Y + use * 240;
         hal_parallel(exp_f32, &step_02_args);
-        y_out[y_use] = hal_dma_out_1d(0, HOME_SOFTMAX_Y_POWERS + n, SLOT_02_Y + y_use * 240, 960);
-        x_use ^= 1;
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_1d(0, HOME_SOFTMAX_Y_POWERS + n, SLOT_02_Y + use * 240, 960);
+        use ^= 1;
         n += 240;
     }
-    hal_dma_wait(y_out[0]);
-    hal_dma_wait(y_out[1]);
+    hal_dma_wait_all(y_out, 2);
 }
 
 /* ReduceSum Softmax_y/sum */
 static void step_03(void) {
     hal_step(3);
     reduce_f32_args_t *args = &step_03_args;
-    uint32_t r2 = 0, next_r2 = 0, x_fill = 0, x_use = 0;
+    uint32_t r2 = 0, next_r2 = 0, fill = 0, use = 0;
     hal_ticket_t x_in[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 20; turn++) {
         if (turn < 20) {
-            x_in[x_fill] = hal_dma_in_2d(0, SLOT_03_X + x_fill * 300, HOME_SOFTMAX_Y_POWERS + next_r2, 600, 2, 12000);
-            x_fill ^= 1;
+            x_in[fill] = hal_dma_in_2d(0, SLOT_03_X + fill * 300, HOME_SOFTMAX_Y_POWERS + next_r2, 600, 2, 12000);
+            fill ^= 1;
             next_r2 += 150;
         }
         if (turn == 0) continue;
-        hal_dma_wait(x_in[x_use]);
-        args->x = SLOT_03_X + x_use * 300;
+        hal_dma_wait(x_in[use]);
+        args->x = SLOT_03_X + use * 300;
         args->start = r2;
         args->first = r2 == 0;
         args->last = r2 + 150 >= 3000;
         hal_parallel(reduce_f32, &step_03_args);
-        x_use ^= 1;
+        use ^= 1;
         r2 += 150;
     }
 }
@@ -146,27 +137,25 @@ static void step_03(void) {
 static void step_04(void) {
     hal_step(4);
     div_f32_args_t *args = &step_04_args;
-    uint32_t n3 = 0, next_n3 = 0, a_fill = 0, a_use = 0, y_use = 0;
+    uint32_t n3 = 0, next_n3 = 0, fill = 0, use = 0;
     hal_ticket_t a_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 25; turn++) {
         if (turn < 25) {
-            a_in[a_fill] = hal_dma_in_2d(0, SLOT_04_A + a_fill * 240, HOME_SOFTMAX_Y_POWERS + next_n3, 480, 2, 12000);
-            a_fill ^= 1;
+            a_in[fill] = hal_dma_in_2d(0, SLOT_04_A + fill * 240, HOME_SOFTMAX_Y_POWERS + next_n3, 480, 2, 12000);
+            fill ^= 1;
             next_n3 += 120;
         }
         if (turn == 0) continue;
-        hal_dma_wait(a_in[a_use]);
-        hal_dma_wait(y_out[y_use]);
-        args->a = SLOT_04_A + a_use * 240;
-        args->y = SLOT_04_Y + y_use * 240;
+        hal_dma_wait(a_in[use]);
+        hal_dma_wait(y_out[use]);
+        args->a = SLOT_04_A + use * 240;
+        args->y = SLOT_04_Y + use * 240;
         hal_parallel(div_f32, &step_04_args);
-        y_out[y_use] = hal_dma_out_2d(0, HOME_Y + n3, SLOT_04_Y + y_use * 240, 480, 2, 12000);
-        a_use ^= 1;
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_2d(0, HOME_Y + n3, SLOT_04_Y + use * 240, 480, 2, 12000);
+        use ^= 1;
         n3 += 120;
     }
-    hal_dma_wait(y_out[0]);
-    hal_dma_wait(y_out[1]);
+    hal_dma_wait_all(y_out, 2);
 }
 
 void infer_network_run(void) {

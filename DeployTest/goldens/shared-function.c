@@ -2,10 +2,10 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator   tile                  tiles  buffering  in B  out B  cycles  node
- * 0     Gemm+Relu  n=8/24 m=2/2 k=24/24  3      double     2496  192    4144    Gemm_a_sum+Relu_a
- * 1     Gemm+Relu  n=8/24 m=2/2 k=24/24  3      double     2496  192    4144    Gemm_b_sum+Relu_b
- * 2     Gemm+Relu  n=8/24 m=2/2 k=24/24  3      double     2496  192    4144    Gemm_y_sum+Relu_y
+ * step  tiles  buffering  in B  out B  cycles  operator, node and tile
+ * 0     3      double     2496  192    4144    Gemm+Relu Gemm_a_sum+Relu_a: n=8/24 m=2/2 k=24/24
+ * 1     3      double     2496  192    4144    Gemm+Relu Gemm_b_sum+Relu_b: n=8/24 m=2/2 k=24/24
+ * 2     3      double     2496  192    4144    Gemm+Relu Gemm_y_sum+Relu_y: n=8/24 m=2/2 k=24/24
  */
 #include "Network.h"
 
@@ -14,52 +14,45 @@
 #define STEP_00_SIZES \
     .batch = 1, .m = 2, .n = 8, .k = 24, .a_m = 24, .a_k = 1, .b_k = 8, .b_n = 1, .y_m = 8, .relu = 1, \
     .first = 1, .last = 1, .single = 1, .alpha = 1.0f, .beta = 1.0f
-static gemm_f32_args_t step_00_args HAL_TABLE = {
-    .a = SLOT_00_A, STEP_00_SIZES
-};
-static gemm_f32_args_t step_01_args HAL_TABLE = {
-    .a = SLOT_01_A, STEP_00_SIZES
-};
-static gemm_f32_args_t step_02_args HAL_TABLE = {
-    .a = SLOT_02_A, STEP_00_SIZES
-};
+static gemm_f32_args_t HAL_TABLE
+    step_00_args = {.a = SLOT_00_A, STEP_00_SIZES},
+    step_01_args = {.a = SLOT_01_A, STEP_00_SIZES},
+    step_02_args = {.a = SLOT_02_A, STEP_00_SIZES};
 
 _Static_assert(2192 <= 2200, "L1 exceeds its budget");
 _Static_assert(7296 <= 1900000, "L2 exceeds its budget");
 _Static_assert(sizeof(void *) != 4 || 3 * sizeof(gemm_f32_args_t) <= 336, "tables exceed their share of L1");
 
-/* Gemm+Relu Gemm_a_sum+Relu_a and 2 more like it */
-static void step_00_like(uint32_t step, gemm_f32_args_t *args, float *a_slot, float *a_home, float *b_slot, float *b_home,
-        float *y_home, float *y_slot) {
+/* Gemm+Relu, 3 steps */
+static void step_00_like(uint32_t step, gemm_f32_args_t *args, float *a_home, float *b_slot, float *b_home, float *y_home,
+        float *y_slot) {
     hal_step(step);
-    uint32_t n = 0, next_n = 0, b_fill = 0, b_use = 0, y_use = 0;
+    uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t a_in[1] = {HAL_DONE}, b_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 3; turn++) {
         if (turn < 3) {
-            if (next_n == 0) a_in[0] = hal_dma_in_1d(0, a_slot, a_home, 192);
-            b_in[b_fill] = hal_dma_in_2d(0, b_slot + b_fill * 192, b_home + next_n, 32, 24, 96);
-            b_fill ^= 1;
+            if (next_n == 0) a_in[0] = hal_dma_in_1d(0, (void *)args->a, a_home, 192);
+            b_in[fill] = hal_dma_in_2d(0, b_slot + fill * 192, b_home + next_n, 32, 24, 96);
+            fill ^= 1;
             next_n += 8;
         }
         if (turn == 0) continue;
         if (n == 0) hal_dma_wait(a_in[0]);
-        hal_dma_wait(b_in[b_use]);
-        hal_dma_wait(y_out[y_use]);
-        args->b = b_slot + b_use * 192;
-        args->y = y_slot + y_use * 16;
+        hal_dma_wait(b_in[use]);
+        hal_dma_wait(y_out[use]);
+        args->b = b_slot + use * 192;
+        args->y = y_slot + use * 16;
         hal_parallel(gemm_f32, args);
-        y_out[y_use] = hal_dma_out_2d(0, y_home + n, y_slot + y_use * 16, 32, 2, 96);
-        b_use ^= 1;
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_2d(0, y_home + n, y_slot + use * 16, 32, 2, 96);
+        use ^= 1;
         n += 8;
     }
-    hal_dma_wait(y_out[0]);
-    hal_dma_wait(y_out[1]);
+    hal_dma_wait_all(y_out, 2);
 }
 
 void infer_network_run(void) {
-    step_00_like(0, &step_00_args, SLOT_00_A, HOME_X, SLOT_00_B, HOME_U, HOME_A, SLOT_00_Y);
-    step_00_like(1, &step_01_args, SLOT_01_A, HOME_A, SLOT_01_B, HOME_V, HOME_B, SLOT_01_Y);
-    step_00_like(2, &step_02_args, SLOT_02_A, HOME_B, SLOT_02_B, HOME_W, HOME_Y, SLOT_02_Y);
+    step_00_like(0, &step_00_args, HOME_X, SLOT_00_B, HOME_U, HOME_A, SLOT_00_Y);
+    step_00_like(1, &step_01_args, HOME_A, SLOT_01_B, HOME_V, HOME_B, SLOT_01_Y);
+    step_00_like(2, &step_02_args, HOME_B, SLOT_02_B, HOME_W, HOME_Y, SLOT_02_Y);
     hal_step(HAL_NO_STEP);
 }

@@ -2,17 +2,17 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator  tile                          tiles  buffering  in B   out B  cycles  node
- * 0     Conv      m=4/4/8 oh=3/3/9 ow=4/4/7 c=4/4  12     single     16512  2016   68588   Conv_y
+ * step  tiles  buffering  in B   out B  cycles  operator, node and tile
+ * 0     12     single     16512  2016   68588   Conv Conv_y: m=4/4/8 oh=3/3/9 ow=4/4/7 c=4/4
  */
 #include "Network.h"
 
 #include "conv_f32.h"
 
-static conv_f32_args_t step_00_args HAL_TABLE = {
-    .x = SLOT_00_X, .w = SLOT_00_W, .y = SLOT_00_Y, .n = 1, .g = 1, .m = 4, .oh = 3, .c = 4, .kh = 3, .kw = 3,
-    .sh = 2, .sw = 2, .dh = 1, .dw = 1, .w_g = 144, .w_m = 36, .w_c = 9, .first = 1, .last = 1, .single = 1
-};
+static conv_f32_args_t HAL_TABLE
+    step_00_args = {.x = SLOT_00_X, .w = SLOT_00_W, .y = SLOT_00_Y, .n = 1, .g = 1, .m = 4, .oh = 3,
+        .c = 4, .kh = 3, .kw = 3, .sh = 2, .sw = 2, .dh = 1, .dw = 1, .w_g = 144, .w_m = 36, .w_c = 9,
+        .first = 1, .last = 1, .single = 1};
 
 _Static_assert(1920 <= 2200, "L1 exceeds its budget");
 _Static_assert(3600 <= 3800, "L2 exceeds its budget");

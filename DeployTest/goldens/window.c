@@ -2,17 +2,16 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator  tile                       tiles  buffering  in B   out B  cycles  node
- * 0     Conv      m=4/8 ow=4/7 oh=9/9 c=1/4  16     double     10944  2016   62192   Conv_y
+ * step  tiles  buffering  in B   out B  cycles  operator, node and tile
+ * 0     16     double     10944  2016   62192   Conv Conv_y: m=4/8 ow=4/7 oh=9/9 c=1/4
  */
 #include "Network.h"
 
 #include "conv_f32.h"
 
-static conv_f32_args_t step_00_args HAL_TABLE = {
-    .n = 1, .g = 1, .m = 4, .oh = 9, .c = 1, .kh = 3, .kw = 3, .sh = 2, .sw = 2, .dh = 1, .dw = 1,
-    .x_rows = 18, .w_g = 36, .w_m = 9, .w_c = 9, .single = 1, .top = -1
-};
+static conv_f32_args_t HAL_TABLE
+    step_00_args = {.n = 1, .g = 1, .m = 4, .oh = 9, .c = 1, .kh = 3, .kw = 3, .sh = 2, .sw = 2,
+        .dh = 1, .dw = 1, .x_rows = 18, .w_g = 36, .w_m = 9, .w_c = 9, .single = 1, .top = -1};
 
 _Static_assert(2880 <= 3000, "L1 exceeds its budget");
 _Static_assert(7200 <= 1900000, "L2 exceeds its budget");
@@ -22,18 +21,16 @@ _Static_assert(sizeof(void *) != 4 || 1 * sizeof(conv_f32_args_t) <= 144, "table
 static void step_00(void) {
     hal_step(0);
     conv_f32_args_t *args = &step_00_args;
-    uint32_t m = 0, ow = 0, c = 0, next_m = 0, next_ow = 0, next_c = 0, x_fill = 0, x_use = 0, w_fill = 0, w_use = 0;
-    uint32_t y_use = 0;
-    hal_ticket_t x_in[2] = {HAL_DONE}, w_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
+    uint32_t m = 0, ow = 0, c = 0, next_m = 0, next_ow = 0, next_c = 0, fill = 0, use = 0, y_use = 0;
+    hal_ticket_t in[2][2] = {{HAL_DONE}}, y_out[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 16; turn++) {
         if (turn < 16) {
             const uint32_t next_ow_len = hal_min(4, 7 - next_ow);
             const uint32_t next_x_4_low = hal_window(next_ow * 2, 1, 14);
             const uint32_t next_x_4_len = hal_window((next_ow + next_ow_len) * 2 + 1, 1, 14) - next_x_4_low;
-            x_in[x_fill] = hal_dma_in_2d(0, SLOT_00_X + x_fill * 162, HOME_X + next_c * 252 + next_x_4_low, next_x_4_len * 4, 18, 56);
-            x_fill ^= 1;
-            w_in[w_fill] = hal_dma_in_2d(0, SLOT_00_W + w_fill * 36, HOME_W + next_m * 36 + next_c * 9, 36, 4, 144);
-            w_fill ^= 1;
+            in[fill][0] = hal_dma_in_2d(0, SLOT_00_X + fill * 162, HOME_X + next_c * 252 + next_x_4_low, next_x_4_len * 4, 18, 56);
+            in[fill][1] = hal_dma_in_2d(0, SLOT_00_W + fill * 36, HOME_W + next_m * 36 + next_c * 9, 36, 4, 144);
+            fill ^= 1;
             next_c += 1;
             if (next_c >= 4) {
                 next_c = 0;
@@ -48,11 +45,10 @@ static void step_00(void) {
         const uint32_t ow_len = hal_min(4, 7 - ow);
         const uint32_t x_4_low = hal_window(ow * 2, 1, 14);
         const uint32_t x_4_len = hal_window((ow + ow_len) * 2 + 1, 1, 14) - x_4_low;
-        hal_dma_wait(x_in[x_use]);
-        hal_dma_wait(w_in[w_use]);
+        hal_dma_wait_all(in[use], 2);
         if (c == 0) hal_dma_wait(y_out[y_use]);
-        args->x = SLOT_00_X + x_use * 162;
-        args->w = SLOT_00_W + w_use * 36;
+        args->x = SLOT_00_X + use * 162;
+        args->w = SLOT_00_W + use * 36;
         args->y = SLOT_00_Y + y_use * 144;
         args->ow = ow_len;
         args->x_cols = x_4_len;
@@ -69,8 +65,7 @@ static void step_00(void) {
         args->left = (int32_t)(ow * 2) - 1 - (int32_t)x_4_low;
         hal_parallel(conv_f32, &step_00_args);
         if (c + 1 >= 4) y_out[y_use] = hal_dma_out_2d(0, HOME_Y + m * 63 + ow, SLOT_00_Y + y_use * 144, ow_len * 4, 36, 28);
-        x_use ^= 1;
-        w_use ^= 1;
+        use ^= 1;
         if (c + 1 >= 4) y_use ^= 1;
         c += 1;
         if (c >= 4) {
@@ -82,8 +77,7 @@ static void step_00(void) {
             }
         }
     }
-    hal_dma_wait(y_out[0]);
-    hal_dma_wait(y_out[1]);
+    hal_dma_wait_all(y_out, 2);
 }
 
 void infer_network_run(void) {

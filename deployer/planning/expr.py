@@ -254,6 +254,11 @@ def sub(value: Expr, less: Expr) -> Expr:
     return value if less == 0 else Difference((value, less))
 
 
+def moved(value: Expr, by: int) -> Expr:
+    """The value and a constant, which may be negative."""
+    return add(value, by) if by >= 0 else sub(value, -by)
+
+
 def sized(value: Expr, name: str) -> Expr:
     """The expression with a name for its constant, or for the constant factor of its last term."""
     if isinstance(value, int):

@@ -37,6 +37,7 @@ from deployer.planning.expr import (
     Size,
     Var,
     add,
+    moved,
     mul,
     sized,
     sub,
@@ -174,9 +175,9 @@ class TileLoop:
         """The box's first index on a windowed axis that is split: the tile's own, scaled and moved, or a variable."""
         steady, start = self._steady(axis, extent), self.start(axis.dim)
         if steady is not None and isinstance(axis, Window):
-            return _moved(mul(start, axis.stride), -axis.pad - steady)
+            return moved(mul(start, axis.stride), -axis.pad - steady)
         if steady is not None and isinstance(axis, Reach) and axis.stride == 1:
-            return _moved(start, axis.pad - steady)
+            return moved(start, axis.pad - steady)
         return Var(self._window_names(operand, index)[0])
 
     def _window_names(self, operand: PlanOperand, index: int) -> tuple[str, str]:
@@ -389,11 +390,6 @@ class FirstTile(TileLoop):
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
         return [axis.span(self.first, extent) for axis, extent in zip(operand.axes, operand.view, strict=True)]
-
-
-def _moved(value: Expr, by: int) -> Expr:
-    """The value and a constant, which may be negative."""
-    return add(value, by) if by >= 0 else sub(value, -by)
 
 
 def all_of(conditions: list[Expr]) -> Expr:

@@ -2,105 +2,83 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator  tile         tiles  buffering  in B   out B  cycles  node
- * 21    SGD       n=1024/8192  8      double     65536  32768  11903   sgd_encoder_0_weight
- * 22    SGD       n=64/64      1      single     0      0      242     sgd_encoder_0_bias
- * 23    SGD       n=512/2048   4      double     16384  8192   4194    sgd_encoder_2_weight
- * 24    SGD       n=32/32      1      single     0      0      222     sgd_encoder_2_bias
- * 25    SGD       n=512/2048   4      double     16384  8192   4194    sgd_encoder_4_weight
- * 26    SGD       n=64/64      1      single     0      0      242     sgd_encoder_4_bias
- * 27    SGD       n=1024/4096  4      double     32768  16384  6863    sgd_decoder_0_weight
- * 28    SGD       n=64/64      1      single     0      0      242     sgd_decoder_0_bias
- * 29    SGD       n=512/2048   4      double     16384  8192   4194    sgd_decoder_2_weight
- * 30    SGD       n=32/32      1      single     0      0      222     sgd_decoder_2_bias
- * 31    SGD       n=512/2048   4      double     16384  8192   4194    sgd_decoder_4_weight
- * 32    SGD       n=64/64      1      single     0      0      242     sgd_decoder_4_bias
- * 33    SGD       n=1024/8192  8      double     65536  32768  11903   sgd_decoder_6_weight
- * 34    SGD       n=128/128    1      single     0      0      282     sgd_decoder_6_bias
+ * step  tiles  buffering  in B   out B  cycles  operator, node and tile
+ * 21    8      double     65536  32768  11903   SGD sgd_encoder_0_weight: n=1024/8192
+ * 22    1      single     0      0      242     SGD sgd_encoder_0_bias: n=64/64
+ * 23    4      double     16384  8192   4194    SGD sgd_encoder_2_weight: n=512/2048
+ * 24    1      single     0      0      222     SGD sgd_encoder_2_bias: n=32/32
+ * 25    4      double     16384  8192   4194    SGD sgd_encoder_4_weight: n=512/2048
+ * 26    1      single     0      0      242     SGD sgd_encoder_4_bias: n=64/64
+ * 27    4      double     32768  16384  6863    SGD sgd_decoder_0_weight: n=1024/4096
+ * 28    1      single     0      0      242     SGD sgd_decoder_0_bias: n=64/64
+ * 29    4      double     16384  8192   4194    SGD sgd_decoder_2_weight: n=512/2048
+ * 30    1      single     0      0      222     SGD sgd_decoder_2_bias: n=32/32
+ * 31    4      double     16384  8192   4194    SGD sgd_decoder_4_weight: n=512/2048
+ * 32    1      single     0      0      242     SGD sgd_decoder_4_bias: n=64/64
+ * 33    8      double     65536  32768  11903   SGD sgd_decoder_6_weight: n=1024/8192
+ * 34    1      single     0      0      282     SGD sgd_decoder_6_bias: n=128/128
  */
 #include "Network.h"
 
 #include "sgd_f32.h"
 
-static sgd_f32_args_t step_21_args HAL_TABLE = {
-    .n = 1024, .lr = 1.0f
-};
-static sgd_f32_args_t step_22_args HAL_TABLE = {
-    .w = HOME_ENCODER_0_BIAS, .g = HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, .n = 64, .lr = 1.0f
-};
-static sgd_f32_args_t step_23_args HAL_TABLE = {
-    .n = 512, .lr = 1.0f
-};
-static sgd_f32_args_t step_24_args HAL_TABLE = {
-    .w = HOME_ENCODER_2_BIAS, .g = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .n = 32, .lr = 1.0f
-};
-static sgd_f32_args_t step_25_args HAL_TABLE = {
-    .n = 512, .lr = 1.0f
-};
-static sgd_f32_args_t step_26_args HAL_TABLE = {
-    .w = HOME_ENCODER_4_BIAS, .g = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .n = 64, .lr = 1.0f
-};
-static sgd_f32_args_t step_27_args HAL_TABLE = {
-    .n = 1024, .lr = 1.0f
-};
-static sgd_f32_args_t step_28_args HAL_TABLE = {
-    .w = HOME_DECODER_0_BIAS, .g = HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, .n = 64, .lr = 1.0f
-};
-static sgd_f32_args_t step_29_args HAL_TABLE = {
-    .n = 512, .lr = 1.0f
-};
-static sgd_f32_args_t step_30_args HAL_TABLE = {
-    .w = HOME_DECODER_2_BIAS, .g = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .n = 32, .lr = 1.0f
-};
-static sgd_f32_args_t step_31_args HAL_TABLE = {
-    .n = 512, .lr = 1.0f
-};
-static sgd_f32_args_t step_32_args HAL_TABLE = {
-    .w = HOME_DECODER_4_BIAS, .g = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .n = 64, .lr = 1.0f
-};
-static sgd_f32_args_t step_33_args HAL_TABLE = {
-    .n = 1024, .lr = 1.0f
-};
-static sgd_f32_args_t step_34_args HAL_TABLE = {
-    .w = HOME_DECODER_6_BIAS, .g = HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER, .n = 128, .lr = 1.0f
-};
+static sgd_f32_args_t HAL_TABLE
+    step_21_args = {.n = 1024, .lr = 1.0f},
+    step_22_args = {.w = HOME_ENCODER_0_BIAS, .g = HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER,
+        .n = 64, .lr = 1.0f},
+    step_23_args = {.n = 512, .lr = 1.0f},
+    step_24_args = {.w = HOME_ENCODER_2_BIAS, .g = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER,
+        .n = 32, .lr = 1.0f},
+    step_25_args = {.n = 512, .lr = 1.0f},
+    step_26_args = {.w = HOME_ENCODER_4_BIAS, .g = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER,
+        .n = 64, .lr = 1.0f},
+    step_27_args = {.n = 1024, .lr = 1.0f},
+    step_28_args = {.w = HOME_DECODER_0_BIAS, .g = HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER,
+        .n = 64, .lr = 1.0f},
+    step_29_args = {.n = 512, .lr = 1.0f},
+    step_30_args = {.w = HOME_DECODER_2_BIAS, .g = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER,
+        .n = 32, .lr = 1.0f},
+    step_31_args = {.n = 512, .lr = 1.0f},
+    step_32_args = {.w = HOME_DECODER_4_BIAS, .g = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER,
+        .n = 64, .lr = 1.0f},
+    step_33_args = {.n = 1024, .lr = 1.0f},
+    step_34_args = {.w = HOME_DECODER_6_BIAS, .g = HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER,
+        .n = 128, .lr = 1.0f};
 
 _Static_assert(26572 <= 32000, "L1 exceeds its budget");
 _Static_assert(229888 <= 1900000, "L2 exceeds its budget");
 _Static_assert(sizeof(void *) != 4 || 14 * sizeof(sgd_f32_args_t) <= 2508, "tables exceed their share of L1");
 
-/* SGD sgd_encoder_0_weight and 6 more like it */
+/* SGD, 7 steps */
 static void step_21_like(uint32_t step, sgd_f32_args_t *args, float *w_slot, float *w_home, float *g_slot, float *g_home,
-        uint32_t tiles, uint32_t w_size, uint32_t w_bytes, uint32_t g_size, uint32_t g_bytes, uint32_t n_tile) {
+        uint32_t tiles, uint32_t w_size, uint32_t n_tile) {
     hal_step(step);
-    uint32_t n = 0, next_n = 0, w_fill = 0, w_use = 0, g_fill = 0, g_use = 0;
+    uint32_t n = 0, next_n = 0, w_fill = 0, w_use = 0, fill = 0, use = 0;
     hal_ticket_t w_in[3] = {HAL_DONE}, w_out[3] = {HAL_DONE}, g_in[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= tiles; turn++) {
         if (turn < tiles) {
             hal_dma_wait(w_out[w_fill]);
-            w_in[w_fill] = hal_dma_in_1d(0, w_slot + w_fill * w_size, w_home + next_n, w_bytes);
+            w_in[w_fill] = hal_dma_in_1d(0, w_slot + w_fill * w_size, w_home + next_n, w_size * 4);
             w_fill = w_fill == 2 ? 0 : w_fill + 1;
-            g_in[g_fill] = hal_dma_in_1d(0, g_slot + g_fill * g_size, g_home + next_n, g_bytes);
-            g_fill ^= 1;
+            g_in[fill] = hal_dma_in_1d(0, g_slot + fill * w_size, g_home + next_n, w_size * 4);
+            fill ^= 1;
             next_n += n_tile;
         }
         if (turn == 0) continue;
         hal_dma_wait(w_in[w_use]);
-        hal_dma_wait(g_in[g_use]);
+        hal_dma_wait(g_in[use]);
         args->w = w_slot + w_use * w_size;
-        args->g = g_slot + g_use * g_size;
+        args->g = g_slot + use * w_size;
         hal_parallel(sgd_f32, args);
-        w_out[w_use] = hal_dma_out_1d(0, w_home + n, w_slot + w_use * w_size, w_bytes);
+        w_out[w_use] = hal_dma_out_1d(0, w_home + n, w_slot + w_use * w_size, w_size * 4);
         w_use = w_use == 2 ? 0 : w_use + 1;
-        g_use ^= 1;
+        use ^= 1;
         n += n_tile;
     }
-    hal_dma_wait(w_out[0]);
-    hal_dma_wait(w_out[1]);
-    hal_dma_wait(w_out[2]);
+    hal_dma_wait_all(w_out, 3);
 }
 
-/* SGD sgd_encoder_0_bias and 6 more like it */
+/* SGD, 7 steps */
 static void step_22_like(uint32_t step, sgd_f32_args_t *args) {
     hal_step(step);
     hal_parallel(sgd_f32, args);
@@ -108,25 +86,25 @@ static void step_22_like(uint32_t step, sgd_f32_args_t *args) {
 
 void optimizer_network_run(void) {
     step_21_like(21, &step_21_args, SLOT_21_W, HOME_ENCODER_0_WEIGHT, SLOT_21_G,
-        HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, 8, 1024, 4096, 1024, 4096, 1024);
+        HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, 8, 1024, 1024);
     step_22_like(22, &step_22_args);
     step_21_like(23, &step_23_args, SLOT_23_W, HOME_ENCODER_2_WEIGHT, SLOT_23_G,
-        HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 2048, 512, 2048, 512);
+        HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
     step_22_like(24, &step_24_args);
     step_21_like(25, &step_25_args, SLOT_25_W, HOME_ENCODER_4_WEIGHT, SLOT_25_G,
-        HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 2048, 512, 2048, 512);
+        HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
     step_22_like(26, &step_26_args);
     step_21_like(27, &step_27_args, SLOT_27_W, HOME_DECODER_0_WEIGHT, SLOT_27_G,
-        HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 1024, 4096, 1024, 4096, 1024);
+        HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 1024, 1024);
     step_22_like(28, &step_28_args);
     step_21_like(29, &step_29_args, SLOT_29_W, HOME_DECODER_2_WEIGHT, SLOT_29_G,
-        HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 2048, 512, 2048, 512);
+        HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
     step_22_like(30, &step_30_args);
     step_21_like(31, &step_31_args, SLOT_31_W, HOME_DECODER_4_WEIGHT, SLOT_31_G,
-        HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 2048, 512, 2048, 512);
+        HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
     step_22_like(32, &step_32_args);
     step_21_like(33, &step_33_args, SLOT_33_W, HOME_DECODER_6_WEIGHT, SLOT_33_G,
-        HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER, 8, 1024, 4096, 1024, 4096, 1024);
+        HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER, 8, 1024, 1024);
     step_22_like(34, &step_34_args);
     hal_step(HAL_NO_STEP);
 }

@@ -2,28 +2,28 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator       tile               tiles  buffering  in B   out B  cycles  node
- * 0     Gemm+Relu      n=32/64 k=64/128   4      double     33792  0      7182    encoder.0+encoder.0_relu
- * 1     Gemm+Relu      n=32/32 k=64/64    1      single     8192   0      2678    encoder.2+encoder.2_relu
- * 2     Gemm+Relu      n=64/64 k=32/32    1      single     8192   0      1385    encoder.4+encoder.4_relu
- * 3     Gemm+Relu      n=32/64 k=64/64    2      double     16384  0      3867    decoder.0+decoder.0_relu
- * 4     Gemm+Relu      n=32/32 k=64/64    1      single     8192   0      2678    decoder.2+decoder.2_relu
- * 5     Gemm+Relu      n=64/64 k=32/32    1      single     8192   0      1385    decoder.4+decoder.4_relu
- * 6     Gemm           n=32/128 k=64/64   4      double     32768  0      6593    decoder.6
- * 7     MSELoss        n=128/128          1      single     512    0      1222    MSELoss+MSELoss_Grad/MSELossGrad
- * 8     Gemm           m=32/128 n=64/64   4      double     0      32768  5971    decoder.6_Grad/Gemm
- * 9     Gemm+ReluGrad  n=32/64 k=64/128   4      double     32768  0      6867    decoder.6_Grad/Gemm_2+decoder.4_relu_Grad/ReluGrad
- * 10    Gemm           n=16/32 m=64/64    2      double     0      8192   1891    decoder.4_Grad/Gemm
- * 11    Gemm+ReluGrad  n=32/32 k=64/64    1      single     8192   0      1397    decoder.4_Grad/Gemm_2+decoder.2_relu_Grad/ReluGrad
- * 12    Gemm           m=16/32 n=64/64    2      double     0      8192   1853    decoder.2_Grad/Gemm
- * 13    Gemm+ReluGrad  n=64/64 k=32/32    1      single     8192   0      1501    decoder.2_Grad/Gemm_2+decoder.0_relu_Grad/ReluGrad
- * 14    Gemm           m=16/64 n=64/64    4      double     0      16384  3525    decoder.0_Grad/Gemm
- * 15    Gemm+ReluGrad  n=32/64 k=64/64    2      double     16384  0      3983    decoder.0_Grad/Gemm_2+encoder.4_relu_Grad/ReluGrad
- * 16    Gemm           n=16/32 m=64/64    2      double     0      8192   1891    encoder.4_Grad/Gemm
- * 17    Gemm+ReluGrad  n=32/32 k=64/64    1      single     8192   0      1397    encoder.4_Grad/Gemm_2+encoder.2_relu_Grad/ReluGrad
- * 18    Gemm           m=16/32 n=64/64    2      double     0      8192   1853    encoder.2_Grad/Gemm
- * 19    Gemm+ReluGrad  n=64/64 k=32/32    1      single     8192   0      1501    encoder.2_Grad/Gemm_2+encoder.0_relu_Grad/ReluGrad
- * 20    Gemm           m=16/64 n=128/128  4      double     512    32768  6096    encoder.0_Grad/Gemm
+ * step  tiles  buffering  in B   out B  cycles  operator, node and tile
+ * 0     4      double     33792  0      7182    Gemm+Relu encoder.0+encoder.0_relu: n=32/64 k=64/128
+ * 1     1      single     8192   0      2678    Gemm+Relu encoder.2+encoder.2_relu: n=32/32 k=64/64
+ * 2     1      single     8192   0      1385    Gemm+Relu encoder.4+encoder.4_relu: n=64/64 k=32/32
+ * 3     2      double     16384  0      3867    Gemm+Relu decoder.0+decoder.0_relu: n=32/64 k=64/64
+ * 4     1      single     8192   0      2678    Gemm+Relu decoder.2+decoder.2_relu: n=32/32 k=64/64
+ * 5     1      single     8192   0      1385    Gemm+Relu decoder.4+decoder.4_relu: n=64/64 k=32/32
+ * 6     4      double     32768  0      6593    Gemm decoder.6: n=32/128 k=64/64
+ * 7     1      single     512    0      1222    MSELoss MSELoss+MSELoss_Grad/MSELossGrad: n=128/128
+ * 8     4      double     0      32768  5971    Gemm decoder.6_Grad/Gemm: m=32/128 n=64/64
+ * 9     4      double     32768  0      6867    Gemm+ReluGrad decoder.6_Grad/Gemm_2+decoder.4_relu_Grad/ReluGrad: n=32/64 k=64/128
+ * 10    2      double     0      8192   1891    Gemm decoder.4_Grad/Gemm: n=16/32 m=64/64
+ * 11    1      single     8192   0      1397    Gemm+ReluGrad decoder.4_Grad/Gemm_2+decoder.2_relu_Grad/ReluGrad: n=32/32 k=64/64
+ * 12    2      double     0      8192   1853    Gemm decoder.2_Grad/Gemm: m=16/32 n=64/64
+ * 13    1      single     8192   0      1501    Gemm+ReluGrad decoder.2_Grad/Gemm_2+decoder.0_relu_Grad/ReluGrad: n=64/64 k=32/32
+ * 14    4      double     0      16384  3525    Gemm decoder.0_Grad/Gemm: m=16/64 n=64/64
+ * 15    2      double     16384  0      3983    Gemm+ReluGrad decoder.0_Grad/Gemm_2+encoder.4_relu_Grad/ReluGrad: n=32/64 k=64/64
+ * 16    2      double     0      8192   1891    Gemm encoder.4_Grad/Gemm: n=16/32 m=64/64
+ * 17    1      single     8192   0      1397    Gemm+ReluGrad encoder.4_Grad/Gemm_2+encoder.2_relu_Grad/ReluGrad: n=32/32 k=64/64
+ * 18    2      double     0      8192   1853    Gemm encoder.2_Grad/Gemm: m=16/32 n=64/64
+ * 19    1      single     8192   0      1501    Gemm+ReluGrad encoder.2_Grad/Gemm_2+encoder.0_relu_Grad/ReluGrad: n=64/64 k=32/32
+ * 20    4      double     512    32768  6096    Gemm encoder.0_Grad/Gemm: m=16/64 n=128/128
  */
 #include "Network.h"
 
@@ -48,87 +48,50 @@
 #define STEP_13_SIZES \
     .batch = 1, .m = 1, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .y_m = 64, .gate_m = 64, \
     .first = 1, .last = 1, .single = 1, .alpha = 1.0f
-static gemm_f32_args_t step_00_args HAL_TABLE = {
-    .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 64,
-    .relu = 1, .single = 1, .alpha = 1.0f, .beta = 1.0f
-};
-static gemm_f32_args_t step_01_args HAL_TABLE = {
-    .a = HOME_ENCODER_0_RELU, .b = SLOT_01_B, .c = HOME_ENCODER_2_BIAS, .y = HOME_ENCODER_2_RELU,
-    STEP_01_SIZES
-};
-static gemm_f32_args_t step_02_args HAL_TABLE = {
-    .a = HOME_ENCODER_2_RELU, .b = SLOT_02_B, .c = HOME_ENCODER_4_BIAS, .y = HOME_ENCODER_4_RELU,
-    STEP_02_SIZES
-};
-static gemm_f32_args_t step_03_args HAL_TABLE = {
-    .a = HOME_ENCODER_4_RELU, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64,
-    .c_n = 1, .y_m = 64, .relu = 1, .first = 1, .last = 1, .single = 1, .alpha = 1.0f, .beta = 1.0f
-};
-static gemm_f32_args_t step_04_args HAL_TABLE = {
-    .a = HOME_DECODER_0_RELU, .b = SLOT_04_B, .c = HOME_DECODER_2_BIAS, .y = HOME_DECODER_2_RELU,
-    STEP_01_SIZES
-};
-static gemm_f32_args_t step_05_args HAL_TABLE = {
-    .a = HOME_DECODER_2_RELU, .b = SLOT_05_B, .c = HOME_DECODER_4_BIAS, .y = HOME_DECODER_4_RELU,
-    STEP_02_SIZES
-};
-static gemm_f32_args_t step_06_args HAL_TABLE = {
-    .a = HOME_DECODER_4_RELU, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64,
-    .c_n = 1, .y_m = 128, .first = 1, .last = 1, .single = 1, .alpha = 1.0f, .beta = 1.0f
-};
-static mse_loss_f32_args_t step_07_args HAL_TABLE = {
-    .pred = HOME_OUTPUT, .target = SLOT_07_TARGET, .y = HOME_LOSS,
-    .dpred = HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER, .carry = HOME_MSELOSS_CARRY, .n = 128, .first = 1,
-    .last = 1, .count = 128.0f, .share = 0x1.0000000000000p-6f /* 0.015625 */
-};
-static gemm_f32_args_t step_08_args HAL_TABLE = {
-    .b = HOME_DECODER_4_RELU, .batch = 1, .m = 32, .n = 64, .k = 1, .a_m = 1, .a_k = 128, .b_k = 64, .b_n = 1,
-    .y_m = 64, .first = 1, .last = 1, .single = 4, .alpha = 1.0f
-};
-static gemm_f32_args_t step_09_args HAL_TABLE = {
-    .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 128, .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64,
-    .single = 1, .alpha = 1.0f
-};
-static gemm_f32_args_t step_10_args HAL_TABLE = {
-    .a = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_10_SIZES
-};
-static gemm_f32_args_t step_11_args HAL_TABLE = {
-    .a = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_11_B, .gate = HOME_DECODER_2_RELU,
-    .y = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_11_SIZES
-};
-static gemm_f32_args_t step_12_args HAL_TABLE = {
-    .b = HOME_DECODER_0_RELU, STEP_12_SIZES
-};
-static gemm_f32_args_t step_13_args HAL_TABLE = {
-    .a = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_13_B, .gate = HOME_DECODER_0_RELU,
-    .y = HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_13_SIZES
-};
-static gemm_f32_args_t step_14_args HAL_TABLE = {
-    .b = HOME_ENCODER_4_RELU, .batch = 1, .m = 16, .n = 64, .k = 1, .a_m = 1, .a_k = 64, .b_k = 64, .b_n = 1,
-    .y_m = 64, .first = 1, .last = 1, .single = 4, .alpha = 1.0f
-};
-static gemm_f32_args_t step_15_args HAL_TABLE = {
-    .a = HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64,
-    .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64, .first = 1, .last = 1, .single = 1, .alpha = 1.0f
-};
-static gemm_f32_args_t step_16_args HAL_TABLE = {
-    .a = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_10_SIZES
-};
-static gemm_f32_args_t step_17_args HAL_TABLE = {
-    .a = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_17_B, .gate = HOME_ENCODER_2_RELU,
-    .y = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_11_SIZES
-};
-static gemm_f32_args_t step_18_args HAL_TABLE = {
-    .b = HOME_ENCODER_0_RELU, STEP_12_SIZES
-};
-static gemm_f32_args_t step_19_args HAL_TABLE = {
-    .a = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_19_B, .gate = HOME_ENCODER_0_RELU,
-    .y = HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_13_SIZES
-};
-static gemm_f32_args_t step_20_args HAL_TABLE = {
-    .b = SLOT_20_B, .batch = 1, .m = 16, .n = 128, .k = 1, .a_m = 1, .a_k = 64, .b_k = 128, .b_n = 1,
-    .y_m = 128, .first = 1, .last = 1, .single = 4, .alpha = 1.0f
-};
+static gemm_f32_args_t HAL_TABLE
+    step_00_args = {.batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64,
+        .c_n = 1, .y_m = 64, .relu = 1, .single = 1, .alpha = 1.0f, .beta = 1.0f},
+    step_01_args = {.a = HOME_ENCODER_0_RELU, .b = SLOT_01_B, .c = HOME_ENCODER_2_BIAS,
+        .y = HOME_ENCODER_2_RELU, STEP_01_SIZES},
+    step_02_args = {.a = HOME_ENCODER_2_RELU, .b = SLOT_02_B, .c = HOME_ENCODER_4_BIAS,
+        .y = HOME_ENCODER_4_RELU, STEP_02_SIZES},
+    step_03_args = {.a = HOME_ENCODER_4_RELU, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64,
+        .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 64, .relu = 1, .first = 1, .last = 1, .single = 1,
+        .alpha = 1.0f, .beta = 1.0f},
+    step_04_args = {.a = HOME_DECODER_0_RELU, .b = SLOT_04_B, .c = HOME_DECODER_2_BIAS,
+        .y = HOME_DECODER_2_RELU, STEP_01_SIZES},
+    step_05_args = {.a = HOME_DECODER_2_RELU, .b = SLOT_05_B, .c = HOME_DECODER_4_BIAS,
+        .y = HOME_DECODER_4_RELU, STEP_02_SIZES},
+    step_06_args = {.a = HOME_DECODER_4_RELU, .batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 64,
+        .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 128, .first = 1, .last = 1, .single = 1,
+        .alpha = 1.0f, .beta = 1.0f},
+    step_08_args = {.b = HOME_DECODER_4_RELU, .batch = 1, .m = 32, .n = 64, .k = 1, .a_m = 1,
+        .a_k = 128, .b_k = 64, .b_n = 1, .y_m = 64, .first = 1, .last = 1, .single = 4, .alpha = 1.0f},
+    step_09_args = {.batch = 1, .m = 1, .n = 32, .k = 64, .a_m = 128, .a_k = 1, .b_k = 32, .b_n = 1,
+        .y_m = 64, .gate_m = 64, .single = 1, .alpha = 1.0f},
+    step_10_args = {.a = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_10_SIZES},
+    step_11_args = {.a = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_11_B,
+        .gate = HOME_DECODER_2_RELU, .y = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_11_SIZES},
+    step_12_args = {.b = HOME_DECODER_0_RELU, STEP_12_SIZES},
+    step_13_args = {.a = HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_13_B,
+        .gate = HOME_DECODER_0_RELU, .y = HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_13_SIZES},
+    step_14_args = {.b = HOME_ENCODER_4_RELU, .batch = 1, .m = 16, .n = 64, .k = 1, .a_m = 1,
+        .a_k = 64, .b_k = 64, .b_n = 1, .y_m = 64, .first = 1, .last = 1, .single = 4, .alpha = 1.0f},
+    step_15_args = {.a = HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 1, .n = 32,
+        .k = 64, .a_m = 64, .a_k = 1, .b_k = 32, .b_n = 1, .y_m = 64, .gate_m = 64, .first = 1, .last = 1,
+        .single = 1, .alpha = 1.0f},
+    step_16_args = {.a = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_10_SIZES},
+    step_17_args = {.a = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_17_B,
+        .gate = HOME_ENCODER_2_RELU, .y = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_11_SIZES},
+    step_18_args = {.b = HOME_ENCODER_0_RELU, STEP_12_SIZES},
+    step_19_args = {.a = HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, .b = SLOT_19_B,
+        .gate = HOME_ENCODER_0_RELU, .y = HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, STEP_13_SIZES},
+    step_20_args = {.b = SLOT_20_B, .batch = 1, .m = 16, .n = 128, .k = 1, .a_m = 1, .a_k = 64,
+        .b_k = 128, .b_n = 1, .y_m = 128, .first = 1, .last = 1, .single = 4, .alpha = 1.0f};
+static mse_loss_f32_args_t HAL_TABLE
+    step_07_args = {.pred = HOME_OUTPUT, .target = SLOT_07_TARGET, .y = HOME_LOSS,
+        .dpred = HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER, .carry = HOME_MSELOSS_CARRY, .n = 128,
+        .first = 1, .last = 1, .count = 128.0f, .share = 0x1p-6f /* 0.015625 */};
 
 _Static_assert(26572 <= 32000, "L1 exceeds its budget");
 _Static_assert(229888 <= 1900000, "L2 exceeds its budget");
@@ -137,14 +100,13 @@ _Static_assert(sizeof(void *) != 4 || 20 * sizeof(gemm_f32_args_t) + 1 * sizeof(
 /* Gemm+Relu encoder.0+encoder.0_relu */
 static void step_00(void) {
     gemm_f32_args_t *args = &step_00_args;
-    uint32_t n = 0, k = 0, next_n = 0, next_k = 0, a_fill = 0, a_use = 0, b_fill = 0, b_use = 0;
-    hal_ticket_t a_in[2] = {HAL_DONE}, b_in[2] = {HAL_DONE};
+    uint32_t n = 0, k = 0, next_n = 0, next_k = 0, fill = 0, use = 0;
+    hal_ticket_t in[2][2] = {{HAL_DONE}};
     for (uint32_t turn = 0; turn <= 4; turn++) {
         if (turn < 4) {
-            a_in[a_fill] = hal_dma_in_1d(0, SLOT_00_A + a_fill * 64, HOME_INPUT + next_k, 256);
-            a_fill ^= 1;
-            b_in[b_fill] = hal_dma_in_2d(0, SLOT_00_B + b_fill * 2048, HOME_ENCODER_0_WEIGHT + next_n * 128 + next_k, 256, 32, 512);
-            b_fill ^= 1;
+            in[fill][0] = hal_dma_in_1d(0, SLOT_00_A + fill * 64, HOME_INPUT + next_k, 256);
+            in[fill][1] = hal_dma_in_2d(0, SLOT_00_B + fill * 2048, HOME_ENCODER_0_WEIGHT + next_n * 128 + next_k, 256, 32, 512);
+            fill ^= 1;
             next_k += 64;
             if (next_k >= 128) {
                 next_k = 0;
@@ -152,17 +114,15 @@ static void step_00(void) {
             }
         }
         if (turn == 0) continue;
-        hal_dma_wait(a_in[a_use]);
-        hal_dma_wait(b_in[b_use]);
-        args->a = SLOT_00_A + a_use * 64;
-        args->b = SLOT_00_B + b_use * 2048;
+        hal_dma_wait_all(in[use], 2);
+        args->a = SLOT_00_A + use * 64;
+        args->b = SLOT_00_B + use * 2048;
         args->c = HOME_ENCODER_0_BIAS + n;
         args->y = HOME_ENCODER_0_RELU + n;
         args->first = k == 0;
         args->last = k + 64 >= 128;
         hal_parallel(gemm_f32, &step_00_args);
-        a_use ^= 1;
-        b_use ^= 1;
+        use ^= 1;
         k += 64;
         if (k >= 128) {
             k = 0;
@@ -171,29 +131,29 @@ static void step_00(void) {
     }
 }
 
-/* Gemm+Relu encoder.2+encoder.2_relu and 7 more like it */
+/* Gemm+Relu, 8 steps */
 static void step_01_like(gemm_f32_args_t *args, hal_ticket_t b_first) {
     hal_dma_wait(b_first);
     hal_parallel(gemm_f32, args);
 }
 
-/* Gemm+Relu decoder.0+decoder.0_relu and 1 more like it */
+/* Gemm+Relu, 2 steps */
 static void step_03_like(gemm_f32_args_t *args, float *b_slot, float *b_home, float *c_home, float *y_home, uint32_t tiles) {
-    uint32_t n = 0, next_n = 0, b_fill = 0, b_use = 0;
+    uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t b_in[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= tiles; turn++) {
         if (turn < tiles) {
-            b_in[b_fill] = hal_dma_in_1d(0, b_slot + b_fill * 2048, b_home + next_n * 64, 8192);
-            b_fill ^= 1;
+            b_in[fill] = hal_dma_in_1d(0, b_slot + fill * 2048, b_home + next_n * 64, 8192);
+            fill ^= 1;
             next_n += 32;
         }
         if (turn == 0) continue;
-        hal_dma_wait(b_in[b_use]);
-        args->b = b_slot + b_use * 2048;
+        hal_dma_wait(b_in[use]);
+        args->b = b_slot + use * 2048;
         args->c = c_home + n;
         args->y = y_home + n;
         hal_parallel(gemm_f32, args);
-        b_use ^= 1;
+        use ^= 1;
         n += 32;
     }
 }
@@ -204,18 +164,18 @@ static void step_07(void) {
     hal_parallel(mse_loss_f32, &step_07_args);
 }
 
-/* Gemm decoder.6_Grad/Gemm and 3 more like it */
+/* Gemm, 4 steps */
 static void step_08_like(gemm_f32_args_t *args, hal_ticket_t *y_last, float *y_home, float *y_slot, float *a_home, uint32_t tiles,
-        uint32_t y_size, uint32_t y_bytes, uint32_t m_tile) {
-    uint32_t m = 0, y_use = 0;
+        uint32_t y_size, uint32_t m_tile) {
+    uint32_t m = 0, use = 0;
     hal_ticket_t y_out[2] = {HAL_DONE};
     for (uint32_t tile = 0; tile < tiles; tile++) {
-        hal_dma_wait(y_out[y_use]);
+        hal_dma_wait(y_out[use]);
         args->a = a_home + m;
-        args->y = y_slot + y_use * y_size;
+        args->y = y_slot + use * y_size;
         hal_parallel(gemm_f32, args);
-        y_out[y_use] = hal_dma_out_1d(0, y_home + m * 64, y_slot + y_use * y_size, y_bytes);
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_1d(0, y_home + m * 64, y_slot + use * y_size, y_size * 4);
+        use ^= 1;
         m += m_tile;
     }
     y_last[0] = y_out[0];
@@ -225,12 +185,12 @@ static void step_08_like(gemm_f32_args_t *args, hal_ticket_t *y_last, float *y_h
 /* Gemm+ReluGrad decoder.6_Grad/Gemm_2+decoder.4_relu_Grad/ReluGrad */
 static void step_09(void) {
     gemm_f32_args_t *args = &step_09_args;
-    uint32_t n = 0, k = 0, next_n = 0, next_k = 0, b_fill = 0, b_use = 0;
+    uint32_t n = 0, k = 0, next_n = 0, next_k = 0, fill = 0, use = 0;
     hal_ticket_t b_in[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 4; turn++) {
         if (turn < 4) {
-            b_in[b_fill] = hal_dma_in_2d(0, SLOT_09_B + b_fill * 2048, HOME_DECODER_6_WEIGHT + next_k * 64 + next_n, 128, 64, 256);
-            b_fill ^= 1;
+            b_in[fill] = hal_dma_in_2d(0, SLOT_09_B + fill * 2048, HOME_DECODER_6_WEIGHT + next_k * 64 + next_n, 128, 64, 256);
+            fill ^= 1;
             next_k += 64;
             if (next_k >= 128) {
                 next_k = 0;
@@ -238,15 +198,15 @@ static void step_09(void) {
             }
         }
         if (turn == 0) continue;
-        hal_dma_wait(b_in[b_use]);
+        hal_dma_wait(b_in[use]);
         args->a = HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER + k;
-        args->b = SLOT_09_B + b_use * 2048;
+        args->b = SLOT_09_B + use * 2048;
         args->gate = HOME_DECODER_4_RELU + n;
         args->y = HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER + n;
         args->first = k == 0;
         args->last = k + 64 >= 128;
         hal_parallel(gemm_f32, &step_09_args);
-        b_use ^= 1;
+        use ^= 1;
         k += 64;
         if (k >= 128) {
             k = 0;
@@ -255,17 +215,17 @@ static void step_09(void) {
     }
 }
 
-/* Gemm decoder.4_Grad/Gemm and 1 more like it */
+/* Gemm, 2 steps */
 static void step_10_like(gemm_f32_args_t *args, hal_ticket_t *y_last, float *y_home, float *y_slot, float *b_home) {
-    uint32_t n = 0, y_use = 0;
+    uint32_t n = 0, use = 0;
     hal_ticket_t y_out[2] = {HAL_DONE};
     for (uint32_t tile = 0; tile < 2; tile++) {
-        hal_dma_wait(y_out[y_use]);
+        hal_dma_wait(y_out[use]);
         args->b = b_home + n;
-        args->y = y_slot + y_use * 1024;
+        args->y = y_slot + use * 1024;
         hal_parallel(gemm_f32, args);
-        y_out[y_use] = hal_dma_out_2d(0, y_home + n, y_slot + y_use * 1024, 64, 64, 128);
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_2d(0, y_home + n, y_slot + use * 1024, 64, 64, 128);
+        use ^= 1;
         n += 16;
     }
     y_last[0] = y_out[0];
@@ -275,21 +235,21 @@ static void step_10_like(gemm_f32_args_t *args, hal_ticket_t *y_last, float *y_h
 /* Gemm+ReluGrad decoder.0_Grad/Gemm_2+encoder.4_relu_Grad/ReluGrad */
 static void step_15(void) {
     gemm_f32_args_t *args = &step_15_args;
-    uint32_t n = 0, next_n = 0, b_fill = 0, b_use = 0;
+    uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t b_in[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 2; turn++) {
         if (turn < 2) {
-            b_in[b_fill] = hal_dma_in_2d(0, SLOT_15_B + b_fill * 2048, HOME_DECODER_0_WEIGHT + next_n, 128, 64, 256);
-            b_fill ^= 1;
+            b_in[fill] = hal_dma_in_2d(0, SLOT_15_B + fill * 2048, HOME_DECODER_0_WEIGHT + next_n, 128, 64, 256);
+            fill ^= 1;
             next_n += 32;
         }
         if (turn == 0) continue;
-        hal_dma_wait(b_in[b_use]);
-        args->b = SLOT_15_B + b_use * 2048;
+        hal_dma_wait(b_in[use]);
+        args->b = SLOT_15_B + use * 2048;
         args->gate = HOME_ENCODER_4_RELU + n;
         args->y = HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER + n;
         hal_parallel(gemm_f32, &step_15_args);
-        b_use ^= 1;
+        use ^= 1;
         n += 32;
     }
 }
@@ -297,7 +257,7 @@ static void step_15(void) {
 /* Gemm encoder.0_Grad/Gemm */
 static void step_20(void) {
     gemm_f32_args_t *args = &step_20_args;
-    uint32_t m = 0, next_m = 0, y_use = 0;
+    uint32_t m = 0, next_m = 0, use = 0;
     hal_ticket_t b_in[1] = {HAL_DONE}, y_out[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 4; turn++) {
         if (turn < 4) {
@@ -306,16 +266,15 @@ static void step_20(void) {
         }
         if (turn == 0) continue;
         if (m == 0) hal_dma_wait(b_in[0]);
-        hal_dma_wait(y_out[y_use]);
+        hal_dma_wait(y_out[use]);
         args->a = HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER + m;
-        args->y = SLOT_20_Y + y_use * 2048;
+        args->y = SLOT_20_Y + use * 2048;
         hal_parallel(gemm_f32, &step_20_args);
-        y_out[y_use] = hal_dma_out_1d(0, HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER + m * 128, SLOT_20_Y + y_use * 2048, 8192);
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_1d(0, HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER + m * 128, SLOT_20_Y + use * 2048, 8192);
+        use ^= 1;
         m += 16;
     }
-    hal_dma_wait(y_out[0]);
-    hal_dma_wait(y_out[1]);
+    hal_dma_wait_all(y_out, 2);
 }
 
 void train_network_run(uint32_t lazy_reset) {
@@ -324,68 +283,68 @@ void train_network_run(uint32_t lazy_reset) {
     hal_step(0);
     step_00();
     hal_step(1);
-    const hal_ticket_t step_01_b_first = hal_dma_in_1d(0, SLOT_01_B, HOME_ENCODER_2_WEIGHT, 8192);
-    const hal_ticket_t step_02_b_first = hal_dma_in_1d(0, SLOT_02_B, HOME_ENCODER_4_WEIGHT, 8192);
-    step_01_like(&step_01_args, step_01_b_first);
+    const hal_ticket_t b_01 = hal_dma_in_1d(0, SLOT_01_B, HOME_ENCODER_2_WEIGHT, 8192);
+    const hal_ticket_t b_02 = hal_dma_in_1d(0, SLOT_02_B, HOME_ENCODER_4_WEIGHT, 8192);
+    step_01_like(&step_01_args, b_01);
     hal_step(2);
-    step_01_like(&step_02_args, step_02_b_first);
+    step_01_like(&step_02_args, b_02);
     hal_step(3);
     step_03_like(&step_03_args, SLOT_03_B, HOME_DECODER_0_WEIGHT, HOME_DECODER_0_BIAS, HOME_DECODER_0_RELU,
         2);
     hal_step(4);
-    const hal_ticket_t step_04_b_first = hal_dma_in_1d(0, SLOT_04_B, HOME_DECODER_2_WEIGHT, 8192);
-    const hal_ticket_t step_05_b_first = hal_dma_in_1d(0, SLOT_05_B, HOME_DECODER_4_WEIGHT, 8192);
-    step_01_like(&step_04_args, step_04_b_first);
+    const hal_ticket_t b_04 = hal_dma_in_1d(0, SLOT_04_B, HOME_DECODER_2_WEIGHT, 8192);
+    const hal_ticket_t b_05 = hal_dma_in_1d(0, SLOT_05_B, HOME_DECODER_4_WEIGHT, 8192);
+    step_01_like(&step_04_args, b_04);
     hal_step(5);
-    step_01_like(&step_05_args, step_05_b_first);
+    step_01_like(&step_05_args, b_05);
     hal_step(6);
     step_03_like(&step_06_args, SLOT_06_B, HOME_DECODER_6_WEIGHT, HOME_DECODER_6_BIAS, HOME_OUTPUT, 4);
     hal_step(7);
     step_07();
     hal_step(8);
     step_08_like(&step_08_args, tickets + 0, HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_08_Y,
-        HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 2048, 8192, 32);
+        HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 2048, 32);
     hal_dma_wait(tickets[0]);
     hal_dma_wait(tickets[1]);
     hal_step(9);
     step_09();
     hal_step(10);
-    const hal_ticket_t step_11_b_first = hal_dma_in_1d(0, SLOT_11_B, HOME_DECODER_4_WEIGHT, 8192);
+    const hal_ticket_t b_11 = hal_dma_in_1d(0, SLOT_11_B, HOME_DECODER_4_WEIGHT, 8192);
     step_10_like(&step_10_args, tickets + 0, HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_10_Y,
         HOME_DECODER_2_RELU);
     hal_step(11);
-    step_01_like(&step_11_args, step_11_b_first);
+    step_01_like(&step_11_args, b_11);
     hal_dma_wait(tickets[0]);
     hal_dma_wait(tickets[1]);
     hal_step(12);
-    const hal_ticket_t step_13_b_first = hal_dma_in_1d(0, SLOT_13_B, HOME_DECODER_2_WEIGHT, 8192);
+    const hal_ticket_t b_13 = hal_dma_in_1d(0, SLOT_13_B, HOME_DECODER_2_WEIGHT, 8192);
     step_08_like(&step_12_args, tickets + 0, HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_12_Y,
-        HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, 2, 1024, 4096, 16);
+        HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, 2, 1024, 16);
     hal_step(13);
-    step_01_like(&step_13_args, step_13_b_first);
+    step_01_like(&step_13_args, b_13);
     hal_dma_wait(tickets[0]);
     hal_dma_wait(tickets[1]);
     hal_step(14);
     step_08_like(&step_14_args, tickets + 0, HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_14_Y,
-        HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 1024, 4096, 16);
+        HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 1024, 16);
     hal_dma_wait(tickets[0]);
     hal_dma_wait(tickets[1]);
     hal_step(15);
     step_15();
     hal_step(16);
-    const hal_ticket_t step_17_b_first = hal_dma_in_1d(0, SLOT_17_B, HOME_ENCODER_4_WEIGHT, 8192);
+    const hal_ticket_t b_17 = hal_dma_in_1d(0, SLOT_17_B, HOME_ENCODER_4_WEIGHT, 8192);
     step_10_like(&step_16_args, tickets + 0, HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_16_Y,
         HOME_ENCODER_2_RELU);
     hal_step(17);
-    step_01_like(&step_17_args, step_17_b_first);
+    step_01_like(&step_17_args, b_17);
     hal_dma_wait(tickets[0]);
     hal_dma_wait(tickets[1]);
     hal_step(18);
-    const hal_ticket_t step_19_b_first = hal_dma_in_1d(0, SLOT_19_B, HOME_ENCODER_2_WEIGHT, 8192);
+    const hal_ticket_t b_19 = hal_dma_in_1d(0, SLOT_19_B, HOME_ENCODER_2_WEIGHT, 8192);
     step_08_like(&step_18_args, tickets + 0, HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_18_Y,
-        HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, 2, 1024, 4096, 16);
+        HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, 2, 1024, 16);
     hal_step(19);
-    step_01_like(&step_19_args, step_19_b_first);
+    step_01_like(&step_19_args, b_19);
     hal_dma_wait(tickets[0]);
     hal_dma_wait(tickets[1]);
     hal_step(20);

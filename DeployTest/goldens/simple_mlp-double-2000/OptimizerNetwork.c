@@ -2,20 +2,18 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator  tile      tiles  buffering  in B  out B  cycles  node
- * 6     SGD       n=64/512  8      double     4096  2048   4582    sgd_fc1_weight
- * 7     SGD       n=80/80   1      single     640   320    659     sgd_fc2_weight
+ * step  tiles  buffering  in B  out B  cycles  operator, node and tile
+ * 6     8      double     4096  2048   4582    SGD sgd_fc1_weight: n=64/512
+ * 7     1      single     640   320    659     SGD sgd_fc2_weight: n=80/80
  */
 #include "Network.h"
 
 #include "sgd_f32.h"
 
-static sgd_f32_args_t step_06_args HAL_TABLE = {
-    .n = 64, .lr = 0x1.47ae140000000p-7f /* 0.00999999978 */
-};
-static sgd_f32_args_t step_07_args HAL_TABLE = {
-    .w = SLOT_07_W, .g = SLOT_07_G, .n = 80, .lr = 0x1.47ae140000000p-7f /* 0.00999999978 */
-};
+#define STEP_06_LR 0x1.47ae14p-7f /* 0.00999999978 */
+static sgd_f32_args_t HAL_TABLE
+    step_06_args = {.n = 64, .lr = STEP_06_LR},
+    step_07_args = {.w = SLOT_07_W, .g = SLOT_07_G, .n = 80, .lr = STEP_06_LR};
 
 _Static_assert(1972 <= 2000, "L1 exceeds its budget");
 _Static_assert(5064 <= 1900000, "L2 exceeds its budget");
@@ -25,31 +23,29 @@ _Static_assert(sizeof(void *) != 4 || 2 * sizeof(sgd_f32_args_t) <= 692, "tables
 static void step_06(void) {
     hal_step(6);
     sgd_f32_args_t *args = &step_06_args;
-    uint32_t n = 0, next_n = 0, w_fill = 0, w_use = 0, g_fill = 0, g_use = 0;
+    uint32_t n = 0, next_n = 0, w_fill = 0, w_use = 0, fill = 0, use = 0;
     hal_ticket_t w_in[3] = {HAL_DONE}, w_out[3] = {HAL_DONE}, g_in[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 8; turn++) {
         if (turn < 8) {
             hal_dma_wait(w_out[w_fill]);
             w_in[w_fill] = hal_dma_in_1d(0, SLOT_06_W + w_fill * 64, HOME_FC1_WEIGHT + next_n, 256);
             w_fill = w_fill == 2 ? 0 : w_fill + 1;
-            g_in[g_fill] = hal_dma_in_1d(0, SLOT_06_G + g_fill * 64, HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER + next_n, 256);
-            g_fill ^= 1;
+            g_in[fill] = hal_dma_in_1d(0, SLOT_06_G + fill * 64, HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER + next_n, 256);
+            fill ^= 1;
             next_n += 64;
         }
         if (turn == 0) continue;
         hal_dma_wait(w_in[w_use]);
-        hal_dma_wait(g_in[g_use]);
+        hal_dma_wait(g_in[use]);
         args->w = SLOT_06_W + w_use * 64;
-        args->g = SLOT_06_G + g_use * 64;
+        args->g = SLOT_06_G + use * 64;
         hal_parallel(sgd_f32, &step_06_args);
         w_out[w_use] = hal_dma_out_1d(0, HOME_FC1_WEIGHT + n, SLOT_06_W + w_use * 64, 256);
         w_use = w_use == 2 ? 0 : w_use + 1;
-        g_use ^= 1;
+        use ^= 1;
         n += 64;
     }
-    hal_dma_wait(w_out[0]);
-    hal_dma_wait(w_out[1]);
-    hal_dma_wait(w_out[2]);
+    hal_dma_wait_all(w_out, 3);
 }
 
 /* SGD sgd_fc2_weight */

@@ -2,44 +2,37 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator             tile           tiles  buffering  in B  out B  cycles  node
- * 0     Gemm                 n=8/8 k=16/64  4      double     2336  0      2068    fc1
- * 1     Gemm                 n=10/10 k=8/8  1      single     360   0      580     fc2
- * 2     SoftmaxCrossEntropy  1              1      single     4     0      1521    SoftmaxCrossEntropyLoss_log_softmax+SoftmaxCrossEntropyLoss_nll+SoftmaxCrossEntropyLoss_Grad/SoftmaxCrossEntropyLossGrad
- * 3     Gemm                 m=10/10 n=8/8  1      single     0     320    504     fc2_Grad/Gemm
- * 4     Gemm                 n=8/8 k=10/10  1      single     320   0      521     fc2_Grad/Gemm_2
- * 5     Gemm                 n=16/64 m=8/8  4      double     256   2048   2005    fc1_Grad/Gemm
+ * step  tiles  buffering  in B  out B  cycles  operator, node and tile
+ * 0     4      double     2336  0      2068    Gemm fc1: n=8/8 k=16/64
+ * 1     1      single     360   0      580     Gemm fc2: n=10/10 k=8/8
+ * 2     1      single     4     0      1521    SoftmaxCrossEntropy SoftmaxCrossEntropyLoss_log_softmax+SoftmaxCrossEntropyLoss_nll+SoftmaxCrossEntropyLoss_Grad/SoftmaxCrossEntropyLossGrad: 1
+ * 3     1      single     0     320    504     Gemm fc2_Grad/Gemm: m=10/10 n=8/8
+ * 4     1      single     320   0      521     Gemm fc2_Grad/Gemm_2: n=8/8 k=10/10
+ * 5     4      double     256   2048   2005    Gemm fc1_Grad/Gemm: n=16/64 m=8/8
  */
 #include "Network.h"
 
 #include "gemm_f32.h"
 #include "softmax_ce_f32.h"
 
-static gemm_f32_args_t step_00_args HAL_TABLE = {
-    .c = SLOT_00_C, .y = HOME_FC1_OUT, .batch = 1, .m = 1, .n = 8, .k = 16, .a_m = 16, .a_k = 1, .b_k = 1,
-    .b_n = 16, .c_n = 1, .y_m = 8, .single = 2, .alpha = 1.0f, .beta = 1.0f
-};
-static gemm_f32_args_t step_01_args HAL_TABLE = {
-    .a = HOME_FC1_OUT, .b = SLOT_01_B, .c = SLOT_01_C, .y = HOME_OUTPUT, .batch = 1, .m = 1, .n = 10, .k = 8,
-    .a_m = 8, .a_k = 1, .b_k = 1, .b_n = 8, .c_n = 1, .y_m = 10, .first = 1, .last = 1, .single = 2,
-    .alpha = 1.0f, .beta = 1.0f
-};
-static softmax_ce_f32_args_t step_02_args HAL_TABLE = {
-    .x = HOME_OUTPUT, .labels = SLOT_02_LABELS, .dx = HOME_OUTPUT_GRAD, .loss = HOME_LOSS, .n = 1,
-    .classes = 10, .d = 1, .x_n = 10, .x_c = 1, .l_n = 1, .dx_n = 10, .dx_c = 1, .y_n = 1, .count = 1.0f
-};
-static gemm_f32_args_t step_03_args HAL_TABLE = {
-    .a = HOME_OUTPUT_GRAD, .b = HOME_FC1_OUT, .y = SLOT_03_Y, .batch = 1, .m = 10, .n = 8, .k = 1, .a_m = 1,
-    .a_k = 10, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1, .single = 3, .alpha = 1.0f
-};
-static gemm_f32_args_t step_04_args HAL_TABLE = {
-    .a = HOME_OUTPUT_GRAD, .b = SLOT_04_B, .y = HOME_FC1_OUT_GRAD, .batch = 1, .m = 1, .n = 8, .k = 10,
-    .a_m = 10, .a_k = 1, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1, .single = 2, .alpha = 1.0f
-};
-static gemm_f32_args_t step_05_args HAL_TABLE = {
-    .a = HOME_FC1_OUT_GRAD, .batch = 1, .m = 8, .n = 16, .k = 1, .a_m = 1, .a_k = 8, .b_k = 16, .b_n = 1,
-    .y_m = 16, .first = 1, .last = 1, .single = 3, .alpha = 1.0f
-};
+static gemm_f32_args_t HAL_TABLE
+    step_00_args = {.c = SLOT_00_C, .y = HOME_FC1_OUT, .batch = 1, .m = 1, .n = 8, .k = 16, .a_m = 16,
+        .a_k = 1, .b_k = 1, .b_n = 16, .c_n = 1, .y_m = 8, .single = 2, .alpha = 1.0f, .beta = 1.0f},
+    step_01_args = {.a = HOME_FC1_OUT, .b = SLOT_01_B, .c = SLOT_01_C, .y = HOME_OUTPUT, .batch = 1,
+        .m = 1, .n = 10, .k = 8, .a_m = 8, .a_k = 1, .b_k = 1, .b_n = 8, .c_n = 1, .y_m = 10, .first = 1,
+        .last = 1, .single = 2, .alpha = 1.0f, .beta = 1.0f},
+    step_03_args = {.a = HOME_OUTPUT_GRAD, .b = HOME_FC1_OUT, .y = SLOT_03_Y, .batch = 1, .m = 10,
+        .n = 8, .k = 1, .a_m = 1, .a_k = 10, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1,
+        .single = 3, .alpha = 1.0f},
+    step_04_args = {.a = HOME_OUTPUT_GRAD, .b = SLOT_04_B, .y = HOME_FC1_OUT_GRAD, .batch = 1, .m = 1,
+        .n = 8, .k = 10, .a_m = 10, .a_k = 1, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1,
+        .single = 2, .alpha = 1.0f},
+    step_05_args = {.a = HOME_FC1_OUT_GRAD, .batch = 1, .m = 8, .n = 16, .k = 1, .a_m = 1, .a_k = 8,
+        .b_k = 16, .b_n = 1, .y_m = 16, .first = 1, .last = 1, .single = 3, .alpha = 1.0f};
+static softmax_ce_f32_args_t HAL_TABLE
+    step_02_args = {.x = HOME_OUTPUT, .labels = SLOT_02_LABELS, .dx = HOME_OUTPUT_GRAD,
+        .loss = HOME_LOSS, .n = 1, .classes = 10, .d = 1, .x_n = 10, .x_c = 1, .l_n = 1, .dx_n = 10,
+        .dx_c = 1, .y_n = 1, .count = 1.0f};
 
 _Static_assert(1972 <= 2000, "L1 exceeds its budget");
 _Static_assert(5064 <= 1900000, "L2 exceeds its budget");
@@ -49,28 +42,25 @@ _Static_assert(sizeof(void *) != 4 || 5 * sizeof(gemm_f32_args_t) + 1 * sizeof(s
 static void step_00(void) {
     hal_step(0);
     gemm_f32_args_t *args = &step_00_args;
-    uint32_t k = 0, next_k = 0, a_fill = 0, a_use = 0, b_fill = 0, b_use = 0;
-    hal_ticket_t a_in[2] = {HAL_DONE}, b_in[2] = {HAL_DONE}, c_in[1] = {HAL_DONE};
+    uint32_t k = 0, next_k = 0, fill = 0, use = 0;
+    hal_ticket_t in[2][2] = {{HAL_DONE}}, c_in[1] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 4; turn++) {
         if (turn < 4) {
-            a_in[a_fill] = hal_dma_in_1d(0, SLOT_00_A + a_fill * 16, HOME_INPUT + next_k, 64);
-            a_fill ^= 1;
-            b_in[b_fill] = hal_dma_in_2d(0, SLOT_00_B + b_fill * 128, HOME_FC1_WEIGHT + next_k, 64, 8, 256);
-            b_fill ^= 1;
+            in[fill][0] = hal_dma_in_1d(0, SLOT_00_A + fill * 16, HOME_INPUT + next_k, 64);
+            in[fill][1] = hal_dma_in_2d(0, SLOT_00_B + fill * 128, HOME_FC1_WEIGHT + next_k, 64, 8, 256);
+            fill ^= 1;
             if (next_k == 0) c_in[0] = hal_dma_in_1d(0, SLOT_00_C, HOME_FC1_BIAS, 32);
             next_k += 16;
         }
         if (turn == 0) continue;
-        hal_dma_wait(a_in[a_use]);
-        hal_dma_wait(b_in[b_use]);
+        hal_dma_wait_all(in[use], 2);
         if (k == 0) hal_dma_wait(c_in[0]);
-        args->a = SLOT_00_A + a_use * 16;
-        args->b = SLOT_00_B + b_use * 128;
+        args->a = SLOT_00_A + use * 16;
+        args->b = SLOT_00_B + use * 128;
         args->first = k == 0;
         args->last = k + 16 >= 64;
         hal_parallel(gemm_f32, &step_00_args);
-        a_use ^= 1;
-        b_use ^= 1;
+        use ^= 1;
         k += 16;
     }
 }
@@ -110,27 +100,25 @@ static void step_04(void) {
 static void step_05(void) {
     hal_step(5);
     gemm_f32_args_t *args = &step_05_args;
-    uint32_t n = 0, next_n = 0, b_fill = 0, b_use = 0, y_use = 0;
+    uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t b_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
     for (uint32_t turn = 0; turn <= 4; turn++) {
         if (turn < 4) {
-            b_in[b_fill] = hal_dma_in_1d(0, SLOT_05_B + b_fill * 16, HOME_INPUT + next_n, 64);
-            b_fill ^= 1;
+            b_in[fill] = hal_dma_in_1d(0, SLOT_05_B + fill * 16, HOME_INPUT + next_n, 64);
+            fill ^= 1;
             next_n += 16;
         }
         if (turn == 0) continue;
-        hal_dma_wait(b_in[b_use]);
-        hal_dma_wait(y_out[y_use]);
-        args->b = SLOT_05_B + b_use * 16;
-        args->y = SLOT_05_Y + y_use * 128;
+        hal_dma_wait(b_in[use]);
+        hal_dma_wait(y_out[use]);
+        args->b = SLOT_05_B + use * 16;
+        args->y = SLOT_05_Y + use * 128;
         hal_parallel(gemm_f32, &step_05_args);
-        y_out[y_use] = hal_dma_out_2d(0, HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER + n, SLOT_05_Y + y_use * 128, 64, 8, 256);
-        b_use ^= 1;
-        y_use ^= 1;
+        y_out[use] = hal_dma_out_2d(0, HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER + n, SLOT_05_Y + use * 128, 64, 8, 256);
+        use ^= 1;
         n += 16;
     }
-    hal_dma_wait(y_out[0]);
-    hal_dma_wait(y_out[1]);
+    hal_dma_wait_all(y_out, 2);
 }
 
 void train_network_run(uint32_t lazy_reset) {

@@ -2,24 +2,23 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator  tile       tiles  buffering  in B  out B  cycles  node
- * 6     SGD       n=512/512  1      single     0     0      638     sgd_fc1_weight
- * 7     SGD       n=80/80    1      single     0     0      110     sgd_fc2_weight
+ * step  tiles  buffering  in B  out B  cycles  operator, node and tile
+ * 6     1      single     0     0      638     SGD sgd_fc1_weight: n=512/512
+ * 7     1      single     0     0      110     SGD sgd_fc2_weight: n=80/80
  */
 #include "Network.h"
 
 #include "sgd_f32.h"
 
+#define STEP_06_LR 0x1.47ae14p-7f /* 0.00999999978 */
 
 /* Argument tables of steps 6 to 7, in one start of the cores. */
 static sgd_f32_args_t bundle_06[2] HAL_TABLE = {
     {
-        .w = HOME_FC1_WEIGHT, .g = HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER, .n = 512,
-        .lr = 0x1.47ae140000000p-7f /* 0.00999999978 */
+        .w = HOME_FC1_WEIGHT, .g = HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER, .n = 512, .lr = STEP_06_LR
     },
     {
-        .w = HOME_FC2_WEIGHT, .g = HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER, .n = 80,
-        .lr = 0x1.47ae140000000p-7f /* 0.00999999978 */
+        .w = HOME_FC2_WEIGHT, .g = HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER, .n = 80, .lr = STEP_06_LR
     },
 };
 #define step_06_args (bundle_06[0])

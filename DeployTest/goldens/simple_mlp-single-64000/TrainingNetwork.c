@@ -2,47 +2,39 @@
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
  *
- * step  operator             tile           tiles  buffering  in B  out B  cycles  node
- * 0     Gemm                 n=8/8 k=64/64  1      single     256   0      725     fc1
- * 1     Gemm                 n=10/10 k=8/8  1      single     0     0      345     fc2
- * 2     SoftmaxCrossEntropy  1              1      single     4     0      1521    SoftmaxCrossEntropyLoss_log_softmax+SoftmaxCrossEntropyLoss_nll+SoftmaxCrossEntropyLoss_Grad/SoftmaxCrossEntropyLossGrad
- * 3     Gemm                 m=10/10 n=8/8  1      single     0     0      364     fc2_Grad/Gemm
- * 4     Gemm                 n=8/8 k=10/10  1      single     0     0      361     fc2_Grad/Gemm_2
- * 5     Gemm                 m=8/8 n=64/64  1      single     256   0      678     fc1_Grad/Gemm
+ * step  tiles  buffering  in B  out B  cycles  operator, node and tile
+ * 0     1      single     256   0      725     Gemm fc1: n=8/8 k=64/64
+ * 1     1      single     0     0      345     Gemm fc2: n=10/10 k=8/8
+ * 2     1      single     4     0      1521    SoftmaxCrossEntropy SoftmaxCrossEntropyLoss_log_softmax+SoftmaxCrossEntropyLoss_nll+SoftmaxCrossEntropyLoss_Grad/SoftmaxCrossEntropyLossGrad: 1
+ * 3     1      single     0     0      364     Gemm fc2_Grad/Gemm: m=10/10 n=8/8
+ * 4     1      single     0     0      361     Gemm fc2_Grad/Gemm_2: n=8/8 k=10/10
+ * 5     1      single     256   0      678     Gemm fc1_Grad/Gemm: m=8/8 n=64/64
  */
 #include "Network.h"
 
 #include "gemm_f32.h"
 #include "softmax_ce_f32.h"
 
-static gemm_f32_args_t step_00_args HAL_TABLE = {
-    .a = SLOT_00_A, .b = HOME_FC1_WEIGHT, .c = HOME_FC1_BIAS, .y = HOME_FC1_OUT, .batch = 1, .m = 1, .n = 8,
-    .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 8, .first = 1, .last = 1, .single = 2,
-    .alpha = 1.0f, .beta = 1.0f
-};
-static gemm_f32_args_t step_01_args HAL_TABLE = {
-    .a = HOME_FC1_OUT, .b = HOME_FC2_WEIGHT, .c = HOME_FC2_BIAS, .y = HOME_OUTPUT, .batch = 1, .m = 1,
-    .n = 10, .k = 8, .a_m = 8, .a_k = 1, .b_k = 1, .b_n = 8, .c_n = 1, .y_m = 10, .first = 1, .last = 1,
-    .single = 2, .alpha = 1.0f, .beta = 1.0f
-};
-static softmax_ce_f32_args_t step_02_args HAL_TABLE = {
-    .x = HOME_OUTPUT, .labels = SLOT_02_LABELS, .dx = HOME_OUTPUT_GRAD, .loss = HOME_LOSS, .n = 1,
-    .classes = 10, .d = 1, .x_n = 10, .x_c = 1, .l_n = 1, .dx_n = 10, .dx_c = 1, .y_n = 1, .count = 1.0f
-};
-static gemm_f32_args_t step_03_args HAL_TABLE = {
-    .a = HOME_OUTPUT_GRAD, .b = HOME_FC1_OUT, .y = HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER, .batch = 1,
-    .m = 10, .n = 8, .k = 1, .a_m = 1, .a_k = 10, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1,
-    .single = 3, .alpha = 1.0f
-};
-static gemm_f32_args_t step_04_args HAL_TABLE = {
-    .a = HOME_OUTPUT_GRAD, .b = HOME_FC2_WEIGHT, .y = HOME_FC1_OUT_GRAD, .batch = 1, .m = 1, .n = 8, .k = 10,
-    .a_m = 10, .a_k = 1, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1, .single = 2, .alpha = 1.0f
-};
-static gemm_f32_args_t step_05_args HAL_TABLE = {
-    .a = HOME_FC1_OUT_GRAD, .b = SLOT_05_B, .y = HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 8,
-    .n = 64, .k = 1, .a_m = 1, .a_k = 8, .b_k = 64, .b_n = 1, .y_m = 64, .first = 1, .last = 1, .single = 3,
-    .alpha = 1.0f
-};
+static gemm_f32_args_t HAL_TABLE
+    step_00_args = {.a = SLOT_00_A, .b = HOME_FC1_WEIGHT, .c = HOME_FC1_BIAS, .y = HOME_FC1_OUT,
+        .batch = 1, .m = 1, .n = 8, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_n = 1, .y_m = 8,
+        .first = 1, .last = 1, .single = 2, .alpha = 1.0f, .beta = 1.0f},
+    step_01_args = {.a = HOME_FC1_OUT, .b = HOME_FC2_WEIGHT, .c = HOME_FC2_BIAS, .y = HOME_OUTPUT,
+        .batch = 1, .m = 1, .n = 10, .k = 8, .a_m = 8, .a_k = 1, .b_k = 1, .b_n = 8, .c_n = 1, .y_m = 10,
+        .first = 1, .last = 1, .single = 2, .alpha = 1.0f, .beta = 1.0f},
+    step_03_args = {.a = HOME_OUTPUT_GRAD, .b = HOME_FC1_OUT,
+        .y = HOME_FC2_WEIGHT_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 10, .n = 8, .k = 1, .a_m = 1,
+        .a_k = 10, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1, .single = 3, .alpha = 1.0f},
+    step_04_args = {.a = HOME_OUTPUT_GRAD, .b = HOME_FC2_WEIGHT, .y = HOME_FC1_OUT_GRAD, .batch = 1,
+        .m = 1, .n = 8, .k = 10, .a_m = 10, .a_k = 1, .b_k = 8, .b_n = 1, .y_m = 8, .first = 1, .last = 1,
+        .single = 2, .alpha = 1.0f},
+    step_05_args = {.a = HOME_FC1_OUT_GRAD, .b = SLOT_05_B,
+        .y = HOME_FC1_WEIGHT_GRAD_ACCUMULATION_BUFFER, .batch = 1, .m = 8, .n = 64, .k = 1, .a_m = 1,
+        .a_k = 8, .b_k = 64, .b_n = 1, .y_m = 64, .first = 1, .last = 1, .single = 3, .alpha = 1.0f};
+static softmax_ce_f32_args_t HAL_TABLE
+    step_02_args = {.x = HOME_OUTPUT, .labels = SLOT_02_LABELS, .dx = HOME_OUTPUT_GRAD,
+        .loss = HOME_LOSS, .n = 1, .classes = 10, .d = 1, .x_n = 10, .x_c = 1, .l_n = 1, .dx_n = 10,
+        .dx_c = 1, .y_n = 1, .count = 1.0f};
 
 _Static_assert(5792 <= 64000, "L1 exceeds its budget");
 _Static_assert(260 <= 1900000, "L2 exceeds its budget");
@@ -55,7 +47,7 @@ static void step_00(void) {
     hal_parallel(gemm_f32, &step_00_args);
 }
 
-/* Gemm fc2 and 2 more like it */
+/* Gemm, 3 steps */
 static void step_01_like(uint32_t step, gemm_f32_args_t *args) {
     hal_step(step);
     hal_parallel(gemm_f32, args);
