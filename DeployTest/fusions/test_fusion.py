@@ -155,8 +155,7 @@ GRADS = {
     "average pool": pool_gate("AveragePoolGrad", ("p",), "", input_shape=X, **SQUARE),
     "global pool": pool_gate("GlobalAveragePoolGrad", ("p",), "", "GlobalAveragePool", kernel_shape=X[2:]),
 }
-SAME_Y = pool_gate("MaxPoolGrad", ("p", "r"), "com.microsoft", **SQUARE)
-OTHER_Y = pool_gate("MaxPoolGrad", ("p", "x"), "com.microsoft", **SQUARE)
+SAME_Y, OTHER_Y = (pool_gate("MaxPoolGrad", ("p", read), "com.microsoft", **SQUARE) for read in ("r", "x"))
 
 
 @pytest.mark.parametrize("name", GRADS)
