@@ -344,7 +344,9 @@ class PlanStep:
     def op_label(self) -> str:
         """The operator's name, joined by `+` with those of the operators that its kernel applies to its result."""
         finishes = [(name, op.finish) for name, op in registry().items() if op.finish]
+        own = registry()[self.op].own if self.op in registry() else {}
         pointers = {operand.arg for operand in self.operands}
+        pointers |= {pointer for pointer, (_, attribute) in own.items() if self.args.get(attribute) == Const(1)}
         names = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
         return "+".join([self.op, *names])
 

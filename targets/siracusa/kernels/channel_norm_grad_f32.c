@@ -11,8 +11,6 @@
 #define SCALE(dy) "fmadd.s " dy ", " dy ", %[factor], %[shift]\n"
 #define SLOPE(x, dy) "fmadd.s " x ", " x ", %[slope], " dy "\n"
 
-static __attribute__((noinline)) void gate_part(float *dx, const float *y, uint32_t count) { gate_line(dx, dx, y, count); }
-
 /* A part of a channel of an image; the pointers are left behind it. */
 static inline __attribute__((always_inline)) void channel(const channel_norm_grad_f32_args_t *p, uint32_t c,
                                                           const float **dy, const float **x, float **dx,
@@ -20,9 +18,7 @@ static inline __attribute__((always_inline)) void channel(const channel_norm_gra
     const float factor = p->scale[c] * p->inv_std[c], each = factor * p->inverse_count;
     const float slope = -(each * p->inv_std[c] * p->dscale[c]);
     const float shift = -__builtin_fmaf(p->mean[c], slope, each * p->dbias[c]);
-    const uint32_t turns = count >> 2, rest = count & 3, gated = p->gated;
-    const float *const gate = *x;
-    float *const first = *dx;
+    const uint32_t turns = count >> 2, rest = count & 3;
     __asm__ volatile(ROW_LOOP(23,
                               FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") FLW("fa1", "%[dy]", 4)
                               SLOPE("ft0", "fa0") FLW("ft1", "%[x]", 4) SCALE("fa1") FLW("fa2", "%[dy]", 8)
@@ -37,24 +33,32 @@ static inline __attribute__((always_inline)) void channel(const channel_norm_gra
                      : [factor] "f"(factor), [shift] "f"(shift), [slope] "f"(slope), [turns] "r"(turns),
                        [rest] "r"(rest)
                      : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
-    if (gated) gate_part(first, gate, count);
 }
 
-static __attribute__((noinline)) void elements(const channel_norm_grad_f32_args_t *p) {
-    const share_t share = share_of(p->n * p->c * p->s);
-    const uint32_t row = share.begin / p->s;
-    uint32_t first = share.begin - row * p->s, n = row < p->c ? 0 : row / p->c, c = row - n * p->c;
-    for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, first = 0) {
+/* Any share; `gated` is a constant. */
+static inline __attribute__((always_inline)) void share(const channel_norm_grad_f32_args_t *p, int gated) {
+    const share_t own = share_of(p->n * p->c * p->s);
+    const uint32_t row = own.begin / p->s;
+    uint32_t first = own.begin - row * p->s, n = row < p->c ? 0 : row / p->c, c = row - n * p->c;
+    for (uint32_t left = own.end - own.begin, run; left > 0; left -= run, first = 0) {
         const float *dy = p->dy + n * p->dy_n + c * p->dy_c + first, *x = p->x + n * p->x_n + c * p->x_c + first;
         float *dx = p->dx + n * p->dx_n + c * p->dx_c + first;
         run = hal_min(left, p->s - first);
         channel(p, c, &dy, &x, &dx, run);
+        if (gated) gate_line(dx - run, dx - run, x - run, run);
         if (++c == p->c) c = 0, n++;
     }
 }
 
+static __attribute__((noinline)) void gated(const channel_norm_grad_f32_args_t *p) { share(p, 1); }
+static __attribute__((noinline)) void elements(const channel_norm_grad_f32_args_t *p) { share(p, 0); }
+
 void channel_norm_grad_f32(const void *args) {
     const channel_norm_grad_f32_args_t *p = args;
+    if (p->gated) {
+        gated(p);
+        return;
+    }
     const uint32_t id = hal_core_id(), cores = hal_core_count(), channels = p->c, length = p->s;
     if (p->n > 1 || ((channels | cores) & (cores - 1))) {
         elements(p);

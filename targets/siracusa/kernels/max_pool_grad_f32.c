@@ -85,13 +85,23 @@ static inline void nines(windows_t w, const uint32_t *places, uint32_t gated) {
         NINES(ADD_DY, 57);
 }
 
-/* A window of all rows from `a` and `dx` on, and of the columns from `begin` to before `end`. */
-static inline void narrow(const max_pool_grad_f32_args_t *p, float dy, const float *a, float *dx, uint32_t begin, uint32_t end) {
+/* A window of so many rows from `a` and `dx` on, and of the columns from `begin` to before `end`. */
+static inline void narrow(const max_pool_grad_f32_args_t *p, float dy, const float *a, float *dx, uint32_t rows, uint32_t begin,
+                          uint32_t end) {
     float max = a[begin], *best = dx + begin;
-    for (uint32_t r = p->kernel_h; r > 0; r--, a += p->x_r, dx += p->dx_r)
+    for (; rows > 0; rows--, a += p->x_r, dx += p->dx_r)
         for (uint32_t k = begin; k < end; k++)
             if (a[k] > max) max = a[k], best = dx + k;
     if (!p->gated || max > 0.0f) add_to(best, dy);
+}
+
+/* Windows of a row whose first begins in `column`: those that reach over a border, or have not all of their rows. */
+static __attribute__((noinline)) void clipped(const max_pool_grad_f32_args_t *p, const float *dy, const float *a, float *dx,
+                                              uint32_t rows, int32_t column, uint32_t count) {
+    for (; count > 0; count--, column += (int32_t)p->stride_w) {
+        const uint32_t begin = column < 0 ? 0 : (uint32_t)column;
+        narrow(p, *dy++, a, dx, rows, begin, hal_min((uint32_t)(column + (int32_t)p->kernel_w), p->x_w));
+    }
 }
 
 static __attribute__((noinline)) void any(const max_pool_grad_f32_args_t *p, const float *dy, const float *x, float *dx,
@@ -103,10 +113,11 @@ void max_pool_grad_f32(const void *args) {
     const max_pool_grad_f32_args_t *p = args;
     const uint32_t size = p->kernel_h, width = p->x_w, stride = p->stride_w, dx_row = 4 * p->dx_r, gated = p->gated;
     const uint32_t reach = (size - 1) * p->dilation_h + 1;
+    const uint32_t is_square = size == p->kernel_w && size - 2 <= 1 && p->dilation_h == 1 && p->dilation_w == 1 &&
+                               p->x_left == 0 && width <= p->w;
     uint32_t begin = 0, inside = 0; /* windows with all columns inside of X, and those before them */
     uint32_t places[9];
-    if (size == p->kernel_w && size - 2 <= 1 && p->dilation_h == 1 && p->dilation_w == 1 && p->x_left == 0 &&
-        width <= p->w && width >= size) {
+    if (is_square) {
         const int32_t last = (int32_t)(width - size);
         int32_t column = -p->left;
         for (uint32_t w = 0; w < p->y_w && column <= last; w++, column += (int32_t)stride)
@@ -115,10 +126,10 @@ void max_pool_grad_f32(const void *args) {
             else
                 inside++;
         for (uint32_t r = 0, k = 0; r < 3; r++)
-            for (uint32_t column_of = 0; column_of < 3; column_of++) places[k++] = r * dx_row + 4 * column_of;
+            for (uint32_t place = 0; place < 3; place++) places[k++] = r * dx_row + 4 * place;
     }
-    const uint32_t bordered = inside < p->y_w, x_next = p->stride_h * p->x_r, dx_next = p->stride_h * p->dx_r;
-    const int32_t first = (int32_t)(begin * stride) - p->left, behind = first + (int32_t)(inside * stride);
+    const uint32_t behind = begin + inside, x_next = p->stride_h * p->x_r, dx_next = p->stride_h * p->dx_r;
+    const int32_t first = (int32_t)(begin * stride) - p->left;
     windows_t w = {.next = 4 * stride, .count = inside, .lines = 1, .dy_line = 4 * (p->dy_r - inside),
                    .x_line = 4 * (x_next - inside * stride), .dx_line = 4 * (dx_next - inside * stride)};
     const share_t share = share_of(p->c * p->h);
@@ -133,26 +144,36 @@ void max_pool_grad_f32(const void *args) {
             fill_lines_f32(dx, p->dx_r, 0.0f, rows, p->w);
         int32_t above = -p->top;
         for (uint32_t h = p->y_h; h > 0;) {
-            const int32_t from = above - (int32_t)row, room = (int32_t)(rows - size) - from;
+            const int32_t from = above - (int32_t)row, x_row = above + p->x_top, room = (int32_t)(rows - size) - from;
             if (from >= (int32_t)rows) break;
+            /* The rows of the window that are in X, which must be the core's. */
+            const int32_t top = x_row < 0 ? -x_row : 0, left = (int32_t)p->x_h - x_row;
+            const int32_t end = left < (int32_t)size ? left : (int32_t)size;
             w.lines = 1;
-            if (inside && from >= 0 && room >= 0) {
-                const float *const a = x + (uint32_t)(above + p->x_top) * p->x_r;
-                float *const to = dx + (uint32_t)from * p->dx_r;
-                for (uint32_t k = 0, column = 0; k < begin; k++, column += stride)
-                    narrow(p, dy[k], a, to, 0, size + column - (uint32_t)p->left);
-                w.dy = dy + begin, w.a = a + first, w.b = w.a + p->x_r, w.c = w.b + p->x_r, w.dx = to + first;
-                if (!bordered)
-                    for (int32_t more = (int32_t)p->stride_h; w.lines < h && more <= room; more += (int32_t)p->stride_h) w.lines++;
-                if (size == 2)
-                    pairs(w, dx_row, gated);
-                else
-                    nines(w, places, gated);
-                int32_t column = behind;
-                for (uint32_t k = begin + inside; k < p->y_w; k++, column += (int32_t)stride)
-                    narrow(p, dy[k], a, to, (uint32_t)column, width);
-            } else if (from + (int32_t)reach > 0)
+            if (from + (int32_t)reach <= 0) {
+                /* it is above the core's rows */
+            } else if (!is_square || from + top < 0 || from + end > (int32_t)rows)
                 any(p, dy, x, dx, above, row, rows);
+            else {
+                const float *const a = x + (uint32_t)(x_row + top) * p->x_r;
+                float *const to = dx + (uint32_t)(from + top) * p->dx_r;
+                const uint32_t high = (uint32_t)(end - top);
+                if (high < size || inside == 0)
+                    clipped(p, dy, a, to, high, -p->left, p->y_w);
+                else {
+                    if (begin) clipped(p, dy, a, to, size, -p->left, begin);
+                    w.dy = dy + begin, w.a = a + first, w.b = w.a + p->x_r, w.c = w.b + p->x_r, w.dx = to + first;
+                    if (inside == p->y_w)
+                        for (int32_t more = (int32_t)p->stride_h; w.lines < h && more <= room; more += (int32_t)p->stride_h)
+                            w.lines++;
+                    if (size == 2)
+                        pairs(w, dx_row, gated);
+                    else
+                        nines(w, places, gated);
+                    if (behind < p->y_w)
+                        clipped(p, dy + behind, a, to, size, first + (int32_t)(inside * stride), p->y_w - behind);
+                }
+            }
             h -= w.lines, above += (int32_t)(w.lines * p->stride_h), dy += w.lines * p->dy_r;
         }
     }
