@@ -1,5 +1,6 @@
 """ConvGradW: the gradient of a convolution with respect to W."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -42,6 +43,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
+from deployer.operators.convolution.rectangles import met_taps
 from deployer.operators.convolution.unpadded import is_rows, rows_work
 from deployer.operators.convolution.volume import weight_gradient
 from deployer.operators.convolution.whole_rows import PAIRS, in_pairs
@@ -138,7 +140,10 @@ class ConvGradW(Operator):
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
+        """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights.
+
+        Runs are such blocks, once for each block of the sum.
+        """
         _, m, c, kh, kw = access.operand("grad").view
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
         sums = access.sizes
@@ -158,8 +163,11 @@ class ConvGradW(Operator):
             fours, alone = weight_blocks(groups, outputs, channels, kh)
             blocks, rest = fours + alone, alone // channels
         lost = 0 if m == c == 1 else macs // outputs * rest // FACTS.several_taps
+        inside = met_taps(access, "x", tile)[0].share(kh)
+        lost -= macs - round(macs * inside)
         runs = groups * blocks * kh
-        return Work(macs, runs * rows, runs, form, lost, runs)
+        parts = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
+        return Work(macs, round(runs * rows * inside), runs, form, lost, runs * (1 if single else parts))
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

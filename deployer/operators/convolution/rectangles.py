@@ -49,14 +49,10 @@ def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channe
     four by four count twice, for each block of the sum.
     """
     summed = "c" if channels == "m" else "m"
-    axes = [
-        (axis, size)
-        for axis, size in zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
-        if isinstance(axis, Window | Reach)
-    ]
-    rows, columns = (runs_of(axis, tile[axis.dim], size) for axis, size in axes)
+    rows, columns = (met.runs for met in met_taps(access, operand, tile))
     blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels]))
-    sums = -(-tile[summed] // block_of(access.dim(summed).size, math.prod(_meets(axis) for axis, _ in axes)))
+    axes = (axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
+    sums = -(-tile[summed] // block_of(access.dim(summed).size, math.prod(map(_meets, axes))))
     pieces = max(sum(block.count for block in blocks), 1)
     share = pieces / turns(pieces)
     lost = round(most([(block.count, block.products) for block in blocks]) * tile[summed] * share) - macs
@@ -88,22 +84,49 @@ def _meets(axis: Window | Reach) -> int:
     return axis.kernel if isinstance(axis, Window) else -(-axis.kernel // taps_between(axis.stride, axis.dilation)[0])
 
 
-@lru_cache(4096)
-def runs_of(axis: Window | Reach, outputs: int, size: int) -> list[Run]:
-    """The runs of a tile of so many outputs that begins where the axis does, over an operand of that size.
+class Met(NamedTuple):
+    """For each output of a tile along an axis the taps inside the operand; every `apart`-th of them is a neighbour."""
 
-    Where an operand's elements are `stride` apart for their neighbours, each phase has runs of its own.
+    taps: tuple[int, ...]
+    apart: int
+
+    def share(self, kernel: int) -> float:
+        """The share of taps inside, of so many for each output."""
+        return sum(self.taps) / (len(self.taps) * kernel)
+
+    @property
+    def runs(self) -> list[Run]:
+        """Neighbours with as many taps; those at the borders are alone."""
+        found: list[Run] = []
+        for phase in range(min(self.apart, len(self.taps))):
+            taps = self.taps[phase :: self.apart]
+            whole = taps.count(max(taps))
+            found += [(whole, max(taps)), *((1, count) for count in taps if count < max(taps))]
+        return found
+
+
+def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met, Met]:
+    """For the rows and columns of a tile the taps inside `operand`, X or dY.
+
+    Of three tiles or more along an axis, most lie between two others: it is the second one then, else the first.
     """
-    phases = axis.stride if isinstance(axis, Reach) else 1
-    found: list[Run] = []
-    for phase in range(min(phases, outputs)):
-        taps = [taps_inside(axis, i, size) for i in range(phase, outputs, phases)]
-        whole = taps.count(max(taps))
-        found += [(whole, max(taps)), *((1, count) for count in taps if count < max(taps))]
-    return found
+    axes = zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
+    rows, columns = (
+        _met(axis, tile[axis.dim], access.dim(axis.dim).size, size)
+        for axis, size in axes
+        if isinstance(axis, Window | Reach)
+    )
+    return rows, columns
 
 
-def taps_inside(axis: Window | Reach, output: int, size: int) -> int:
+@lru_cache(4096)
+def _met(axis: Window | Reach, outputs: int, whole: int, size: int) -> Met:
+    begin = outputs if whole > 2 * outputs else 0
+    taps = tuple(_taps(axis, i, size) for i in range(begin, begin + outputs))
+    return Met(taps, axis.stride if isinstance(axis, Reach) else 1)
+
+
+def _taps(axis: Window | Reach, output: int, size: int) -> int:
     """The taps of an output that lie inside of the operand."""
     if isinstance(axis, Window):
         begin = output * axis.stride - axis.pad

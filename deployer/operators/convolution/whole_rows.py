@@ -8,7 +8,7 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
 from deployer.operators.convolution.dealing import most, turns
 from deployer.operators.convolution.geometry import SIDE
-from deployer.operators.convolution.rectangles import taps_inside
+from deployer.operators.convolution.rectangles import met_taps
 from deployer.operators.products import PRODUCTS, block_of
 
 FOURS = "fours"
@@ -52,15 +52,12 @@ def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: 
     The core with most of it decides: blocks are dealt out one by one, and those at a border have fewer taps. `macs`
     counts all taps, also those in padding. An inner loop begins for each block and each block of its sum.
     """
-    own = access.operand(operand)
-    rows, columns = _windows(own)
-    (height, width), summed = own.view[-2:], "c" if channels == "m" else "m"
+    summed = "c" if channels == "m" else "m"
     each = tile["n"] * tile["g"] * (tile[channels] // FACTS.block)
-    taps = tuple(taps_inside(rows, i, height) for i in range(tile[rows.dim]))
-    met = [taps_inside(columns, i, width) for i in range(tile[columns.dim])]
-    alike = tuple(sum(met[i : i + FACTS.block]) for i in range(0, len(met), FACTS.block))
-    pieces = each * len(taps) * len(alike)
-    taken = FACTS.block * _most_taps(taps, alike, each) * tile[summed]
+    rows, columns = (met.taps for met in met_taps(access, operand, tile))
+    fours = tuple(sum(columns[i : i + FACTS.block]) for i in range(0, len(columns), FACTS.block))
+    pieces = each * len(rows) * len(fours)
+    taken = FACTS.block * _most_taps(rows, fours, each) * tile[summed]
     sums = -(-tile[summed] // block_of(access.dim(summed).size, SIDE * SIDE))
     lost = round(taken * pieces / turns(pieces)) - macs
     return Work(macs, FACTS.block**2 * pieces, pieces, form, lost, pieces * sums)
