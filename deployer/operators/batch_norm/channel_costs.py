@@ -11,17 +11,31 @@ from deployer.operators.batch_norm.channels import Channelwise
 from deployer.operators.carry import result_count
 from deployer.operators.inputs import normal
 
+CHANNELS, ELEMENTS, IMAGES, FEW = "channels", "elements", "images", "few"
+"""Forms: whole channels or elements dealt out; sums over several images or a part of one; channels for at most half of the cores."""
+
 
 class Step(Channelwise):
     """A channelwise step whose kernel runs along the elements of one image's channel."""
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """A multiply-accumulate per element and one more operation per run; channels share a sum, elements the rest."""
+        """A multiply-accumulate per element and one more operation per run of them.
+
+        Cores take whole channels, except that where nothing is summed and channels cannot be dealt out evenly, each takes
+        as many elements, from its own place on. A sum over images, or a part of one, has code of its own; where channels
+        are few, cores do not share what computes.
+        """
         count = math.prod(tile.values())
         runs = count // tile["s"]
-        if self.sums and self.sums.blocks(access) and any(tile[d] < access.dim(d).size for d in self.sums.dims):
+        if not self.sums:
+            if tile["n"] == 1 and tile["c"] % FACTS.dealt == 0:
+                return Work(count, runs, tile["c"], CHANNELS)
+            return Work(count, runs + FACTS.dealt, count, ELEMENTS)
+        part = any(tile[d] < access.dim(d).size for d in self.sums.dims)
+        if part and self.sums.blocks(access):
             runs += runs * FACTS.unfinished
-        return Work(count, runs, tile["c"] if self.sums else count)
+        form = IMAGES if part or tile["n"] > 1 else FEW if 2 * tile["c"] <= FACTS.dealt else ""
+        return Work(count, runs, tile["c"], form)
 
     def sweep(self) -> Iterator[Sample]:
         """Layers of small networks, and parts of them."""

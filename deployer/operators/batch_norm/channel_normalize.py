@@ -12,7 +12,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Array, Sample, Work, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
 from deployer.operators.batch_norm.channels import channel_kernel, per_channel
-from deployer.operators.finishing import RELU, RELU_SCALAR, extra_work, finished, relu_args
+from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args
 from deployer.operators.inputs import arrays, normal
 
 
@@ -37,9 +37,15 @@ class ChannelNormalize(Step):
         return relu_args(node)
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """Relu costs an element about as much as the rest."""
+        """With Relu another loop runs."""
         plain = super().work(node, access, tile)
-        return replace(plain, lost=plain.macs * extra_work(node, access))
+        return replace(plain, form=finished_form(plain.form, node, access))
+
+    def sweep(self) -> Iterator[Sample]:
+        """Without and with Relu."""
+        for sample in super().sweep():
+            yield sample
+            yield replace(sample, label=f"{sample.label} relu", attrs={**sample.attrs, ACTIVATION: RELU})
 
     def samples(self) -> Iterator[Sample]:
         """A batch, one image, and rows, without and with Relu."""

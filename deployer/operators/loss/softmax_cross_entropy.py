@@ -150,10 +150,10 @@ class SoftmaxCrossEntropy(Operator):
         return {**lengths, **strides, **label_args(node, n, d)}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """Two exponentials per element, and a logarithm per row."""
+        """Two exponentials per element, and a logarithm per row; a single row has one core, and all that cores share."""
         rows = tile["n"] * tile["d"]
-        classes = access.operand("x").view[1]
-        return Work(macs=0, elements=rows * (2 * classes + 1) * FACTS.transcendental, parallel=rows)
+        classes, form = access.operand("x").view[1], "row" if rows == 1 else ""
+        return Work(0, rows * (2 * classes + 1) * FACTS.transcendental, rows, form, runs=rows)
 
     def samples(self) -> Iterator[Sample]:
         """The samples of the losses, without dloss and with one; with all outputs where there may be a loss."""
