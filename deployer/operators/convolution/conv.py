@@ -28,7 +28,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN, even_rows, uneven_work
+from deployer.operators.convolution.dealing import UNEVEN, even_rows
 from deployer.operators.convolution.geometry import (
     FORMS,
     POINTWISE,
@@ -41,7 +41,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
-from deployer.operators.convolution.rectangles import rectangle_work
+from deployer.operators.convolution.rectangles import rectangle_work, single_taps_work
 from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work, strips_form
 from deployer.operators.convolution.unpadded import first_work, is_first
 from deployer.operators.convolution.volume import convolved
@@ -176,7 +176,8 @@ class Conv(Operator):
         fours = fours_form(access, "x", tile, "m") if m * c > 1 else ""
         form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         if form == POINTWISE and not even_rows(access, tile, "m", "oh", "ow"):
-            return uneven_work(access, tile, "m", "oh", "ow", tile["c"], _finished(UNEVEN, node, access))
+            macs = pixels * channels * tile["c"]
+            return single_taps_work(access, tile, "m", ("oh", "ow"), macs, _finished(UNEVEN, node, access))
         products = tile["c"] * kh * kw
         macs, finished_as = pixels * channels * products, _finished(form, node, access)
         if form != POINTWISE:

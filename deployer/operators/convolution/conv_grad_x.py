@@ -28,7 +28,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN, even_rows, uneven_work
+from deployer.operators.convolution.dealing import UNEVEN, even_rows
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
@@ -46,7 +46,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
-from deployer.operators.convolution.rectangles import rectangle_work
+from deployer.operators.convolution.rectangles import rectangle_work, single_taps_work
 from deployer.operators.convolution.strips import in_strips, strip_work, strips_form
 from deployer.operators.convolution.volume import input_gradient
 from deployer.operators.convolution.whole_rows import THINNED, fours_form, fours_work
@@ -171,7 +171,8 @@ class ConvGradX(Operator):
         fours = fours_form(access, "dy", tile, "c") if m * c > 1 else ""
         form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         if form == POINTWISE and not even_rows(access, tile, "c", "ih", "iw"):
-            return uneven_work(access, tile, "c", "ih", "iw", tile["m"], finished_form(UNEVEN, node, access))
+            macs = pixels * channels * tile["m"]
+            return single_taps_work(access, tile, "c", ("ih", "iw"), macs, finished_form(UNEVEN, node, access))
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
         if form not in (THINNED, POINTWISE):

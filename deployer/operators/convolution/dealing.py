@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Work
 
 UNEVEN = "uneven"
 """The form of a layer of single taps whose channels or places are not whole blocks, or too few."""
@@ -57,24 +56,6 @@ def even_rows(access: Access, tile: Mapping[str, int], channels: str, rows: str,
     whole = tile[channels] % FACTS.block == places % FACTS.block == 0 and min(tile["n"], tile["g"]) == 1
     blocks = tile["n"] * tile["g"] * (tile[channels] // FACTS.block) * (places // FACTS.block)
     return together and whole and worth_fours(blocks)
-
-
-def uneven_work(
-    access: Access, tile: Mapping[str, int], channels: str, rows: str, columns: str, products: int, form: str
-) -> Work:
-    """Other single taps: blocks of four channels by four places or by one, then single channels, row by row where the
-    rows are not whole.
-    """
-    together = tile[columns] == access.dim(columns).size
-    planes, places = tile["n"] * tile["g"], tile[rows] * tile[columns]
-    if not together:
-        planes, places = planes * tile[rows], tile[columns]
-    blocks, rest = divmod(tile[channels], FACTS.block)
-    fours = places // FACTS.block if worth_fours(planes * max(blocks, rest) * (places // FACTS.block)) else 0
-    singles, outputs = places - FACTS.block * fours, planes * tile[channels] * places
-    lost = planes * (FACTS.single * singles * tile[channels] + FACTS.alone * rest * places) * products
-    runs = planes * (blocks + rest) * (fours + singles)
-    return Work(outputs * products, outputs, runs, form, round(lost), runs)
 
 
 def deals_planes(planes: int) -> bool:

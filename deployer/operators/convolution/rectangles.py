@@ -30,6 +30,11 @@ class _Blocks(NamedTuple):
     matrix: bool = False
 
     @property
+    def begins(self) -> int:
+        """How long the block takes to begin and to end, as a multiple of one of a matrix."""
+        return 4 if self.channels < FACTS.block else 3 if self.matrix else 4 if self.outputs == FACTS.block else 2
+
+    @property
     def products(self) -> float:
         """The multiply-accumulates of a block and a channel of the sum, and what its rows of taps cost besides."""
         macs, many = self.channels * self.outputs * self.rows * self.columns, self.columns > FACTS.block
@@ -48,16 +53,41 @@ def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channe
     in padding, which cost nothing. Elements are rectangles, which every core begins; runs are blocks, of which those of
     four by four count twice, for each block of the sum.
     """
-    summed = "c" if channels == "m" else "m"
     rows, columns = (met.runs for met in met_taps(access, operand, tile))
-    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels]))
     axes = (axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
-    sums = -(-tile[summed] // block_of(access.dim(summed).size, math.prod(map(_meets, axes))))
+    return _work(access, tile, channels, rows, columns, math.prod(map(_meets, axes)), macs, form)
+
+
+def single_taps_work(
+    access: Access, tile: Mapping[str, int], channels: str, sides: tuple[str, str], macs: int, form: str
+) -> Work:
+    """The same of single taps without a stride, where whole rows, whose dims are `sides`, are one long one."""
+    height, width = (tile[name] for name in sides)
+    if width == access.dim(sides[1]).size:
+        height, width = 1, height * width
+    return _work(access, tile, channels, [(height, 1)], [(width, 1)], 1, macs, form)
+
+
+def _work(
+    access: Access,
+    tile: Mapping[str, int],
+    channels: str,
+    rows: list[Run],
+    columns: list[Run],
+    meets: int,
+    macs: int,
+    form: str,
+) -> Work:
+    """The work of the rectangles of these rows by these columns, whose outputs meet so many taps at most."""
+    summed = "c" if channels == "m" else "m"
+    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels]))
+    sums = -(-tile[summed] // block_of(access.dim(summed).size, meets))
     pieces = max(sum(block.count for block in blocks), 1)
     share = pieces / turns(pieces)
     lost = round(most([(block.count, block.products) for block in blocks]) * tile[summed] * share) - macs
-    begun = sum(block.count * (1 + (block.channels == block.outputs == FACTS.block)) for block in blocks)
-    return Work(macs, round(len(rows) * len(columns) * share), pieces, form, lost, begun * sums)
+    empty = sum(height_taps * width_taps == 0 for _, height_taps in rows for _, width_taps in columns)
+    begun = sum(block.count * block.begins for block in blocks)
+    return Work(macs, round((len(blocks) + empty) * share), pieces, form, lost, begun * sums)
 
 
 def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int) -> Iterator[_Blocks]:
