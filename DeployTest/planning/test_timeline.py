@@ -81,6 +81,23 @@ def test_what_evicts_code() -> None:
     assert refetched(["a", "b", "b", "a", "c"], target) == [500, 650, 0, 250, 400]
 
 
+def test_forms_have_code_in_common() -> None:
+    """Code of all forms of a kernel is there again after any of them, and counts once among what evicts others."""
+    cost = load("siracusa").kernels["default"]
+    colds = {"k.a": 400, "k.b": 600, "m": 1000}
+    kernels = {name: replace(cost, cold=cold) for name, cold in colds.items()}
+    target = replace(load("siracusa"), kernels=kernels | {"default": cost}, eviction=replace(EVICTION, common=500))
+    half = EVICTION.milli(1000), EVICTION.milli(1400)
+    assert half == (500, 700)
+    assert refetched(["k.a", "k.b"], target) == [200 * 200 // 400, 100 * 400 // 600]
+    after_a, after_b = 1000 + 600 - 200, 1000 + 400 - 200
+    assert refetched(["k.a", "k.b", "m"], target) == [
+        (EVICTION.milli(after_a) * 200 + 500 * 200) // 400,
+        EVICTION.milli(after_b) * 400 // 600,
+        EVICTION.milli(400 + 600 - 200),
+    ]
+
+
 def test_forms_are_other_code(models_root: Path) -> None:
     """What returns of a cold start goes by kernel and form, over the graphs in turn."""
     target, case = load("siracusa"), load_case("autoencoder", models_root)

@@ -124,9 +124,11 @@ class Eviction:
     """How a step's code leaves the instruction cache while others run, and has to be fetched again.
 
     Code is counted by the cycles that it takes to fetch it; `fill` of them fill the cache, none where there is none.
+    Forms of a kernel have code in common: `common` thousandths of the shortest one's.
     """
 
     fill: int
+    common: int = 0
 
     def milli(self, others: int) -> int:
         """Thousandths of a kernel's cold start that return where so many cycles' other code ran since its last call."""

@@ -34,19 +34,40 @@ def make_schedule(program: Program, options: Options) -> Schedule:
 def refetched(codes: Sequence[str], target: Target) -> list[int]:
     """For each step the thousandths of its cold start that return, where graphs with these codes run in turn.
 
-    What ran since the last step with the same code takes its place: each form counts once, by its cold start.
+    What ran since the last step with the same code takes its place: each form counts once, by its cold start. What forms
+    of a kernel have in common counts once for all of them, and stays as long as any of them is run again.
     """
+    common = {code: _common(code, target) for code in set(codes)}
     parts = []
     for index, code in enumerate(codes):
-        others: set[str] = set()
-        evicting = 0
+        kernel = _kernel(code)
+        others, kernels, evicting, since = set[str](), {kernel}, 0, 0
+        met = False
         for other in (*reversed(codes[:index]), *reversed(codes[index:])):
             if other == code or evicting >= target.eviction.fill:
                 break
-            evicting += cost_of(target, other).cold if other not in others else 0
+            met = met or _kernel(other) == kernel
+            if other not in others:
+                evicting += cost_of(target, other).cold - (common[other] if _kernel(other) in kernels else 0)
+            since = since if met else evicting
             others.add(other)
-        parts.append(target.eviction.milli(evicting))
+            kernels.add(_kernel(other))
+        own = max(cost_of(target, code).cold, 1)
+        shared = target.eviction.milli(since) * common[code]
+        parts.append((target.eviction.milli(evicting) * (own - common[code]) + shared) // own)
     return parts
+
+
+def _kernel(code: str) -> str:
+    """The kernel of a code, by the key of kernel and form."""
+    return code.partition(".")[0]
+
+
+def _common(code: str, target: Target) -> int:
+    """Cycles of a form's cold start for code that the other forms of its kernel have, too."""
+    kernel = _kernel(code)
+    forms = [cost.cold for key, cost in target.kernels.items() if _kernel(key) == kernel]
+    return min(forms, default=0) * target.eviction.common // 1000 if len(forms) > 1 else 0
 
 
 def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
