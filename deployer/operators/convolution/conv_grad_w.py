@@ -150,7 +150,7 @@ class ConvGradW(Operator):
         single = sums["n"] == 1 and is_single(sums["oh"], sums["ow"])
         if is_rows(access, tile, single):
             return rows_work(access, tile)
-        form = PAIRS if m * c > 1 and in_pairs(access, tile) else form_of(m, c, (kh, kw), (high, wide))
+        form = form_of(m, c, (kh, kw), (high, wide))
         groups, outputs, channels, rows = tile["g"], tile["m"], tile["c"], tile["n"] * tile["oh"]
         macs = groups * outputs * channels * kh * kw * rows * tile["ow"]
         if form in (POINTWISE, STRIDED) and is_square(groups, outputs, channels):
@@ -161,6 +161,7 @@ class ConvGradW(Operator):
         else:
             form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
             fours, alone = weight_blocks(groups, outputs, channels, kh)
+            form = PAIRS if fours and m * c > 1 and in_pairs(access, tile) else form
             blocks, rest = fours + alone, alone // channels
         lost = 0 if m == c == 1 else macs // outputs * rest // FACTS.several_taps
         inside = met_taps(access, "x", tile)[0].share(kh)

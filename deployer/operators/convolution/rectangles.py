@@ -19,7 +19,8 @@ Run = tuple[int, int]
 class _Blocks(NamedTuple):
     """So many blocks of `channels` by `outputs`, each over `rows` x `columns` taps of each channel of the sum.
 
-    Neighbours under single taps are `matrix` blocks, as those of a product are.
+    Neighbours under single taps are `matrix` blocks, as those of a product are. A row of taps is a `loop` where there are
+    many, or where more than two lie apart.
     """
 
     count: int
@@ -27,6 +28,7 @@ class _Blocks(NamedTuple):
     outputs: int
     rows: int
     columns: int
+    loop: bool
     matrix: bool = False
 
     @property
@@ -37,12 +39,12 @@ class _Blocks(NamedTuple):
     @property
     def products(self) -> float:
         """The multiply-accumulates of a block and a channel of the sum, and what its rows of taps cost besides."""
-        macs, many = self.channels * self.outputs * self.rows * self.columns, self.columns > FACTS.block
+        macs = self.channels * self.outputs * self.rows * self.columns
         if self.channels < FACTS.block:
             return FACTS.lone_channel * macs
         if self.outputs < FACTS.block:
-            return (FACTS.lone_output[many] if self.rows * self.columns > 1 else 1 + FACTS.single) * macs
-        return macs if self.matrix or self.columns == SIDE else FACTS.other_row * self.rows + FACTS.other_taps[many] * macs
+            return (FACTS.lone_output[self.loop] if self.rows * self.columns > 1 else 1 + FACTS.single) * macs
+        return macs if self.matrix or (self.columns == SIDE and not self.loop) else FACTS.other_row * self.rows + FACTS.other_taps[self.loop] * macs
 
 
 def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
@@ -55,7 +57,9 @@ def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channe
     """
     rows, columns = (met.runs for met in met_taps(access, operand, tile))
     axes = (axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
-    return _work(access, tile, channels, rows, columns, math.prod(map(_meets, axes)), macs, form)
+    down, along = axes
+    meets, apart = _meets(down) * _meets(along), _meets(along) < along.kernel or along.dilation > 1
+    return _work(access, tile, channels, rows, columns, (meets, apart), macs, form)
 
 
 def single_taps_work(
@@ -65,7 +69,7 @@ def single_taps_work(
     height, width = (tile[name] for name in sides)
     if width == access.dim(sides[1]).size:
         height, width = 1, height * width
-    return _work(access, tile, channels, [(height, 1)], [(width, 1)], 1, macs, form)
+    return _work(access, tile, channels, [(height, 1)], [(width, 1)], (1, False), macs, form)
 
 
 def _work(
@@ -74,14 +78,14 @@ def _work(
     channels: str,
     rows: list[Run],
     columns: list[Run],
-    meets: int,
+    taps: tuple[int, bool],
     macs: int,
     form: str,
 ) -> Work:
-    """The work of the rectangles of these rows by these columns, whose outputs meet so many taps at most."""
+    """The work of the rectangles of these rows by these columns, whose outputs meet so many `taps` at most, in a row apart or not."""
     summed = "c" if channels == "m" else "m"
-    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels]))
-    sums = -(-tile[summed] // block_of(access.dim(summed).size, meets))
+    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], taps[1]))
+    sums = -(-tile[summed] // block_of(access.dim(summed).size, taps[0]))
     pieces = max(sum(block.count for block in blocks), 1)
     share = pieces / turns(pieces)
     lost = round(most([(block.count, block.products) for block in blocks]) * tile[summed] * share) - macs
@@ -90,13 +94,14 @@ def _work(
     return Work(macs, round((len(blocks) + empty) * share), pieces, form, lost, begun * sums)
 
 
-def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int) -> Iterator[_Blocks]:
+def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, apart: bool) -> Iterator[_Blocks]:
     """The blocks of each rectangle in the order in which they are dealt out."""
     fours, rest = divmod(channels, FACTS.block)
     for height, row_taps in rows:
         for width, column_taps in columns:
             if row_taps * column_taps == 0:
                 continue
+            loop = column_taps > (2 if apart else FACTS.block)
             for count, size in ((fours, FACTS.block), (rest, 1)):
                 groups, four = planes * count, height * (width // FACTS.block)
                 matrix = row_taps * column_taps == 1 and size == FACTS.block and worth_fours(groups * four)
@@ -106,7 +111,7 @@ def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int) -> 
                 single = height * width - FACTS.block * four
                 for pieces, outputs in ((groups * single, 1), (groups * four, FACTS.block)):
                     if pieces:
-                        yield _Blocks(pieces, size, outputs, row_taps, column_taps, matrix and outputs == FACTS.block)
+                        yield _Blocks(pieces, size, outputs, row_taps, column_taps, loop, matrix and outputs == FACTS.block)
 
 
 def _meets(axis: Window | Reach) -> int:
