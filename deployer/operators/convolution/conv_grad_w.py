@@ -28,13 +28,14 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.convolution.dealing import BY_ROWS, NINE, TAPS, deals_planes, is_square, weight_blocks
+from deployer.operators.convolution.dealing import ALONE, BY_ROWS, NINE, TAPS, deals_planes, is_square, weight_blocks
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
     DEPTHWISE,
     FORMS,
     POINTWISE,
+    SIDE,
     STRIDED,
     VOLUMES,
     fits,
@@ -161,7 +162,8 @@ class ConvGradW(Operator):
         else:
             form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
             fours, alone = weight_blocks(groups, outputs, channels, kh)
-            form = PAIRS if fours and m * c > 1 and in_pairs(access, tile) else form
+            if m * c > 1 and kw == SIDE:
+                form = ALONE if not fours else PAIRS if in_pairs(access, tile) else form
             blocks, rest = fours + alone, alone // channels
         lost = 0 if m == c == 1 else macs // outputs * rest // FACTS.several_taps
         inside = met_taps(access, "x", tile)[0].share(kh)
