@@ -34,6 +34,7 @@ class KernelFacts:
     unfinished: int
     region_setup: int
     line_setup: int
+    plane_setup: int
     strip_setup: int
     high_plane: int
     many_planes: int

@@ -34,8 +34,8 @@ def make_schedule(program: Program, options: Options) -> Schedule:
 def refetched(codes: Sequence[str], target: Target) -> list[int]:
     """For each step the thousandths of its cold start that return, where graphs with these codes run in turn.
 
-    What ran since the last step with the same code takes its place: each form counts once, by its cold start. What forms
-    of a kernel have in common counts once for all of them, and stays as long as any of them is run again.
+    What ran since the last step with the same code takes its place: each form counts once, by its cold start. What
+    forms of a kernel have in common counts once for all of them, and stays as long as any of them is run again.
     """
     common = {code: _common(code, target) for code in set(codes)}
     parts = []

@@ -12,7 +12,7 @@ from deployer.operators.carry import result_count
 from deployer.operators.inputs import normal
 
 CHANNELS, ELEMENTS, IMAGES, FEW = "channels", "elements", "images", "few"
-"""Forms: whole channels or elements dealt out; sums over several images or a part of one; channels for at most half of the cores."""
+"""Forms: whole channels or elements dealt out; sums over images or a part of one; channels for half of the cores."""
 
 
 class Step(Channelwise):
@@ -21,9 +21,9 @@ class Step(Channelwise):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per element and one more operation per run of them.
 
-        Cores take whole channels, except that where nothing is summed and channels cannot be dealt out evenly, each takes
-        as many elements, from its own place on. A sum over images, or a part of one, has code of its own; where channels
-        are few, cores do not share what computes.
+        Cores take whole channels, except that where nothing is summed and channels cannot be dealt out evenly, each
+        takes as many elements, from its own place on. A sum over images, or a part of one, has code of its own; where
+        channels are few, cores do not share what computes.
         """
         count = math.prod(tile.values())
         runs = count // tile["s"]

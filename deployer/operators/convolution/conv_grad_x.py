@@ -49,7 +49,7 @@ from deployer.operators.convolution.geometry import (
 from deployer.operators.convolution.rectangles import rectangle_work, single_taps_work
 from deployer.operators.convolution.strips import in_strips, strip_work, strips_form
 from deployer.operators.convolution.volume import input_gradient
-from deployer.operators.convolution.whole_rows import THINNED, fours_form, fours_work
+from deployer.operators.convolution.whole_rows import fours_form, fours_work
 from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,
@@ -175,7 +175,7 @@ class ConvGradX(Operator):
             return single_taps_work(access, tile, "c", ("ih", "iw"), macs, finished_form(UNEVEN, node, access))
         taps = kh * kw / (rows.stride * columns.stride)
         products = tile["m"] * taps
-        if form not in (THINNED, POINTWISE):
+        if form != POINTWISE:
             macs, form = round(pixels * channels * products), finished_form(form, node, access)
             return (fours_work if fours else rectangle_work)(access, "dy", tile, "c", macs, form)
         lost = 0 if m == c == 1 else lost_macs(tile["c"], products, max(taps, 1))

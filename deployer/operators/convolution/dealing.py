@@ -26,7 +26,7 @@ def turns(pieces: int) -> int:
 
 
 def most(dealt_out: Iterable[tuple[int, float]]) -> float:
-    """The cost of the core with the most, where so many pieces of a cost each are dealt out one by one, in this order."""
+    """The cost of the core with the most, where so many pieces of a cost each are dealt out in this order."""
     whole, turn, costs = 0.0, 0, [0.0] * FACTS.dealt
     for count, cost in dealt_out:
         each, rest = divmod(count, FACTS.dealt)

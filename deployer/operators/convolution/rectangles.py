@@ -1,6 +1,5 @@
 """Layers that kernels compute by rectangles of outputs with the same taps inside the operand: at what cost."""
 
-import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,8 +18,8 @@ Run = tuple[int, int]
 class _Blocks(NamedTuple):
     """So many blocks of `channels` by `outputs`, each over `rows` x `columns` taps of each channel of the sum.
 
-    Neighbours under single taps are `matrix` blocks, as those of a product are. A row of taps is a `loop` where there are
-    many, or where more than two lie apart.
+    Neighbours under single taps are `matrix` blocks, as those of a product are. A row of taps is a `loop` where there
+    are many, or where more than two lie apart.
     """
 
     count: int
@@ -33,8 +32,10 @@ class _Blocks(NamedTuple):
 
     @property
     def begins(self) -> int:
-        """How long the block takes to begin and to end, as a multiple of one of a matrix."""
-        return 4 if self.channels < FACTS.block else 3 if self.matrix else 4 if self.outputs == FACTS.block else 2
+        """How long a block takes to begin and to end, in halves of one of four channels and a single output."""
+        if self.channels < FACTS.block:
+            return 4
+        return 3 if self.matrix else 4 if self.outputs == FACTS.block else 2
 
     @property
     def products(self) -> float:
@@ -44,7 +45,9 @@ class _Blocks(NamedTuple):
             return FACTS.lone_channel * macs
         if self.outputs < FACTS.block:
             return (FACTS.lone_output[self.loop] if self.rows * self.columns > 1 else 1 + FACTS.single) * macs
-        return macs if self.matrix or (self.columns == SIDE and not self.loop) else FACTS.other_row * self.rows + FACTS.other_taps[self.loop] * macs
+        if self.matrix or (self.columns == SIDE and not self.loop):
+            return macs
+        return FACTS.other_row * self.rows + FACTS.other_taps[self.loop] * macs
 
 
 def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
@@ -52,13 +55,13 @@ def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channe
 
     A rectangle is blocks of four outputs, or of single ones, for four channels or what is left of them. Those of all
     rectangles are dealt out one by one, so that the core with most products decides. `macs` counts all taps, also those
-    in padding, which cost nothing. Elements are rectangles, which every core begins; runs are blocks, of which those of
-    four by four count twice, for each block of the sum.
+    in padding, which cost nothing. Elements are the kinds of blocks of each rectangle, which every core begins; runs
+    are blocks, by how long they take to begin, for each block of the sum.
     """
     rows, columns = (met.runs for met in met_taps(access, operand, tile))
     axes = (axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
     down, along = axes
-    meets, apart = _meets(down) * _meets(along), _meets(along) < along.kernel or along.dilation > 1
+    meets, apart = most_met(down) * most_met(along), most_met(along) < along.kernel or along.dilation > 1
     return _work(access, tile, channels, rows, columns, (meets, apart), macs, form)
 
 
@@ -82,7 +85,10 @@ def _work(
     macs: int,
     form: str,
 ) -> Work:
-    """The work of the rectangles of these rows by these columns, whose outputs meet so many `taps` at most, in a row apart or not."""
+    """The work of the rectangles of these rows by these columns.
+
+    An output meets so many `taps` at most, which in a row lie apart or side by side.
+    """
     summed = "c" if channels == "m" else "m"
     blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], taps[1]))
     sums = -(-tile[summed] // block_of(access.dim(summed).size, taps[0]))
@@ -95,7 +101,7 @@ def _work(
 
 
 def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, apart: bool) -> Iterator[_Blocks]:
-    """The blocks of each rectangle in the order in which they are dealt out."""
+    """The blocks of each rectangle in the order in which they are dealt out; none where there is no tap."""
     fours, rest = divmod(channels, FACTS.block)
     for height, row_taps in rows:
         for width, column_taps in columns:
@@ -109,12 +115,13 @@ def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, apa
                     four = height * width // FACTS.block
                     four = four if worth_fours(groups * four) else 0
                 single = height * width - FACTS.block * four
-                for pieces, outputs in ((groups * single, 1), (groups * four, FACTS.block)):
-                    if pieces:
-                        yield _Blocks(pieces, size, outputs, row_taps, column_taps, loop, matrix and outputs == FACTS.block)
+                if groups * single:
+                    yield _Blocks(groups * single, size, 1, row_taps, column_taps, loop)
+                if groups * four:
+                    yield _Blocks(groups * four, size, FACTS.block, row_taps, column_taps, loop, matrix)
 
 
-def _meets(axis: Window | Reach) -> int:
+def most_met(axis: Window | Reach) -> int:
     """The most taps along an axis that an output meets."""
     return axis.kernel if isinstance(axis, Window) else -(-axis.kernel // taps_between(axis.stride, axis.dilation)[0])
 
@@ -130,10 +137,15 @@ class Met(NamedTuple):
         return sum(self.taps) / (len(self.taps) * kernel)
 
     @property
+    def phases(self) -> int:
+        """Planes or lines of neighbours."""
+        return min(self.apart, len(self.taps))
+
+    @property
     def runs(self) -> list[Run]:
         """Neighbours with as many taps; those at the borders are alone."""
         found: list[Run] = []
-        for phase in range(min(self.apart, len(self.taps))):
+        for phase in range(self.phases):
             taps = self.taps[phase :: self.apart]
             whole = taps.count(max(taps))
             found += [(whole, max(taps)), *((1, count) for count in taps if count < max(taps))]

@@ -150,7 +150,7 @@ class SoftmaxCrossEntropy(Operator):
         return {**lengths, **strides, **label_args(node, n, d)}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """Two exponentials per element, and a logarithm per row; a single row has one core, and all that cores share."""
+        """Two exponentials per element, and a logarithm per row; a single row has all that cores share for itself."""
         rows = tile["n"] * tile["d"]
         classes, form = access.operand("x").view[1], "row" if rows == 1 else ""
         return Work(0, rows * (2 * classes + 1) * FACTS.transcendental, rows, form, runs=rows)
