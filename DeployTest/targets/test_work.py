@@ -84,7 +84,7 @@ def test_tiles_between_others_have_no_border(rows: int, taps: int) -> None:
 
 
 def test_blocks_of_a_sum() -> None:
-    """An inner loop begins for each block of a sum: of 144 products over channels, or over rows in the gradient of W."""
+    """An inner loop begins for each block of a sum: of 144 products, over channels or rows."""
     for channels, sums in ((16, 1), (17, 2), (64, 4)):
         work = work_of("Conv", (1, channels, 8, 8), (8, channels, 3, 3), pads=(1,) * 4)
         assert (work.form, work.runs) == ("fours", work.parallel * sums)

@@ -22,7 +22,7 @@ class _Blocks(NamedTuple):
     are many, or where more than two lie apart.
     """
 
-    count: int
+    number: int
     channels: int
     outputs: int
     rows: int
@@ -92,11 +92,11 @@ def _work(
     summed = "c" if channels == "m" else "m"
     blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], taps[1]))
     sums = -(-tile[summed] // block_of(access.dim(summed).size, taps[0]))
-    pieces = max(sum(block.count for block in blocks), 1)
+    pieces = max(sum(block.number for block in blocks), 1)
     share = pieces / turns(pieces)
-    lost = round(most([(block.count, block.products) for block in blocks]) * tile[summed] * share) - macs
+    lost = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
     empty = sum(height_taps * width_taps == 0 for _, height_taps in rows for _, width_taps in columns)
-    begun = sum(block.count * block.begins for block in blocks)
+    begun = sum(block.number * block.begins for block in blocks)
     return Work(macs, round((len(blocks) + empty) * share), pieces, form, lost, begun * sums)
 
 
