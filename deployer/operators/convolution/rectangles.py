@@ -155,7 +155,8 @@ class Met(NamedTuple):
 def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met, Met]:
     """For the rows and columns of a tile the taps inside `operand`, X or dY.
 
-    Of three tiles or more along an axis, most lie between two others: it is the second one then, else the first.
+    Of three tiles or more along an axis, most lie between two others: it is one in the middle then, which begins with
+    the first of its planes of neighbours, else the first.
     """
     axes = zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
     rows, columns = (
@@ -168,9 +169,9 @@ def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met
 
 @lru_cache(4096)
 def _met(axis: Window | Reach, outputs: int, whole: int, size: int) -> Met:
-    begin = outputs if whole > 2 * outputs else 0
-    taps = tuple(_taps(axis, i, size) for i in range(begin, begin + outputs))
-    return Met(taps, axis.stride if isinstance(axis, Reach) else 1)
+    apart = axis.stride if isinstance(axis, Reach) else 1
+    begin = (whole - outputs) // 2 // apart * apart if whole > 2 * outputs else 0
+    return Met(tuple(_taps(axis, i, size) for i in range(begin, begin + outputs)), apart)
 
 
 def _taps(axis: Window | Reach, output: int, size: int) -> int:
