@@ -155,8 +155,8 @@ class Met(NamedTuple):
 def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met, Met]:
     """For the rows and columns of a tile the taps inside `operand`, X or dY.
 
-    Of three tiles or more along an axis, most lie between two others: it is one in the middle then, which begins with
-    the first of its planes of neighbours, else the first.
+    Of three tiles or more along an axis, most lie between two others: it is one in the middle then, of those that begin
+    in different planes of neighbours the one with most taps, else the first.
     """
     axes = zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
     rows, columns = (
@@ -170,8 +170,9 @@ def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met
 @lru_cache(4096)
 def _met(axis: Window | Reach, outputs: int, whole: int, size: int) -> Met:
     apart = axis.stride if isinstance(axis, Reach) else 1
-    begin = (whole - outputs) // 2 // apart * apart if whole > 2 * outputs else 0
-    return Met(tuple(_taps(axis, i, size) for i in range(begin, begin + outputs)), apart)
+    middle = (whole - outputs) // 2
+    begins = range(middle, min(middle + apart, whole - outputs + 1)) if whole > 2 * outputs else range(1)
+    return Met(max((tuple(_taps(axis, begin + i, size) for i in range(outputs)) for begin in begins), key=sum), apart)
 
 
 def _taps(axis: Window | Reach, output: int, size: int) -> int:
