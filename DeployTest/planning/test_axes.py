@@ -7,7 +7,7 @@ import pytest
 
 from deployer.core.access import Around, Mirror, Reach, Window, Windowed
 from deployer.core.operator import Sample, registry
-from deployer.operators.convolution.geometry import regions
+from deployer.operators.convolution.rectangles import met_taps
 from DeployTest.support.kernels.kernel_bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
@@ -53,30 +53,29 @@ def test_mirrored_tiles_come_from_the_end(size: int, tile: int) -> None:
         assert position[low : low + length][::-1].tolist() == list(range(start, min(start + tile, size)))
 
 
-def kinds(axis: Window, extent: int, first: int, count: int) -> int:
-    """How many kinds of windows a tile has: those that leave the axis before it, behind it, on both sides, nowhere."""
-    spans = [(min(window(axis, i)), max(window(axis, i))) for i in range(first, first + count)]
-    return len({(low < 0, high >= extent) for low, high in spans})
-
-
-@pytest.mark.parametrize("pads", [(1, 1, 1, 1), (0, 0, 0, 0), (0, 0, 1, 1), (1, 0, 0, 0), (2, 1, 0, 2)])
+@pytest.mark.parametrize("name", ["Conv", "ConvGradX"])
+@pytest.mark.parametrize("pad", [0, 1, 2])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_regions(pads: tuple[int, int, int, int], stride: int) -> None:
-    """A plane has a region per kind of window on each axis; a part of it is taken to lie at the end that has more."""
-    x, w = np.zeros((1, 1, 24, 26), np.float32), np.zeros((1, 1, 3, 3), np.float32)
-    sample = Sample("", (x, w), {"pads": pads, "strides": (stride, stride)})
-    access = step_of(registry()["Conv"], sample).access
+def test_taps_of_a_tile(name: str, pad: int, stride: int) -> None:
+    """Those of its windows that lie inside; of three tiles and more along an axis, those of one between two others."""
+    x, w = np.zeros((1, 8, 24, 24), np.float32), np.zeros((8, 8, 5, 5), np.float32)
+    attrs = {"pads": (pad,) * 4, "strides": (stride, stride)}
+    places = (24 + 2 * pad - 5) // stride + 1
+    first, operand = (x, "x") if name == "Conv" else (np.zeros((1, 8, places, places), np.float32), "dy")
+    more = {} if name == "Conv" else {"input_shape": (24, 24)}
+    access = step_of(registry()[name], Sample("", (first, w), attrs | more)).access
     assert access is not None
-    axes = {
-        axis.dim: (axis, size)
-        for axis, size in zip(access.operand("x").axes, access.operand("x").view, strict=True)
-        if isinstance(axis, Window)
-    }
-    sizes = access.sizes
-    for cut in itertools.chain.from_iterable(itertools.combinations(axes, n) for n in range(3)):
-        tile = {name: size // 2 if name in cut else size for name, size in sizes.items()}
-        expected = 1
-        for dim, (axis, extent) in axes.items():
-            starts = (0, sizes[dim] - tile[dim])
-            expected *= max(kinds(axis, extent, start, tile[dim]) for start in starts)
-        assert regions(access, tile) == expected, cut
+    rows = next(axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
+    whole = access.dim(rows.dim).size
+    if name == "Conv":
+        taps = [len(window(rows, i) & set(range(24))) for i in range(whole)]
+    else:
+        taps = [sum(i in window(rows, place) for place in range(places)) for i in range(whole)]
+    for length in range(1, whole + 1):
+        met, _ = met_taps(access, operand, access.sizes | {rows.dim: length})
+        places_of_tiles = [taps[begin : begin + length] for begin in range(0, whole - length + 1)]
+        assert list(met.taps) in places_of_tiles
+        if whole > 2 * length:
+            assert sum(met.taps) == max(map(sum, places_of_tiles)), "no tile is cheaper for the border of another"
+        elif whole <= 2 * length:
+            assert list(met.taps) == taps[:length]

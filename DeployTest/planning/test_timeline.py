@@ -14,7 +14,7 @@ from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.cost import cold_start, cost_key
 from deployer.core.level import Eviction
-from deployer.core.operator import operator_of
+from deployer.core.operator import Work, operator_of
 from deployer.core.plan import Options, target_for
 from deployer.core.target import load
 from deployer.planning.schedule import refetched
@@ -79,6 +79,14 @@ def test_what_evicts_code() -> None:
     assert refetched(["a", "a", "a"], target) == [0, 0, 0]
     assert refetched(["a", "b"], target) == [250, 150]
     assert refetched(["a", "b", "b", "a", "c"], target) == [500, 650, 0, 250, 400]
+
+
+def test_the_longest_phase_is_cold() -> None:
+    """Of a call in several phases, which cores reach at different times, the longest cold start counts alone."""
+    cost = load("siracusa").kernels["default"]
+    kernels = {f"m.{form}": replace(cost, cold=cold) for form, cold in (("a", 300), ("b", 700), ("c", 500))}
+    target = replace(load("siracusa"), kernels=kernels | {"default": cost})
+    assert cold_start(target, "m", Work(1, 1, 1, "a", then=Work(1, 1, 1, "b", then=Work(1, 1, 1, "c")))) == 700
 
 
 def test_forms_have_code_in_common() -> None:

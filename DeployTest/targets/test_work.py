@@ -3,18 +3,27 @@
 import numpy as np
 import pytest
 
+from deployer.core.ir import AttrValue
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Sample, Work, registry
+from deployer.operators.finishing import RELU
 from DeployTest.support.kernels.kernel_bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 
-def work_of(name: str, *shapes: tuple[int, ...], **attrs: int | tuple[int, ...]) -> Work:
+def work_of(name: str, *shapes: tuple[int, ...], **attrs: AttrValue) -> Work:
     """The work of an operator in one tile, over ones of these shapes."""
     operator = registry()[name]
     step = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes), dict(attrs)))
     return operator.work(step.node, step.access, step.access.sizes)
+
+
+def tile_work(name: str, x: tuple[int, ...], w: tuple[int, ...], tile: dict[str, int], **attrs: AttrValue) -> Work:
+    """The same of an operator of two operands in one tile of so many of some dims."""
+    operator = registry()[name]
+    step = step_of(operator, Sample("work", (np.ones(x, np.float32), np.ones(w, np.float32)), dict(attrs)))
+    return operator.work(step.node, step.access, step.access.sizes | tile)
 
 
 @pytest.mark.parametrize(
@@ -43,15 +52,71 @@ def test_lines_of_a_product() -> None:
     assert work.products == 4 * 2 * 4 * 5, "three outputs are two pairs"
 
 
-@pytest.mark.parametrize("pad", [0, 1])
-def test_taps_in_padding_cost_nothing(pad: int) -> None:
-    """Rectangles of a layer count the taps that lie inside of X, and of single outputs FACTS.single more."""
-    work = work_of("Conv", (1, 16, 5, 7), (16, 16, 3, 3), pads=(pad,) * 4)
-    inner = 9 * (15 + 3 * FACTS.single)  # three rows of five outputs: three blocks of four and three single ones
-    edges = 112 * (1 + FACTS.single)  # two rows and two columns of six taps, four corners of four: no block of four
-    assert work.form == "dense"
-    assert work.products == round(16 * 16 * (inner + edges if pad else inner))
-    assert work.macs == 16 * 16 * 9 * ((5 + 2 * pad - 2) * (7 + 2 * pad - 2)), "what is useful counts all taps"
+def test_the_core_with_the_most_decides() -> None:
+    """Blocks of rectangles are dealt out in turn: 12 of single outputs, then 12 of four, 3 for each core.
+
+    Cores 4 to 7 have one of the former and two of the latter.
+    """
+    work = work_of("Conv", (1, 16, 5, 7), (16, 16, 3, 3))
+    assert (work.form, work.macs, work.parallel) == ("dense", 16 * 16 * 9 * 15, 24)
+    busiest = 16 * 9 * (4 * FACTS.lone_output[0] + 2 * 16)
+    assert work.products == round(busiest * 24 / 3)
+
+
+@pytest.mark.parametrize(("outputs", "taps"), [(4, 2 * 3 * 11), (16, 2 * (2 + 3 + 3 + 3) * 11)])
+def test_taps_in_padding_cost_nothing(outputs: int, taps: int) -> None:
+    """Eight rows of two fours, which lack a column of a tap: with 4 channels a core has two whole rows, at the least.
+
+    With 16, cores 0 to 3 have rows 0, 2, 4 and 6, and the others 1, 3, 5 and 7: each one of the border.
+    """
+    work = work_of("Conv", (1, 16, 8, 8), (outputs, 16, 3, 3), pads=(1,) * 4)
+    assert (work.form, work.macs) == ("fours", 16 * outputs * 9 * 64), "what is useful counts all taps"
+    assert work.products == 8 * 16 * 4 * taps
+    assert (work.parallel, work.runs) == (4 * outputs, 4 * outputs)
+
+
+@pytest.mark.parametrize(("rows", "taps"), [(8, 11), (4, 2 * 3), (2, 3), (1, 3)])
+def test_tiles_between_others_have_no_border(rows: int, taps: int) -> None:
+    """Of three tiles and more most lie in the middle, so none is cheaper for the padding of the first one."""
+    work = tile_work("Conv", (1, 16, 8, 8), (16, 16, 3, 3), {"oh": rows}, pads=(1,) * 4)
+    assert work.form == "fours"
+    assert work.products == 8 * 16 * 4 * 2 * taps * 11 // (2 if rows == 1 else 1)
+
+
+def test_blocks_of_a_sum() -> None:
+    """An inner loop begins for each block of a sum: of 144 products, over channels or rows."""
+    for channels, sums in ((16, 1), (17, 2), (64, 4)):
+        work = work_of("Conv", (1, channels, 8, 8), (8, channels, 3, 3), pads=(1,) * 4)
+        assert (work.form, work.runs) == ("fours", work.parallel * sums)
+    for rows, sums in ((4, 1), (8, 2), (9, 3)):
+        shapes = (1, 16, rows, 32), (1, 16, rows, 32)
+        work = work_of("ConvGradW", *shapes, kernel_shape=(3, 3), pads=(1,) * 4)
+        assert (work.form, work.runs) == ("pairs", work.parallel * sums)
+
+
+def test_single_outputs_of_a_gradient() -> None:
+    """Where blocks of four outputs, one for each row of taps, are too few, each output is by itself, without pairs."""
+    for channels, form, runs in ((1, "alone", 16 * 3), (2, "pairs", 4 * 2 * 3)):
+        work = work_of("ConvGradW", (1, 16, 6, 10), (1, channels, 6, 10), kernel_shape=(3, 3), pads=(1,) * 4)
+        assert (work.form, work.parallel) == (form, runs)
+
+
+def test_planes_of_neighbours() -> None:
+    """In the gradient of X with strides of two, outputs of one plane are neighbours; a single row has two planes."""
+    attrs: dict[str, AttrValue] = {"strides": (2, 2), "pads": (1,) * 4, "input_shape": (8, 8)}
+    for rows, planes in ((8, 4), (1, 2)):
+        work = tile_work("ConvGradX", (1, 8, 4, 4), (8, 8, 3, 3), {"ih": rows}, **attrs)
+        each, busiest = 16 * work.parallel, -(-work.parallel // FACTS.dealt)
+        assert work.form == "thinned"
+        assert work.elements == each + FACTS.plane_setup * (planes - 1) * work.parallel // busiest
+
+
+def test_channels_and_elements() -> None:
+    """A normalization deals out whole channels where cores get as many, else elements; Relu is other code."""
+    expected = {(1, 16, 6, 6): "channels", (1, 12, 6, 6): "elements", (2, 16, 6, 6): "elements"}
+    for shape, form in expected.items():
+        assert work_of("ChannelNormalize", shape, *[shape[1:2]] * 4).form == form
+        assert work_of("ChannelNormalize", shape, *[shape[1:2]] * 4, activation=RELU).form == f"{form}_relu"
 
 
 def test_depthwise_planes() -> None:

@@ -101,8 +101,11 @@ def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
 
 
 def cold_start(target: Target, symbol: str, work: Work) -> int:
-    """What a call with that work takes more where all of its code was evicted."""
-    return sum(kernel_cost(target, symbol, phase.form).cold for phase in phases(work))
+    """What a call with that work takes more where all of its code was evicted.
+
+    Of several phases the longest decides: cores reach the others at different times, and fetch while others compute.
+    """
+    return max(kernel_cost(target, symbol, phase.form).cold for phase in phases(work))
 
 
 def kernel_cycles(target: Target, symbol: str, work: Work) -> int:

@@ -33,21 +33,16 @@ class KernelFacts:
     small_update: int
     unfinished: int
     region_setup: int
-    line_setup: int
     plane_setup: int
     strip_setup: int
     high_plane: int
     many_planes: int
-    rest_macs: int
-    rest_factor: float
-    rest_taps: float
     several_taps: int
     other_row: int
     other_taps: tuple[float, float]
     lone_output: tuple[float, float]
     lone_channel: float
     single: float
-    alone: float
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,6 @@ from deployer.operators.convolution.geometry import (
     fans_of,
     form_of,
     geometry,
-    lost_macs,
-    regions,
     tap_arguments,
     windows,
 )
@@ -171,21 +169,17 @@ class Conv(Operator):
             return first_work(access, tile)
         _, m, c, kh, kw = access.operand("w").view
         pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
-        blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         fours = fours_form(access, "x", tile, "m") if m * c > 1 else ""
         form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
         if form == POINTWISE and not even_rows(access, tile, "m", "oh", "ow"):
             macs = pixels * channels * tile["c"]
             return single_taps_work(access, tile, "m", ("oh", "ow"), macs, _finished(UNEVEN, node, access))
-        products = tile["c"] * kh * kw
-        macs, finished_as = pixels * channels * products, _finished(form, node, access)
+        macs, finished_as = pixels * channels * tile["c"] * kh * kw, _finished(form, node, access)
         if form != POINTWISE:
             return (fours_work if fours else rectangle_work)(access, "x", tile, "m", macs, finished_as)
-        setup = FACTS.region_setup * regions(access, tile)
-        lost = 0 if m == c == 1 else lost_macs(tile["m"], products, kh * kw)
-        elements = channels * (pixels + setup)
-        return Work(macs, elements, blocks, finished_as, round(tile["n"] * tile["g"] * pixels * lost))
+        blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
+        return Work(macs, channels * (pixels + FACTS.region_setup), blocks, finished_as)
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one to three spatial axes, groups and depthwise, with and without bias."""

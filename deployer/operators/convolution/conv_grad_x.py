@@ -39,7 +39,6 @@ from deployer.operators.convolution.geometry import (
     fits,
     form_of,
     geometry,
-    lost_macs,
     most_taps,
     reaches,
     smallest_input,
@@ -173,16 +172,12 @@ class ConvGradX(Operator):
         if form == POINTWISE and not even_rows(access, tile, "c", "ih", "iw"):
             macs = pixels * channels * tile["m"]
             return single_taps_work(access, tile, "c", ("ih", "iw"), macs, finished_form(UNEVEN, node, access))
-        taps = kh * kw / (rows.stride * columns.stride)
-        products = tile["m"] * taps
+        macs = round(pixels * channels * tile["m"] * kh * kw / (rows.stride * columns.stride))
+        finished_as = finished_form(form, node, access)
         if form != POINTWISE:
-            macs, form = round(pixels * channels * products), finished_form(form, node, access)
-            return (fours_work if fours else rectangle_work)(access, "dy", tile, "c", macs, form)
-        lost = 0 if m == c == 1 else lost_macs(tile["c"], products, max(taps, 1))
+            return (fours_work if fours else rectangle_work)(access, "dy", tile, "c", macs, finished_as)
         blocks = tile["n"] * tile["g"] * -(-tile["c"] // FACTS.block) * pixels
-        macs, lost = round(pixels * channels * products), round(tile["n"] * tile["g"] * pixels * lost)
-        setup = FACTS.line_setup if m == c == 1 else FACTS.region_setup
-        return Work(macs, channels * (pixels + setup), blocks, finished_form(form, node, access), lost)
+        return Work(macs, channels * (pixels + FACTS.region_setup), blocks, finished_as)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""

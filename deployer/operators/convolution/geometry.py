@@ -1,16 +1,15 @@
 """What Conv and its gradients share: the geometry of one to three spatial axes, as one form with groups."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from deployer.core.access import Access, Axis, Reach, Window
+from deployer.core.access import Axis, Reach, Window
 from deployer.core.declarations import Fans
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
 from deployer.core.limits import check_elements
 from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
 
@@ -200,15 +199,6 @@ def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]
     return Geometry(rank, x[0], group, w[1], w[0] // group, size, kernel, out, strides, spacing, begin, end)
 
 
-def lost_macs(channels: int, products: float, taps: float) -> float:
-    """The cost of one output of a group besides the products of its channels, in multiply-accumulates.
-
-    Channels that do not fill a block share no loads and are handled one by one, which weighs most with few taps.
-    """
-    rest = channels % FACTS.block
-    return rest * ((FACTS.rest_factor + FACTS.rest_taps / taps) * (products + FACTS.rest_macs) - products)
-
-
 def smallest_input(node: Node, dy: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Shape:
     """Spatial extents of X: attribute `input_shape`, without it the smallest that give dY."""
     if "input_shape" in node.attrs:
@@ -234,22 +224,6 @@ def fits(node: Node, shape: Geometry, dy: Shape, inputs: Sequence[TensorType | N
     """Raise ShapeMismatch unless dY has the geometry's output shape."""
     if dy != shape.y_shape:
         raise mismatch(node, f"dY is {list(dy)}, the convolution gives {list(shape.y_shape)}", inputs)
-
-
-def regions(access: Access, tile: Mapping[str, int]) -> int:
-    """Parts of a tile's plane that differ in the taps that lie inside X: the middle, borders and corners.
-
-    A tile that is shorter than its axis is assumed to lie at one end.
-    """
-    parts = 1
-    x = access.operand("x")
-    for axis, size in zip(x.axes, x.view, strict=True):
-        if isinstance(axis, Window):
-            length = access.dim(axis.dim).size
-            begins = int(axis.pad > 0)
-            ends = int(axis.offset({axis.dim: (0, length)}, size) + axis.longest(length) > size)
-            parts *= 1 + (begins + ends if tile[axis.dim] == length else max(begins, ends))
-    return parts
 
 
 def taps_between(stride: int, dilation: int) -> Pair:

@@ -22,7 +22,7 @@ class _Blocks(NamedTuple):
     are many, or where more than two lie apart.
     """
 
-    count: int
+    number: int
     channels: int
     outputs: int
     rows: int
@@ -92,11 +92,11 @@ def _work(
     summed = "c" if channels == "m" else "m"
     blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], taps[1]))
     sums = -(-tile[summed] // block_of(access.dim(summed).size, taps[0]))
-    pieces = max(sum(block.count for block in blocks), 1)
+    pieces = max(sum(block.number for block in blocks), 1)
     share = pieces / turns(pieces)
-    lost = round(most([(block.count, block.products) for block in blocks]) * tile[summed] * share) - macs
+    lost = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
     empty = sum(height_taps * width_taps == 0 for _, height_taps in rows for _, width_taps in columns)
-    begun = sum(block.count * block.begins for block in blocks)
+    begun = sum(block.number * block.begins for block in blocks)
     return Work(macs, round((len(blocks) + empty) * share), pieces, form, lost, begun * sums)
 
 
@@ -155,7 +155,8 @@ class Met(NamedTuple):
 def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met, Met]:
     """For the rows and columns of a tile the taps inside `operand`, X or dY.
 
-    Of three tiles or more along an axis, most lie between two others: it is the second one then, else the first.
+    Of three tiles or more along an axis, most lie between two others: it is one in the middle then, of those that begin
+    in different planes of neighbours the one with most taps, else the first.
     """
     axes = zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
     rows, columns = (
@@ -168,9 +169,10 @@ def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met
 
 @lru_cache(4096)
 def _met(axis: Window | Reach, outputs: int, whole: int, size: int) -> Met:
-    begin = outputs if whole > 2 * outputs else 0
-    taps = tuple(_taps(axis, i, size) for i in range(begin, begin + outputs))
-    return Met(taps, axis.stride if isinstance(axis, Reach) else 1)
+    apart = axis.stride if isinstance(axis, Reach) else 1
+    middle = (whole - outputs) // 2
+    begins = range(middle, min(middle + apart, whole - outputs + 1)) if whole > 2 * outputs else range(1)
+    return Met(max((tuple(_taps(axis, begin + i, size) for i in range(outputs)) for begin in begins), key=sum), apart)
 
 
 def _taps(axis: Window | Reach, output: int, size: int) -> int:
