@@ -12,10 +12,10 @@ from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.support.kernels.kernel_jobs import SHAPES, gemm_job, hard, normal
-from DeployTest.targets.simulators import needs_simulator
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_layers import LAYERS
+from DeployTest.support.kernels.kernel_jobs import SHAPES, gemm_job, hard, normal
+from DeployTest.targets.simulators import needs_simulator
 from DeployTest.targets.test_siracusa_kernels import CORES, NANS, TARGET
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
