@@ -313,10 +313,7 @@ class Staging:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """A step as it will be emitted. `dims` are in loop order; `tile_cycles` the model's cost of each kernel call.
-
-    `special` names the function for some of its kernel's calls that it calls, if that is not the one for all of them.
-    """
+    """A step as it will be emitted. `dims` are in loop order; `tile_cycles` the model's cost of each kernel call."""
 
     index: int
     name: str
@@ -337,7 +334,7 @@ class PlanStep:
 
     @property
     def function(self) -> str:
-        """The C function that its kernel calls are calls of."""
+        """The C function that its kernel calls call: for the calls that `special` names, or for all of the kernel's."""
         return identifier(function_name(self.kernel.symbol, self.special))
 
     @property
