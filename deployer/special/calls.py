@@ -15,7 +15,10 @@ from deployer.special.conditions import Special, Values, chosen, special_of
 def value_of(
     value: ArgValue, access: Access, tile: Tile, flag: int, buffers: Mapping[str, tuple[int, ...]] | None = None
 ) -> int | float:
-    """The argument's value for a tile, which generated code computes as it runs; `buffers` gives the shape of operands' memory where it is not the packed box."""
+    """The argument's value for a tile, as generated code computes it; `flag` is that of accumulation.
+
+    `buffers` gives the shape of operands' memory where it is not the packed box.
+    """
     match value:
         case Const(number):
             return number

@@ -68,8 +68,8 @@ class Special:
         try:
             return next((text for text in conditions if not names.value(text)), "")
         except KeyError as missing:
-            cause = f"{self.source.with_name(LIST)}: {self.name} asks for {missing}, which is no argument that tells calls apart"
-            raise TargetInvalid(cause) from missing
+            cause = f"{self.name} asks for {missing}, which is no argument that tells calls apart"
+            raise TargetInvalid(f"{self.source.with_name(LIST)}: {cause}") from missing
 
 
 def special_of(symbol: str, target: Target) -> tuple[Special, ...]:
