@@ -16,6 +16,7 @@ from deployer.core.operator import Kernel, registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
 from deployer.operators.products import PRODUCTS
+from deployer.special import calls
 from deployer.special.conditions import Special, Values, chosen, read_list, special_of
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
@@ -147,6 +148,19 @@ def test_names_that_are_no_arguments(tmp_path: Path) -> None:
     assert few.names == {"columns"}
     with pytest.raises(TargetInvalid, match="few asks for 'columns', which is no argument"):
         few.broken({"n": 1}, 1)
+
+
+def test_places_of_tiles_tell_no_calls_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A condition on where a tile begins is refused: one call of each kind of tiles is asked, and they lie apart."""
+    net = Model(
+        nodes=(node("AveragePoolGrad", ("dy",), ("dx",), "pool", kernel_shape=[2, 2], strides=[2, 2]),),
+        inputs=(value("dy", (1, 4, 8, 8)),),
+        outputs=(value("dx", (1, 4, 16, 16)),),
+    )
+    few = Special("few", tmp_path / "few.c", ("row == 0",), (), {}, frozenset({"row"}))
+    monkeypatch.setattr(calls, "special_of", lambda symbol, _: (few,))
+    with pytest.raises(TargetInvalid, match="few asks for 'row'"):
+        pipeline.plan_program(infer(tmp_path, net), Options(TARGET.name, "single", {"L1": 4000}))
 
 
 def _listed(folder: Path, text: str) -> list[Special]:
