@@ -261,3 +261,11 @@ def test_real_numbers_of_several_tables_have_names() -> None:
     assert macros["STEP_02_SIZES"].endswith(f".n3 = 3, .lr = {lr}")
     assert fields[:3] == [[f".lr = {lr}"], [f".lr = {lr}"], ["STEP_02_SIZES"]]
     assert fields[4] == [".lr = 0x1.99999ap-4f /* 0.100000001 */"]
+
+
+def test_zeros_of_both_signs_are_two_numbers() -> None:
+    """Tables that differ by the sign of a zero alone have no macro in common."""
+    sizes: list[tuple[str, Expr]] = [(f"n{i}", i) for i in range(4)]
+    macros, fields = common_sizes([[*sizes, ("low", Real(zero))] for zero in (0.0, -0.0)], ["a", "b"], PRINTER)
+    assert macros == {}
+    assert [texts[-1] for texts in fields] == [".low = 0.0f", ".low = -0.0f"]

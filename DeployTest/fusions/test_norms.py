@@ -7,9 +7,11 @@ import numpy as np
 import onnx
 import pytest
 
+from deployer import pipeline
 from deployer.core.ir import AttrValue, Program
 from deployer.core.operator import Array, Sample, registry
 from deployer.core.plan import Options
+from deployer.fusions.pair import is_plain
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import EVERY, fused
 from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
@@ -136,6 +138,16 @@ def test_gate_of_the_norms_own_input(op: str, tmp_path: Path) -> None:
     assert fusion.nodes[-1].name.endswith("+gate")
     nodes, outputs = relu_before(op, "q")
     assert "ReluGrad" in ops(same(infer(tmp_path, graph(nodes, outputs, **shapes))))
+
+
+def test_gates_are_named(tmp_path: Path) -> None:
+    """A plan says of the joint step that it has a gate, and nothing more is taken into one that has."""
+    program = infer(tmp_path, graph(*relu_before("layer", "r")))
+    _, plan = pipeline.plan_program(program, Options("host"))
+    assert [step.op_label for step in plan.steps if step.op == "LayerInputGrad"] == ["LayerInputGrad+ReluGrad"]
+    joint = next(n for n in fused(program).nodes if n.op == "LayerInputGrad")
+    assert not is_plain(joint)
+    assert is_plain(replace(joint, attrs={"axis": -1}))
 
 
 def _kernel(op: str, inputs: tuple[Array, ...], attrs: dict[str, AttrValue], outputs: int = 1) -> list[Array]:

@@ -128,6 +128,10 @@ def test_other_expressions_are_refused(text: str, tmp_path: Path) -> None:
         ('["a b"]\nvalid = ["n > 1"]', "a b is no function with conditions"),
         ('few = "n > 1"', "few is no function with conditions"),
         ('like = "other"', "is no list of functions"),
+        ('like = "other"\n[few]\nvalid = ["n > 1"]', "besides like it has few"),
+        ('let = "n"\n[few]\nvalid = ["n > 1"]', "let is no table of names and values"),
+        ('[few]\nvalid = "n > 1"', "few is no function with conditions"),
+        ("[few]\nvalid = [1]", "few is no function with conditions"),
         ('[let]\na = "b"\nb = "a"\n[few]\nvalid = ["a > 1"]', "let.a asks for b, which is not defined before"),
     ],
 )

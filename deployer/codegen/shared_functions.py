@@ -73,6 +73,14 @@ class _Size(NamedTuple):
     values: tuple[int, ...]
 
 
+class _Entry(NamedTuple):
+    """A field of an argument table. Zeros of both signs are equal as values, not as texts."""
+
+    name: str
+    value: Expr
+    text: str
+
+
 @dataclass(frozen=True)
 class _Shape:
     """A step without its addresses and sizes: `body` has parameters for the former and holes for the latter.
@@ -203,8 +211,7 @@ def _filled(group: Sequence[_Shape], varying: dict[_Size, Node]) -> Block:
     def filled(tree: Tree) -> Tree:
         if isinstance(tree, _Hole):
             size = sizes[tree.place]
-            value = varying.get(size, Size(size.values[0], size.name))
-            return value
+            return varying.get(size, Size(size.values[0], size.name))
         return tree.mapped(filled)
 
     return group[0].body.mapped(filled)
@@ -222,29 +229,30 @@ def common_sizes(
 
     A macro is all sizes of a table, or a real number of which nobody sees that it is the same in two lines.
     """
-    rest = [tuple(item for item in items if not has_address(item[1])) for items in tables]
+    entries = [[_Entry(name, value, printer.text(value)) for name, value in items] for items in tables]
+    rest = [tuple(entry for entry in items if not has_address(entry.value)) for items in entries]
     first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
     times = Counter(rest)
     joint = {sizes for sizes, count in times.items() if count > 1 and len(sizes) >= LEAST_COMMON}
     printed = [*joint, *(sizes for sizes in rest if sizes not in joint)]
-    reals = Counter(item for sizes in printed for item in sizes if isinstance(item[1], Real))
-    macros, names, shortened = dict[str, str](), dict[tuple[str, Expr], str](), list[list[str]]()
+    reals = Counter(entry for sizes in printed for entry in sizes if isinstance(entry.value, Real))
+    macros, names, shortened = dict[str, str](), dict[_Entry, str](), list[list[str]]()
     for sizes, label in zip(rest, labels, strict=True):
-        for item in sizes:
-            if reals[item] > 1 and item not in names and len(printer.text(item[1])) > LONGEST_REAL:
-                names[item] = f"{label}_{item[0]}".upper()
-                macros[names[item]] = printer.text(item[1])
+        for entry in sizes:
+            if reals[entry] > 1 and entry not in names and len(entry.text) > LONGEST_REAL:
+                names[entry] = f"{label}_{entry.name}".upper()
+                macros[names[entry]] = entry.text
 
-    def field(item: tuple[str, Expr]) -> str:
-        return f".{item[0]} = {names.get(item) or printer.text(item[1])}"
+    def field(entry: _Entry) -> str:
+        return f".{entry.name} = {names.get(entry, entry.text)}"
 
-    for items, sizes in zip(tables, rest, strict=True):
-        kept = items
+    for items, sizes in zip(entries, rest, strict=True):
+        kept, shared = items, list[str]()
         if sizes in joint:
             name = f"{first[sizes].upper()}_SIZES"
             macros[name] = ", ".join(map(field, sizes))
-            kept = [item for item in items if item not in sizes]
-        shortened.append([*map(field, kept), *([name] if sizes in joint else [])])
+            kept, shared = [entry for entry in items if entry not in sizes], [name]
+        shortened.append([*map(field, kept), *shared])
     return macros, shortened
 
 

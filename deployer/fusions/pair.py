@@ -86,7 +86,8 @@ def is_plain(producer: Node) -> bool:
     """Whether the kernel does nothing to its complete result but multiply it: no sum, activation or gate is fused."""
     operator = operator_of(producer)
     added = {operator.addend.position} if operator.addend else set()
-    return ACTIVATION not in producer.attrs and not any(
+    gated = any(producer.attr_int(attribute, 0) for _, attribute in operator.own.values())
+    return not (ACTIVATION in producer.attrs or gated) and not any(
         has_input(producer, position) for position in {*operator.pointed.values(), *added}
     )
 

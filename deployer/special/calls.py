@@ -15,7 +15,10 @@ from deployer.special.conditions import Special, Values, chosen, special_of
 def value_of(
     value: ArgValue, access: Access, tile: Tile, flag: int, buffers: Mapping[str, tuple[int, ...]] | None = None
 ) -> int | float:
-    """The argument's value; `buffers` gives the shape of operands' memory where it is not the packed box."""
+    """The argument's value for a tile, as generated code computes it; `flag` is that of accumulation.
+
+    `buffers` gives the shape of operands' memory where it is not the packed box.
+    """
     match value:
         case Const(number):
             return number
@@ -51,7 +54,7 @@ def specialized(step: Step, draft: PlanStep, target: Target) -> str:
 
 
 def _calls(step: Step, draft: PlanStep, among: tuple[Special, ...]) -> Iterator[Values]:
-    """The arguments of calls: of the first tile, and of one of each kind of tiles."""
+    """The arguments of one call for each kind of tiles, those of the first tile first."""
     asked = frozenset[str]().union(*(special.names for special in among))
     buffers = {o.arg: o.view for o in draft.operands if not o.slots}
     present = {name: float(any(o.arg == name for o in draft.operands)) for name, _, _ in step.kernel.pointers}
@@ -63,8 +66,8 @@ def _calls(step: Step, draft: PlanStep, among: tuple[Special, ...]) -> Iterator[
 
 
 def _stays(value: ArgValue) -> bool:
-    """Whether an argument is the same in all passes."""
-    return not isinstance(value, Flag | UpdateNumber)
+    """Whether an argument is the same in all passes, and for all tiles of a kind: a tile's place is not."""
+    return not isinstance(value, Flag | UpdateNumber | Start)
 
 
 def _kinds(dim: PlanDim, access: Access) -> list[Span]:

@@ -68,8 +68,8 @@ class Special:
         try:
             return next((text for text in conditions if not names.value(text)), "")
         except KeyError as missing:
-            cause = f"{self.source.with_name(LIST)}: {self.name} asks for {missing}, which is no argument of the kernel"
-            raise TargetInvalid(cause) from missing
+            cause = f"{self.name} asks for {missing}, which is no argument that tells calls apart"
+            raise TargetInvalid(f"{self.source.with_name(LIST)}: {cause}") from missing
 
 
 def special_of(symbol: str, target: Target) -> tuple[Special, ...]:
@@ -98,8 +98,12 @@ def read_list(path: Path) -> Iterator[Special]:
     """The functions of a list; TargetInvalid where it is none."""
     table = _table(path)
     if LIKE in table:
+        if len(table) > 1:
+            raise TargetInvalid(f"{path}: besides {LIKE} it has {', '.join(sorted(set(table) - {LIKE}))}")
         table = _table(path.parent.parent / str(table[LIKE]) / LIST)
     let = table.pop(LET, {})
+    if not isinstance(let, dict):
+        raise TargetInvalid(f"{path}: {LET} is no table of names and values")
     known: set[str] = set()
     for name, text in let.items():
         later = set(_names_in(path, text)) & set(let) - known
@@ -107,11 +111,20 @@ def read_list(path: Path) -> Iterator[Special]:
             raise TargetInvalid(f"{path}: {LET}.{name} asks for {min(later)}, which is not defined before")
         known.add(name)
     for name, entry in table.items():
-        if not (is_identifier(name) and isinstance(entry, dict) and set(entry) <= {"valid", "worth"}):
+        if not (is_identifier(name) and _is_entry(entry)):
             raise TargetInvalid(f"{path}: {name} is no function with conditions `valid` and `worth`")
         valid, worth = (tuple(entry.get(key, ())) for key in ("valid", "worth"))
         names = frozenset(n for text in (*valid, *worth, *let.values()) for n in _names_in(path, text))
         yield Special(name, path.with_name(f"{name}.c"), valid, worth, let, names - set(let))
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether an entry of a list has lists of texts, as conditions are, and nothing else."""
+    lists = entry.items() if isinstance(entry, dict) else [("", None)]
+    return all(
+        key in ("valid", "worth") and isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        for key, texts in lists
+    )
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -164,18 +177,21 @@ def _parsed(text: str) -> ast.expr:
 
 def _names_in(path: Path, text: object) -> Iterator[str]:
     """The names of values in a condition; TargetInvalid where it is none. `turns` divides pieces among the cores."""
+    refused = TargetInvalid(f"{path}: {text!r} is no condition")
     try:
         nodes = list(ast.walk(_parsed(str(text))))
-    except SyntaxError:
-        nodes = [ast.Slice()]
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    functions = {id(call.func) for call in calls}
-    pure = all(
-        isinstance(c.func, ast.Name) and c.func.id == "turns" and len(c.args) == 1 == 1 + len(c.keywords) for c in calls
-    )
+    except SyntaxError as error:
+        raise refused from error
+    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     for node in nodes:
-        number = isinstance(node, ast.Constant) and isinstance(node.value, int)
-        if not (pure and (number or isinstance(node, (*_FORMS, ast.Call)))):
-            raise TargetInvalid(f"{path}: {text!r} is no condition")
+        if isinstance(node, ast.Call):
+            is_turns = isinstance(node.func, ast.Name) and node.func.id == "turns"
+            known = is_turns and len(node.args) == 1 and not node.keywords
+        elif isinstance(node, ast.Constant):
+            known = isinstance(node.value, int)
+        else:
+            known = isinstance(node, _FORMS)
+        if not known:
+            raise refused
         if isinstance(node, ast.Name) and id(node) not in functions:
             yield node.id

@@ -1,13 +1,12 @@
 """LayerInputGrad: layer normalization's dX by rows, which LayerSums and LayerNormalizeGrad compute in two walks."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Sample, register
-from deployer.operators.finishing import GATED, own_args, own_gate
+from deployer.core.operator import Array, register
+from deployer.operators.finishing import GATED
+from deployer.operators.layer_norm.gated import GatedByX
 from deployer.operators.layer_norm.layer_normalize_grad import LayerNormalizeGrad
 from deployer.operators.layer_norm.layer_sums import LayerSums
 from deployer.operators.layer_norm.rows_by_columns import layer_kernel
@@ -15,8 +14,8 @@ from deployer.operators.layer_norm.whole_rows import SCALARS, WholeRows, may_be_
 
 
 @register
-class LayerInputGrad(WholeRows):
-    """dY, X, scale, mean, inv_std to dX; `gated` as LayerNormalizeGrad has it."""
+class LayerInputGrad(GatedByX, WholeRows):
+    """dY, X, scale, mean, inv_std to dX."""
 
     name = "LayerInputGrad"
     layout: ClassVar[dict[str, str]] = {
@@ -31,22 +30,6 @@ class LayerInputGrad(WholeRows):
         """The formulas of both."""
         total, dot = (x.reshape(-1, 1) for x in LayerSums().formula(*operands))
         return LayerNormalizeGrad().formula(*operands, total, dot)
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula, then the fused gate."""
-        (dx,), x = super().reference(node, inputs), inputs[1]
-        assert x is not None
-        return (own_gate(node, dx, x),)
-
-    def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
-        """Whether the result is gated by X."""
-        return own_args(node)
-
-    def samples(self) -> Iterator[Sample]:
-        """Each form, without and with a gate."""
-        for sample in super().samples():
-            yield sample
-            yield replace(sample, label=f"{sample.label}_gated", attrs={**sample.attrs, GATED: 1})
 
     def joint(
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]

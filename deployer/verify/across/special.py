@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from deployer.core.access import At, Broadcast, Windowed
 from deployer.core.errors import InternalError
-from deployer.core.operator import ArgValue, Const, Extent, First, Last, Length, Offset, Start, Stride
+from deployer.core.operator import ArgValue, Const, Extent, First, Last, Length, Offset, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.target import Target
 from deployer.special.conditions import special_of
@@ -58,8 +58,6 @@ def _argument(step: PlanStep, value: ArgValue, tile: Mapping[str, Span]) -> floa
             return number
         case Extent(dim):
             return tile[dim][1]
-        case Start(dim):
-            return tile[dim][0]
         case First():
             return all(tile[d.name][0] == 0 for d in sums)
         case Last():
@@ -75,7 +73,7 @@ def _argument(step: PlanStep, value: ArgValue, tile: Mapping[str, Span]) -> floa
             mapped = operand.axes[axis]
             if isinstance(mapped, Windowed):
                 return mapped.offset({mapped.dim: tile[mapped.dim]}, operand.view[axis])
-    raise InternalError(f"a condition asks for {value}, which passes change")
+    raise InternalError(f"a condition asks for {value}, which differs between calls of a kind")
 
 
 def _operand(step: PlanStep, arg: str) -> PlanOperand:
