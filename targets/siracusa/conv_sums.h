@@ -22,7 +22,6 @@
 #define TAP_2 -8
 #endif
 
-
 /* The whole sum: lengths, and steps of the operand (x), weights, bias (where it is to be added) and result (y); and
  * what is to be done where it is complete: Relu, or to keep it where a gate is above zero. Who makes one of these
  * structures says every member: the compiler clears a structure with gaps by a call, byte for byte. */
