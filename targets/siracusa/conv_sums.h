@@ -8,9 +8,9 @@
 #ifndef CONV_SUMS_H
 #define CONV_SUMS_H
 
-#include "conv_words.h"
 #include "gemm_block.h"
 #include "hal.h"
+#include "hints.h"
 #include "products_f32.h"
 #include "pulp.h"
 
@@ -86,7 +86,5 @@ static inline run_t run_at(const axis_t *axis, uint32_t from) {
     while (run.taps > 0 && !lies_inside(axis, from, run.tap + run.taps - 1)) run.taps--;
     return run;
 }
-
-#define SELDOM(condition) __builtin_expect(condition, 0)
 
 #endif
