@@ -3,7 +3,7 @@
 #ifndef CONV_ENDS_H
 #define CONV_ENDS_H
 
-#include "conv_words.h"
+#include "hints.h"
 
 #if CONV_APART == 1
 #include "conv_f32.h"

@@ -4,8 +4,8 @@
  * Some neighbours in a row of taps, of four outputs or one, share what they load. Cores take turns at blocks.
  *
  * Before it is included, TAPS says how many neighbours these are, 1 to 4, WHOLE whether all rows of taps are made of such,
- * BY_PAIRS whether those of four outputs are summed by pairs of columns, and ALONE whether there are no blocks of four
- * outputs, as are all in rows of four taps or more that are not ALONE. */
+ * BY_PAIRS whether those of four outputs are summed by pairs of columns, and ALONE whether outputs never come by fours.
+ * Outputs beside fours come tap by tap where WHOLE and ALONE are 0. */
 #ifndef CONV_GRAD_W_H
 #define CONV_GRAD_W_H
 
@@ -295,7 +295,8 @@ static inline uint32_t begins(int32_t at, int32_t step, uint32_t count) {
 }
 
 /* All taps of outputs m .. m + M * outputs - 1 of each group. */
-static __attribute__((unused)) uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32_t M, uint32_t outputs, uint32_t turn) {
+static __attribute__((unused)) uint32_t taps(const args_t *p, view_t *v, uint32_t oh, uint32_t m, uint32_t M,
+                                             uint32_t outputs, uint32_t turn) {
     const uint32_t cores = hal_core_count(), count = p->g * outputs * p->c;
     for (uint32_t kh = 0; kh < p->kh; kh++) {
         const int32_t top = p->top + (int32_t)(kh * p->dh);

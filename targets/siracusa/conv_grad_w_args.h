@@ -6,7 +6,7 @@
 #ifndef CONV_GRAD_W_ARGS_H
 #define CONV_GRAD_W_ARGS_H
 
-#include "conv_words.h"
+#include "hints.h"
 
 typedef ARGUMENTS args_t;
 

@@ -7,7 +7,6 @@
 #define DY(m, to, at) FLW("fa" #to, "t" #m, at)
 #define VALUE(k, at) FLW("ft" #k, "t4", at)
 #define SUM(m, k, d, x) FMA("%[s" #m #k "]", "fa" #d, "ft" #x)
-#define SUMS_A(k, x) SUM(0, k, 0, x) SUM(1, k, 1, x) SUM(2, k, 2, x) SUM(3, k, 3, x)
 #define SUMS_B(k, x) SUM(0, k, 4, x) SUM(1, k, 5, x) SUM(2, k, 6, x) SUM(3, k, 7, x)
 
 /* A first column with all taps, or without its first one; `d` and `at` bytes on in dY and X. Each loads a part of what

@@ -1,6 +1,6 @@
-/* Three by three taps of one output and one channel, over all of a small plane whose border is
- * one row or column at most. What takes time there is code that is fetched, so all rows take the same: where a tap of the
- * first or the last row lies outside of X, its sums get what lies nearest, and are then set to what they were. */
+/* Three by three taps of one output and one channel, over all of a small plane whose border is one row or column at most.
+ * What takes time there is code that is fetched, so all rows take the same: where a tap of the first or the last row lies
+ * outside of X, its sums get what lies nearest, and are then set to what they were. */
 #ifndef CONV_GRAD_W_PLANE_H
 #define CONV_GRAD_W_PLANE_H
 

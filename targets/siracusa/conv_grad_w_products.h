@@ -1,4 +1,5 @@
-/* A single tap without padding as a product of matrices in blocks of 4 x 4 weights, whose sums may be several blocks or go on from what waits. */
+/* A single tap without padding as a product of matrices in blocks of 4 x 4 weights, whose sums may be several blocks or go on
+ * from what waits. */
 #ifndef CONV_GRAD_W_PRODUCTS_H
 #define CONV_GRAD_W_PRODUCTS_H
 

@@ -1,5 +1,5 @@
-/* A plane that is one block of sums, without padding or dilation: four outputs by four neighbours
- * in a row of taps, or, of windows of a single tap, by four channels. */
+/* A plane that is one block of sums, without padding or dilation: four outputs by four neighbours in a row of taps, or, of
+ * windows of a single tap, by four channels. */
 #ifndef CONV_GRAD_W_ROWS_H
 #define CONV_GRAD_W_ROWS_H
 

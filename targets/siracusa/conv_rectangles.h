@@ -1,5 +1,5 @@
-/* All outputs of a class of rows and a class of columns, rectangle by rectangle: turn = EACH_RECTANGLE(v, &r, list, turn), where LIST is
- * what `list` points to. */
+/* All outputs of a class of rows and a class of columns, rectangle by rectangle. Before it is included, EACH_RECTANGLE(v, r,
+ * list, turn) computes one, or lists it, and gives the turn that follows; LIST is what `list` points to. */
 static __attribute__((noinline)) uint32_t rectangles(const conv_t *v, const axis_t *rows, const axis_t *columns, LIST *list,
                                                      uint32_t turn) {
     run_t h, w;

@@ -4,8 +4,8 @@
 #ifndef CONV_STRIPS_H
 #define CONV_STRIPS_H
 
-#include "conv_words.h"
 #include "hal.h"
+#include "hints.h"
 #include "pulp.h"
 
 /* Planes of `groups` channels in each of some images. The taps of output row i begin in row top + i * move of the operand's
@@ -67,10 +67,10 @@ INLINE void strip(const strips_t *v, const strip_t *t, const uint32_t P) {
         if (OFTEN((uint32_t)(at + apart) < length)) add_row(P, x + x_next, w[1], before, behind, s);
         if (OFTEN((uint32_t)(at + 2 * apart) < length)) add_row(P, x + 2 * x_next, w[2], before, behind, s);
 #if CONV_APART == 1
-        if (NOT_OFTEN(biased)) {
+        if (SELDOM(biased)) {
             UNROLL for (uint32_t p = 0; p < P; p++) s[p] += bias;
         }
-        if (NOT_OFTEN(relu)) {
+        if (SELDOM(relu)) {
             UNROLL for (uint32_t p = 0; p < P; p++) s[p] = masked(s[p], !(s[p] <= 0.0f));
         }
         (void)gate, (void)gate_h;

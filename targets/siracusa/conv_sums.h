@@ -8,9 +8,9 @@
 #ifndef CONV_SUMS_H
 #define CONV_SUMS_H
 
-#include "conv_words.h"
 #include "gemm_block.h"
 #include "hal.h"
+#include "hints.h"
 #include "products_f32.h"
 #include "pulp.h"
 
@@ -21,7 +21,6 @@
 #define TAP_1 -4
 #define TAP_2 -8
 #endif
-
 
 /* The whole sum: lengths, and steps of the operand (x), weights, bias (where it is to be added) and result (y); and
  * what is to be done where it is complete: Relu, or to keep it where a gate is above zero. Who makes one of these
@@ -87,7 +86,5 @@ static inline run_t run_at(const axis_t *axis, uint32_t from) {
     while (run.taps > 0 && !lies_inside(axis, from, run.tap + run.taps - 1)) run.taps--;
     return run;
 }
-
-#define SELDOM(condition) __builtin_expect(condition, 0)
 
 #endif

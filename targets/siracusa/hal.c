@@ -1,5 +1,6 @@
 /* Siracusa's cluster: dispatch by the event unit's barrier, MCHAN between L2 and L1, HyperRAM behind the uDMA. */
 #include "hal.h"
+#include "hints.h"
 #include "hyperram.h"
 #include "platform.h"
 #include "profile.h"
@@ -137,9 +138,6 @@ void cluster_worker(void) {
 #define MCHAN_LIMIT 131068u
 enum { MCHAN_OUT = 0, MCHAN_IN = 1 << 17, MCHAN_INCREMENT = 1 << 18, MCHAN_2D = 1 << 19 };
 
-/* What seldom happens stands behind what does: kernels evict a start's code, of which each line takes twenty cycles. */
-#define SELDOM(condition) __builtin_expect(!!(condition), 0)
-
 static inline void mchan_line(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
     MCHAN_COMMAND = bytes | MCHAN_INCREMENT | direction;
     MCHAN_COMMAND = inner;
@@ -208,6 +206,8 @@ static __attribute__((noinline)) hal_ticket_t mchan_many(uint32_t direction, uin
     return mchan_started(direction, id);
 }
 
+/* In a start, what seldom happens stands behind what does: kernels drive its code out of the cache, and each line that is
+ * fetched again takes twenty cycles. */
 static inline hal_ticket_t mchan_start_1d(uint32_t direction, uint32_t inner, uint32_t outer, uint32_t bytes) {
     if (SELDOM(bytes == 0)) return HAL_DONE;
     if (SELDOM(bytes > MCHAN_LIMIT)) return mchan_many(direction, inner, outer, bytes, 1, 0);

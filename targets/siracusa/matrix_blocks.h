@@ -9,6 +9,7 @@
 
 #include "gemm_block.h"
 #include "hal.h"
+#include "hints.h"
 #include "matrix_finish.h"
 #include "products_f32.h"
 #include "pulp.h"
@@ -24,8 +25,6 @@ static inline int scales(const MATRICES *p) {
     } alpha = {p->alpha};
     return alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
 }
-
-#define SELDOM(condition) __builtin_expect(condition, 0)
 
 static inline __attribute__((always_inline)) void add_rows(float c[4][4], const float *y, uint32_t y_m) {
     UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {

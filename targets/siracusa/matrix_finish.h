@@ -3,10 +3,7 @@
 #define MATRIX_FINISH_H
 
 #include "gemm_block.h"
-
-#ifndef UNROLL
-#define UNROLL _Pragma("GCC unroll 4")
-#endif
+#include "hints.h"
 
 static inline __attribute__((always_inline)) void put_rows(float c[4][4], float *y, uint32_t y_m) {
     UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {

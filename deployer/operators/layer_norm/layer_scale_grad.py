@@ -7,6 +7,7 @@ from typing import ClassVar
 from deployer.core.access import Access
 from deployer.core.declarations import Sums
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Sample, Work, register
 from deployer.operators.layer_norm.rows_by_columns import Layerwise, first_axis, layer_kernel
 from deployer.operators.reduction.reduce_sum import ReduceSum
@@ -52,8 +53,15 @@ class LayerScaleGrad(Layerwise):
         return None
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """That of a step of layer normalization; with the second sum it has a form of its own."""
-        return replace(super().work(node, access, tile), form="biased" if _bias(node) else "")
+        """That of a step of layer normalization, by columns or, where each core has some, by four neighbours.
+
+        Each way has a form of its own, and so has each with the second sum.
+        """
+        columns, fours = tile["c"], tile["c"] // FACTS.block
+        is_wide = fours >= FACTS.dealt
+        parallel = fours + columns % FACTS.block if is_wide else columns
+        form = "_".join(filter(None, ("fours" if is_wide else "", "biased" if _bias(node) else "")))
+        return replace(super().work(node, access, tile), parallel=parallel, form=form)
 
     def samples(self) -> Iterator[Sample]:
         """Each form, and without the second sum."""

@@ -1,6 +1,7 @@
 """MaxPoolGrad: dY goes to the first maximum of its window."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from deployer.core.declarations import Recomputed
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
-from deployer.core.operator import ArgValue, Array, Length, Offset, Sample, Stride, register, rng
+from deployer.core.operator import ArgValue, Array, Length, Offset, Sample, Stride, Work, register, rng
 from deployer.operators.finishing import GATE, GATED, own_args, own_gate
 from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.pooling.volume import maximum_gradient
@@ -52,6 +53,11 @@ class MaxPoolGrad(PoolGrad):
         values: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
         values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
         return super().args(node, access) | values | own_args(node)
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """That of PoolGrad, of a form of its own where X is a gate besides."""
+        plain = super().work(node, access, tile)
+        return replace(plain, form=f"{plain.form}_gated".lstrip("_") if node.attr_int(GATED, 0) else plain.form)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The shape of X, the second input."""
@@ -98,4 +104,7 @@ class MaxPoolGrad(PoolGrad):
             shape = (1, channels, side, side)
             dy_shape = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
             inputs = (normal(r, *dy_shape), normal(r, *shape))
-            yield Sample(f"{channels}x{side}x{side} {kernel}", inputs, attrs, onnx=False)
+            label = f"{channels}x{side}x{side} {kernel}"
+            yield Sample(label, inputs, attrs, onnx=False)
+            rectified = np.maximum(inputs[1], np.float32(0))
+            yield Sample(f"{label} gated", (inputs[0], rectified), {**attrs, GATED: 1}, onnx=False)

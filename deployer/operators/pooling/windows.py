@@ -290,12 +290,16 @@ class PoolGrad(Operator):
         return values | window_args(*plane(node, (1, shape[0], *shape[3 - rank :])))
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """One operation per element of a window, and one per element of dX; rows are what cores share."""
+        """One operation per element of a window, and one per element of dX; rows are what cores share, those of squares
+        that lie apart together.
+        """
         window = math.prod(node.attr_ints("kernel_shape", ()))
         box = box_shape(access.operand("dy"), access, tile)
         elements = math.prod(box) * window + math.prod(tile.values())
         rows, form = box[0] * box[1], square_form(node)
-        return Work(macs=0, elements=elements, parallel=tile["c"] * tile["h"], runs=rows, form=form)
+        side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
+        together = step if form and step >= side else 1
+        return Work(macs=0, elements=elements, parallel=tile["c"] * -(-tile["h"] // together), runs=rows, form=form)
 
 
 FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {

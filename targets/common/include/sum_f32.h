@@ -22,6 +22,11 @@ static inline uint32_t sum_size(const float *carry) {
     return carry ? SUM_BLOCK : 0;
 }
 
+/* Where the floats of a sum lie, if any are carried. */
+static inline float *sum_carry(float *carry, uint32_t sum) {
+    return carry ? carry + SUM_CARRIED * sum : 0;
+}
+
 /* What a tile begins with. */
 static inline sum_t sum_begin(uint32_t first, uint32_t size, float waiting, const float *carry) {
     if (first) return (sum_t){0.0f, 0.0f, 0.0f, 0.0f, 0};
@@ -82,6 +87,15 @@ static inline float sum_wait(const sum_t *sum, uint32_t size, uint32_t end, floa
 /* After the last tile nothing is carried. */
 static inline void sum_end(uint32_t size, float *carry) {
     if (size) carry[0] = carry[1] = carry[2] = 0.0f;
+}
+
+/* To the output goes the sum after the last tile, else what waits. */
+static inline void sum_leave(float *output, sum_t *sum, uint32_t last, uint32_t size, uint32_t end, float *carry) {
+    if (last) {
+        *output = sum_value(sum, size);
+        sum_end(size, carry);
+    } else
+        *output = sum_wait(sum, size, end, carry);
 }
 
 #endif

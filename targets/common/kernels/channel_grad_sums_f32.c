@@ -11,9 +11,9 @@ void channel_grad_sums_f32(const void *args) {
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float mean = p->mean[c];
-        float *carry = p->carry ? p->carry + 2 * SUM_CARRIED * c : 0;
+        float *carry = sum_carry(p->carry, 2 * c), *behind = sum_carry(p->carry, 2 * c + 1);
         sum_t dot = sum_begin(p->first, size, p->dscale[c], carry);
-        sum_t sum = sum_begin(p->first, size, p->dbias[c], carry + SUM_CARRIED);
+        sum_t sum = sum_begin(p->first, size, p->dbias[c], behind);
         for (uint32_t n = 0; n < p->n; n++) {
             const float *dy = p->dy + n * p->dy_n + c * p->dy_c;
             const float *x = p->x + n * p->x_n + c * p->x_c;
@@ -31,10 +31,10 @@ void channel_grad_sums_f32(const void *args) {
             p->dscale[c] = sum_value(&dot, size) * p->inv_std[c];
             p->dbias[c] = sum_value(&sum, size);
             sum_end(size, carry);
-            sum_end(size, carry + SUM_CARRIED);
+            sum_end(size, behind);
         } else {
             p->dscale[c] = sum_wait(&dot, size, p->start + p->s, carry);
-            p->dbias[c] = sum_wait(&sum, size, p->start + p->s, carry + SUM_CARRIED);
+            p->dbias[c] = sum_wait(&sum, size, p->start + p->s, behind);
         }
     }
 }

@@ -5,23 +5,15 @@
 #include "share_f32.h"
 #include "sum_f32.h"
 
-static inline void end_of(const layer_scale_grad_f32_args_t *p, float *result, sum_t *sum, uint32_t size, float *carry) {
-    if (p->last) {
-        *result = sum_value(sum, size);
-        sum_end(size, carry);
-    } else
-        *result = sum_wait(sum, size, p->start + p->r, carry);
-}
-
 void layer_scale_grad_f32(const void *args) {
     const layer_scale_grad_f32_args_t *p = args;
     const uint32_t size = sum_size(p->carry);
     const share_t share = share_of(p->c);
     for (uint32_t c = share.begin; c < share.end; c++) {
         const float *dy = p->dy + c, *x = p->x + c;
-        float *carry = p->carry ? p->carry + 2 * SUM_CARRIED * c : 0;
+        float *carry = sum_carry(p->carry, 2 * c), *behind = sum_carry(p->carry, 2 * c + 1);
         sum_t scale = sum_begin(p->first, size, p->dscale[c], carry);
-        sum_t bias = sum_begin(p->first, size, p->dbias ? p->dbias[c] : 0.0f, carry + SUM_CARRIED);
+        sum_t bias = sum_begin(p->first, size, p->dbias ? p->dbias[c] : 0.0f, behind);
         for (uint32_t r = 0; r < p->r;) {
             const uint32_t count = sum_next(&scale, size, p->start + r, p->r - r);
             sum_next(&bias, size, p->start + r, count);
@@ -30,7 +22,8 @@ void layer_scale_grad_f32(const void *args) {
                 bias.block += dy[r * p->dy_r];
             }
         }
-        end_of(p, p->dscale + c, &scale, size, carry);
-        if (p->dbias) end_of(p, p->dbias + c, &bias, size, carry + SUM_CARRIED);
+        const uint32_t end = p->start + p->r;
+        sum_leave(p->dscale + c, &scale, p->last, size, end, carry);
+        if (p->dbias) sum_leave(p->dbias + c, &bias, p->last, size, end, behind);
     }
 }

@@ -12,9 +12,9 @@ void layer_sums_f32(const void *args) {
     for (uint32_t r = share.begin; r < share.end; r++) {
         const float *dy = p->dy + r * p->dy_r, *x = p->x + r * p->x_r;
         const float mean = p->mean[r];
-        float *carry = p->carry ? p->carry + 2 * SUM_CARRIED * r : 0;
+        float *carry = sum_carry(p->carry, 2 * r), *behind = sum_carry(p->carry, 2 * r + 1);
         sum_t total = sum_begin(p->first, size, p->total[r], carry);
-        sum_t dot = sum_begin(p->first, size, p->dot[r], carry + SUM_CARRIED);
+        sum_t dot = sum_begin(p->first, size, p->dot[r], behind);
         for (uint32_t c = 0; c < p->c;) {
             const uint32_t count = sum_next(&total, size, p->start + c, p->c - c);
             sum_next(&dot, size, p->start + c, count);
@@ -28,10 +28,10 @@ void layer_sums_f32(const void *args) {
             p->total[r] = sum_value(&total, size);
             p->dot[r] = sum_value(&dot, size) * p->inv_std[r];
             sum_end(size, carry);
-            sum_end(size, carry + SUM_CARRIED);
+            sum_end(size, behind);
         } else {
             p->total[r] = sum_wait(&total, size, p->start + p->c, carry);
-            p->dot[r] = sum_wait(&dot, size, p->start + p->c, carry + SUM_CARRIED);
+            p->dot[r] = sum_wait(&dot, size, p->start + p->c, behind);
         }
     }
 }

@@ -10,11 +10,12 @@ void masked_softmax_f32(const void *args) {
     const uint32_t rows = p->outer * p->inner, size = p->classes > SUM_BLOCK ? SUM_BLOCK : 0;
     for (uint32_t i = hal_core_id(); i < rows; i += hal_core_count()) {
         const uint32_t o = i / p->inner, n = i - o * p->inner;
-        const float *x = p->x + o * p->x_o + n * p->x_i, *mask = p->mask + o * p->mask_o + n * p->mask_i;
+        const float *x = p->x + o * p->x_o + n * p->x_i;
+        const float *mask = p->mask ? p->mask + o * p->mask_o + n * p->mask_i : 0;
         float *y = p->y + o * p->y_o + n * p->y_i, max = 0.0f;
         sum_t powers = {0};
         for (uint32_t c = 0; c < p->classes; c++) {
-            const float scaled = x[c] * p->alpha, score = p->mask ? scaled + mask[c] : scaled;
+            const float scaled = x[c] * p->alpha, score = mask ? scaled + mask[c] : scaled;
             y[c] = score;
             max = c == 0 || score > max ? score : max;
         }

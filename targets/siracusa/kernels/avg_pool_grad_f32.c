@@ -70,12 +70,16 @@ void avg_pool_grad_f32(const void *args) {
                                p->stride_h >= 2 && p->stride_w >= 2 && p->left == 0 && wide - 1 < width;
     mean_t mean = {kernel, 1.0f / (float)kernel};
     const float whole = mean.inverse;
-    const share_t share = share_of(p->c * p->h);
-    for (uint32_t i = share.begin, rows; i < share.end; i += rows) {
-        const uint32_t c = i / p->h, row = i - c * p->h;
+    /* Squares that share no rows are not cut: cores share rows of them. */
+    const uint32_t together = is_square && p->top == 0 && p->stride_h >= 2 ? p->stride_h : 1;
+    const uint32_t parts = (p->h + together - 1) / together;
+    const share_t share = share_of(p->c * parts);
+    for (uint32_t i = share.begin, taken; i < share.end; i += taken) {
+        const uint32_t c = i / parts, part = i - c * parts, row = part * together;
+        taken = rows_from(part, parts, share.end - i);
+        const uint32_t rows = hal_min(taken * together, p->h - row);
         const float *dy = p->dy + c * p->dy_c;
         float *dx = p->dx + c * p->dx_c + row * p->dx_r;
-        rows = rows_from(row, p->h, share.end - i);
         fill_lines_f32(dx, p->dx_r, 0.0f, rows, width);
         int32_t above = -p->top;
         for (uint32_t h = 0; h < p->y_h; h++, dy += p->dy_r, above += (int32_t)p->stride_h) {

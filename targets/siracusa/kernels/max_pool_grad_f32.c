@@ -132,12 +132,16 @@ void max_pool_grad_f32(const void *args) {
     const int32_t first = (int32_t)(begin * stride) - p->left;
     windows_t w = {.next = 4 * stride, .count = inside, .lines = 1, .dy_line = 4 * (p->dy_r - inside),
                    .x_line = 4 * (x_next - inside * stride), .dx_line = 4 * (dx_next - inside * stride)};
-    const share_t share = share_of(p->c * p->h);
-    for (uint32_t i = share.begin, rows; i < share.end; i += rows) {
-        const uint32_t c = i / p->h, row = i - c * p->h;
+    /* Squares that share no rows are not cut: cores share rows of them. */
+    const uint32_t together = is_square && p->top == 0 && p->stride_h >= size ? p->stride_h : 1;
+    const uint32_t parts = (p->h + together - 1) / together;
+    const share_t share = share_of(p->c * parts);
+    for (uint32_t i = share.begin, taken; i < share.end; i += taken) {
+        const uint32_t c = i / parts, part = i - c * parts, row = part * together;
+        taken = rows_from(part, parts, share.end - i);
+        const uint32_t rows = hal_min(taken * together, p->h - row);
         const float *dy = p->dy + c * p->dy_c, *const x = p->x + c * p->x_c;
         float *const dx = p->dx + c * p->dx_c + row * p->dx_r;
-        rows = rows_from(row, p->h, share.end - i);
         if (p->dx_r == p->w)
             fill_line_f32(dx, 0.0f, rows * p->w);
         else
