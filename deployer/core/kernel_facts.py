@@ -42,6 +42,7 @@ class KernelFacts:
     other_taps: tuple[float, float]
     lone_output: tuple[float, float]
     lone_channel: float
+    begun: tuple[int, int, int]
     single: float
 
 

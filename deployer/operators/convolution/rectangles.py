@@ -33,9 +33,10 @@ class _Blocks(NamedTuple):
     @property
     def begins(self) -> int:
         """How long a block takes to begin and to end, in halves of one of four channels and a single output."""
+        single, product, other = FACTS.begun
         if self.channels < FACTS.block:
-            return 4
-        return 3 if self.matrix else 4 if self.outputs == FACTS.block else 2
+            return other
+        return product if self.matrix else other if self.outputs == FACTS.block else single
 
     @property
     def products(self) -> float:
