@@ -158,15 +158,16 @@ def test_simulator_names_broken_copies(built: Built, tmp_path: Path) -> None:
     """A copy that is left out, starts after its wait, is too short or is never awaited is named in every order."""
     start = r"    tickets\[\d+\] = hal_dma_{}_1d\(1, [^;]*;\n"
     shorter = r"(tickets\[\d+\] = hal_dma_{}_1d\(1, [^;]*, )(\d+)\);"
+    late = "double-wait|trace: the step ends without the copy"
     faults = {
         "absent": (start.format("out"), "", "trace: the step ends without the copy"),
-        "absent inwards": (start.format("in"), "", "double-wait|trace: the step ends without the copy"),
+        "absent inwards": (start.format("in"), "", late),
         "short": (shorter.format("out"), r"\g<1>4);", "trace: ticket"),
         "short inwards": (shorter.format("in"), r"\g<1>4);", "trace: ticket"),
         "started after its wait": (
             rf"({start.format('in')})((?:.|\n)*?)(    hal_step\(\d+\);\n)",
             r"\2\3\1",
-            "double-wait",
+            late,
         ),
         "never awaited": (r"    hal_dma_wait\(tickets\[\d+\]\);\n", "", "forgotten-wait"),
     }
