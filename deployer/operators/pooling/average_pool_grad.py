@@ -139,12 +139,13 @@ class AveragePoolGrad(PoolGrad):
         yield Sample("smallest", (normal(r, 1, 2, 3, 4),), FORMS["plain"][1], onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
-        """Two window sizes on small images."""
+        """Windows on small images, with and without padding."""
         r = rng(88)
-        for channels, side, kernel in measured("pool_grads"):
+        for channels, side, kernel, pad in measured("pool_grads"):
             shape = (1, channels, side, side)
-            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "input_shape": shape}
+            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "pads": (pad,) * 4}
+            attrs["input_shape"] = shape
             dy_shape = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
-            label, dy = f"{channels}x{side}x{side} {kernel}", normal(r, *dy_shape)
+            label, dy = f"{channels}x{side}x{side} {kernel}" + " padded" * pad, normal(r, *dy_shape)
             yield Sample(label, (dy,), attrs, onnx=False)
             yield Sample(f"{label} gated", (dy, normal(r, *shape)), attrs, onnx=False)

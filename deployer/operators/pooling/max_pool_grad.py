@@ -97,14 +97,14 @@ class MaxPoolGrad(PoolGrad):
             yield Sample(f"gated_{name}", (normal(r, 2, 3, *counts), rectified), gated, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
-        """Two window sizes on small images."""
+        """Windows on small images, with and without padding."""
         r = rng(87)
-        for channels, side, kernel in measured("pool_grads"):
-            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2)}
+        for channels, side, kernel, pad in measured("pool_grads"):
+            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "pads": (pad,) * 4}
             shape = (1, channels, side, side)
             dy_shape = shape[:2] + tuple(a.count for a in windows(Node("", self.name, (), (), attrs), shape))
             inputs = (normal(r, *dy_shape), normal(r, *shape))
-            label = f"{channels}x{side}x{side} {kernel}"
+            label = f"{channels}x{side}x{side} {kernel}" + " padded" * pad
             yield Sample(label, inputs, attrs, onnx=False)
             rectified = np.maximum(inputs[1], np.float32(0))
             yield Sample(f"{label} gated", (inputs[0], rectified), {**attrs, GATED: 1}, onnx=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import measured
+from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.limits import check_elements
 from deployer.core.operator import (
     ArgValue,
@@ -292,14 +292,32 @@ class PoolGrad(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One operation per element of a window, and one per element of dX; rows are what cores share, those of squares
         that lie apart together.
+
+        Elements of squares that reach over a border are `lost`: they go one by one, and so do those in rows of squares
+        that two cores have a part of.
         """
         window = math.prod(node.attr_ints("kernel_shape", ()))
         box = box_shape(access.operand("dy"), access, tile)
-        elements = math.prod(box) * window + math.prod(tile.values())
         rows, form = box[0] * box[1], square_form(node)
+        lost = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0
+        elements = math.prod(box) * window - lost + math.prod(tile.values())
         side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
         together = step if form and step >= side else 1
-        return Work(macs=0, elements=elements, parallel=tile["c"] * -(-tile["h"] // together), runs=rows, form=form)
+        if form and together == 1 and tile["c"] % FACTS.dealt:
+            lost += 2 * FACTS.dealt * box[2] * window
+        return Work(0, elements, tile["c"] * -(-tile["h"] // together), form, lost, rows)
+
+
+def _whole(access: Access, tile: Mapping[str, int], box: Sequence[int]) -> int:
+    """The windows of a plane of the tile's dY that reach over no border; a part of an axis is taken to have none."""
+    found = 1
+    for axis, count, seen in zip(access.operand("dy").axes[1:], access.operand("dy").view[1:], box[1:], strict=True):
+        assert isinstance(axis, Reach)
+        size = access.dim(axis.dim).size
+        begins = [i * axis.stride - axis.pad for i in range(count)]
+        over = sum(begin < 0 or begin + axis.kernel > size for begin in begins) if tile[axis.dim] == size else 0
+        found *= seen - over
+    return found
 
 
 FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
