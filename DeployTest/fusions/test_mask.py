@@ -108,10 +108,11 @@ def test_products_take_what_they_can(tmp_path: Path) -> None:
     product = node("MatMul", ("x", "k"), ("q",))
     scaled, twice = node("Mul", ("q", "f"), ("p",)), node("Add", ("s", "m"), ("t",))
     key = constant("k", np.random.default_rng(6).standard_normal((2, 3, 5, 5)).astype(np.float32))
-    parts = {"x": X, "initializers": (FACTOR, key, constant("m", CAUSAL))}
-    one = chain(product, scaled, MASKED, SHARES, **parts)  # type: ignore[arg-type]
+    given = (FACTOR, key, constant("m", CAUSAL))
+    one = chain(product, scaled, MASKED, SHARES, x=X, initializers=given)
     assert same(tmp_path, one) == ["Gemm", "Softmax"]
-    two = chain(product, scaled, MASKED, twice, node("Softmax", ("t",), ("y",), axis=-1), **parts)  # type: ignore[arg-type]
+    shares = node("Softmax", ("t",), ("y",), axis=-1)
+    two = chain(product, scaled, MASKED, twice, shares, x=X, initializers=given)
     assert same(tmp_path, two) == ["Gemm", "MaskedSoftmax"]
 
 

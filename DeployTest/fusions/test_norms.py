@@ -159,7 +159,7 @@ def _kernel(op: str, inputs: tuple[Array, ...], attrs: dict[str, AttrValue], out
 def test_kernel_by_rows_leaves_the_same_bits(sample: Sample) -> None:
     """Kernels by rows leave the bits that moments and normalization leave one after the other, in any tiles."""
     x, *affine = (v for v in sample.inputs if v is not None)
-    axis = int(sample.attrs["axis"]) % x.ndim  # type: ignore[arg-type]
+    axis = step_of(registry()["LayerNormalizeRows"], sample).node.attr_int("axis", -1) % x.ndim
     rows = int(np.prod(x.shape[:axis], dtype=int))
     epsilon: dict[str, AttrValue] = {"epsilon": sample.attrs.get("epsilon", 1e-5)}
     moments = _kernel("ChannelMoments", (x.reshape(1, rows, -1),), epsilon, 2)
@@ -190,9 +190,8 @@ def test_second_sum_leaves_the_same_bits() -> None:
     assert len(samples) == 2
     for sample in samples:
         dy, *rest = (v for v in sample.inputs if v is not None)
-        axis = int(sample.attrs["axis"]) % dy.ndim  # type: ignore[arg-type]
-        (scale,) = _kernel("LayerScaleGrad", (dy, *rest), dict(sample.attrs))
-        total = {"axes": tuple(range(axis)), "keepdims": 0}
-        (bias,) = _kernel("ReduceSum", (dy,), total)  # type: ignore[arg-type]
         step = step_of(registry()["LayerScaleGrad"], replace(sample, label="both"))
+        axis = step.node.attr_int("axis", -1) % dy.ndim
+        (scale,) = _kernel("LayerScaleGrad", (dy, *rest), dict(sample.attrs))
+        (bias,) = _kernel("ReduceSum", (dy,), {"axes": tuple(range(axis)), "keepdims": 0})
         assert [bits(v) for v in run_step(step, step.access.sizes)[:2]] == [bits(scale), bits(bias)]

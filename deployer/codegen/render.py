@@ -257,10 +257,10 @@ def tile_text(step: PlanStep) -> str:
 
 def _table(steps: list[PlanStep]) -> list[str]:
     """The table of steps, columns of numbers before those of names, which need no padding."""
-    rows = [("step", "tiles", "buffering", "in B", "out B", "cycles", "operator, node and tile")]
+    rows: list[tuple[str, ...]] = [("step", "tiles", "buffering", "in B", "out B", "cycles", "operator, node and tile")]
     for s in steps:
         numbers = s.index, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles
-        rows.append((*map(str, numbers), f"{s.op_label} {s.name}: {tile_text(s)}"))  # type: ignore[arg-type]
+        rows.append((*map(str, numbers), f"{s.op_label} {s.name}: {tile_text(s)}"))
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]) - 1)] + [0]
     return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from deployer.codegen.c_text import Printer, View, table_name
 from deployer.codegen.kernel_headers import C_TYPES
+from deployer.core.ir import DTYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.planning.crossings.graph_program import GraphStep
 from deployer.planning.expr import Expr, Home, Node, Product, Real, Size, Slot, Tree, Var, variables
@@ -41,7 +42,7 @@ LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
 LONGEST_REAL = 12
 """Characters of a real number that needs no name where several tables have it."""
-WORD = 4
+WORD = DTYPES["float32"]
 """Bytes of an element whose size in bytes needs no parameter beside its number."""
 MOST_SIZES = 8
 """Most sizes in which steps that share a function may differ, so that calls stay readable."""

@@ -26,10 +26,10 @@ class LayerInputGrad(GatedByX, WholeRows):
     joins = LayerNormalizeGrad.name
     walks = 2
 
-    def formula(self, *operands: Array) -> tuple[Array, ...]:
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """The formulas of both."""
-        total, dot = (x.reshape(-1, 1) for x in LayerSums().formula(*operands))
-        return LayerNormalizeGrad().formula(*operands, total, dot)
+        total, dot = (x.reshape(-1, 1) for x in LayerSums().formula(node, *operands))
+        return LayerNormalizeGrad().formula(node, *operands, total, dot)
 
     def joint(
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]

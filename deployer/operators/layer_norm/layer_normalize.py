@@ -20,7 +20,7 @@ class LayerNormalize(Layerwise):
     layout: ClassVar[dict[str, str]] = {"x": "rc", "mean": "r", "inv_std": "r", "scale": "c", "bias": "c", "y": "rc"}
     kernel = layer_kernel("layer_normalize_f32", layout, ("y",), RELU_SCALAR[0])
 
-    def formula(self, *operands: Array) -> tuple[Array, ...]:
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """(X - mean) inv_std scale + bias."""
         x, mean, inv_std, scale, *bias = operands
         return ((x - mean) * inv_std * scale + (bias[0] if bias else 0),)

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from deployer.core.ir import Node
 from deployer.core.operator import Array, register
 from deployer.operators.finishing import GATED
 from deployer.operators.layer_norm.gated import GatedByX
@@ -19,7 +20,7 @@ class LayerNormalizeGrad(GatedByX):
     }
     kernel = layer_kernel("layer_norm_grad_f32", layout, ("dx",), "count", GATED)
 
-    def formula(self, *operands: Array) -> tuple[Array, ...]:
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """inv_std (dY scale - total / M - (X - mean) inv_std dot / M)."""
         dy, x, scale, mean, inv_std, total, dot = operands
         count = x.dtype.type(x.shape[1])

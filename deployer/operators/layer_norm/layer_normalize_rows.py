@@ -39,22 +39,17 @@ class LayerNormalizeRows(WholeRows):
         return (y, rows, rows)[: len(node.outputs)]
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """What both nodes compute one after the other."""
-        x, scale, *bias = (v for v in inputs if v is not None)
-        axis = first_axis(node, x.shape)
-        flat = x.reshape(1, math.prod(x.shape[:axis]), -1)
-        moments = Node(node.name, ChannelMoments.name, (), ("mean", "inv_std"), {"epsilon": _epsilon(node)})
-        mean, inv_std = ChannelMoments().reference(moments, (flat,))
-        (y,) = LayerNormalize().formula(
-            flat[0],
-            *(np.reshape(v, (-1, 1)) for v in (mean, inv_std)),
-            *(np.reshape(v, (1, -1)) for v in (scale, *bias)),
-        )
-        return (finished(node, y.reshape(x.shape)), mean, inv_std)[: len(node.outputs)]
+        """The formula, then Relu where it is fused."""
+        y, *statistics = super().reference(node, inputs)
+        return finished(node, y), *statistics
 
-    def formula(self, *operands: Array) -> tuple[Array, ...]:
-        """Left to `reference`, since epsilon is the node's."""
-        raise NotImplementedError
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
+        """What both nodes compute one after the other."""
+        x, *affine = operands
+        moments = Node(node.name, ChannelMoments.name, (), ("mean", "inv_std"), {"epsilon": _epsilon(node)})
+        statistics = ChannelMoments().reference(moments, (x[np.newaxis],))
+        (y,) = LayerNormalize().formula(node, x, *(v[:, np.newaxis] for v in statistics), *affine)
+        return y, *statistics
 
     def joint(
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]

@@ -33,7 +33,7 @@ class LayerScaleGrad(Layerwise):
         """A number per column, or two."""
         return super().infer(node, inputs)[: max(len(node.outputs), 1)]
 
-    def formula(self, *operands: Array) -> tuple[Array, ...]:
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """The sums of dY (X - mean) inv_std and of dY over the rows."""
         dy, x, mean, inv_std = operands
         return (dy * ((x - mean) * inv_std)).sum(0, dtype=x.dtype), dy.sum(0, dtype=x.dtype)

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from deployer.core.declarations import Sums
+from deployer.core.ir import Node
 from deployer.core.operator import Array, register
 from deployer.operators.layer_norm.rows_by_columns import Layerwise, layer_kernel
 
@@ -19,7 +20,7 @@ class LayerSums(Layerwise):
     kernel = layer_kernel("layer_sums_f32", layout, ("total", "dot"), sums=True)
     sums = Sums(("c",), together=2)
 
-    def formula(self, *operands: Array) -> tuple[Array, ...]:
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """Per row the sums of dY scale and of dY scale (X - mean) inv_std."""
         dy, x, scale, mean, inv_std = operands
         scaled = dy * scale

@@ -64,13 +64,14 @@ class Layerwise(Operator):
         shape = present[0].shape
         count = math.prod(shape[: first_axis(node, shape)])
         flat = {"rc": (count, -1), "r": (count, 1), "c": (1, -1)}
-        outputs = self.formula(*(x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False)))
+        rows = (x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False))
+        outputs = self.formula(node, *rows)
         types = self.infer(node, [TensorType("float32", x.shape) for x in present])
         found = outputs[: len(types)]
         return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(found, types, strict=True))
 
     @abstractmethod
-    def formula(self, *operands: Array) -> tuple[Array, ...]:
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """The step's formula: X is [r, c], numbers per row are [r, 1], per column [1, c]; outputs have any shape."""
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
