@@ -12,7 +12,7 @@
 #include "${kernel}.h"
 % endfor
 
-% for function in v.special:
+% for function in v.specializations:
 void ${function}(const void *args);
 % endfor
 % for text in v.macros:

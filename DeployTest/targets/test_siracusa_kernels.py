@@ -17,7 +17,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Const, Kernel, Sample, registry
 from deployer.operators.matrix.gemm import SINGLE
 from deployer.operators.products import PRODUCTS
-from deployer.special.conditions import special_of
+from deployer.specialization.conditions import specializations_of
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
@@ -183,7 +183,7 @@ def _groups(symbols: Iterable[str]) -> Iterator[list[str]]:
 def _functions(symbols: Iterable[str], kernels: Mapping[str, Kernel]) -> Iterator[tuple[Kernel, str]]:
     """All functions of some kernels, those for all calls without a name."""
     for symbol in symbols:
-        yield from ((kernels[symbol], name) for name in ("", *(s.name for s in special_of(symbol, TARGET))))
+        yield from ((kernels[symbol], name) for name in ("", *(s.name for s in specializations_of(symbol, TARGET))))
 
 
 @pytest.mark.slow

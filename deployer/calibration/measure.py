@@ -28,8 +28,8 @@ from deployer.core.target import Target, Toolchain
 from deployer.running import build
 from deployer.running import run as runner
 from deployer.running.kernels import COMMON, function_source, source_folders
-from deployer.special.calls import value_of
-from deployer.special.conditions import chosen, special_of
+from deployer.specialization.calls import value_of
+from deployer.specialization.conditions import chosen, specializations_of
 
 RUNS = 3
 """The number of runs of each job: the first has cold instruction caches, the others warm ones."""
@@ -124,10 +124,10 @@ def fits(target: Target, job: KernelJob) -> bool:
     return _Image(target, job).fits
 
 
-def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, special: bool = True) -> list[Measured]:
+def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, specialize: bool = True) -> list[Measured]:
     """Build one program for all jobs in `directory`, run it, and return the measurement of each job, in order.
 
-    Without `special` kernels are called by their functions for all calls alone.
+    Without `specialize` kernels are called by their functions for all calls alone.
     Raises OptionProblem for a target whose clock is a model or whose innermost level is too small, and what build and
     run raise.
     """
@@ -140,7 +140,7 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, special: 
     for image in images:
         if image:
             image.check()
-    called = [function_of(job, target, special) if isinstance(job, KernelJob) else None for job in jobs]
+    called = [function_of(job, target, specialize) if isinstance(job, KernelJob) else None for job in jobs]
     calls = {name: job.kernel for name, job in zip(called, jobs, strict=True) if name and isinstance(job, KernelJob)}
     functions = sorted(calls)
     program(target, [(calls[name], name[1]) for name in functions], _rooms(target, jobs), directory)
@@ -159,12 +159,12 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, special: 
     return results
 
 
-def function_of(job: KernelJob, target: Target, special: bool) -> tuple[str, str] | None:
+def function_of(job: KernelJob, target: Target, specialize: bool) -> tuple[str, str] | None:
     """The kernel of a job, and the name of its function for such calls or an empty one; None for the empty kernel."""
     if job.kernel.symbol == EMPTY:
         return None
     values = {**job.scalars, **{name: name in job.operands for name, _, _ in job.kernel.pointers}}
-    among = special_of(job.kernel.symbol, target) if special else ()
+    among = specializations_of(job.kernel.symbol, target) if specialize else ()
     return job.kernel.symbol, chosen(among, lambda: iter((values,)), target.cores)
 
 
@@ -189,12 +189,12 @@ def program(target: Target, functions: Sequence[tuple[Kernel, str]], rooms: Mapp
             (directory / name).write_text(content)
     levels = tuple(identifier(level.name.lower()) for level in target.levels)
     symbols = tuple(dict.fromkeys(identifier(kernel.symbol) for kernel, _ in functions))
-    called = tuple(identifier(function_name(kernel.symbol, special)) for kernel, special in functions)
+    called = tuple(identifier(function_name(kernel.symbol, name)) for kernel, name in functions)
     view = _View(symbols, called, target.cores, levels, RUNS)
     (directory / "measure.c").write_text(str(_template().render(v=view)))
     folders = [directory, COMMON / "include", *source_folders(tools)]
     sources = [directory / "measure.c"]
-    sources += [function_source(kernel.symbol, special, target, tools, directory) for kernel, special in functions]
+    sources += [function_source(kernel.symbol, name, target, tools, directory) for kernel, name in functions]
     sources += sorted((COMMON / "runtime").glob("*.c"))
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))

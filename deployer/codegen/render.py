@@ -70,7 +70,7 @@ class NetworkView:
     provenance: CText
     rows: tuple[CText, ...]
     kernels: tuple[CText, ...]
-    special: tuple[CText, ...]
+    specializations: tuple[CText, ...]
     asserts: tuple[CText, ...]
     tables: tuple[TablesView, ...]
     bundles: tuple[GroupView, ...]
@@ -187,7 +187,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         provenance=origin,
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
-        special=tuple(map(identifier, sorted({s.function for s in steps if s.special}))),
+        specializations=tuple(map(identifier, sorted({s.function for s in steps if s.specialization}))),
         asserts=tuple(map(code, asserts)),
         tables=()
         if spans

@@ -56,9 +56,9 @@ class Layer:
     attrs: dict[str, AttrValue]
 
 
-def function_name(symbol: str, special: str) -> str:
+def function_name(symbol: str, specialization: str) -> str:
     """The C function of a kernel, or the one for some of its calls."""
-    return f"{symbol}_{special}" if special else symbol
+    return f"{symbol}_{specialization}" if specialization else symbol
 
 
 @cache

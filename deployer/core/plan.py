@@ -330,12 +330,12 @@ class PlanStep:
     bytes_in: int
     bytes_out: int
     staging: Staging | None
-    special: str = field(default="", metadata={IF_ANY: True})
+    specialization: str = field(default="", metadata={IF_ANY: True})
 
     @property
     def function(self) -> str:
-        """The C function that its kernel calls call: for the calls that `special` names, or for all of the kernel's."""
-        return identifier(function_name(self.kernel.symbol, self.special))
+        """The C function that its kernel calls call: the specialization, or else the one for all of the kernel's."""
+        return identifier(function_name(self.kernel.symbol, self.specialization))
 
     @property
     def op_label(self) -> str:

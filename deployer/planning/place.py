@@ -23,7 +23,7 @@ from deployer.core.plan import (
 )
 from deployer.core.target import Target
 from deployer.planning.timeline import StepRuns, drafted
-from deployer.special.calls import specialized
+from deployer.specialization.calls import specialization_for
 from deployer.tilers.addresses.placement import Item, Placement, place
 
 
@@ -177,7 +177,7 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, runs: StepRuns, placed
         bytes_in=result.bytes_in,
         bytes_out=result.bytes_out,
         staging=result.staging,
-        special=specialized(step, draft, runs.target),
+        specialization=specialization_for(step, draft, runs.target),
     )
 
 

@@ -7,7 +7,7 @@ from deployer.core.errors import BuildFailed, InternalError
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
 from deployer.operators.declared import printed_kernels
-from deployer.special.conditions import special_of
+from deployer.specialization.conditions import specializations_of
 
 COMMON = TARGETS_DIR / "common"
 
@@ -36,13 +36,13 @@ def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> Path:
     return (own + shared)[0]
 
 
-def function_source(symbol: str, special: str, target: Target, tools: Toolchain, generated: Path) -> Path:
+def function_source(symbol: str, specialization: str, target: Target, tools: Toolchain, generated: Path) -> Path:
     """The C file of a kernel, or of its function for some calls; InternalError where there is none of the name."""
-    if not special:
+    if not specialization:
         return kernel_source(symbol, tools, generated)
-    found = next((x.source for x in special_of(symbol, target) if x.name == special), None)
+    found = next((x.source for x in specializations_of(symbol, target) if x.name == specialization), None)
     if found is None:
-        raise InternalError(f"kernel {symbol} has no function {special} on target {target.name}")
+        raise InternalError(f"kernel {symbol} has no specialization {specialization} on target {target.name}")
     return found
 
 

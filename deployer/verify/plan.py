@@ -18,7 +18,7 @@ from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTili
 from deployer.core.target import Target
 from deployer.verify.across.bundles import check_bundles
 from deployer.verify.across.crossings import check_crossings, crossing_lives, outer_slots
-from deployer.verify.across.special import check_special
+from deployer.verify.across.specialization import check_specialization
 from deployer.verify.across.visits import check_visited, check_visits
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
 from deployer.verify.options import verify_running
@@ -42,8 +42,8 @@ class Buffer:
 def verify_plan(plan: Plan, tiling: Tiling) -> None:
     """Raise VerifyFailed where the plan breaks a rule against its tiling.
 
-    Rules: digest, plan, special, ingress, egress, lifetime, table, visit, crossing, bundle, alignment, overlap, budget,
-    cycles.
+    Rules: digest, plan, specialization, ingress, egress, lifetime, table, visit, crossing, bundle, alignment, overlap,
+    budget, cycles.
     """
     need(plan.digest == digest(tiling), "digest", "the plan is of another tiling", ("plan", plan.digest))
     target = target_of(tiling)
@@ -54,7 +54,7 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
         check_moves(step, declared, homes, target)
         _step(step, declared, choice, tiling)
         check_kernel(step, tiling)
-        check_special(step, target)
+        check_specialization(step, target)
     check_room(plan, target)
 
 

@@ -25,7 +25,7 @@ from deployer.core.plan import (
     Tiling,
 )
 from deployer.core.target import Target
-from deployer.verify.across.special import check_special
+from deployer.verify.across.specialization import check_specialization
 from deployer.verify.options import verify_options, verify_running
 from deployer.verify.plan import check_kernel, check_moves, check_room
 from deployer.verify.tiling import check_choice, check_depth, need
@@ -39,8 +39,8 @@ MOST_SLOTS = 3
 def verify_plan_alone(plan: Plan) -> None:
     """Raise VerifyFailed where the plan breaks a rule, and OptionProblem for invalid options.
 
-    Rules: plan, special, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, visit, table, crossing,
-    alignment, overlap, budget or cycles.
+    Rules: plan, specialization, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, visit, table,
+    crossing, alignment, overlap, budget or cycles.
     """
     target = verify_options(plan.options)
     verify_running(plan.running)
@@ -54,7 +54,7 @@ def verify_plan_alone(plan: Plan) -> None:
         check_choice(declared, choice, tiling, target)
         check_moves(step, declared, homes, target)
         check_kernel(step, tiling)
-        check_special(step, target)
+        check_specialization(step, target)
     _dataflow(plan, homes)
     check_room(plan, target)
 

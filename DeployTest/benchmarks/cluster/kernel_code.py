@@ -23,7 +23,7 @@ from deployer.core.operator import registry
 from deployer.running import build
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.sizing.objects import version_of
-from deployer.special.conditions import special_of
+from deployer.specialization.conditions import specializations_of
 from DeployTest.support.documents.cycle_tables import end
 from DeployTest.support.documents.pages import renew
 from DeployTest.support.kernels.machine_code import Code, read_object
@@ -92,8 +92,12 @@ def codes(folder: Path) -> dict[str, Code]:
 def functions() -> dict[str, Path]:
     """The C files of functions for some calls, by name."""
     symbols = {op.kernel.symbol for op in registry().values() if op.kernel is not None}
-    found = ((symbol, special) for symbol in symbols for special in special_of(symbol, target.load(TARGET)))
-    return {function_name(symbol, special.name): special.source for symbol, special in found}
+    found = (
+        (symbol, specialization)
+        for symbol in symbols
+        for specialization in specializations_of(symbol, target.load(TARGET))
+    )
+    return {function_name(symbol, specialization.name): specialization.source for symbol, specialization in found}
 
 
 def table(found: Mapping[str, Code], limits: Allowed) -> str:

@@ -29,7 +29,7 @@ from deployer.core.operator import (
 )
 from deployer.core.target import load
 from deployer.running import build
-from deployer.special.calls import value_of
+from deployer.specialization.calls import value_of
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMON = ROOT / "targets" / "common"

@@ -16,8 +16,8 @@ from deployer.core.operator import Kernel, registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
 from deployer.operators.products import PRODUCTS
-from deployer.special import calls
-from deployer.special.conditions import Special, Values, chosen, read_list, special_of
+from deployer.specialization import calls
+from deployer.specialization.conditions import Specialization, Values, chosen, read_list, specializations_of
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
@@ -28,7 +28,7 @@ from DeployTest.targets.simulators import needs_simulator
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 TARGET = target.load("siracusa")
 KERNELS: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
-LISTED = {symbol: special_of(symbol, TARGET) for symbol in KERNELS if special_of(symbol, TARGET)}
+LISTED = {symbol: specializations_of(symbol, TARGET) for symbol in KERNELS if specializations_of(symbol, TARGET)}
 
 
 NET = Model(
@@ -81,18 +81,18 @@ def test_lists() -> None:
         assert [s.source for s in found if not s.source.is_file()] == []
         assert {s.source for s in found} == set((folder / symbol).glob("*.c"))
         arguments = {name for name, *_ in (*KERNELS[symbol].pointers, *KERNELS[symbol].scalars)}
-        assert all(special.valid and special.names <= arguments for special in found)
+        assert all(specialization.valid and specialization.names <= arguments for specialization in found)
 
 
 def test_only_one_way_elsewhere() -> None:
     """Targets without lists have no such functions: a kernel is one function there."""
     others = [target.load(name) for name in target.names() if name != TARGET.name]
     assert others
-    assert not any(special_of(symbol, other) for other in others for symbol in LISTED)
+    assert not any(specializations_of(symbol, other) for other in others for symbol in LISTED)
 
 
-def _special(valid: tuple[str, ...], worth: tuple[str, ...] = (), name: str = "few", **let: str) -> Special:
-    return Special(name, Path(), valid, worth, let, frozenset())
+def _special(valid: tuple[str, ...], worth: tuple[str, ...] = (), name: str = "few", **let: str) -> Specialization:
+    return Specialization(name, Path(), valid, worth, let, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ def test_places_of_tiles_tell_no_calls_apart(tmp_path: Path, monkeypatch: pytest
         inputs=(value("dy", (1, 4, 8, 8)),),
         outputs=(value("dx", (1, 4, 16, 16)),),
     )
-    few = Special("few", tmp_path / "few.c", ("row == 0",), (), {}, frozenset({"row"}))
-    monkeypatch.setattr(calls, "special_of", lambda symbol, _: (few,))
+    few = Specialization("few", tmp_path / "few.c", ("row == 0",), (), {}, frozenset({"row"}))
+    monkeypatch.setattr(calls, "specializations_of", lambda symbol, _: (few,))
     with pytest.raises(TargetInvalid, match="few asks for 'row'"):
         pipeline.plan_program(infer(tmp_path, net), Options(TARGET.name, "single", {"L1": 4000}))
 
 
-def _listed(folder: Path, text: str) -> list[Special]:
-    path = folder / "special.toml"
+def _listed(folder: Path, text: str) -> list[Specialization]:
+    path = folder / "specializations.toml"
     path.write_text(text)
     return list(read_list(path))
 
@@ -203,8 +203,8 @@ WRONG = {
     "one for depthwise windows": ("conv_f32_pointwise", "planes", "m * c == 1"),
     "one for a first layer": ("conv_f32_planes", "first", "c * g * n == 1"),
     "one for whole rows of taps": ("conv_grad_w_f32_plane", "rows", "dh * dw * g == 1"),
-    "none of the kernel": ("conv_f32_planes", "rows", "has no function 'rows'"),
-    "another kernel's": ("conv_grad_x_f32_planes", "first", "has no function 'first'"),
+    "none of the kernel": ("conv_f32_planes", "rows", "has no specialization 'rows'"),
+    "another kernel's": ("conv_grad_x_f32_planes", "first", "has no specialization 'first'"),
 }
 """By fault: what a step calls, the function that is put in its place, and what the judge says."""
 
@@ -217,7 +217,7 @@ def test_a_function_that_is_not_valid_is_named(fault: str, planned: tuple[Tiling
     for judge in (partial(verify_plan, edited, planned[0]), partial(verify_plan_alone, edited)):
         with pytest.raises(VerifyFailed) as found:
             judge()
-        assert found.value.rule == "special"
+        assert found.value.rule == "specialization"
         assert name in str(found.value)
         assert said in str(found.value)
 
@@ -235,7 +235,7 @@ def test_slower_functions_are_right(called: str, other: str, planned: tuple[Tili
 def _edited(plan: Plan, called: str, other: str) -> tuple[Plan, str]:
     """The plan with another function in the first step that calls this one, and the step's name."""
     step = next(s for s in plan.steps if s.function == called)
-    steps = tuple(replace(s, special=other) if s is step else s for s in plan.steps)
+    steps = tuple(replace(s, specialization=other) if s is step else s for s in plan.steps)
     return replace(plan, steps=steps, bundles=()), step.name
 
 
@@ -247,9 +247,9 @@ def test_each_tile_counts(tmp_path: Path) -> None:
     tiling, plan = pipeline.plan_program(program, Options(TARGET.name, "single", {"L1": 26000}))
     [step] = plan.steps
     assert len(step.tile_cycles) > 1
-    assert step.special == "matrix"
+    assert step.specialization == "matrix"
     verify_plan(plan, tiling)
-    wrong = replace(plan, steps=tuple(replace(s, special="pointwise") if s is step else s for s in plan.steps))
+    wrong = replace(plan, steps=tuple(replace(s, specialization="pointwise") if s is step else s for s in plan.steps))
     with pytest.raises(VerifyFailed, match="which needs sole"):
         verify_plan(wrong, tiling)
 
@@ -271,5 +271,5 @@ def test_functions_for_all_calls(tmp_path: Path) -> None:
     """What a function for some calls computes, the one for all calls of its kernel computes too."""
     needs_simulator(TARGET.name)
     jobs = [job for job in convolution_jobs() if job.kernel.symbol in LISTED]
-    results = measure.measure_jobs(TARGET, jobs, tmp_path, special=False)
+    results = measure.measure_jobs(TARGET, jobs, tmp_path, specialize=False)
     compare(jobs, {result.label: result for result in results})

@@ -1,6 +1,6 @@
 """The judge of the functions that steps call: one for some calls of a kernel is valid for each call of its step.
 
-Rule: special. The arguments of calls are computed from the plan alone.
+Rule: specialization. The arguments of calls are computed from the plan alone.
 """
 
 import itertools
@@ -12,26 +12,30 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Last, Length, Offset, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.target import Target
-from deployer.special.conditions import special_of
+from deployer.specialization.conditions import specializations_of
 from deployer.verify.boxes import Span, step_pieces
 from deployer.verify.tiling import need
 
+RULE = "specialization"
 
-def check_special(step: PlanStep, target: Target) -> None:
+
+def check_specialization(step: PlanStep, target: Target) -> None:
     """The target has the function that a step calls, and each of its calls meets what that needs."""
-    if not step.special:
+    if not step.specialization:
         return
     place = f"step {step.index} {step.name!r} ({step.op})"
-    found = next((x for x in special_of(step.kernel.symbol, target) if x.name == step.special), None)
+    found = next((x for x in specializations_of(step.kernel.symbol, target) if x.name == step.specialization), None)
     if found is None:
-        need(False, "special", f"{place}: kernel {step.kernel.symbol} has no function {step.special!r} on this target")
+        cause = f"{place}: kernel {step.kernel.symbol} has no specialization {step.specialization!r} on this target"
+        need(False, RULE, cause)
         return
     for tile in _unlike(step):
         values = {name: _argument(step, value, tile) for name, value in step.args.items() if name in found.names}
         pointers = {name: any(o.arg == name for o in step.operands) for name, _, _ in step.kernel.pointers}
         broken = found.broken({**values, **pointers}, target.cores)
         facts = ("tile", ", ".join(f"{dim} {first}..{first + n}" for dim, (first, n) in tile.items()))
-        need(not broken, "special", f"{place}: {step.special!r} is not valid for a call, which needs {broken}", facts)
+        cause = f"{place}: {step.specialization!r} is not valid for a call, which needs {broken}"
+        need(not broken, RULE, cause, facts)
 
 
 def _unlike(step: PlanStep) -> Iterator[dict[str, Span]]:

@@ -1,8 +1,8 @@
 """Functions for some calls of a kernel, which a target has besides that for all of them.
 
-A target's `kernels/SYMBOL/special.toml` lists them in the order in which they are tried, each with conditions on the
-kernel's arguments: it is `valid` where these hold for a call, and `worth` it where those do. Its C is the file of its
-name beside the list, and its function has the kernel's name before its own.
+A target's `kernels/SYMBOL/specializations.toml` lists them in the order in which they are tried, each with conditions
+on the kernel's arguments: it is `valid` where these hold for a call, and `worth` it where those do. Its C is the
+file of its name beside the list, and its function has the kernel's name before its own.
 """
 
 import ast
@@ -21,7 +21,7 @@ from deployer.core.target import TARGETS_DIR, Target, TargetInvalid, Toolchain
 
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
-LIST = "special.toml"
+LIST = "specializations.toml"
 LET = "let"
 """The table of a list that gives names to values which several conditions need."""
 LIKE = "like"
@@ -45,7 +45,7 @@ _FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, 
 
 
 @dataclass(frozen=True)
-class Special:
+class Specialization:
     """A function for some calls of a kernel; `valid` and `worth` are conditions over `names` and what `let` defines."""
 
     name: str
@@ -72,29 +72,29 @@ class Special:
             raise TargetInvalid(f"{self.source.with_name(LIST)}: {cause}") from missing
 
 
-def special_of(symbol: str, target: Target) -> tuple[Special, ...]:
+def specializations_of(symbol: str, target: Target) -> tuple[Specialization, ...]:
     """The functions that a target has for some calls of a kernel, in the order in which they are tried."""
     return _listed(symbol, target.toolchain) if target.toolchain else ()
 
 
-def chosen(among: Sequence[Special], calls: Callable[[], Iterator[Values]], cores: int) -> str:
+def chosen(among: Sequence[Specialization], calls: Callable[[], Iterator[Values]], cores: int) -> str:
     """The name of the first that is valid for each call of a step and worth it for the first call; empty if none is."""
-    for special in among:
+    for specialization in among:
         first = next(calls())
-        if special.pays(first, cores) and not any(special.broken(values, cores) for values in calls()):
-            return special.name
+        if specialization.pays(first, cores) and not any(specialization.broken(values, cores) for values in calls()):
+            return specialization.name
     return ""
 
 
 @cache
-def _listed(symbol: str, tools: Toolchain) -> tuple[Special, ...]:
+def _listed(symbol: str, tools: Toolchain) -> tuple[Specialization, ...]:
     folders = [TARGETS_DIR / source / "kernels" / symbol for source in tools.sources]
     folders += [f / Path(source).name / symbol for f in kernel_folders().values() for source in tools.sources]
     lists = [folder / LIST for folder in folders]
-    return tuple(special for path in lists if path.is_file() for special in read_list(path))
+    return tuple(specialization for path in lists if path.is_file() for specialization in read_list(path))
 
 
-def read_list(path: Path) -> Iterator[Special]:
+def read_list(path: Path) -> Iterator[Specialization]:
     """The functions of a list; TargetInvalid where it is none."""
     table = _table(path)
     if LIKE in table:
@@ -115,7 +115,7 @@ def read_list(path: Path) -> Iterator[Special]:
             raise TargetInvalid(f"{path}: {name} is no function with conditions `valid` and `worth`")
         valid, worth = (tuple(entry.get(key, ())) for key in ("valid", "worth"))
         names = frozenset(n for text in (*valid, *worth, *let.values()) for n in _names_in(path, text))
-        yield Special(name, path.with_name(f"{name}.c"), valid, worth, let, names - set(let))
+        yield Specialization(name, path.with_name(f"{name}.c"), valid, worth, let, names - set(let))
 
 
 def _is_entry(entry: object) -> bool:

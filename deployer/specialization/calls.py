@@ -9,7 +9,7 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanDim, PlanStep, Step
 from deployer.core.target import Target
-from deployer.special.conditions import Special, Values, chosen, special_of
+from deployer.specialization.conditions import Specialization, Values, chosen, specializations_of
 
 
 def value_of(
@@ -47,15 +47,15 @@ def value_of(
     raise InternalError(f"{value} has no value")
 
 
-def specialized(step: Step, draft: PlanStep, target: Target) -> str:
+def specialization_for(step: Step, draft: PlanStep, target: Target) -> str:
     """The name of the function for some calls of the step's kernel that its calls may take; empty if there is none."""
-    among = special_of(step.kernel.symbol, target)
+    among = specializations_of(step.kernel.symbol, target)
     return chosen(among, lambda: _calls(step, draft, among), target.cores) if among else ""
 
 
-def _calls(step: Step, draft: PlanStep, among: tuple[Special, ...]) -> Iterator[Values]:
+def _calls(step: Step, draft: PlanStep, among: tuple[Specialization, ...]) -> Iterator[Values]:
     """The arguments of one call for each kind of tiles, those of the first tile first."""
-    asked = frozenset[str]().union(*(special.names for special in among))
+    asked = frozenset[str]().union(*(specialization.names for specialization in among))
     buffers = {o.arg: o.view for o in draft.operands if not o.slots}
     present = {name: float(any(o.arg == name for o in draft.operands)) for name, _, _ in step.kernel.pointers}
     scalars = {name: value for name, value in step.args.items() if name in asked and _stays(value)}
