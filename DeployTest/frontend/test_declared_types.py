@@ -109,6 +109,39 @@ def test_declared_twice_alike(tmp_path: Path) -> None:
     infer(tmp_path, Model(nodes, (value("x", (2, 4)),), (value("z", (2, 4)),), infos=infos))
 
 
+WRONG = (value("y", (2, 4), INT64), value("y", (2, 5)))
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=["another type", "another shape"])
+@pytest.mark.parametrize("first", [True, False], ids=["the open one first", "the open one last"])
+@pytest.mark.parametrize("within", [True, False], ids=["one list", "two lists"])
+def test_declared_again_without_a_type(within: bool, first: bool, wrong: onnx.ValueInfoProto, tmp_path: Path) -> None:
+    """What one declaration of an output says is not lost where another one leaves it open."""
+    nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
+    both = (onnx.ValueInfoProto(name="y"), wrong) if first else (wrong, onnx.ValueInfoProto(name="y"))
+    outputs, infos = (both, ()) if within else (both[:1], both[1:])
+    model = Model(nodes, (value("x", (2, 4)),), (value("z", (2, 4)), *outputs), infos=infos)
+    with pytest.raises(ShapeMismatch, match="'y' is declared with another type than its inputs give it"):
+        infer(tmp_path, model)
+
+
+@pytest.mark.parametrize("outputs", [True, False], ids=["outputs", "values in between"])
+def test_declared_three_times(outputs: bool, tmp_path: Path) -> None:
+    """Two declarations that contradict each other are found behind one that leaves all open."""
+    nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
+    declared, end = (value("y", None), value("y", ("n", 4)), value("y", ("n", 5))), value("z", (2, 4))
+    model = Model(nodes, (value("x", (2, 4)),), (end, *declared) if outputs else (end,), infos=declared[3 * outputs :])
+    with pytest.raises(ShapeMismatch, match="'y' is declared twice, with different types"):
+        infer(tmp_path, model)
+
+
+def test_output_against_value_info(tmp_path: Path) -> None:
+    """What an output's own declaration says is right, as for ONNX Runtime; graphs of its training tools need it."""
+    nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
+    outputs = (value("z", (2, 4)), value("y", (2, 4)))
+    infer(tmp_path, Model(nodes, (value("x", (2, 4)),), outputs, infos=(value("y", (1,), INT64),)))
+
+
 def test_python_warns(tmp_path: Path) -> None:
     """Without a `warn` function the warning is one of Python; a file without contradictions causes none."""
     model = chain(node("Relu", ("x",), ("h",)), node("Exp", ("h",), ("y",)))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,10 +78,9 @@ def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_A
         if proto.domain not in ("", "ai.onnx"):
             domains[node_name] = proto.domain
     refusals.check()
-    _check_repeated(graph.value_info, _element_name)
-    _check_repeated(graph.output, _end)
-    declared = {v.name: _declared(v, _element_name) for v in graph.value_info}
-    declared |= {v.name: _declared(v, _end) for v in graph.output}
+    declared = _together(graph.value_info, _element_name)
+    for value, end in _together(graph.output, _end).items():  # the output is right, as for ONNX Runtime
+        declared[value] = _completed(end, declared.get(value, end))
     unused = {tensor.name for tensor in graph.initializer} - used
     inputs = tuple(Input(v.name, _declared(v, _end)) for v in graph.input if v.name not in unused)
     defaults = {tensor.name: tensor for tensor in graph.initializer if tensor.name in used}
@@ -127,17 +127,19 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
         raise ShapeMismatch(f"graph input {item.name!r} has an initializer of another type", facts, hint)
 
 
-def _check_repeated(values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int], str]) -> None:
-    """Raise ShapeMismatch where a list declares a value twice with types that cannot both be right."""
-    first: dict[str, Declared] = {}
+def _together(values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int], str]) -> dict[str, Declared]:
+    """What the declarations of each value in a list say; ShapeMismatch where two of them cannot both be right."""
+    found: dict[str, Declared] = {}
     for item in values:
         declared = _declared(item, element)
-        before = first.setdefault(item.name, declared)
+        before = found.get(item.name, declared)
         if not _both(before, declared):
             elements = " and ".join(_onnx_name(kind) for kind in (before.element, declared.element))
             facts = [("first", str(before)), ("then", str(declared)), ("element types", elements)]
             hint = "keep the declaration that is right, or drop both from the file"
             raise ShapeMismatch(f"{item.name!r} is declared twice, with different types", facts, hint)
+        found[item.name] = _completed(before, declared)
+    return found
 
 
 def _both(one: Declared, other: Declared) -> bool:
@@ -148,6 +150,16 @@ def _both(one: Declared, other: Declared) -> bool:
         return True
     same_rank = len(one.shape) == len(other.shape)
     return same_rank and all(a == b or -1 in (a, b) for a, b in zip(one.shape, other.shape, strict=True))
+
+
+def _completed(one: Declared, other: Declared) -> Declared:
+    """What a declaration says, and another one where the first leaves the element type, the shape or a length open."""
+    typed = one if one.element else other
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        shaped = other if one.shape is None else one
+        return replace(typed, shape=shaped.shape, axes=shaped.axes)
+    lengths = tuple(b if a < 0 else a for a, b in zip(one.shape, other.shape, strict=True))
+    return replace(typed, shape=lengths, axes=tuple(a or b for a, b in zip(one.axes, other.axes, strict=True)))
 
 
 def _kind(name: str, element: int) -> str:
