@@ -37,9 +37,13 @@ class Rival:
         workers: Workers,
         parts: Parts,
         last: bool,
+        searched: bool = False,
     ) -> None:
-        """Workers begin at once. The `last` rival is likely to start from another's tiling, and waits for that."""
-        self.parts = parts
+        """Workers begin at once. The `last` rival is likely to start from another's tiling, and waits for that.
+
+        With `searched` the homes of the level between are those that its clock prefers.
+        """
+        self.parts, self.searched = parts, searched
         self.name, self.inner, self.between, self.gaps, self.workers = name, inner, between, gaps, workers
         self.may_spill = inner.lifetimes.schedule.options.outermost != inner.target.usual.name
         # Homes in the innermost level may make up for some that do not fit.
@@ -64,7 +68,7 @@ class Rival:
         """What precedes the comparison with an earlier rival, with the solver's choice from the greedy one if asked."""
         spill = NOTHING
         if spills:
-            spill = self.between.spill(self.name, self.inner)
+            spill = self.between.spill(self.name, self.inner, self.searched)
             self._end(f"{self.inner.target.usual.name} tiled")
         problem = self.inner.problem(self.name, spill)
         start = greedy(problem)
