@@ -87,8 +87,8 @@ class Tiler:
         found = dict[str, int]()
         parts = Parts(say)
         with Workers(jobs or cores()) as workers:
-            rivals = [Rival(name, inner, between, gaps, workers, parts, False, self.searched) for name in names]
-            rivals.append(Rival(self.strategy, inner, between, gaps, workers, parts, bool(names), self.searched))
+            rivals = [Rival(name, inner, between, gaps, workers, parts, (), self.searched) for name in names]
+            rivals.append(Rival(self.strategy, inner, between, gaps, workers, parts, tuple(names), self.searched))
             for rival in rivals:
                 start = best[1] if best and rival is rivals[-1] else None
                 tiling = rival.tiling(start)

@@ -56,14 +56,16 @@ class BetweenLevel:
         self._found: dict[tuple[str, bool], Found] = {}
         self._locks: dict[tuple[str, bool], Lock] = defaultdict(Lock)
 
-    def spill(self, name: str, inner: InnerLevel, searched: bool = False) -> Spill:
-        """The storages that a strategy spills, and the stages of steps; with `searched` those that the clock of the
-        level prefers. Raises TilingInfeasible where a step, or the storages of a program without steps, do not fit with
-        everything spilled.
+    def spill(self, name: str, inner: InnerLevel, searched: bool = False, rivals: tuple[str, ...] = ()) -> Spill:
+        """The storages that a strategy spills, and the stages of steps.
+
+        With `searched` they are those that the clock of the level prefers, in a search that begins at the best of the
+        solver's choice and what is found for the rivals. Raises TilingInfeasible where a step, or the storages of a
+        program without steps, do not fit with everything spilled.
         """
         if not self.schedule.steps and self.fixed[0] > self.capacity:
             raise self._too_full()
-        problem, visits, choice = self._choice(name, inner, searched)
+        problem, visits, choice = self._searched(name, inner, rivals) if searched else self._solved(name, inner)
         if choice is None:
             raise self._too_small(name)
         stages = {}
@@ -75,27 +77,26 @@ class BetweenLevel:
         chosen = sorted((v for v in visits if v.storage in choice.visiting), key=lambda v: (v.first, v.storage))
         return Spill(spilled, stages, tuple(chosen))
 
-    def _choice(self, name: str, inner: InnerLevel, searched: bool) -> "Found":
-        """A strategy's problem, and the solver's choice, or the one that a search finds from there."""
-        with self._locks[name, searched]:
-            if (name, searched) not in self._found:
-                find = self._searched if searched else self._solved
-                self._found[name, searched] = find(name, inner)
-            return self._found[name, searched]
-
     def _solved(self, name: str, inner: InnerLevel) -> "Found":
-        """The solver's choice."""
-        problem, visits = self._problem(name, inner)
-        return problem, visits, solve(problem)
+        """A strategy's problem and the solver's choice."""
+        with self._locks[name, False]:
+            if (name, False) not in self._found:
+                problem, visits = self._problem(name, inner)
+                self._found[name, False] = problem, visits, solve(problem)
+            return self._found[name, False]
 
-    def _searched(self, name: str, inner: InnerLevel) -> "Found":
+    def _searched(self, name: str, inner: InnerLevel, rivals: tuple[str, ...]) -> "Found":
         """What a search finds from the solver's choice, or from those of rivals, whose candidates the strategy has."""
-        problem, visits, choice = self._choice(name, inner, False)
+        problem, visits, choice = self._solved(name, inner)
         if choice is None or len(choice.resident) == len(self.eligible):
             return problem, visits, choice
-        others = [self._choice(rival, inner, True)[2] for rival in strategy(name).rivals]
-        clock = BetweenClock(problem, visits, self.schedule, self.target, self._flows(name, problem, inner))
-        return problem, visits, HomeSearch(problem, clock.cycles).best(choice, [x for x in others if x is not None])
+        with self._locks[name, True]:
+            if (name, True) not in self._found:
+                others = [found for rival in rivals if (found := self._searched(rival, inner, ())[2])]
+                clock = BetweenClock(problem, visits, self.schedule, self.target, self._flows(name, problem, inner))
+                best = HomeSearch(problem, clock.cycles).best(choice, others)
+                self._found[name, True] = problem, visits, best
+            return self._found[name, True]
 
     def _flows(self, name: str, problem: Problem, inner: InnerLevel) -> Callable[[int, int], Flow]:
         """The flow of a step's candidate, by the numbers of both."""

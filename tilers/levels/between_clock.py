@@ -5,7 +5,8 @@ visit asks of it, the next ones wait for. The clock runs all steps with these tr
 millisecond.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deployer.core.level import USUAL, Hop, Visit
 from deployer.core.plan import Schedule
@@ -34,60 +35,73 @@ class BetweenClock:
         flow: Callable[[int, int], Flow],
     ) -> None:
         """`flow` has the flow of a step's candidate that has a stage, by the numbers of both."""
-        self.problem, self.hop, self._flow = problem, target.hops[USUAL], flow
-        self._start = self.hop.issue + target.crossing
-        self._begins = [i == 0 or s.graph != schedule.steps[i - 1].graph for i, s in enumerate(schedule.steps)]
-        self._whole = [[0 if c.slots else c.cycles for c in candidates] for candidates in problem.candidates]
-        self._flows: list[dict[int, tuple[Flow, dict[Lags, _Run]]]] = [{} for _ in problem.candidates]
+        self.hop, self._flow = target.hops[USUAL], flow
+        self._begin = self.hop.issue + target.crossing
+        self._graphs = _spans(schedule)
+        self._weights = problem.weights
+        self._whole = [[None if c.slots else c.cycles for c in candidates] for candidates in problem.candidates]
+        self._runs: list[dict[int, dict[Lags, _Run]]] = [{} for _ in problem.candidates]
+        self._flows: dict[tuple[int, int], Flow] = {}
         self._known: dict[Flow, dict[Lags, _Run]] = {}
         self._copies: dict[str, tuple[_Copy, _Copy]] = {}
         bytes_of = {life.storage: life.bytes for life in problem.eligible}
+        outwards = IN if self.hop.shared else OUT
         for first, second in zip(visits[::2], visits[1::2], strict=True):
             size = bytes_of[first.storage]
             out, into = self.hop.outward.cycles(size, 1), self.hop.inward.cycles(size, 1)
             self._copies[first.storage] = (
-                (first.first + 1, OUT, out, first.end),
+                (first.first + 1, outwards, out, first.end),
                 (second.begin, IN, into, second.first - 1),
             )
 
     def cycles(self, picks: Sequence[int], visiting: Iterable[str]) -> int:
         """Cycles of one update under a choice."""
         starts: dict[int, list[_Copy]] = {}
-        for copy in (copy for storage in sorted(visiting) for copy in self._copies[storage]):
+        for copy in (copy for storage in visiting for copy in self._copies[storage]):
             starts.setdefault(copy[0], []).append(copy)
+        return sum(self._weights[steps.start] * self._graph(steps, picks, starts) for steps in self._graphs)
+
+    def _graph(self, steps: range, picks: Sequence[int], starts: Mapping[int, Sequence[_Copy]]) -> int:
+        """Cycles of the steps of a graph, in which these copies start."""
         awaited: dict[int, int] = {}
-        ways = [IN, IN if self.hop.shared else OUT]
-        total = now = 0
-        free = [0, 0]
-        for step, (weight, pick) in enumerate(zip(self.problem.weights, picks, strict=True)):
-            if self._begins[step]:
-                now, free = 0, [0, 0]
-            begin = now
-            for _, way, cycles, end in starts.get(step, ()):
-                now += self._start
-                free[ways[way]] = max(now, free[ways[way]]) + cycles
-                awaited[end] = max(awaited.get(end, 0), free[ways[way]])
+        now, free = 0, [0, 0]
+        for step in steps:
+            if step in starts:
+                for _, way, cycles, end in starts[step]:
+                    now += self._begin
+                    free[way] = max(now, free[way]) + cycles
+                    awaited[end] = max(awaited.get(end, 0), free[way])
+            pick = picks[step]
             whole = self._whole[step][pick]
-            if whole:
+            if whole is not None:
                 now += whole
             else:
-                cycles, lags = self._staged(step, pick, (max(free[IN] - now, 0), max(free[OUT] - now, 0)))
+                known = self._runs[step].get(pick)
+                lags = max(free[IN] - now, 0), max(free[OUT] - now, 0)
+                run = known.get(lags) if known else None
+                cycles, (inward, outward) = run or self._computed(step, pick, lags)
                 now += cycles
-                free = [now + lags[IN], now + lags[OUT]]
+                free = [now + inward, now + outward]
             if step in awaited:
                 now = max(now, awaited.pop(step))
-            total += weight * (now - begin)
-        return total
+        return now
 
-    def _staged(self, step: int, pick: int, lags: Lags) -> _Run:
-        flows = self._flows[step]
-        if pick not in flows:
-            flow = self._flow(step, pick)
-            flows[pick] = flow, self._known.setdefault(flow, {})
-        flow, known = flows[pick]
+    def _computed(self, step: int, pick: int, lags: Lags) -> _Run:
+        """The run of a step's candidate that has a stage."""
+        if pick not in self._runs[step]:
+            flow = self._flows[step, pick] = self._flow(step, pick)
+            self._runs[step][pick] = self._known.setdefault(flow, {})
+        known = self._runs[step][pick]
         if lags not in known:
-            known[lags] = _run(flow, lags, self.hop)
+            known[lags] = _run(self._flows[step, pick], lags, self.hop)
         return known[lags]
+
+
+def _spans(schedule: Schedule) -> list[range]:
+    """The steps of each graph."""
+    graphs = itertools.groupby(schedule.steps, key=lambda step: step.graph)
+    indices = ([step.index for step in steps] for _, steps in graphs)
+    return [range(steps[0], steps[-1] + 1) for steps in indices]
 
 
 def _run(flow: Flow, lags: Lags, hop: Hop) -> _Run:

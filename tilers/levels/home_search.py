@@ -22,6 +22,8 @@ FIRST_MILLI = 4
 """The first threshold, in thousandths of the cycles of the start."""
 REPICK = 8
 """One change in this many is of a step's candidate alone."""
+EVICTIONS = 3
+"""How many storages are tried, one by one, in exchange for one that comes in."""
 SEED = 1
 
 OUTSIDE, VISIT, HOME = range(3)
@@ -131,13 +133,14 @@ class HomeSearch:
                 met.update(self.users[number])
                 inside ^= 1 << number
             places[number] = place
-        for step in sorted(met):
+        for step in met:
             room = self.problem.capacity - taken[step]
-            group = self.options[step].get(inside & self.touched[step], ())
-            pick = next((index for _, index, size in group if size <= room), None)
-            if pick is None:
+            for _, index, size in self.options[step].get(inside & self.touched[step], ()):
+                if size <= room:
+                    picks[step] = index
+                    break
+            else:
                 return None
-            picks[step] = pick
         return State(tuple(places), taken, picks, inside)
 
     def _others(self, state: State, step: int) -> list[int]:
@@ -188,13 +191,22 @@ class HomeSearch:
         if change[1] == OUTSIDE or (alone is not None and one(2)):
             return alone
         # What comes in takes the room of another storage.
-        life, eligible = self.problem.eligible[number], self.problem.eligible
-        near = [
+        near = self._near(state, number)
+        for _ in range(min(EVICTIONS, len(near))):
+            other = self._changed(state, [change, self._moved(state, near.pop(one(len(near))), one)])
+            if other is not None:
+                return other
+        return alone
+
+    def _near(self, state: State, number: int) -> list[int]:
+        """The storages in the level that are alive in some step of another one's life."""
+        lives = self.problem.eligible
+        life = lives[number]
+        return [
             i
-            for i, x in enumerate(eligible)
-            if i != number and state.places[i] != OUTSIDE and x.first <= life.last and x.last >= life.first
+            for i, (x, place) in enumerate(zip(lives, state.places, strict=True))
+            if i != number and place != OUTSIDE and x.first <= life.last and x.last >= life.first
         ]
-        return self._changed(state, [change, self._moved(state, near[one(len(near))], one)]) if near else alone
 
     def _moved(self, state: State, number: int, one: Callable[[int], int]) -> Change:
         """A storage, and another place for it."""

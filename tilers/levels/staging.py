@@ -221,9 +221,7 @@ def stage_flow(
     return Flow(tiles, inside // tiles, tuple(inward), tuple(outward), stage.buffering)
 
 
-def _moves(
-    step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool
-) -> list[Movement]:
+def _moves(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> list[Movement]:
     """The movements of a stage's operands."""
     access, grid = step.access, grid_at(step.access, stage.tile)
     staged = [o.arg for o in access.operands if o.arg in stage.slots]
