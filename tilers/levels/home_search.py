@@ -15,11 +15,11 @@ from random import Random
 from deployer.tilers.levels.model import Choice, Problem, objective
 
 WORK = 4_000_000
-"""Steps that all runs of the clock together may have: some seconds."""
-MOST_RUNS = 20_000
-"""Most runs of the clock in a search, however few the steps."""
-FIRST_MILLI = 4
-"""The first threshold, in thousandths of the cycles of the start."""
+"""Steps that all runs of the clock in a search may have together: some seconds."""
+RUNS_EACH = 200
+"""Runs of the clock for each storage, at most."""
+SAMPLES = 100
+"""Random changes of the start whose median in cycles is the first threshold."""
 REPICK = 8
 """One change in this many is of a step's candidate alone."""
 EVICTIONS = 3
@@ -71,12 +71,13 @@ class HomeSearch:
                 inside = sum(1 << number[name] for name in c.resident)
                 groups.setdefault(inside, []).append((c.cycles, index, c.bytes))
             self.options.append({inside: sorted(group) for inside, group in groups.items()})
-        self.runs = max(min(WORK // max(len(problem.candidates), 1), MOST_RUNS), 1)
+        self.runs = min(WORK // max(len(problem.candidates), 1), RUNS_EACH * len(self.names))
 
     def best(self, start: Choice, others: Sequence[Choice] = ()) -> Choice:
         """The choice with the fewest cycles by the clock that the search meets; the start, if none has fewer.
 
-        It begins at the best of the start and what others, which are of problems with other candidates, have where.
+        It begins at the best of the start and of the places that storages have in `others`, which are choices of
+        problems with other candidates.
         """
         first = self._state(start)
         states = [first, *filter(None, map(self._placed, others))]
@@ -164,7 +165,10 @@ class HomeSearch:
 
     def _accepted(self, cycles: int, state: State) -> Iterator[tuple[int, State]]:
         """The states that threshold accepting keeps."""
-        draw, first = Random(SEED), cycles * FIRST_MILLI // 1000
+        draw = Random(SEED)
+        tried = filter(None, (self._proposed(state, draw) for _ in range(SAMPLES)))
+        changes = sorted(abs(self._cycles(other) - cycles) for other in tried)
+        first = changes[len(changes) // 2] if changes else 0
         for run in range(self.runs):
             threshold = first * (self.runs - run) ** 2 // self.runs**2
             other = self._proposed(state, draw)

@@ -59,7 +59,7 @@ class Passage(NamedTuple):
     """The transfers of an operand through a stage, all one way: cycles of one, and how many there are."""
 
     cycles: int
-    count: int
+    loads: int
 
 
 class Flow(NamedTuple):
