@@ -36,16 +36,19 @@ def best_plan(
 ) -> tuple[Tiling, Plan]:
     """The plan with the fewest cycles of those that the strategy and its rivals give, each of them complete.
 
-    `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
+    Where some storages are spilled, each of them is tiled again with homes that a search finds. `jobs` tilings are
+    solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
     name = alive.schedule.options.strategy
-    tiler, best = _finished(name, None, alive, running, progress, jobs)
-    for rival in strategy(name).rivals:
-        if not _may_win(rival, tiler, best):
+    tiler, best = _finished(name, False, None, alive, running, progress, jobs)
+    rivals = [(rival, False) for rival in strategy(name).rivals]
+    rivals += [(other, True) for other in (name, *strategy(name).rivals)] if best[0].spilled else []
+    for rival, searched in rivals:
+        if (rival, searched) != (name, True) and not _may_win(rival, searched, tiler, best):
             continue
-        progress(f"{rival} to its end")
+        progress(f"{rival} {'with a search for homes' if searched else 'to its end'}")
         with suppress(TilingInfeasible, PlacementInfeasible):
-            tiler, other = _finished(rival, tiler, alive, running, progress, jobs)
+            tiler, other = _finished(rival, searched, tiler, alive, running, progress, jobs)
             if _update_cycles(*other) < _update_cycles(*best):
                 best = other
     verify_plan(best[1], best[0])
@@ -53,10 +56,16 @@ def best_plan(
 
 
 def _finished(
-    name: str, tiler: tile.Tiler | None, alive: Lifetimes, running: Running, progress: Progress, jobs: int
+    name: str,
+    searched: bool,
+    tiler: tile.Tiler | None,
+    alive: Lifetimes,
+    running: Running,
+    progress: Progress,
+    jobs: int,
 ) -> tuple[tile.Tiler, tuple[Tiling, Plan]]:
     """A strategy's plan, whose argument tables are resident, unless they fit only by groups, or are worth fetching or
-    sharing; and the tiler, which knows what an earlier one found.
+    sharing; and the tiler, which knows what an earlier one found. With `searched` homes are those of a search.
     """
     found: tuple[Tiling, Plan] | None = None
     fault: TilingInfeasible | None = None
@@ -65,7 +74,7 @@ def _finished(
             break
         if tables.groups:
             progress(f"argument tables in {len(tables.groups)} groups")
-        tiler = tile.Tiler(alive, tables, tiler, name)
+        tiler = tile.Tiler(alive, tables, tiler, name, searched)
         try:
             found = _plan_tiled(tiler, found, progress, running, jobs)
         except TilingInfeasible as problem:
@@ -80,10 +89,10 @@ def _finished(
     return tiler, (found[0], _beyond_steps(found[1]))
 
 
-def _may_win(rival: str, tiler: tile.Tiler, best: tuple[Tiling, Plan]) -> bool:
+def _may_win(rival: str, searched: bool, tiler: tile.Tiler, best: tuple[Tiling, Plan]) -> bool:
     """Whether a rival's plan may become quicker than the best one if all that may happen beyond its steps does."""
     most = _update_cycles(*best)
-    tilings = [found for (name, _, _), found in tiler.alone.items() if name == rival]
+    tilings = [found for key, found in tiler.alone.items() if key[:2] == (rival, searched)]
     return any(tile.least(tiling, runs) < most for tiling, runs in tilings if tiling != best[0])
 
 

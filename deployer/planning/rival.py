@@ -36,17 +36,20 @@ class Rival:
         gaps: tuple[int, ...],
         workers: Workers,
         parts: Parts,
-        last: bool,
+        others: tuple[str, ...] = (),
+        searched: bool = False,
     ) -> None:
-        """Workers begin at once. The `last` rival is likely to start from another's tiling, and waits for that."""
-        self.parts = parts
+        """Workers begin at once. One behind `others`, which are names, is likely to start from another's tiling, and
+        waits for that. With `searched` the homes of the level between are those that its clock prefers.
+        """
+        self.parts, self.others, self.searched = parts, others, searched
         self.name, self.inner, self.between, self.gaps, self.workers = name, inner, between, gaps, workers
         self.may_spill = inner.lifetimes.schedule.options.outermost != inner.target.usual.name
         # Homes in the innermost level may make up for some that do not fit.
         most = between.capacity + inner.target.levels[RESIDENT].budget
         self.spills_first = self.may_spill and not self._fit(most, frozenset())
         parts.expect(2 + self.spills_first)
-        self._ahead = workers.call(self._prepared, self.spills_first, workers.jobs > 1 and not last)
+        self._ahead = workers.call(self._prepared, self.spills_first, workers.jobs > 1 and not others)
 
     def tiling(self, rival: Tiling | None) -> Tiling:
         """The rival's tiling; by the solver's estimate no worse than an earlier rival's that it could have, too."""
@@ -64,7 +67,7 @@ class Rival:
         """What precedes the comparison with an earlier rival, with the solver's choice from the greedy one if asked."""
         spill = NOTHING
         if spills:
-            spill = self.between.spill(self.name, self.inner)
+            spill = self.between.spill(self.name, self.inner, self.searched, self.others)
             self._end(f"{self.inner.target.usual.name} tiled")
         problem = self.inner.problem(self.name, spill)
         start = greedy(problem)

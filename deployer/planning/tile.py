@@ -20,8 +20,8 @@ BEHIND_MILLI = 30
 """Thousandths of cycles by which a rival that is further behind in one attempt is left out of the next ones."""
 
 
-Attempt = tuple[str, Tables, tuple[int, ...]]
-"""A strategy, tables, and bytes withheld from each level."""
+Attempt = tuple[str, bool, Tables, tuple[int, ...]]
+"""A strategy, whether homes are searched for, tables, and bytes withheld from each level."""
 
 
 def no_gaps(target: Target) -> tuple[int, ...]:
@@ -38,18 +38,22 @@ class Tiler:
         tables: Tables | None = None,
         other: "Tiler | None" = None,
         name: str = "",
+        searched: bool = False,
     ) -> None:
         """`other` is one for the same lifetimes and other tables; what depends on neither is shared with it.
 
-        `name` is the strategy, by default that of the options.
+        `name` is the strategy, by default that of the options. With `searched`, homes in the level between are those
+        that a search by its clock finds, and not the solver's.
         """
         self.lifetimes, self.target = lifetimes, target_for(lifetimes.schedule)
         self.strategy = name or lifetimes.schedule.options.strategy
         self.tables = tables or resident_tables(lifetimes.schedule.steps, self.target)
+        self.searched = searched
         self.runs = StepRuns(lifetimes.schedule, self.target, self.tables.groups)
-        self._inner: dict[tuple[int, bool], InnerLevel] = {}
+        self._inner: dict[tuple[Tables, int, bool], InnerLevel] = other._inner if other else {}
         self._costed: Costed = other._costed if other else Costed()
         self._staged: StagedSteps = other._staged if other else {}
+        self._between: dict[tuple[int, InnerLevel], BetweenLevel] = other._between if other else {}
         self._behind: frozenset[str] = other._behind if other else frozenset()
         self.alone: dict[Attempt, tuple[Tiling, StepRuns]] = other.alone if other else {}
 
@@ -68,27 +72,28 @@ class Tiler:
         if not target.hops:
             return flat_tiling(self.lifetimes, target)
         gaps = gaps or no_gaps(target)
-        if (self.strategy, self.tables, gaps) in self.alone:
-            return self.alone[self.strategy, self.tables, gaps][0]
+        asked = self.strategy, self.searched, self.tables, gaps
+        if asked in self.alone:
+            return self.alone[asked][0]
         rooms = [level.budget - gap for level, gap in zip(target.levels, (*gaps, 0), strict=True)]
         inner = self._inner_level(gaps[RESIDENT], True)
         if gaps[RESIDENT] and inner.unfit(self.strategy):
             inner = self._inner_level(0, False)
         if inner.unfit(self.strategy):
             raise inner.too_small(self.strategy)
-        between = BetweenLevel(self.lifetimes, target, rooms[USUAL], self._staged)
+        between = self._between_level(rooms[USUAL], inner)
         names = [x for x in strategy(self.strategy).rivals if x not in self._behind and not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
         found = dict[str, int]()
         parts = Parts(say)
         with Workers(jobs or cores()) as workers:
-            rivals = [Rival(name, inner, between, gaps, workers, parts, False) for name in names]
-            rivals.append(Rival(self.strategy, inner, between, gaps, workers, parts, bool(names)))
+            rivals = [Rival(name, inner, between, gaps, workers, parts, (), self.searched) for name in names]
+            rivals.append(Rival(self.strategy, inner, between, gaps, workers, parts, tuple(names), self.searched))
             for rival in rivals:
                 start = best[1] if best and rival is rivals[-1] else None
                 tiling = rival.tiling(start)
                 if start is None:
-                    self.alone[rival.name, self.tables, gaps] = tiling, self.runs
+                    self.alone[rival.name, self.searched, self.tables, gaps] = tiling, self.runs
                 found[rival.name] = cycles = predicted(tiling, self.runs)
                 if best is None or cycles < best[0]:
                     best = (cycles, tiling)
@@ -96,8 +101,14 @@ class Tiler:
         self._behind |= {x for x in names if found[x] * 1000 > best[0] * (1000 + BEHIND_MILLI)}
         return best[1]
 
+    def _between_level(self, room: int, inner: InnerLevel) -> BetweenLevel:
+        """The level between with so much room; what it found for an inner level it knows."""
+        if (room, inner) not in self._between:
+            self._between[room, inner] = BetweenLevel(self.lifetimes, self.target, room, self._staged)
+        return self._between[room, inner]
+
     def _inner_level(self, gap: int, residents: bool) -> InnerLevel:
-        key = (gap, residents)
+        key = (self.tables, gap, residents)
         if key not in self._inner:
             self._inner[key] = InnerLevel(self.lifetimes, self.target, gap, residents, self.tables, self._costed)
         return self._inner[key]

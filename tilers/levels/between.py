@@ -1,20 +1,26 @@
 """The tiling problem of the level between the inner one and the outermost: storages to spill, and tiles of stages."""
 
 import itertools
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 
+from deployer.core.access import tile_count
 from deployer.core.cost import rounded
 from deployer.core.errors import InternalError, TilingInfeasible
 from deployer.core.level import Visit
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step
 from deployer.core.target import Target
+from deployer.tilers.levels.between_clock import BetweenClock
 from deployer.tilers.levels.candidates import Candidate
 from deployer.tilers.levels.geometry import Places, kinds, storages
+from deployer.tilers.levels.home_search import HomeSearch
 from deployer.tilers.levels.inner import InnerLevel
-from deployer.tilers.levels.model import Problem, problem_of, solve
-from deployer.tilers.levels.staging import Inside, Spill, StagedStep, stage_grid
+from deployer.tilers.levels.model import Choice, Problem, problem_of, solve
+from deployer.tilers.levels.staging import Flow, Inside, Spill, StagedStep, stage_flow, stage_grid
 from deployer.tilers.levels.visits import visitors_of, visits_of
 from deployer.tilers.strategies.strategy import strategy
 
@@ -26,6 +32,8 @@ transfers wait behind those of large tensors."""
 StagedKey = tuple[int, Places, frozenset[int]]
 """A step's kind of geometry, the storages of its operands, and those that may be spilled."""
 StagedSteps = dict[StagedKey, StagedStep]
+Found = tuple[Problem, list[Visit], Choice | None]
+"""A problem of the solver, the visits that its storages may have, and a choice, if there is one."""
 
 
 class BetweenLevel:
@@ -45,15 +53,19 @@ class BetweenLevel:
         self.fixed = alive(lifetimes, target, self.names)
         self.kinds = kinds(self.schedule.steps)
         self._staged = staged
+        self._found: dict[tuple[str, bool], Found] = {}
+        self._locks: dict[tuple[str, bool], Lock] = defaultdict(Lock)
 
-    def spill(self, name: str, inner: InnerLevel) -> Spill:
-        """The storages that a strategy spills, and the stages of steps. Raises TilingInfeasible where a step, or the
-        storages of a program without steps, do not fit with everything spilled.
+    def spill(self, name: str, inner: InnerLevel, searched: bool = False, rivals: tuple[str, ...] = ()) -> Spill:
+        """The storages that a strategy spills, and the stages of steps.
+
+        With `searched` they are those that the clock of the level prefers, in a search that begins at the best of the
+        solver's choice and what is found for the rivals. Raises TilingInfeasible where a step, or the storages of a
+        program without steps, do not fit with everything spilled.
         """
         if not self.schedule.steps and self.fixed[0] > self.capacity:
             raise self._too_full()
-        problem, visits = self._problem(name, inner)
-        choice = solve(problem)
+        problem, visits, choice = self._searched(name, inner, rivals) if searched else self._solved(name, inner)
         if choice is None:
             raise self._too_small(name)
         stages = {}
@@ -65,12 +77,50 @@ class BetweenLevel:
         chosen = sorted((v for v in visits if v.storage in choice.visiting), key=lambda v: (v.first, v.storage))
         return Spill(spilled, stages, tuple(chosen))
 
+    def _solved(self, name: str, inner: InnerLevel) -> "Found":
+        """A strategy's problem and the solver's choice."""
+        with self._locks[name, False]:
+            if (name, False) not in self._found:
+                problem, visits = self._problem(name, inner)
+                self._found[name, False] = problem, visits, solve(problem)
+            return self._found[name, False]
+
+    def _searched(self, name: str, inner: InnerLevel, rivals: tuple[str, ...]) -> "Found":
+        """What a search finds from the solver's choice, or from those of rivals, whose candidates the strategy has."""
+        problem, visits, choice = self._solved(name, inner)
+        if choice is None or len(choice.resident) == len(self.eligible):
+            return problem, visits, choice
+        with self._locks[name, True]:
+            if (name, True) not in self._found:
+                others = [found for rival in rivals if (found := self._searched(rival, inner, ())[2])]
+                clock = BetweenClock(problem, visits, self.schedule, self.target, self._flows(name, problem, inner))
+                best = HomeSearch(problem, clock.cycles).best(choice, others)
+                self._found[name, True] = problem, visits, best
+            return self._found[name, True]
+
+    def _flows(self, name: str, problem: Problem, inner: InnerLevel) -> Callable[[int, int], Flow]:
+        """The flow of a step's candidate, by the numbers of both."""
+
+        def flow(number: int, pick: int) -> Flow:
+            step, c = self.schedule.steps[number], problem.candidates[number][pick]
+            stage, inside = Stage(c.tile, c.order, c.buffering, c.slots), self._inside(name, step, inner)
+            cycles = inside.around(inner.kernels_at(step, c.tile), tile_count(step.access, c.tile), self.target)
+            fresh = self.schedule.options.sole_pass
+            return stage_flow(step, stage, cycles, self.storage_of, self.target, fresh)
+
+        return flow
+
+    def _inside(self, name: str, step: Step, inner: InnerLevel) -> Inside:
+        """The cost of a step with nothing spilled."""
+        modes = strategy(name).modes(step, self.schedule.options)
+        return Inside(inner.fastest(step, modes), inner.kernels(step))
+
     def _problem(self, name: str, inner: InnerLevel) -> tuple[Problem, list[Visit]]:
         """The solver's problem, and the visits that its storages may have."""
         options = self.schedule.options
         candidates, fastest = [], []
         for step in self.schedule.steps:
-            inside = Inside(inner.fastest(step, strategy(name).modes(step, options)), inner.kernels(step))
+            inside = self._inside(name, step, inner)
             modes = strategy(name).stage_modes(step, options)
             candidates.append(tuple(self._candidates(step, inside, self.capacity, modes)))
             fastest.append(inside.cycles)

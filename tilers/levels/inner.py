@@ -1,7 +1,7 @@
 """The tiling problem of the innermost level: a candidate for each step, and the storages with homes there."""
 
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 from deployer.core.cost import CallCost, rounded
@@ -11,7 +11,7 @@ from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Ti
 from deployer.core.target import Target
 from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_totals, pareto, smallest
 from deployer.tilers.levels.geometry import kinds, loop_key, storages
-from deployer.tilers.levels.grid import Ints
+from deployer.tilers.levels.grid import Ints, grid_at
 from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
 from deployer.tilers.levels.tables import Tables, resident_tables
@@ -145,6 +145,11 @@ class InnerLevel:
         if kind not in known:
             known[kind] = kernel_totals(step, stage_grid(step.access), self.target, self._costed.calls[kind])
         return known[kind]
+
+    def kernels_at(self, step: Step, tile: Mapping[str, int]) -> int:
+        """The same for one tile of a stage."""
+        calls = self._costed.calls[self.kinds[step.index]]
+        return int(kernel_totals(step, grid_at(step.access, tile), self.target, calls)[0])
 
     def unfit(self, name: str) -> list[Step]:
         """Steps that do not fit under a strategy even with nothing resident."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from deployer.core.access import Access, box_shape, tile_count
 from deployer.core.cost import staged_cycles
-from deployer.core.level import USUAL, Visit
+from deployer.core.level import USUAL, Count, Visit
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
 from deployer.tilers.levels.candidates import Movement, Walks, batches, fronts, movement, possible, thinned, totals
@@ -55,6 +55,23 @@ class Spill:
 NOTHING = Spill(frozenset(), {})
 
 
+class Passage(NamedTuple):
+    """The transfers of an operand through a stage, all one way: cycles of one, and how many there are."""
+
+    cycles: int
+    loads: int
+
+
+class Flow(NamedTuple):
+    """A step with a stage: its number of tiles, cycles of the loop inside of one, and what passes through it."""
+
+    tiles: int
+    inner: int
+    inward: tuple[Passage, ...]
+    outward: tuple[Passage, ...]
+    buffering: Buffering
+
+
 @dataclass(frozen=True)
 class Inside:
     """The cost of a step without spilled operands: its fewest cycles, and the cycles of its kernel calls alone for each
@@ -62,6 +79,10 @@ class Inside:
 
     cycles: int
     kernels: Ints
+
+    def around(self, kernels: Count, tiles: Count, target: Target) -> Count:
+        """Cycles of all inner loops of a stage of so many tiles, on which the kernel calls alone take `kernels`."""
+        return self.cycles + kernels - int(self.kernels.min()) + (tiles - 1) * target.step
 
 
 def stage_grid(access: Access) -> Grid:
@@ -126,7 +147,7 @@ class StagedStep:
         computed: list[_Whole] = []
         spilled = np.array([[place not in mask for place in self.places] for mask in self.masks])
         kernels = np.tile(inside.kernels, len(self.counts) // len(inside.kernels))
-        inner = inside.cycles + kernels - inside.kernels.min() + (self.counts - 1) * self.target.step
+        inner = inside.around(kernels, self.counts, self.target)
         slots = [m.slots(SLOTS[mode]) for m in self.moves]
         for rows in batches(len(self.masks), len(self.counts)):
             size, busy, exposed = _priced(self.moves, spilled[rows], mode, self.target)
@@ -185,9 +206,23 @@ def staged_access(access: Access, stage: Stage) -> Access:
 
 def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> Costs:
     """The cost of a stage, by the estimate that the solver uses."""
-    access = step.access
-    grid = grid_at(access, stage.tile)
-    staged = [o for o in access.operands if o.arg in stage.slots]
-    moves = [movement(step, o.arg, access, grid, [stage.order], storage_of, target, fresh, USUAL) for o in staged]
+    moves = _moves(step, stage, storage_of, target, fresh)
     _, busy, exposed = _priced(moves, np.ones((1, len(moves)), np.bool_), stage.buffering, target)
-    return Costs(tile_count(access, stage.tile), int(busy[0, 0]), int(exposed[0, 0]))
+    return Costs(tile_count(step.access, stage.tile), int(busy[0, 0]), int(exposed[0, 0]))
+
+
+def stage_flow(
+    step: Step, stage: Stage, inside: int, storage_of: Mapping[str, str], target: Target, fresh: bool
+) -> Flow:
+    """What passes through a stage inside of whose tiles all loops together take so many cycles."""
+    moves, tiles = _moves(step, stage, storage_of, target, fresh), tile_count(step.access, stage.tile)
+    inward = [Passage(int(m.cycles_in[0] // m.loads[0]), int(m.loads[0])) for m in moves if m.cycles_in[0]]
+    outward = [Passage(int(m.cycles_out[0] // m.loads[0]), int(m.loads[0])) for m in moves if m.cycles_out[0]]
+    return Flow(tiles, inside // tiles, tuple(inward), tuple(outward), stage.buffering)
+
+
+def _moves(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> list[Movement]:
+    """The movements of a stage's operands."""
+    access, grid = step.access, grid_at(step.access, stage.tile)
+    staged = [o.arg for o in access.operands if o.arg in stage.slots]
+    return [movement(step, arg, access, grid, [stage.order], storage_of, target, fresh, USUAL) for arg in staged]
