@@ -167,3 +167,44 @@ def test_parts_of_rows_are_no_matrix(columns: int, code: str) -> None:
     """Single taps of whole rows are a product in blocks; of parts of rows they are not, wherever operands live."""
     shapes = (1, 16, 8, 8), (16, 16, 1, 1)
     assert _code("Conv", costed("Conv", shapes, {"ow": columns}, {})) == code
+
+
+@pytest.mark.parametrize(
+    ("planes", "rows", "pieces", "busiest"),
+    [(8, 6, 8, 6), (12, 6, 24, 3 * 3), (20, 3, 40, 3 * 2 + 2 * 1), (36, 3, 36, 5 * 3), (3, 8, 12, 2 * 2)],
+)
+def test_parts_of_depthwise_planes(planes: int, rows: int, pieces: int, busiest: int) -> None:
+    """Few planes are cut into halves or quarters, which are dealt out part by part; the core with most rows decides."""
+    shapes = (1, planes, rows, 8), (planes, 1, 3, 3)
+    found = costed("Conv", shapes, {}, {"pads": (1,) * 4, "group": planes})
+    assert found.code == "conv_f32.planes"
+    assert (found.work.parallel, found.work.macs) == (pieces, planes * rows * 8 * 9)
+    turns = -(-pieces // FACTS.dealt)
+    assert found.work.products == round(busiest * 8 * 9 * pieces / turns)
+
+
+@pytest.mark.parametrize(
+    ("sides", "taps", "parts"),
+    [
+        ((8, 3), (2 + 3 + 3 + 3) * (2 + 2), 4),  # no window has all of its columns
+        (
+            (4, 7),
+            (2 + 3) * (2 + 3 + 3 + 2) - 1 * 2 * 9,
+            1 + 3,
+        ),  # a row at the border; one with windows before and behind
+        ((7, 9), (2 + 3 + 3 + 2) * (2 + 3 + 3 + 3 + 2) - 2 * 3 * 9, 2 + 2 * 3),
+    ],
+)
+def test_maxima_at_borders(sides: tuple[int, int], taps: int, parts: int) -> None:
+    """Of windows over a border the elements inside are searched; rows of windows have parts at ends that lack some."""
+    counts = tuple((side + 2 - 3) // 2 + 1 for side in sides)
+    attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1,) * 4}
+    work = work_of("MaxPoolGrad", (1, 16, *counts), (1, 16, *sides), **attrs)
+    assert (work.form, work.lost, work.runs) == ("nines", 16 * taps, 16 * parts)
+
+
+@pytest.mark.parametrize(("columns", "runs"), [(20, 20), (34, 8 + 2)])
+def test_sums_of_columns_begin(columns: int, runs: int) -> None:
+    """In the gradient of a scale each column begins a sum or, where each core has four, each four."""
+    work = work_of("LayerScaleGrad", (12, columns), (12, columns), (12, 1), (12, 1))
+    assert (work.parallel, work.runs) == (runs, runs)
