@@ -12,12 +12,12 @@ from deployer.calibration import measure
 from deployer.codegen.generate import generate_files
 from deployer.core import target
 from deployer.core.errors import VerifyFailed
-from deployer.core.operator import Kernel, registry
+from deployer.core.operator import First, Kernel, Last, registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
 from deployer.operators.products import PRODUCTS
-from deployer.specialization import calls
-from deployer.specialization.conditions import Specialization, Values, chosen, read_list, specializations_of
+from deployer.specialization import calls, conditions
+from deployer.specialization.conditions import Specialization, Values, chosen, costed_of, read_list, specializations_of
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
@@ -28,6 +28,7 @@ from DeployTest.targets.simulators import needs_simulator
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 TARGET = target.load("siracusa")
 KERNELS: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
+KERNEL = "conv_f32"
 LISTED = {symbol: specializations_of(symbol, TARGET) for symbol in KERNELS if specializations_of(symbol, TARGET)}
 
 
@@ -142,12 +143,52 @@ def test_faults_of_lists(text: str, said: str, tmp_path: Path) -> None:
         _listed(tmp_path, text)
 
 
-def test_names_that_are_no_arguments(tmp_path: Path) -> None:
-    """A condition on what the kernel does not have is found when a call is asked for it."""
-    [few] = _listed(tmp_path, '[few]\nvalid = ["columns > 1"]')
-    assert few.names == {"columns"}
-    with pytest.raises(TargetInvalid, match="few asks for 'columns', which is no argument"):
-        few.broken({"n": 1}, 1)
+@pytest.mark.parametrize(
+    ("files", "text", "said"),
+    [
+        (["few"], '[few]\nvalid = ["columns > 1"]', "few asks for columns, which is no argument of the kernel"),
+        (
+            ["few"],
+            '[let]\nwide = "columns > 1"\nwider = "2 * wide"\n[few]\nworth = ["wider"]',
+            "few asks for columns, which is no argument of the kernel",
+        ),
+        ([], '[few]\nvalid = ["n > 1"]', "few has no C file few.c beside it"),
+        (["few", "more"], '[few]\nvalid = ["n > 1"]', "more.c lies beside it, and it has no entry more"),
+        (["few"], "", "few.c lies beside it, and it has no entry few"),
+        (["few"], '[few]\nwork = "bricks"', "few counts work as bricks, ways of the operator are .*strips"),
+        (["few"], '[few]\nwork = ["strips"]', "few is no function with conditions"),
+    ],
+)
+def test_lists_and_their_files(files: list[str], text: str, said: str, tmp_path: Path) -> None:
+    """What a list names and what lies beside it belong together; conditions speak of arguments of the kernel alone."""
+    with pytest.raises(TargetInvalid, match=said) as found:
+        _listed(tmp_path, text, *files)
+    assert str(tmp_path / KERNEL / "specializations.toml") in str(found.value)
+
+
+def test_a_folder_without_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Functions for some calls that no list names are refused, too."""
+    folder = tmp_path / "machine" / "kernels" / KERNEL
+    folder.mkdir(parents=True)
+    (folder / "few.c").touch()
+    monkeypatch.setattr(conditions, "TARGETS_DIR", tmp_path)
+    with pytest.raises(TargetInvalid, match="is no list of functions"):
+        costed_of(KERNEL, replace(TARGET, cost_sources=("machine",)))
+
+
+def test_names_of_a_list(tmp_path: Path) -> None:
+    """The arguments that an entry asks for are those of its conditions, and of the definitions that these need."""
+    few, more = _listed(
+        tmp_path,
+        '[let]\nwide = "n > 1"\nwider = "m if wide else 0"\nother = "c"\n'
+        '[few]\nvalid = ["wider", "g"]\nwork = "strips"\n[more]\nvalid = ["oh > 1"]',
+        "few",
+        "more",
+    )
+    assert (few.names, few.work) == ({"n", "m", "g"}, "strips")
+    assert (more.names, more.work) == ({"oh"}, "")
+    with pytest.raises(TargetInvalid, match="few asks for 'm', which is no argument that tells calls apart"):
+        few.broken({"n": 2}, 1)
 
 
 def test_places_of_tiles_tell_no_calls_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,14 +199,17 @@ def test_places_of_tiles_tell_no_calls_apart(tmp_path: Path, monkeypatch: pytest
         outputs=(value("dx", (1, 4, 16, 16)),),
     )
     few = Specialization("few", tmp_path / "few.c", ("row == 0",), (), {}, frozenset({"row"}))
-    monkeypatch.setattr(calls, "specializations_of", lambda symbol, _: (few,))
+    monkeypatch.setattr(calls, "costed_of", lambda symbol, _: (few,))
     with pytest.raises(TargetInvalid, match="few asks for 'row'"):
         pipeline.plan_program(infer(tmp_path, net), Options(TARGET.name, "single", {"L1": 4000}))
 
 
-def _listed(folder: Path, text: str) -> list[Specialization]:
-    path = folder / "specializations.toml"
+def _listed(folder: Path, text: str, *files: str) -> list[Specialization]:
+    path = folder / KERNEL / "specializations.toml"
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text)
+    for name in files:
+        path.with_name(f"{name}.c").touch()
     return list(read_list(path))
 
 
@@ -176,9 +220,9 @@ def test_choice() -> None:
         _special((), ("n % 2 == 0",), "even"),
         _special((), name="other"),
     )
-    assert chosen((large, even, other), _two_calls, 1) == "even"
-    assert chosen((large,), _two_calls, 1) == ""
-    assert chosen((), _two_calls, 1) == ""
+    assert chosen((large, even, other), _two_calls, 1) is even
+    assert chosen((large,), _two_calls, 1) is None
+    assert chosen((), _two_calls, 1) is None
 
 
 def _two_calls() -> Iterator[Values]:
@@ -252,6 +296,18 @@ def test_each_tile_counts(tmp_path: Path) -> None:
     wrong = replace(plan, steps=tuple(replace(s, specialization="pointwise") if s is step else s for s in plan.steps))
     with pytest.raises(VerifyFailed, match="which needs sole"):
         verify_plan(wrong, tiling)
+
+
+def test_planning_that_errs_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judges compute the arguments of calls for themselves: a function chosen by wrong ones is named."""
+    layer = node("Conv", ("x", "w"), ("y",), "layer")
+    shapes = (value("x", (1, 2 * PRODUCTS, 4, 8)), value("w", (8, 2 * PRODUCTS, 1, 1)))
+    program = infer(tmp_path, Model((layer,), shapes, (value("y", (1, 8, 4, 8)),)))
+    right = calls.value_of
+    monkeypatch.setattr(calls, "value_of", lambda v, *rest: 1 if isinstance(v, First | Last) else right(v, *rest))
+    with pytest.raises(VerifyFailed, match="'pointwise' is not valid for a call, which needs sole") as found:
+        pipeline.plan_program(program, Options(TARGET.name, "single", {"L1": 26000}))
+    assert found.value.rule == "specialization"
 
 
 def test_length_of_blocks() -> None:

@@ -34,10 +34,10 @@ def machine_of(name: str) -> Target:
     return replace(targets.load(name), dispatch=95, step=210, tile=37, contention=150)
 
 
-def works() -> Iterator[tuple[str, str, Work]]:
-    """Label, kernel and work of every call that calibration makes."""
-    for call in sweep.sweep_calls():
-        yield call.job.label, call.job.kernel.symbol, call.work
+def works(target: Target) -> Iterator[tuple[str, str, Work]]:
+    """Label, function and work of every call that calibration makes."""
+    for call in sweep.sweep_calls(target):
+        yield call.job.label, call.code, call.work
 
 
 class Machine:
@@ -46,7 +46,7 @@ class Machine:
     def __init__(self, truth: Target) -> None:
         """Know the work of each call by its label, and tilings by their plans."""
         self.truth = truth
-        self.works = {label: (symbol, work) for label, symbol, work in works()}
+        self.works = {label: (symbol, work) for label, symbol, work in works(truth)}
 
     def run(self, target: Target, jobs: Sequence[Job], directory: Path) -> list[Measured]:
         """In place of `measure.measure_jobs`."""
@@ -124,8 +124,10 @@ def test_transfers_and_dispatch(trial: Trial) -> None:
 
 def test_kernels(trial: Trial) -> None:
     """Every call that was measured is predicted, and each fit says how well."""
-    assert {f.symbol for f in trial.calibration.fits} == {cost_key(symbol, work.form) for _, symbol, work in works()}
-    for label, symbol, work in works():
+    assert {f.symbol for f in trial.calibration.fits} == {
+        cost_key(symbol, work.form) for _, symbol, work in works(trial.truth)
+    }
+    for label, symbol, work in works(trial.truth):
         expected = kernel_cycles(trial.truth, symbol, work)
         assert abs(kernel_cycles(trial.target, symbol, work) - expected) <= BOUND["kernels"] * expected, label
     for fit in trial.calibration.fits:

@@ -1,38 +1,62 @@
 """The work of kernels that take several ways: blocks, lines and rectangles, each output and tap once."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import pytest
 
+from deployer.core.cost import cost_key
 from deployer.core.ir import AttrValue
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Sample, Work, registry
+from deployer.core.operator import Kernel, Sample, Work, registry
+from deployer.core.plan import Step
+from deployer.core.target import load
 from deployer.operators.finishing import RELU
+from deployer.specialization.costs import CostedWork, StepCosts
 from DeployTest.support.kernels.kernel_bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 
 def work_of(name: str, *shapes: tuple[int, ...], **attrs: AttrValue) -> Work:
-    """The work of an operator in one tile, over ones of these shapes."""
-    operator = registry()[name]
-    step = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes), dict(attrs)))
-    return operator.work(step.node, step.access, step.access.sizes)
+    """The work of an operator in one tile on Siracusa, over ones of these shapes."""
+    return costed(name, shapes, {}, attrs).work
 
 
-def tile_work(name: str, x: tuple[int, ...], w: tuple[int, ...], tile: dict[str, int], **attrs: AttrValue) -> Work:
-    """The same of an operator of two operands in one tile of so many of some dims."""
+def code_of(name: str, *shapes: tuple[int, ...], **attrs: AttrValue) -> str:
+    """The key of its cost without the kernel's symbol: a function for such calls, where there is one, and a form."""
+    return _code(name, costed(name, shapes, {}, attrs))
+
+
+def costed(
+    name: str, shapes: Sequence[tuple[int, ...]], tile: Mapping[str, int], attrs: Mapping[str, AttrValue]
+) -> CostedWork:
+    """The work of an operator over ones in one tile of so many of some dims, and to which function it belongs."""
     operator = registry()[name]
-    step = step_of(operator, Sample("work", (np.ones(x, np.float32), np.ones(w, np.float32)), dict(attrs)))
-    return operator.work(step.node, step.access, step.access.sizes | tile)
+    made = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes), dict(attrs)))
+    arguments = operator.args(made.node, made.access)
+    step = Step(0, "infer", made.node, _kernel(name), made.access, arguments, 0)
+    return StepCosts(step, load("siracusa")).of(step.access.sizes | tile)
+
+
+def _kernel(name: str) -> Kernel:
+    kernel = registry()[name].kernel
+    assert kernel is not None
+    return kernel
+
+
+def _code(name: str, found: CostedWork) -> str:
+    return cost_key(found.code, found.work.form).removeprefix(f"{_kernel(name).symbol}.")
 
 
 @pytest.mark.parametrize(
-    ("outputs", "channels", "form"), [(32, 8, "pointwise"), (32, 6, "taps"), (3, 8, "taps"), (4, 4, "taps")]
+    ("outputs", "channels", "code"), [(32, 8, "rows"), (33, 8, "taps"), (32, 6, "taps"), (3, 8, "taps"), (4, 4, "taps")]
 )
-def test_when_single_taps_are_squares(outputs: int, channels: int, form: str) -> None:
-    """The gradient of W with one tap is a product in squares of outputs and channels, where these are enough blocks."""
-    work = work_of("ConvGradW", (1, outputs, 10, 10), (1, channels, 10, 10), kernel_shape=(1, 1))
-    assert (work.form, work.macs) == (form, outputs * channels * 100)
+def test_when_single_taps_are_blocks(outputs: int, channels: int, code: str) -> None:
+    """The gradient of W with one tap is a product in whole blocks of outputs and channels, where these are enough."""
+    shapes = (1, outputs, 10, 10), (1, channels, 10, 10)
+    assert code_of("ConvGradW", *shapes, kernel_shape=(1, 1)) == code
+    assert work_of("ConvGradW", *shapes, kernel_shape=(1, 1)).macs == outputs * channels * 100
 
 
 def test_a_product_in_phases() -> None:
@@ -69,8 +93,10 @@ def test_taps_in_padding_cost_nothing(outputs: int, taps: int) -> None:
 
     With 16, cores 0 to 3 have rows 0, 2, 4 and 6, and the others 1, 3, 5 and 7: each one of the border.
     """
-    work = work_of("Conv", (1, 16, 8, 8), (outputs, 16, 3, 3), pads=(1,) * 4)
-    assert (work.form, work.macs) == ("fours", 16 * outputs * 9 * 64), "what is useful counts all taps"
+    shapes = (1, 16, 8, 8), (outputs, 16, 3, 3)
+    work = work_of("Conv", *shapes, pads=(1,) * 4)
+    assert code_of("Conv", *shapes, pads=(1,) * 4) == "fours"
+    assert work.macs == 16 * outputs * 9 * 64, "what is useful counts all taps"
     assert work.products == 8 * 16 * 4 * taps
     assert (work.parallel, work.runs) == (4 * outputs, 4 * outputs)
 
@@ -78,34 +104,35 @@ def test_taps_in_padding_cost_nothing(outputs: int, taps: int) -> None:
 @pytest.mark.parametrize(("rows", "taps"), [(8, 11), (4, 2 * 3), (2, 3), (1, 3)])
 def test_tiles_between_others_have_no_border(rows: int, taps: int) -> None:
     """Of three tiles and more most lie in the middle, so none is cheaper for the padding of the first one."""
-    work = tile_work("Conv", (1, 16, 8, 8), (16, 16, 3, 3), {"oh": rows}, pads=(1,) * 4)
-    assert work.form == "fours"
-    assert work.products == 8 * 16 * 4 * 2 * taps * 11 // (2 if rows == 1 else 1)
+    found = costed("Conv", ((1, 16, 8, 8), (16, 16, 3, 3)), {"oh": rows}, {"pads": (1,) * 4})
+    assert _code("Conv", found) == "fours"
+    assert found.work.products == 8 * 16 * 4 * 2 * taps * 11 // (2 if rows == 1 else 1)
 
 
 def test_blocks_of_a_sum() -> None:
     """An inner loop begins for each block of a sum: of 144 products, over channels or rows."""
     for channels, sums in ((16, 1), (17, 2), (64, 4)):
-        work = work_of("Conv", (1, channels, 8, 8), (8, channels, 3, 3), pads=(1,) * 4)
-        assert (work.form, work.runs) == ("fours", work.parallel * sums)
+        found = costed("Conv", ((1, channels, 8, 8), (8, channels, 3, 3)), {}, {"pads": (1,) * 4})
+        assert (_code("Conv", found), found.work.runs) == ("fours", found.work.parallel * sums)
     for rows, sums in ((4, 1), (8, 2), (9, 3)):
         shapes = (1, 16, rows, 32), (1, 16, rows, 32)
-        work = work_of("ConvGradW", *shapes, kernel_shape=(3, 3), pads=(1,) * 4)
-        assert (work.form, work.runs) == ("pairs", work.parallel * sums)
+        found = costed("ConvGradW", shapes, {}, {"kernel_shape": (3, 3), "pads": (1,) * 4})
+        assert (_code("ConvGradW", found), found.work.runs) == ("pairs.dense", found.work.parallel * sums)
 
 
 def test_single_outputs_of_a_gradient() -> None:
     """Where blocks of four outputs, one for each row of taps, are too few, each output is by itself, without pairs."""
-    for channels, form, runs in ((1, "alone", 16 * 3), (2, "pairs", 4 * 2 * 3)):
-        work = work_of("ConvGradW", (1, 16, 6, 10), (1, channels, 6, 10), kernel_shape=(3, 3), pads=(1,) * 4)
-        assert (work.form, work.parallel) == (form, runs)
+    for channels, code, runs in ((1, "threes.alone", 16 * 3), (2, "pairs.dense", 4 * 2 * 3)):
+        shapes = (1, 16, 6, 10), (1, channels, 6, 10)
+        found = costed("ConvGradW", shapes, {}, {"kernel_shape": (3, 3), "pads": (1,) * 4})
+        assert (_code("ConvGradW", found), found.work.parallel) == (code, runs)
 
 
 def test_planes_of_neighbours() -> None:
     """In the gradient of X with strides of two, outputs of one plane are neighbours; a single row has two planes."""
     attrs: dict[str, AttrValue] = {"strides": (2, 2), "pads": (1,) * 4, "input_shape": (8, 8)}
     for rows, planes in ((8, 4), (1, 2)):
-        work = tile_work("ConvGradX", (1, 8, 4, 4), (8, 8, 3, 3), {"ih": rows}, **attrs)
+        work = costed("ConvGradX", ((1, 8, 4, 4), (8, 8, 3, 3)), {"ih": rows}, attrs).work
         each, busiest = 16 * work.parallel, -(-work.parallel // FACTS.dealt)
         assert work.form == "thinned"
         assert work.elements == each + FACTS.plane_setup * (planes - 1) * work.parallel // busiest
@@ -125,20 +152,59 @@ def test_depthwise_planes() -> None:
     Else the rows are dealt out; planes of one row, and sums of several blocks, take longer code.
     """
     expected = {
-        (1, 16, 6, 6): "depthwise",  # 2 turns, 6 of rows
-        (1, 12, 6, 6): "by_rows",  # 2 turns, 5 of rows
+        (1, 16, 6, 6): "plane",  # 2 turns, 6 of rows
+        (1, 12, 6, 6): "threes.by_rows",  # 2 turns, 5 of rows
         (1, 16, 1, 6): "nine",
         (1, 16, 24, 24): "nine",
     }
-    for shape, form in expected.items():
-        attrs = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "group": shape[1]}
-        assert work_of("ConvGradW", shape, shape, **attrs).form == form, shape
+    for shape, code in expected.items():
+        attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "group": shape[1]}
+        assert code_of("ConvGradW", shape, shape, **attrs) == code, shape
 
 
-@pytest.mark.parametrize(("columns", "form"), [(8, "pointwise"), (4, "uneven")])
-def test_parts_of_rows_are_no_matrix(columns: int, form: str) -> None:
+@pytest.mark.parametrize(("columns", "code"), [(8, "pointwise"), (4, "uneven")])
+def test_parts_of_rows_are_no_matrix(columns: int, code: str) -> None:
     """Single taps of whole rows are a product in blocks; of parts of rows they are not, wherever operands live."""
-    operator = registry()["Conv"]
     shapes = (1, 16, 8, 8), (16, 16, 1, 1)
-    step = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes)))
-    assert operator.work(step.node, step.access, step.access.sizes | {"ow": columns}).form == form
+    assert _code("Conv", costed("Conv", shapes, {"ow": columns}, {})) == code
+
+
+@pytest.mark.parametrize(
+    ("planes", "rows", "pieces", "busiest"),
+    [(8, 6, 8, 6), (12, 6, 24, 3 * 3), (20, 3, 40, 3 * 2 + 2 * 1), (36, 3, 36, 5 * 3), (3, 8, 12, 2 * 2)],
+)
+def test_parts_of_depthwise_planes(planes: int, rows: int, pieces: int, busiest: int) -> None:
+    """Few planes are cut into halves or quarters, which are dealt out part by part; the core with most rows decides."""
+    shapes = (1, planes, rows, 8), (planes, 1, 3, 3)
+    found = costed("Conv", shapes, {}, {"pads": (1,) * 4, "group": planes})
+    assert found.code == "conv_f32.planes"
+    assert (found.work.parallel, found.work.macs) == (pieces, planes * rows * 8 * 9)
+    turns = -(-pieces // FACTS.dealt)
+    assert found.work.products == round(busiest * 8 * 9 * pieces / turns)
+
+
+@pytest.mark.parametrize(
+    ("sides", "taps", "parts"),
+    [
+        ((8, 3), (2 + 3 + 3 + 3) * (2 + 2), 4),  # no window has all of its columns
+        (
+            (4, 7),
+            (2 + 3) * (2 + 3 + 3 + 2) - 1 * 2 * 9,
+            1 + 3,
+        ),  # a row at the border; one with windows before and behind
+        ((7, 9), (2 + 3 + 3 + 2) * (2 + 3 + 3 + 3 + 2) - 2 * 3 * 9, 2 + 2 * 3),
+    ],
+)
+def test_maxima_at_borders(sides: tuple[int, int], taps: int, parts: int) -> None:
+    """Of windows over a border the elements inside are searched; rows of windows have parts at ends that lack some."""
+    counts = tuple((side + 2 - 3) // 2 + 1 for side in sides)
+    attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1,) * 4}
+    work = work_of("MaxPoolGrad", (1, 16, *counts), (1, 16, *sides), **attrs)
+    assert (work.form, work.lost, work.runs) == ("nines", 16 * taps, 16 * parts)
+
+
+@pytest.mark.parametrize(("columns", "runs"), [(20, 20), (34, 8 + 2)])
+def test_sums_of_columns_begin(columns: int, runs: int) -> None:
+    """In the gradient of a scale each column begins a sum or, where each core has four, each four."""
+    work = work_of("LayerScaleGrad", (12, columns), (12, columns), (12, 1), (12, 1))
+    assert (work.parallel, work.runs) == (runs, runs)

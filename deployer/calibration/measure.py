@@ -29,7 +29,7 @@ from deployer.running import build
 from deployer.running import run as runner
 from deployer.running.kernels import COMMON, function_source, source_folders
 from deployer.specialization.calls import value_of
-from deployer.specialization.conditions import chosen, specializations_of
+from deployer.specialization.conditions import Specialization, chosen, specializations_of
 
 RUNS = 3
 """The number of runs of each job: the first has cold instruction caches, the others warm ones."""
@@ -163,9 +163,14 @@ def function_of(job: KernelJob, target: Target, specialize: bool) -> tuple[str, 
     """The kernel of a job, and the name of its function for such calls or an empty one; None for the empty kernel."""
     if job.kernel.symbol == EMPTY:
         return None
+    function = specialization_of(job, target) if specialize else None
+    return job.kernel.symbol, function.name if function else ""
+
+
+def specialization_of(job: KernelJob, target: Target) -> Specialization | None:
+    """The function for such calls as a job's; None where there is none."""
     values = {**job.scalars, **{name: name in job.operands for name, _, _ in job.kernel.pointers}}
-    among = specializations_of(job.kernel.symbol, target) if specialize else ()
-    return job.kernel.symbol, chosen(among, lambda: iter((values,)), target.cores)
+    return chosen(specializations_of(job.kernel.symbol, target), lambda: iter((values,)), target.cores)
 
 
 def _rooms(target: Target, jobs: Sequence[Job]) -> dict[str, int]:

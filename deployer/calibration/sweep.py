@@ -10,6 +10,7 @@ from deployer.core.cost import cost_key
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, Sample, Work, registry
 from deployer.core.target import Target
+from deployer.specialization.costs import costed_work
 
 TOGETHER = 1300
 """The most calls in one measuring program."""
@@ -17,11 +18,16 @@ TOGETHER = 1300
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel call to be measured, the key of its cost, and its work."""
+    """A kernel call to be measured, the function to which its costs belong, and its work."""
 
-    key: str
+    code: str
     job: KernelJob
     work: Work
+
+    @property
+    def key(self) -> str:
+        """The key of its cost."""
+        return cost_key(self.code, self.work.form)
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ def measured_points(target: Target, folder: Path, dispatch: int) -> list[tuple[s
 
     Work in several phases says nothing of any of them, and is left out where the form has other calls.
     """
-    calls, found = mixed(list(sweep_calls())), dict[str, list[Point]]()
+    calls, found = mixed(list(sweep_calls(target))), dict[str, list[Point]]()
     for begin in range(0, len(calls), TOGETHER):
         part = calls[begin : begin + TOGETHER]
         results = measure.measure_jobs(target, [call.job for call in part], folder / str(begin))
@@ -64,15 +70,15 @@ def mixed(calls: Sequence[Call]) -> list[Call]:
     return [calls[i] for i in sorted(range(len(calls)), key=lambda i: (places[i], i))]
 
 
-def sweep_calls() -> Iterator[Call]:
-    """The calls of all operators' sweeps."""
+def sweep_calls(target: Target) -> Iterator[Call]:
+    """The calls of all operators' sweeps, with the work that costs of the target have for them."""
     for name, operator in registry().items():
         if operator.kernel is not None and name == operator.name:
             for sample in operator.sweep():
-                yield from _call(operator, sample)
+                yield from _call(operator, sample, target)
 
 
-def _call(operator: Operator, sample: Sample) -> Iterator[Call]:
+def _call(operator: Operator, sample: Sample, target: Target) -> Iterator[Call]:
     """The kernel call of a sample in one tile, with its work; nothing where the operator is lowered to others."""
     names = tuple(f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs))
     given = {i: x for i, x in enumerate(sample.inputs) if x is not None and i in operator.static_inputs}
@@ -89,5 +95,6 @@ def _call(operator: Operator, sample: Sample) -> Iterator[Call]:
     values = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
     tile = {d.name: (0, d.size) for d in access.dims}
     job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, tile, flag=1)
-    work = operator.work(node, access, access.sizes)
-    yield Call(cost_key(operator.kernel.symbol, work.form), job, work)
+    function = measure.specialization_of(job, target)
+    code, work = costed_work(operator.kernel.symbol, function, node, access, access.sizes)
+    yield Call(code, job, work)

@@ -36,19 +36,33 @@ def staged_cycles(inner: Count, tiles: Count, busy: Count, exposed: Count, buffe
     return longer
 
 
-def cost_key(symbol: str, form: str) -> str:
-    """The key of a kernel's cost in a target's data, for one form of its work."""
-    return f"{symbol}.{form}" if form else symbol
+def cost_key(code: str, form: str) -> str:
+    """The key of a cost in a target's data, for one form of the work of a kernel, or of its function for some calls.
+
+    `code` is the kernel's symbol, or has the name of such a function behind it.
+    """
+    return f"{code}.{form}" if form else code
 
 
-def kernel_cost(target: Target, symbol: str, form: str = "") -> KernelCost:
-    """The cost of a kernel for one form of its work; where the target has none, the cost of `default`."""
-    return cost_of(target, cost_key(symbol, form))
+def kernel_cost(target: Target, code: str, form: str = "") -> KernelCost:
+    """The cost for one form of work; where the target has none, the cost of `default`."""
+    return cost_of(target, cost_key(code, form))
 
 
 def cost_of(target: Target, key: str) -> KernelCost:
-    """The same by the key of kernel and form."""
-    return target.kernels.get(key) or target.kernels["default"]
+    """The same by the key.
+
+    A function that was not measured in a form costs what another function of its kernel does: that for all calls, or
+    the first that has the form.
+    """
+    return target.kernels.get(key) or _nearest(target, key) or target.kernels["default"]
+
+
+def _nearest(target: Target, key: str) -> KernelCost | None:
+    symbol, _, rest = key.partition(".")
+    form = rest.rpartition(".")[2]
+    similar = [other for other in target.kernels if other.startswith(f"{symbol}.") and other.endswith(f".{form}")]
+    return target.kernels[min(similar, key=lambda other: (other.count("."), other))] if form and similar else None
 
 
 def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
@@ -85,7 +99,7 @@ def all_macs(work: Work) -> int:
     return sum(phase.macs for phase in phases(work))
 
 
-def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
+def call_cost(target: Target, code: str, work: Work) -> CallCost:
     """The cost of a call with that work, on the core that has most of its parallel pieces.
 
     A call whose code was evicted costs a part of the kernel's `cold` more, each tile after a step's first the target's
@@ -93,24 +107,24 @@ def call_cost(target: Target, symbol: str, work: Work) -> CallCost:
     """
     call = milli = 0
     for phase in phases(work):
-        cost = kernel_cost(target, symbol, phase.form)
+        cost = kernel_cost(target, code, phase.form)
         all_cores = phase.products * cost.mac_milli + phase.elements * cost.element_milli + phase.runs * cost.run_milli
         call += cost.call
         milli += all_cores * -(-phase.parallel // target.cores) // max(phase.parallel, 1)
     return CallCost(target.dispatch + call, milli)
 
 
-def cold_start(target: Target, symbol: str, work: Work) -> int:
+def cold_start(target: Target, code: str, work: Work) -> int:
     """What a call with that work takes more where all of its code was evicted.
 
     Of several phases the longest decides: cores reach the others at different times, and fetch while others compute.
     """
-    return max(kernel_cost(target, symbol, phase.form).cold for phase in phases(work))
+    return max(kernel_cost(target, code, phase.form).cold for phase in phases(work))
 
 
-def kernel_cycles(target: Target, symbol: str, work: Work) -> int:
+def kernel_cycles(target: Target, code: str, work: Work) -> int:
     """Cycles of one kernel call: dispatch, and the core that has most of the parallel pieces."""
-    return call_cost(target, symbol, work).cycles
+    return call_cost(target, code, work).cycles
 
 
 @dataclass

@@ -23,7 +23,6 @@ class KernelFacts:
     block: int
     dealt: int
     fours: tuple[int, int]
-    planes: tuple[int, int]
     weights: tuple[int, int]
     narrow: int
     few: int
@@ -35,7 +34,6 @@ class KernelFacts:
     region_setup: int
     plane_setup: int
     strip_setup: int
-    high_plane: int
     many_planes: int
     several_taps: int
     other_row: int

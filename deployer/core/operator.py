@@ -195,6 +195,7 @@ class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updati
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
     attributes that are 0 or 1, `unbounded` those that may be infinite or NaN; `recomputed` says what inputs stand for.
+    `work_ways` are other ways to count work than `work`: a target says by which of them a function for some calls goes.
 
     Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
     other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a
@@ -219,6 +220,7 @@ class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updati
     literal: ClassVar[bool] = False
     type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None
+    work_ways: ClassVar[Mapping[str, Callable[[Node, Access, Mapping[str, int]], Work]]] = {}
     static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False
@@ -298,7 +300,8 @@ def register(cls: C) -> C:
     if missing:
         raise _misfit(cls, f"operator {cls.__name__} lacks {', '.join(missing)}", ())
     for what, other in _conflicts(cls):
-        facts = [("first", _place(type(other))), ("second", _place(cls))]
+        both = ("first", type(other)), ("second", cls)
+        facts = [(which, f"{kind.__module__}.{kind.__qualname__}") for which, kind in both]
         raise _misfit(cls, f"{what} is registered twice", facts)
     operator = cls()
     _REGISTRY.update(dict.fromkeys((cls.name, *cls.aliases), operator))
@@ -321,10 +324,6 @@ def _conflicts(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
             yield "the counter of updates", other
         if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
             yield f"kernel {cls.kernel.symbol}, with other arguments,", other
-
-
-def _place(cls: type[Operator]) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _misfit(cls: type[Operator], cause: str, facts: Sequence[tuple[str, str]]) -> DeployerError:

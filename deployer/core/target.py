@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -73,7 +73,8 @@ class Target:
     """Everything the compiler knows of a machine.
 
     A plan has `cores` cores unless it is told another number, up to `most_cores`. Kernels named in `whole_sums` have no
-    code for a sum that goes on in another call.
+    code for a sum that goes on in another call. Costs are those of the kernels of `cost_sources`, folders as those of a
+    toolchain.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Target:
     guard_bytes: int = 0
     most_cores: int = 0
     whole_sums: tuple[str, ...] = ()
+    cost_sources: tuple[str, ...] = ()
 
     def level(self, name: str) -> Level:
         """The level of that name; OptionProblem where there is none."""
@@ -230,10 +232,10 @@ def native() -> Target:
 def parse(path: Path) -> Target:
     """The target of a TOML file; files that have not changed since the last call are not parsed again."""
     texts: list[str] = []
-    raw = _merged(path, texts)
+    raw, sources = _merged(path, texts)
     key = tuple(texts)
     if key not in _checked:
-        _checked[key] = _check(path, raw)
+        _checked[key] = _check(path, raw, sources)
     return _checked[key]
 
 
@@ -246,8 +248,8 @@ def _kinds(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-def _check(path: Path, raw: dict[str, Any]) -> Target:
-    """The target of a file's keys; TargetInvalid with all its faults."""
+def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
+    """The target of a file's keys, with costs of the kernels of `sources`; TargetInvalid with all its faults."""
     faults = _Faults(path)
     levels = [faults.section(Level, v, f"levels[{i}]") for i, v in enumerate(faults.table(raw, "levels", list))]
     hops = [_hop(faults, v, f"hops[{i}]") for i, v in enumerate(faults.table(raw, "hops", list))]
@@ -313,6 +315,7 @@ def _check(path: Path, raw: dict[str, Any]) -> Target:
         guard_bytes=raw.get("guard_bytes", 0),
         most_cores=raw.get("most_cores", raw["cores"]),
         whole_sums=tuple(whole),
+        cost_sources=sources,
     )
 
 
@@ -320,9 +323,13 @@ def _placed(tools: Toolchain, folder: Path) -> Toolchain:
     """The toolchain with absolute paths of files in a package's target folder."""
     if folder == TARGETS_DIR:
         return tools
-    sources = tuple(str(folder / source) if (folder / source).is_dir() else source for source in tools.sources)
+    sources = _sources(tools.sources, folder)
     link = tuple(word.replace("{folder}", str(folder)) for word in tools.link)
     return replace(tools, sources=sources, link=link)
+
+
+def _sources(sources: Iterable[str], folder: Path) -> tuple[str, ...]:
+    return tuple(str(folder / source) if (folder / source).is_dir() else source for source in sources)
 
 
 def costs_file(name: str) -> Path:
@@ -344,11 +351,11 @@ def _read(path: Path, texts: list[str]) -> Mapping[str, Any]:
         raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))]) from error
 
 
-def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[str, Any]:
+def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
 
-    Appends the path and the text of each file to `texts`. `above` are the files that simulate this one; TargetInvalid
-    where this file is one of them.
+    With them come the folders of the kernels whose costs they are. Appends the path and the text of each file to
+    `texts`. `above` are the files that simulate this one; TargetInvalid where this file is one of them.
     """
     if path in above:
         raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])
@@ -356,15 +363,19 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> dict[
     costs = path.with_suffix("") / "costs.toml"
     if costs.is_file():
         raw = {**_read(costs, texts), **raw}
+    tools = raw.get("toolchain")
+    listed = tools.get("sources") if isinstance(tools, dict) else None
+    names = [str(name) for name in listed] if isinstance(listed, list) else []
+    own = tuple(names) if path.parent == TARGETS_DIR else _sources(names, path.parent)
     base = raw.get("simulates")
     if base is None:
-        return raw
+        return raw, own
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
         raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
     sibling = path.with_name(f"{base}.toml")
-    inherited = _merged(sibling if sibling.is_file() else files().get(base, sibling), texts, (*above, path))
-    inherited.pop("toolchain", None)
-    return {**inherited, **raw}
+    found = _merged(sibling if sibling.is_file() else files().get(base, sibling), texts, (*above, path))
+    inherited = {name: value for name, value in found[0].items() if name != "toolchain"}
+    return {**inherited, **raw}, own if "kernels" in raw else found[1]
 
 
 def _hop(faults: _Faults, data: Any, where: str) -> Hop | None:

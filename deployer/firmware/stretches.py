@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from deployer.core import target as targets
 from deployer.core.cost import kernel_cycles
-from deployer.core.operator import operator_of
 from deployer.core.plan import Schedule, Step
 from deployer.core.safe_text import CText, code, markdown_code
 from deployer.core.target import Target
+from deployer.specialization.costs import StepCosts
 
 MOST = 0xFFFFFFFF
 """The largest number of cycles that a table has."""
@@ -52,8 +52,7 @@ def step_cycles(schedule: Schedule, graph: str, target: Target) -> tuple[int, ..
 
 
 def _cycles(step: Step, target: Target) -> int:
-    work = operator_of(step.node).work(step.node, step.access, {dim.name: dim.size for dim in step.access.dims})
-    return target.step + kernel_cycles(target, step.kernel.symbol, work)
+    return target.step + kernel_cycles(target, *StepCosts(step, target).of(step.access.sizes))
 
 
 def stretches(schedule: Schedule) -> tuple[Stretch, ...]:

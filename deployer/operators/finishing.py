@@ -47,7 +47,7 @@ def extra_work(node: Node, access: Access) -> int:
 def finished_form(form: str, node: Node, access: Access) -> str:
     """The form of a kernel's work, which is a form of its own, with its own cost, where Relu or a gate is fused."""
     gated = any(operand.arg == GATE for operand in access.operands)
-    return f"{form}_{'gated' if gated else 'relu'}" if gated or has_relu(node) else form
+    return "_".join(filter(None, (form, "gated" if gated else "relu" if has_relu(node) else "")))
 
 
 def gated_form(access: Access) -> str:

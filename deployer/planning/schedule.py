@@ -10,6 +10,7 @@ from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step, target_of
 from deployer.core.target import Target
 from deployer.rates.run_time import kernel_args
+from deployer.specialization.costs import StepCosts
 
 
 def make_schedule(program: Program, options: Options) -> Schedule:
@@ -18,6 +19,7 @@ def make_schedule(program: Program, options: Options) -> Schedule:
     A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.
     """
     types = {name: tensor.type for name, tensor in program.tensors.items()}
+    target = target_of(options)
     steps: list[Step] = []
     codes: list[str] = []
     for graph in program.graphs:
@@ -25,9 +27,11 @@ def make_schedule(program: Program, options: Options) -> Schedule:
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
-            codes.append(cost_key(operator.kernel.symbol, operator.work(node, access, access.sizes).form))
-            steps.append(Step(len(steps), graph.name, node, operator.kernel, access, kernel_args(node, access), 0))
-    parts = refetched(codes, target_of(options))
+            step = Step(len(steps), graph.name, node, operator.kernel, access, kernel_args(node, access), 0)
+            code, work = StepCosts(step, target).of(access.sizes)
+            codes.append(cost_key(code, work.form))
+            steps.append(step)
+    parts = refetched(codes, target)
     return Schedule(options, program, tuple(replace(s, refetched=part) for s, part in zip(steps, parts, strict=True)))
 
 

@@ -1,18 +1,20 @@
 """The timeline of a step: its loop program run on the clock of the cost model, transfer by transfer."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
 from deployer.core.access import Broadcast, Span, Whole
 from deployer.core.cost import Clock, cold_start, kernel_cycles
 from deployer.core.level import RESIDENT, USUAL
-from deployer.core.operator import operator_of
 from deployer.core.plan import PlanDim, PlanOperand, PlanStep, Schedule, Staging, Step, StepTiling, Timeline
 from deployer.core.target import Target
 from deployer.planning.lower import lower
 from deployer.planning.program_run import ProgramRun
 from deployer.planning.tile_loop import FLAG
+from deployer.specialization.calls import costed_for
+from deployer.specialization.conditions import Specialization
+from deployer.specialization.costs import CostedWork, costed_work
 from deployer.tilers.levels.geometry import kinds, loop_key
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
@@ -132,7 +134,7 @@ def _kernels(
     step: Step, choice: StepTiling, target: Target, parts: list[tuple[dict[str, Span], Tiles]]
 ) -> tuple[int, ...]:
     """Cycles of each kernel call, with its cold start or, of a tile after the first, the code of the loop."""
-    operator = operator_of(step.node)
+    function = costed_for(step, drafted(step, choice), target)
     costs: dict[tuple[int, ...], int] = {}
     moved = [
         (frozenset(a.dim for a in o.axes if not isinstance(a, (Broadcast, Whole))), o.reads + o.writes)
@@ -145,8 +147,8 @@ def _kernels(
         for tile in walk:
             key = tuple(tile[d.name][1] for d in step.access.dims)
             if key not in costs:
-                work = operator.work(step.node, step.access, {d.name: tile[d.name][1] for d in step.access.dims})
-                costs[key] = kernel_cycles(target, step.kernel.symbol, work)
+                lengths = {d.name: tile[d.name][1] for d in step.access.dims}
+                costs[key] = kernel_cycles(target, *_work(step, function, lengths))
             if before:
                 changed = {name for name, span in tile.items() if span != before[name]}
                 starts = sum(ways for dims, ways in moved if dims & changed)
@@ -154,6 +156,10 @@ def _kernels(
             else:
                 cycles.append(costs[key])
             before = tile
-    cold = cold_start(target, step.kernel.symbol, operator.work(step.node, step.access, choice.tile))
+    cold = cold_start(target, *_work(step, function, choice.tile))
     cycles[0] += cold * step.refetched // 1000
     return tuple(cycles)
+
+
+def _work(step: Step, function: Specialization | None, lengths: Mapping[str, int]) -> CostedWork:
+    return costed_work(step.kernel.symbol, function, step.node, step.access, lengths)

@@ -1,15 +1,15 @@
 """The arguments of a step's calls, tile by tile, and the function of its kernel that all of them may take."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-from deployer.core.access import Access, Broadcast, Span, Tile, Windowed, strides
+from deployer.core.access import Access, At, Axis, Broadcast, Dim, Span, Tile, Windowed, nested, strides
 from deployer.core.declarations import UpdateNumber
 from deployer.core.errors import InternalError
-from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
-from deployer.core.plan import PlanDim, PlanStep, Step
+from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Kernel, Last, Length, Offset, Start, Stride
+from deployer.core.plan import PlanStep, Step
 from deployer.core.target import Target
-from deployer.specialization.conditions import Specialization, Values, chosen, specializations_of
+from deployer.specialization.conditions import Specialization, Values, chosen, costed_of, specializations_of
 
 
 def value_of(
@@ -49,34 +49,116 @@ def value_of(
 
 def specialization_for(step: Step, draft: PlanStep, target: Target) -> str:
     """The name of the function for some calls of the step's kernel that its calls may take; empty if there is none."""
-    among = specializations_of(step.kernel.symbol, target)
-    return chosen(among, lambda: _calls(step, draft, among), target.cores) if among else ""
+    found = _of_draft(step, draft, specializations_of(step.kernel.symbol, target), target.cores)
+    return found.name if found else ""
 
 
-def _calls(step: Step, draft: PlanStep, among: tuple[Specialization, ...]) -> Iterator[Values]:
-    """The arguments of one call for each kind of tiles, those of the first tile first."""
-    asked = frozenset[str]().union(*(specialization.names for specialization in among))
-    buffers = {o.arg: o.view for o in draft.operands if not o.slots}
-    present = {name: float(any(o.arg == name for o in draft.operands)) for name, _, _ in step.kernel.pointers}
-    scalars = {name: value for name, value in step.args.items() if name in asked and _stays(value)}
-    kinds = {d.name: _kinds(d, step.access) for d in draft.dims}
-    for spans in itertools.product(*kinds.values()):
-        tile = dict(zip(kinds, spans, strict=True))
-        yield present | {name: value_of(v, step.access, tile, 0, buffers) for name, v in scalars.items()}
+def costed_for(step: Step, draft: PlanStep, target: Target) -> Specialization | None:
+    """The function whose costs those of the step are; None for the function for all calls."""
+    return _of_draft(step, draft, costed_of(step.kernel.symbol, target), target.cores)
+
+
+def _of_draft(step: Step, draft: PlanStep, among: tuple[Specialization, ...], cores: int) -> Specialization | None:
+    if not among:
+        return None
+    calls = Calls(step.kernel, step.access, step.args, among, {o.arg: o.view for o in draft.operands if not o.slots})
+    return chosen(among, lambda: calls.of({d.name: d.pieces for d in draft.dims}), cores)
+
+
+class CostedTiles:
+    """The function whose costs those of a tile are, before it is known which operands move.
+
+    They have the strides of operands where these live. `args` are the arguments of the kernel's calls.
+    """
+
+    def __init__(self, kernel: Kernel, access: Access, args: Mapping[str, ArgValue], target: Target) -> None:
+        self.among, self.access, self.cores = costed_of(kernel.symbol, target), access, target.cores
+        self.calls = Calls(kernel, access, args, self.among, {o.arg: o.view for o in access.operands})
+
+    def of(self, lengths: Mapping[str, int]) -> Specialization | None:
+        """The function for tiles of these lengths; None for the function for all calls."""
+        if not self.among:
+            return None
+        pieces = {d.name: nested_pieces(d.size, lengths[d.name]) for d in self.access.dims}
+        return chosen(self.among, lambda: self.calls.of(pieces), self.cores)
+
+
+def nested_pieces(size: int, length: int) -> tuple[Span, ...]:
+    """(start, length) of all tiles along a dim."""
+    ((_, pieces),) = nested(size, size, length)
+    return pieces
+
+
+class Calls:
+    """The arguments of a kernel's calls that conditions of `among` ask for.
+
+    `buffers` gives the shape of operands' memory where it is not the packed box.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        access: Access,
+        args: Mapping[str, ArgValue],
+        among: Iterable[Specialization],
+        buffers: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        asked = frozenset[str]().union(*(specialization.names for specialization in among))
+        present = {operand.arg for operand in access.operands}
+        self.access, self.buffers = access, buffers
+        self.pointers = {name: float(name in present) for name, _, _ in kernel.pointers}
+        self.scalars = [(n, v, self._dims(v)) for n, v in args.items() if n in asked and _stays(v)]
+        self._values: dict[Hashable, float] = {}
+        self._kinds: dict[Hashable, list[Span]] = {}
+
+    def of(self, pieces: Mapping[str, tuple[Span, ...]]) -> Iterator[Values]:
+        """The arguments of one call for each kind of tiles of these pieces, those of the first tile first."""
+        kinds = [self._kinds_of(dim, pieces[dim.name]) for dim in self.access.dims]
+        for spans in itertools.product(*kinds):
+            yield self._call(dict(zip(self.access.sizes, spans, strict=True)))
+
+    def _call(self, tile: Tile) -> Values:
+        values = dict(self.pointers)
+        for name, value, dims in self.scalars:
+            key = name, *(tile[dim] for dim in dims)
+            if key not in self._values:
+                self._values[key] = value_of(value, self.access, tile, 0, self.buffers)
+            values[name] = self._values[key]
+        return values
+
+    def _dims(self, value: ArgValue) -> tuple[str, ...]:
+        """The dims along which a tile's place and length decide an argument."""
+        match value:
+            case Extent(dim) | Start(dim):
+                return (dim,)
+            case First() | Last():
+                return tuple(d.name for d in self.access.dims if d.kind == "reduction")
+            case Stride(arg, axis) if arg not in self.buffers:
+                return _dims_of(self.access.operand(arg).axes[axis + 1 :])
+            case Length(arg, axis) | Offset(arg, axis):
+                return _dims_of(self.access.operand(arg).axes[axis : axis + 1])
+        return ()
+
+    def _kinds_of(self, dim: Dim, pieces: tuple[Span, ...]) -> list[Span]:
+        """A piece of each kind along a dim: of each length, of a sum at its ends or inside, of each form of windows."""
+        key = dim.name, pieces
+        if key not in self._kinds:
+            found: dict[tuple[object, ...], Span] = {}
+            for start, length in pieces:
+                ends = dim.kind == "reduction" and (start == 0, start + length == dim.size)
+                windows = _windows(self.access, {dim.name: (start, length)})
+                found.setdefault((length, ends, *windows), (start, length))
+            self._kinds[key] = list(found.values())
+        return self._kinds[key]
+
+
+def _dims_of(axes: Iterable[Axis]) -> tuple[str, ...]:
+    return tuple(axis.dim for axis in axes if isinstance(axis, At | Windowed))
 
 
 def _stays(value: ArgValue) -> bool:
     """Whether an argument is the same in all passes, and for all tiles of a kind: a tile's place is not."""
     return not isinstance(value, Flag | UpdateNumber | Start)
-
-
-def _kinds(dim: PlanDim, access: Access) -> list[Span]:
-    """A piece of each kind along a dim: of each length, at its ends or inside, and with each form of its windows."""
-    found: dict[tuple[object, ...], Span] = {}
-    for start, length in dim.pieces:
-        windows = _windows(access, {dim.name: (start, length)})
-        found.setdefault((length, start == 0, start + length == dim.size, *windows), (start, length))
-    return list(found.values())
 
 
 def _windows(access: Access, piece: Mapping[str, Span]) -> Iterator[tuple[int, int]]:

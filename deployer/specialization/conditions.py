@@ -1,23 +1,27 @@
 """Functions for some calls of a kernel, which a target has besides that for all of them.
 
 A target's `kernels/SYMBOL/specializations.toml` lists them in the order in which they are tried, each with conditions
-on the kernel's arguments: it is `valid` where these hold for a call, and `worth` it where those do. Its C is the
-file of its name beside the list, and its function has the kernel's name before its own.
+on the kernel's arguments: it is `valid` where these hold for a call, and `worth` it where those do. `work` names the
+way in which its work is counted, one of those that the kernel's operator has (`Operator.work_ways`); without it that is
+the operator's usual one. Its C is the file of its name beside the list, and its function has the kernel's name before
+its own.
 """
 
 import ast
+import itertools
 import operator
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from deployer.core.errors import InternalError
+from deployer.core.operator import registry
 from deployer.core.packages import kernel_folders
 from deployer.core.safe_text import is_identifier
-from deployer.core.target import TARGETS_DIR, Target, TargetInvalid, Toolchain
+from deployer.core.target import TARGETS_DIR, Target, TargetInvalid
 
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
@@ -26,6 +30,8 @@ LET = "let"
 """The table of a list that gives names to values which several conditions need."""
 LIKE = "like"
 """The key of a list that has the functions and conditions of another kernel's."""
+CONDITIONS, WORK = ("valid", "worth"), "work"
+"""The keys of an entry."""
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -39,14 +45,22 @@ _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_LOGIC = (ast.And, ast.Or, ast.Not, ast.USub, ast.Load)
-_FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, *_LOGIC, *_BINARY)
+_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.Not: operator.not_}
+_LOGIC: dict[type, Callable[[Iterable[Any]], bool]] = {ast.And: all, ast.Or: any}
+_FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *_UNARY, *_LOGIC, *_BINARY)
 """What conditions are made of, besides integers and `turns`."""
+
+
+Condition = Callable[[Values, int], Any]
+"""An expression as a function of the arguments and the number of cores."""
 
 
 @dataclass(frozen=True)
 class Specialization:
-    """A function for some calls of a kernel; `valid` and `worth` are conditions over `names` and what `let` defines."""
+    """A function for some calls of a kernel; `valid` and `worth` are conditions over `names` and what `let` defines.
+
+    `work` is the way in which its work is counted; empty for the operator's usual one.
+    """
 
     name: str
     source: Path
@@ -54,6 +68,7 @@ class Specialization:
     worth: tuple[str, ...]
     let: Mapping[str, str]
     names: frozenset[str]
+    work: str = ""
 
     def broken(self, values: Values, cores: int) -> str:
         """The first condition under which it is valid that a call does not meet; empty if there is none."""
@@ -64,9 +79,9 @@ class Specialization:
         return not self._broken(self.worth, values, cores)
 
     def _broken(self, conditions: Sequence[str], values: Values, cores: int) -> str:
-        names = _Names(values, self.let, cores)
+        let = tuple(self.let.items())
         try:
-            return next((text for text in conditions if not names.value(text)), "")
+            return next((text for text in conditions if not _compiled(text, let)(values, cores)), "")
         except KeyError as missing:
             cause = f"{self.name} asks for {missing}, which is no argument that tells calls apart"
             raise TargetInvalid(f"{self.source.with_name(LIST)}: {cause}") from missing
@@ -74,28 +89,70 @@ class Specialization:
 
 def specializations_of(symbol: str, target: Target) -> tuple[Specialization, ...]:
     """The functions that a target has for some calls of a kernel, in the order in which they are tried."""
-    return _listed(symbol, target.toolchain) if target.toolchain else ()
+    return _listed(symbol, target.toolchain.sources) if target.toolchain else ()
 
 
-def chosen(among: Sequence[Specialization], calls: Callable[[], Iterator[Values]], cores: int) -> str:
-    """The name of the first that is valid for each call of a step and worth it for the first call; empty if none is."""
+def costed_of(symbol: str, target: Target) -> tuple[Specialization, ...]:
+    """Those of which the target's costs speak: its own, or of the target that it simulates."""
+    return _listed(symbol, target.cost_sources)
+
+
+def chosen(among: Sequence[Specialization], calls: Callable[[], Iterator[Values]], cores: int) -> Specialization | None:
+    """The first that is valid for each call of a step and worth it for the first call; None if none is."""
+    first = next(calls())
     for specialization in among:
-        first = next(calls())
-        if specialization.pays(first, cores) and not any(specialization.broken(values, cores) for values in calls()):
-            return specialization.name
-    return ""
+        if not specialization.pays(first, cores) or specialization.broken(first, cores):
+            continue
+        if not any(specialization.broken(values, cores) for values in calls()):
+            return specialization
+    return None
 
 
 @cache
-def _listed(symbol: str, tools: Toolchain) -> tuple[Specialization, ...]:
-    folders = [TARGETS_DIR / source / "kernels" / symbol for source in tools.sources]
-    folders += [f / Path(source).name / symbol for f in kernel_folders().values() for source in tools.sources]
-    lists = [folder / LIST for folder in folders]
-    return tuple(specialization for path in lists if path.is_file() for specialization in read_list(path))
+def _listed(symbol: str, sources: tuple[str, ...]) -> tuple[Specialization, ...]:
+    folders = [TARGETS_DIR / source / "kernels" / symbol for source in sources]
+    folders += [f / Path(source).name / symbol for f in kernel_folders().values() for source in sources]
+    found = [specialization for folder in folders if folder.is_dir() for specialization in read_list(folder / LIST)]
+    return tuple(found)
 
 
 def read_list(path: Path) -> Iterator[Specialization]:
-    """The functions of a list; TargetInvalid where it is none."""
+    """The functions of the list of a kernel, after which its folder is named; TargetInvalid where it is none."""
+    kernel, among = _kernel(path.parent.name), list(_entries(path))
+    names = {specialization.name for specialization in among}
+    for name in sorted({source.stem for source in path.parent.glob("*.c")} - names):
+        raise TargetInvalid(f"{path}: {name}.c lies beside it, and it has no entry {name}")
+    for specialization in among:
+        if not specialization.source.is_file():
+            cause = f"{specialization.name} has no C file {specialization.source.name} beside it"
+            raise TargetInvalid(f"{path}: {cause}")
+        unknown = sorted(specialization.names - kernel.arguments)
+        if unknown:
+            cause = f"{specialization.name} asks for {unknown[0]}, which is no argument of the kernel"
+            raise TargetInvalid(f"{path}: {cause}")
+        if specialization.work and specialization.work not in kernel.ways:
+            ways = ", ".join(sorted(kernel.ways)) or "none"
+            cause = f"{specialization.name} counts work as {specialization.work}, ways of the operator are {ways}"
+            raise TargetInvalid(f"{path}: {cause}")
+        yield specialization
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """What conditions of a kernel may speak of, and the ways in which its operators count work."""
+
+    arguments: frozenset[str]
+    ways: frozenset[str]
+
+
+def _kernel(symbol: str) -> _Kernel:
+    operators = [(op, op.kernel) for op in registry().values() if op.kernel and op.kernel.symbol == symbol]
+    arguments = [name for _, kernel in operators for name, _, _ in kernel.pointers]
+    arguments += [name for _, kernel in operators for name, _ in kernel.scalars]
+    return _Kernel(frozenset(arguments), frozenset(way for op, _ in operators for way in op.work_ways))
+
+
+def _entries(path: Path) -> Iterator[Specialization]:
     table = _table(path)
     if LIKE in table:
         if len(table) > 1:
@@ -104,26 +161,30 @@ def read_list(path: Path) -> Iterator[Specialization]:
     let = table.pop(LET, {})
     if not isinstance(let, dict):
         raise TargetInvalid(f"{path}: {LET} is no table of names and values")
-    known: set[str] = set()
+    asked: dict[str, frozenset[str]] = {}
     for name, text in let.items():
-        later = set(_names_in(path, text)) & set(let) - known
+        used = frozenset(_names_in(path, f"{LET}.{name}", text))
+        later = used & set(let) - set(asked)
         if later:
             raise TargetInvalid(f"{path}: {LET}.{name} asks for {min(later)}, which is not defined before")
-        known.add(name)
+        asked[name] = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
     for name, entry in table.items():
         if not (is_identifier(name) and _is_entry(entry)):
             raise TargetInvalid(f"{path}: {name} is no function with conditions `valid` and `worth`")
-        valid, worth = (tuple(entry.get(key, ())) for key in ("valid", "worth"))
-        names = frozenset(n for text in (*valid, *worth, *let.values()) for n in _names_in(path, text))
-        yield Specialization(name, path.with_name(f"{name}.c"), valid, worth, let, names - set(let))
+        valid, worth = (tuple(entry.get(key, ())) for key in CONDITIONS)
+        used = frozenset(n for text in (*valid, *worth) for n in _names_in(path, name, text))
+        names = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
+        yield Specialization(name, path.with_name(f"{name}.c"), valid, worth, let, names, entry.get(WORK, ""))
 
 
 def _is_entry(entry: object) -> bool:
-    """Whether an entry of a list has lists of texts, as conditions are, and nothing else."""
-    lists = entry.items() if isinstance(entry, dict) else [("", None)]
+    """Whether an entry of a list has lists of texts, as conditions are, may name a way, and has nothing else."""
+    if not isinstance(entry, dict) or not isinstance(entry.get(WORK, ""), str):
+        return False
+    lists = {key: texts for key, texts in entry.items() if key != WORK}
     return all(
-        key in ("valid", "worth") and isinstance(texts, list) and all(isinstance(text, str) for text in texts)
-        for key, texts in lists
+        key in CONDITIONS and isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        for key, texts in lists.items()
     )
 
 
@@ -134,40 +195,43 @@ def _table(path: Path) -> dict[str, Any]:
         raise TargetInvalid(f"{path} is no list of functions", [("cause", str(error))]) from error
 
 
-class _Names:
-    """The values of names in conditions, of which definitions are computed when they are asked for."""
+@cache
+def _compiled(text: str, let: tuple[tuple[str, str], ...]) -> Condition:
+    """A condition as nested functions: planning asks many of them for many tiles."""
+    return _function(_parsed(text), dict(let))
 
-    def __init__(self, values: Values, let: Mapping[str, str], cores: int) -> None:
-        self.values, self.let, self.cores = values, let, cores
 
-    def value(self, text: str) -> Any:
-        """The value of an expression."""
-        return self._of(_parsed(text))
+def _function(tree: ast.expr, let: Mapping[str, str]) -> Condition:
+    match tree:
+        case ast.Constant(int(number)):
+            return lambda values, cores: number
+        case ast.Name(name) if name in let:
+            return _function(_parsed(let[name]), let)
+        case ast.Name(name):
+            return lambda values, cores: values[name]
+        case ast.UnaryOp(kind, operand) if type(kind) in _UNARY:
+            single, one = _UNARY[type(kind)], _function(operand, let)
+            return lambda values, cores: single(one(values, cores))
+        case ast.IfExp(test, then, other):
+            asked, yes, no = (_function(part, let) for part in (test, then, other))
+            return lambda values, cores: (yes if asked(values, cores) else no)(values, cores)
+        case ast.BoolOp(kind, parts):
+            several, each = _LOGIC[type(kind)], [_function(part, let) for part in parts]
+            return lambda values, cores: several(part(values, cores) for part in each)
+        case ast.BinOp(left, kind, right) if type(kind) in _BINARY:
+            return _pair(_BINARY[type(kind)], _function(left, let), _function(right, let))
+        case ast.Compare(left, kinds, rest) if all(type(kind) in _BINARY for kind in kinds):
+            items = [_function(item, let) for item in (left, *rest)]
+            pairs = [_pair(_BINARY[type(k)], a, b) for k, (a, b) in zip(kinds, itertools.pairwise(items), strict=True)]
+            return pairs[0] if len(pairs) == 1 else lambda values, cores: all(pair(values, cores) for pair in pairs)
+        case ast.Call(ast.Name("turns"), [argument]):
+            pieces = _function(argument, let)
+            return lambda values, cores: -(-pieces(values, cores) // cores)
+    raise InternalError(f"{ast.unparse(tree)!r} is no condition")
 
-    def _of(self, tree: ast.expr) -> Any:
-        match tree:
-            case ast.Constant(int(number)):
-                return number
-            case ast.Name(name):
-                return self.value(self.let[name]) if name in self.let else self.values[name]
-            case ast.UnaryOp(ast.USub(), operand):
-                return -self._of(operand)
-            case ast.UnaryOp(ast.Not(), operand):
-                return not self._of(operand)
-            case ast.IfExp(test, then, other):
-                return self._of(then if self._of(test) else other)
-            case ast.BoolOp(ast.And(), parts):
-                return all(self._of(part) for part in parts)
-            case ast.BoolOp(ast.Or(), parts):
-                return any(self._of(part) for part in parts)
-            case ast.BinOp(left, kind, right) if type(kind) in _BINARY:
-                return _BINARY[type(kind)](self._of(left), self._of(right))
-            case ast.Compare(left, kinds, rest) if all(type(kind) in _BINARY for kind in kinds):
-                items = [self._of(item) for item in (left, *rest)]
-                return all(_BINARY[type(k)](a, b) for k, a, b in zip(kinds, items, items[1:], strict=False))
-            case ast.Call(ast.Name("turns"), [pieces]):
-                return -(-self._of(pieces) // self.cores)
-        raise InternalError(f"{ast.unparse(tree)!r} is no condition")
+
+def _pair(of: Callable[[Any, Any], Any], left: Condition, right: Condition) -> Condition:
+    return lambda values, cores: of(left(values, cores), right(values, cores))
 
 
 @cache
@@ -175,9 +239,9 @@ def _parsed(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _names_in(path: Path, text: object) -> Iterator[str]:
+def _names_in(path: Path, entry: str, text: object) -> Iterator[str]:
     """The names of values in a condition; TargetInvalid where it is none. `turns` divides pieces among the cores."""
-    refused = TargetInvalid(f"{path}: {text!r} is no condition")
+    refused = TargetInvalid(f"{path}: {text!r} of {entry} is no condition")
     try:
         nodes = list(ast.walk(_parsed(str(text))))
     except SyntaxError as error:

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from deployer.core.access import Access
 from deployer.core.cost import CallCost, call_cost, rounded
 from deployer.core.level import RESIDENT, slowed
-from deployer.core.operator import operator_of
 from deployer.core.plan import Buffering, Step
 from deployer.core.target import Target
+from deployer.specialization.costs import StepCosts
 from deployer.tilers.levels.grid import Bools, Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
 
 MAX_TRANSFER_LEVELS = 2
@@ -264,13 +264,12 @@ def kernel_totals(step: Step, grid: Grid, target: Target, known: dict[tuple[int,
 
     `known` keeps costs by tile lengths between calls for steps of one geometry, whose grids have many tiles in common.
     """
-    operator, known = operator_of(step.node), {} if known is None else known
+    found, known = StepCosts(step, target), {} if known is None else known
     costs = []
     columns = [column.tolist() for column in grid.lengths.values()]
     for lengths in zip(*columns, strict=True) if columns else [()]:
         if lengths not in known:
-            work = operator.work(step.node, step.access, dict(zip(grid.lengths, lengths, strict=True)))
-            known[lengths] = call_cost(target, step.kernel.symbol, work)
+            known[lengths] = call_cost(target, *found.of(dict(zip(grid.lengths, lengths, strict=True))))
         costs.append(known[lengths])
     cost = CallCost(*np.array(costs, np.int64).T)
     shares = (grid.access.sizes[name] / length for name, length in grid.lengths.items())

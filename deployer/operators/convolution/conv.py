@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN, even_rows
+from deployer.operators.convolution.dealing import UNEVEN
 from deployer.operators.convolution.geometry import (
     FORMS,
     POINTWISE,
@@ -39,17 +40,37 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
-from deployer.operators.convolution.rectangles import rectangle_work, single_taps_work
-from deployer.operators.convolution.strips import STRIPS, in_strips, strip_work, strips_form
-from deployer.operators.convolution.unpadded import first_work, is_first
+from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_taps_work
+from deployer.operators.convolution.strips import strip_work
 from deployer.operators.convolution.volume import convolved
-from deployer.operators.convolution.whole_rows import fours_form, fours_work
-from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, has_relu, relu_args, through
+from deployer.operators.convolution.whole_rows import fours_work
+from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
 
-WITHOUT_BIAS = (STRIPS, POINTWISE)
-"""Forms of layers for which kernels have shorter code where no bias follows."""
+Tile = Mapping[str, int]
+
+
+def _macs(access: Access, tile: Tile) -> int:
+    return math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
+
+
+def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
+    return strip_work(access, "x", tile, finished_form("", node, access))
+
+
+def _in_fours(node: Node, access: Access, tile: Tile) -> Work:
+    return fours_work(access, "x", tile, "m", _macs(access, tile), finished_form("", node, access))
+
+
+def _in_blocks(node: Node, access: Access, tile: Tile) -> Work:
+    """Cores share blocks of channels by neighbours in a row."""
+    outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
+    return Work(_macs(access, tile), outputs, outputs // FACTS.block**2, finished_form("", node, access))
+
+
+def _as_matrix(node: Node, access: Access, tile: Tile) -> Work:
+    return matrix_work(tile, "m", ("oh", "ow"), _macs(access, tile), finished_form("", node, access))
 
 
 @register
@@ -78,6 +99,7 @@ class Conv(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
+    work_ways: ClassVar = {"strips": _in_strips, "fours": _in_fours, "blocks": _in_blocks, "matrix": _as_matrix}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""
@@ -163,23 +185,12 @@ class Conv(Operator):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
-        if in_strips(access, "x"):
-            return strip_work(access, "x", tile, _finished(strips_form(access, "x", tile), node, access))
-        if is_first(access, tile) and not has_relu(node):
-            return first_work(access, tile)
-        _, m, c, kh, kw = access.operand("w").view
-        pixels, channels = tile["oh"] * tile["ow"], tile["n"] * tile["g"] * tile["m"]
+        _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        fours = fours_form(access, "x", tile, "m") if m * c > 1 else ""
-        form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        if form == POINTWISE and not even_rows(access, tile, "m", "oh", "ow"):
-            macs = pixels * channels * tile["c"]
-            return single_taps_work(access, tile, "m", ("oh", "ow"), macs, _finished(UNEVEN, node, access))
-        macs, finished_as = pixels * channels * tile["c"] * kh * kw, _finished(form, node, access)
-        if form != POINTWISE:
-            return (fours_work if fours else rectangle_work)(access, "x", tile, "m", macs, finished_as)
-        blocks = tile["n"] * tile["g"] * -(-tile["m"] // FACTS.block) * pixels
-        return Work(macs, channels * (pixels + FACTS.region_setup), blocks, finished_as)
+        form, macs = form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride)), _macs(access, tile)
+        if form == POINTWISE:
+            return single_taps_work(access, tile, "m", ("oh", "ow"), macs, finished_form(UNEVEN, node, access))
+        return rectangle_work(access, "x", tile, "m", macs, finished_form(form, node, access))
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one to three spatial axes, groups and depthwise, with and without bias."""
@@ -209,9 +220,3 @@ class Conv(Operator):
             if w[1] == 1 or w[2:] == (1, 1):
                 yield Sample(f"{label} without bias", inputs[:2], attrs)
             yield Sample(f"{label} relu", inputs, {**attrs, ACTIVATION: RELU}, onnx=False)
-
-
-def _finished(form: str, node: Node, access: Access) -> str:
-    """As finished_form; a bias is a form of its own where kernels have one without."""
-    biased = form in WITHOUT_BIAS and any(operand.arg == "b" for operand in access.operands)
-    return f"{form}_biased" if biased and not has_relu(node) else finished_form(form, node, access)

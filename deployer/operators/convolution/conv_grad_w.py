@@ -1,7 +1,7 @@
 """ConvGradW: the gradient of a convolution with respect to W."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from deployer.core.operator import (
     rng,
     unsupported,
 )
-from deployer.operators.convolution.dealing import ALONE, BY_ROWS, NINE, TAPS, deals_planes, is_square, weight_blocks
+from deployer.operators.convolution.dealing import ALONE, BY_ROWS, TAPS, weight_blocks
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
@@ -45,11 +45,47 @@ from deployer.operators.convolution.geometry import (
     windows,
 )
 from deployer.operators.convolution.rectangles import met_taps
-from deployer.operators.convolution.unpadded import is_rows, rows_work
 from deployer.operators.convolution.volume import weight_gradient
-from deployer.operators.convolution.whole_rows import PAIRS, in_pairs
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import block_of, is_single
+
+Tile = Mapping[str, int]
+Way = Callable[[Node, Access, Tile], Work]
+
+
+def _is_single(access: Access) -> bool:
+    sums = access.sizes
+    return sums["n"] == 1 and is_single(sums["oh"], sums["ow"])
+
+
+def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str) -> Work:
+    """The work of so many blocks for each row of taps of a group, with losses of so many `single` outputs.
+
+    Runs are such blocks, once for each block of the sum.
+    """
+    kh, rows = access.operand("grad").view[3], tile["n"] * tile["oh"]
+    macs, inside = math.prod(tile.values()), met_taps(access, "x", tile)[0].share(kh)
+    runs = tile["g"] * blocks * kh
+    lost = macs // tile["m"] * single // FACTS.several_taps - (macs - round(macs * inside))
+    parts = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
+    return Work(macs, round(runs * rows * inside), runs, form, lost, runs * (1 if _is_single(access) else parts))
+
+
+def _in_squares(node: Node, access: Access, tile: Tile) -> Work:
+    """Cores share squares of outputs and channels of a single tap."""
+    blocks = -(-tile["m"] // FACTS.block) * tile["c"] // FACTS.block
+    return _block_work(access, tile, blocks, tile["m"] % FACTS.block, "")
+
+
+def _in_rows(node: Node, access: Access, tile: Tile) -> Work:
+    """Cores share blocks of outputs by taps."""
+    weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
+    return Work(math.prod(tile.values()), weights, weights // FACTS.block**2, "")
+
+
+def _in_planes(node: Node, access: Access, tile: Tile) -> Work:
+    """Cores share whole planes of a depthwise layer."""
+    return Work(math.prod(tile.values()), tile["g"] * tile["n"] * tile["oh"], tile["g"], "", runs=tile["g"])
 
 
 @register
@@ -70,6 +106,7 @@ class ConvGradW(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
+    work_ways: ClassVar[Mapping[str, Way]] = {"squares": _in_squares, "rows": _in_rows, "planes": _in_planes}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], X[N, C, ..] to dW[M, C / group, ..]."""
@@ -125,7 +162,6 @@ class ConvGradW(Operator):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, taps, strides in elements, and where the tile's first window begins in its box of X."""
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        size = access.sizes
         return {
             **{name: Extent(name) for name in ("g", "m", "c", "n", "oh", "ow")},
             **tap_arguments(node, access.operand("grad").view[3:], (rows.stride, columns.stride)),
@@ -135,42 +171,22 @@ class ConvGradW(Operator):
             **{f"x_{name}": Stride("x", i) for i, name in enumerate("ngch")},
             **{f"dw_{name}": Stride("grad", i) for i, name in enumerate("gmc")},
             "first": First(),
-            "single": Const(int(size["n"] == 1 and is_single(size["oh"], size["ow"]))),
+            "single": Const(int(_is_single(access))),
             "top": Offset("x", 3),
             "left": Offset("x", 4),
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights.
-
-        Runs are such blocks, once for each block of the sum.
-        """
+        """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
         _, m, c, kh, kw = access.operand("grad").view
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
-        sums = access.sizes
-        single = sums["n"] == 1 and is_single(sums["oh"], sums["ow"])
-        if is_rows(access, tile, single):
-            return rows_work(access, tile)
         form = form_of(m, c, (kh, kw), (high, wide))
-        groups, outputs, channels, rows = tile["g"], tile["m"], tile["c"], tile["n"] * tile["oh"]
-        macs = groups * outputs * channels * kh * kw * rows * tile["ow"]
-        if form in (POINTWISE, STRIDED) and is_square(groups, outputs, channels):
-            blocks, rest = -(-outputs // FACTS.block) * channels // FACTS.block, outputs % FACTS.block
-        elif form == DEPTHWISE and deals_planes(groups):
-            form = form if single and min(rows, tile["ow"]) > 1 else NINE
-            return Work(macs, groups * rows, groups, form, 0, groups)
-        else:
-            form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
-            fours, alone = weight_blocks(groups, outputs, channels, kh)
-            if m * c > 1 and kw == SIDE:
-                form = ALONE if not fours else PAIRS if in_pairs(access, tile) else form
-            blocks, rest = fours + alone, alone // channels
-        lost = 0 if m == c == 1 else macs // outputs * rest // FACTS.several_taps
-        inside = met_taps(access, "x", tile)[0].share(kh)
-        lost -= macs - round(macs * inside)
-        runs = groups * blocks * kh
-        parts = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
-        return Work(macs, round(runs * rows * inside), runs, form, lost, runs * (1 if single else parts))
+        form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
+        fours, alone = weight_blocks(tile["g"], tile["m"], tile["c"], kh)
+        if m * c > 1 and kw == SIDE and not fours:
+            form = ALONE
+        lost = 0 if m == c == 1 else alone // tile["c"]
+        return _block_work(access, tile, fours + alone, lost, form)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

@@ -1,5 +1,6 @@
 """ConvGradX: the gradient of a convolution with respect to X."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -28,7 +29,7 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN, even_rows
+from deployer.operators.convolution.dealing import UNEVEN
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
@@ -45,10 +46,10 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
-from deployer.operators.convolution.rectangles import rectangle_work, single_taps_work
-from deployer.operators.convolution.strips import in_strips, strip_work, strips_form
+from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_taps_work
+from deployer.operators.convolution.strips import strip_work
 from deployer.operators.convolution.volume import input_gradient
-from deployer.operators.convolution.whole_rows import fours_form, fours_work
+from deployer.operators.convolution.whole_rows import THINNED, fours_work, is_thinned
 from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,
@@ -61,6 +62,26 @@ from deployer.operators.finishing import (
 )
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
+
+Tile = Mapping[str, int]
+
+
+def _macs(access: Access, tile: Tile) -> int:
+    rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
+    products = math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
+    return round(products / (rows.stride * columns.stride))
+
+
+def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
+    return strip_work(access, "dy", tile, finished_form("", node, access))
+
+
+def _in_fours(node: Node, access: Access, tile: Tile) -> Work:
+    return fours_work(access, "dy", tile, "c", _macs(access, tile), finished_form("", node, access))
+
+
+def _as_matrix(node: Node, access: Access, tile: Tile) -> Work:
+    return matrix_work(tile, "c", ("ih", "iw"), _macs(access, tile), finished_form("", node, access))
 
 
 @register
@@ -87,6 +108,7 @@ class ConvGradX(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
+    work_ways: ClassVar = {"strips": _in_strips, "fours": _in_fours, "matrix": _as_matrix}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], W[M, C / group, ..] to dX[N, C, ..]."""
@@ -162,22 +184,14 @@ class ConvGradX(Operator):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
-        if in_strips(access, "dy"):
-            return strip_work(access, "dy", tile, finished_form(strips_form(access, "dy", tile), node, access))
-        _, m, c, kh, kw = access.operand("w").view
+        _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
-        pixels, channels = tile["ih"] * tile["iw"], tile["n"] * tile["g"] * tile["c"]
-        fours = fours_form(access, "dy", tile, "c") if m * c > 1 else ""
-        form = fours or form_of(m, c, (kh, kw), (rows.stride, columns.stride))
-        if form == POINTWISE and not even_rows(access, tile, "c", "ih", "iw"):
-            macs = pixels * channels * tile["m"]
+        thinned = m * c > 1 and is_thinned(access, "dy", tile, "c")
+        form = THINNED if thinned else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        macs, finished_as = _macs(access, tile), finished_form(form, node, access)
+        if form == POINTWISE:
             return single_taps_work(access, tile, "c", ("ih", "iw"), macs, finished_form(UNEVEN, node, access))
-        macs = round(pixels * channels * tile["m"] * kh * kw / (rows.stride * columns.stride))
-        finished_as = finished_form(form, node, access)
-        if form != POINTWISE:
-            return (fours_work if fours else rectangle_work)(access, "dy", tile, "c", macs, finished_as)
-        blocks = tile["n"] * tile["g"] * -(-tile["c"] // FACTS.block) * pixels
-        return Work(macs, channels * (pixels + FACTS.region_setup), blocks, finished_as)
+        return (fours_work if thinned else rectangle_work)(access, "dy", tile, "c", macs, finished_as)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""

@@ -22,12 +22,21 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.conv_grad_w import ConvGradW
+from deployer.operators.convolution.conv_grad_w import ConvGradW, Tile, Way
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.update.sgd import LEARNING_RATE, SGD
 
 STEP_WORK = 2
 """Multiply-accumulates that the step of a weight is worth: it is loaded, and computed once more."""
+
+
+def _stepped(work: Work, tile: Tile) -> Work:
+    weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
+    return replace(work, lost=work.lost + STEP_WORK * weights)
+
+
+def _stepping(way: Way) -> Way:
+    return lambda node, access, tile: _stepped(way(node, access, tile), tile)
 
 
 @register
@@ -42,6 +51,7 @@ class ConvSGD(ConvGradW):
         "conv_sgd_f32", pointers=ConvGradW.kernel.pointers, scalars=(*ConvGradW.kernel.scalars, ("lr", "f32"))
     )
     inplace: ClassVar[dict[int, int]] = {0: 2}
+    work_ways: ClassVar[Mapping[str, Way]] = {name: _stepping(way) for name, way in ConvGradW.work_ways.items()}
 
     def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
         """The update with the operands of its gradient; None where that is stored as another shape."""
@@ -81,9 +91,7 @@ class ConvSGD(ConvGradW):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """The work of the gradient, and of a step per weight."""
-        work = super().work(node, access, tile)
-        weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
-        return replace(work, lost=work.lost + STEP_WORK * weights)
+        return _stepped(super().work(node, access, tile), tile)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of the gradient that are no volumes, with a weight."""

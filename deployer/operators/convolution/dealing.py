@@ -1,23 +1,17 @@
 """How kernels of convolutions deal out blocks to cores: the ways they take where blocks are few or incomplete."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
 
 UNEVEN = "uneven"
-"""The form of a layer of single taps whose channels or places are not whole blocks, or too few."""
+"""The form of a layer of single taps by the function for all calls."""
 TAPS = "taps"
 """The form of a gradient of W that takes single taps as it takes rows of them."""
 ALONE = "alone"
 """The form of a gradient of W by rows of three taps of single outputs."""
-NINE = "nine"
-"""The form of a depthwise gradient of W whose planes are single rows or columns, or sums of several blocks."""
 BY_ROWS = "by_rows"
-"""The form of a gradient of W of a depthwise layer whose planes are too few to be dealt out whole."""
-
-TAP_ROWS = 3
-"""Rows of taps of the windows that have a loop of their own."""
+"""The form of a gradient of W of a depthwise layer whose rows of taps are dealt out."""
 
 
 def turns(pieces: int) -> int:
@@ -46,28 +40,6 @@ def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
 def worth_fours(blocks: int) -> bool:
     """Whether blocks of four outputs end before four times as many of one."""
     return blocks > 0 and pays(FACTS.fours, blocks, FACTS.block * blocks)
-
-
-def even_rows(access: Access, tile: Mapping[str, int], channels: str, rows: str, columns: str) -> bool:
-    """Whether single taps over a tile are a product of matrices in whole blocks: of whole rows, or of a single one.
-
-    Parts of several rows are none, as operands that stay where they live have the rest of each row between them.
-    """
-    together = tile[rows] == 1 or tile[columns] == access.dim(columns).size
-    places = tile[rows] * tile[columns]
-    whole = tile[channels] % FACTS.block == places % FACTS.block == 0 and min(tile["n"], tile["g"]) == 1
-    blocks = tile["n"] * tile["g"] * (tile[channels] // FACTS.block) * (places // FACTS.block)
-    return together and whole and worth_fours(blocks)
-
-
-def deals_planes(planes: int) -> bool:
-    """Whether whole planes are dealt out as well as their rows of taps are."""
-    return pays(FACTS.planes, planes, TAP_ROWS * planes)
-
-
-def is_square(groups: int, outputs: int, channels: int) -> bool:
-    """Whether the gradient of single taps is a product of matrices in square blocks."""
-    return channels % FACTS.block == 0 and worth_fours(groups * (outputs // FACTS.block) * (channels // FACTS.block))
 
 
 def weight_blocks(groups: int, outputs: int, channels: int, rows: int) -> tuple[int, int]:

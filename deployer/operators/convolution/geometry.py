@@ -172,7 +172,7 @@ def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
     if m == c == 1:
         return DEPTHWISE if kernel == (SIDE, SIDE) else TALL if kernel[1] == SIDE else WINDOWS
     if kernel != (1, 1):
-        return "dense" if kernel[1] == SIDE else "wide"
+        return "dense" if kernel[1] == SIDE else "wide" if kernel[1] > SIDE else "narrow"
     return POINTWISE if strides == (1, 1) else STRIDED
 
 

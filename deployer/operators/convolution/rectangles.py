@@ -76,6 +76,13 @@ def single_taps_work(
     return _work(access, tile, channels, [(height, 1)], [(width, 1)], (1, False), macs, form)
 
 
+def matrix_work(tile: Mapping[str, int], channels: str, sides: tuple[str, str], macs: int, form: str) -> Work:
+    """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
+    pixels, planes = tile[sides[0]] * tile[sides[1]], tile["n"] * tile["g"]
+    elements = planes * tile[channels] * (pixels + FACTS.region_setup)
+    return Work(macs, elements, planes * -(-tile[channels] // FACTS.block) * pixels, form)
+
+
 def _work(
     access: Access,
     tile: Mapping[str, int],

@@ -55,13 +55,13 @@ class LayerScaleGrad(Layerwise):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """That of a step of layer normalization, by columns or, where each core has some, by four neighbours.
 
-        Each way has a form of its own, and so has each with the second sum.
+        Each way has a form of its own, and so has each with the second sum. Each sum takes time to begin and to end.
         """
         columns, fours = tile["c"], tile["c"] // FACTS.block
         is_wide = fours >= FACTS.dealt
         parallel = fours + columns % FACTS.block if is_wide else columns
         form = "_".join(filter(None, ("fours" if is_wide else "", "biased" if _bias(node) else "")))
-        return replace(super().work(node, access, tile), parallel=parallel, form=form)
+        return replace(super().work(node, access, tile), parallel=parallel, form=form, runs=parallel)
 
     def samples(self) -> Iterator[Sample]:
         """Each form, and without the second sum."""

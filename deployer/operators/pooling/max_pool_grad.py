@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from deployer.core.access import Access
+from deployer.core.access import Access, Reach, box_shape
 from deployer.core.declarations import Recomputed
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
@@ -34,6 +34,31 @@ X = 1
 X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left", GATED)
 
 
+class _Along(NamedTuple):
+    """The windows of a tile's dY along an axis, of `size` elements: those that reach over no border, those that are
+    cut, and the ends where some are; the elements of all of them that lie inside."""
+
+    size: int
+    whole: int
+    cut: int
+    ends: int
+    taps: int
+
+
+def _along(access: Access, tile: Mapping[str, int]) -> list[_Along]:
+    """Those of rows and of columns; a part of an axis is taken to have no border."""
+    dy, found = access.operand("dy"), []
+    for axis, count, seen in zip(dy.axes[1:], dy.view[1:], box_shape(dy, access, tile)[1:], strict=True):
+        assert isinstance(axis, Reach)
+        size, kernel = access.dim(axis.dim).size, axis.kernel
+        begins = [i * axis.stride - axis.pad for i in range(count)] if tile[axis.dim] == size else []
+        cut = [begin for begin in begins if begin < 0 or begin + kernel > size]
+        taps = sum(min(begin + kernel, size) - max(begin, 0) for begin in cut)
+        ends = int(any(begin < 0 for begin in cut)) + int(any(begin >= 0 for begin in cut))
+        found.append(_Along(kernel, seen - len(cut), len(cut), ends, (seen - len(cut)) * kernel + taps))
+    return found
+
+
 @register
 class MaxPoolGrad(PoolGrad):
     """dX from dY and X, or the indices that MaxPool gives; the kernel searches each window for its maximum again.
@@ -55,8 +80,20 @@ class MaxPoolGrad(PoolGrad):
         return super().args(node, access) | values | own_args(node)
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """That of PoolGrad, of a form of its own where X is a gate besides."""
+        """That of PoolGrad, of a form of its own where X is a gate besides.
+
+        Of squares that reach over a border the elements inside are searched, and are `lost`; runs are parts of rows of
+        squares by one way: those at each end that reach over it, and those between.
+        """
         plain = super().work(node, access, tile)
+        if plain.form:
+            rows, columns = _along(access, tile)
+            box = box_shape(access.operand("dy"), access, tile)
+            cut = box[1] * box[2] - rows.whole * columns.whole
+            taps = rows.taps * columns.taps - rows.whole * columns.whole * rows.size * columns.size
+            parts = rows.whole * (1 + columns.ends) + rows.cut if columns.whole else box[1]
+            lost = plain.lost - box[0] * (cut * rows.size * columns.size - taps)
+            plain = replace(plain, lost=lost, runs=box[0] * parts)
         return replace(plain, form=f"{plain.form}_gated".lstrip("_") if node.attr_int(GATED, 0) else plain.form)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:

@@ -1,0 +1,41 @@
+"""What a call costs: its work, counted in the way of the function that it goes to, at the costs of that function."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from deployer.core.access import Access
+from deployer.core.ir import Node
+from deployer.core.operator import Work, operator_of
+from deployer.core.plan import Step
+from deployer.core.target import Target
+from deployer.specialization.calls import CostedTiles
+from deployer.specialization.conditions import Specialization
+
+
+class CostedWork(NamedTuple):
+    """The work of a call, and the `code` to which its costs belong: a kernel, or its function for some calls."""
+
+    code: str
+    work: Work
+
+
+def costed_work(
+    symbol: str, function: Specialization | None, node: Node, access: Access, tile: Mapping[str, int]
+) -> CostedWork:
+    """The work of a tile by the function for all calls of a kernel, or one for some of them."""
+    operator = operator_of(node)
+    if function is None:
+        return CostedWork(symbol, operator.work(node, access, tile))
+    way = operator.work_ways[function.work] if function.work else operator.work
+    return CostedWork(f"{symbol}.{function.name}", way(node, access, tile))
+
+
+class StepCosts:
+    """The work of tiles of a step before it is known which of its operands move."""
+
+    def __init__(self, step: Step, target: Target) -> None:
+        self.step, self._tiles = step, CostedTiles(step.kernel, step.access, step.args, target)
+
+    def of(self, tile: Mapping[str, int]) -> CostedWork:
+        """The work of a tile of these lengths."""
+        return costed_work(self.step.kernel.symbol, self._tiles.of(tile), self.step.node, self.step.access, tile)
