@@ -9,6 +9,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.calibration import measure
+from deployer.calibration.measure import KernelJob
 from deployer.codegen.generate import generate_files
 from deployer.core import target
 from deployer.core.errors import VerifyFailed
@@ -23,6 +24,7 @@ from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
+from DeployTest.support.kernels.kernel_jobs import gemm_form_jobs, gemm_jobs
 from DeployTest.targets.simulators import needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
@@ -261,15 +263,21 @@ def test_length_of_blocks() -> None:
     assert PRODUCTS == 144
 
 
+def _jobs() -> Iterator[KernelJob]:
+    """Calls of kernels that have such functions, which tests compare with the host."""
+    for jobs in (convolution_jobs, gemm_jobs, gemm_form_jobs):
+        yield from jobs()
+
+
 def test_each_function_is_compared() -> None:
     """Some call of those that tests compare with the host takes it, and some takes the kernel's own."""
-    called = {measure.function_of(job, TARGET, True) for job in convolution_jobs()}
+    called = {measure.function_of(job, TARGET, True) for job in _jobs()}
     assert called == {(symbol, name) for symbol, found in LISTED.items() for name in ("", *(s.name for s in found))}
 
 
 def test_functions_for_all_calls(tmp_path: Path) -> None:
     """What a function for some calls computes, the one for all calls of its kernel computes too."""
     needs_simulator(TARGET.name)
-    jobs = [job for job in convolution_jobs() if job.kernel.symbol in LISTED]
+    jobs = [job for job in _jobs() if job.kernel.symbol in LISTED]
     results = measure.measure_jobs(TARGET, jobs, tmp_path, specialize=False)
     compare(jobs, {result.label: result for result in results})

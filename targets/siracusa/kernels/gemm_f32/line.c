@@ -1,0 +1,9 @@
+/* A vector times a matrix, sums of one block of products. */
+#include "gemm_f32.h"
+#define SEVERAL_BLOCKS 0
+#include "gemm_line.h"
+
+void gemm_f32_line(const void *args) {
+    const gemm_f32_args_t *p = args;
+    line_of(p, p->a, p->b, p->c, p->gate, p->y, p->n, 0);
+}
