@@ -3,7 +3,9 @@
  *
  * Before it is included, MATRICES names a structure with the members of a Gemm's arguments: pointers a, b, c, gate (null
  * where there is none) and y; batch, m, n, k; strides a_b, a_m, a_k, b_b, b_k, b_n, c_b, c_m, c_n, y_b, y_m, gate_b and
- * gate_m; relu, first, last, single, alpha and beta. SEVERAL_BLOCKS says whether sums may have several blocks of products. */
+ * gate_m; relu, first, last, single, alpha and beta. SEVERAL_BLOCKS says whether sums may have several blocks of products. Where
+ * OVERLAPPING is defined, rows and columns are four at least, and the last blocks overlap those before: two cores may write the
+ * same outputs to the same place, so no sums may wait there. */
 #ifndef MATRIX_BLOCKS_H
 #define MATRIX_BLOCKS_H
 
@@ -49,10 +51,20 @@ static __attribute__((noinline)) void activate_rows(const MATRICES *p, float *y,
     if (p->gate) ACTIVATE(MASK_OPEN, gate, p->gate_m, y, p->y_m);
 }
 
+#ifdef OVERLAPPING
+#define MORE 3
+#define PLACE(i, size) hal_min(4 * (i), (size) - 4)
+#define STEP_TO(i, place, size) (hal_min(4 * (i), (size) - 4) - (place))
+#else
+#define MORE 0
+#define PLACE(i, size) (4 * (i))
+#define STEP_TO(i, place, size) 4
+#endif
+
 /* Every core has as many blocks one after the other as any: along a row of blocks, then along the next one, of the next
  * batch at last. */
 static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
-    const uint32_t rows = p->m >> 2, columns = p->n >> 2, all = p->batch * rows * columns;
+    const uint32_t rows = (p->m + MORE) >> 2, columns = (p->n + MORE) >> 2, all = p->batch * rows * columns;
     const uint32_t each = turns_of(all, hal_core_count());
     uint32_t n = hal_core_id() * each, m = 0, batch = 0;
     if (n >= all) return;
@@ -62,11 +74,13 @@ static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
     product_t product = {.a_m = 4 * p->a_m, .a_k = 4 * p->a_k, .b_k = 4 * p->b_k, .b_n = 4 * p->b_n, .k = p->k};
     const uint32_t y_m = p->y_m, goes_on = p->single && !p->first, continues = !p->single && !p->first;
     for (;;) {
-        const float *c = p->c + batch * p->c_b + 4 * m * p->c_m + 4 * n * p->c_n;
-        float *y = p->y + batch * p->y_b + 4 * m * p->y_m + 4 * n;
-        product.a = p->a + batch * p->a_b + 4 * m * p->a_m;
-        product.b = at(p->b + batch * p->b_b, 4 * n * product.b_n);
-        do {
+        const uint32_t row = PLACE(m, p->m);
+        uint32_t column = PLACE(n, p->n);
+        const float *c = p->c + batch * p->c_b + row * p->c_m + column * p->c_n;
+        float *y = p->y + batch * p->y_b + row * p->y_m + column;
+        product.a = p->a + batch * p->a_b + row * p->a_m;
+        product.b = at(p->b + batch * p->b_b, column * product.b_n);
+        for (;;) {
             float s[4][4];
             uint32_t adds = continues;
             if (SEVERAL_BLOCKS) {
@@ -90,10 +104,12 @@ static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
             if (p->last) scale_rows(p, s, c);
             put_rows(s, y, y_m);
             if (SELDOM(p->relu || p->gate) && p->last)
-                activate_rows(p, y, p->gate + batch * p->gate_b + 4 * m * p->gate_m + 4 * n);
+                activate_rows(p, y, p->gate + batch * p->gate_b + row * p->gate_m + column);
             if (--count == 0) return;
-            product.b = at(product.b, 4 * product.b_n), c += 4 * p->c_n, y += 4;
-        } while (++n < columns);
+            if (++n == columns) break;
+            const uint32_t step = STEP_TO(n, column, p->n);
+            product.b = at(product.b, step * product.b_n), c += step * p->c_n, y += step, column += step;
+        }
         n = 0;
         if (++m == rows) m = 0, batch++;
     }

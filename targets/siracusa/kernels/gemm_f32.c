@@ -5,15 +5,15 @@
 #include "gemm_f32.h"
 #define MATRICES gemm_f32_args_t
 #define SEVERAL_BLOCKS 1
-#include "gemm_edges.h"
+#include "gemm_lines.h"
 #include "matrix_blocks.h"
 
 void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
     if (p->m < 4 || p->n < 4) {
-        narrow(p);
+        lines(p);
     } else {
         matrix_blocks(p);
-        if ((p->m | p->n) & 3) edges(p, p->m & ~3u, p->n & ~3u);
+        rest(p);
     }
 }

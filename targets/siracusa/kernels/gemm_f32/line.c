@@ -3,7 +3,4 @@
 #define SEVERAL_BLOCKS 0
 #include "gemm_line.h"
 
-void gemm_f32_line(const void *args) {
-    const gemm_f32_args_t *p = args;
-    line_of(p, p->a, p->b, p->c, p->gate, p->y, p->n, 0);
-}
+void gemm_f32_line(const void *args) { line_of(args); }
