@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deployer import pipeline
@@ -12,10 +13,12 @@ from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.codegen.generate import generate_files
 from deployer.core import target
+from deployer.core.cost import phases
 from deployer.core.errors import VerifyFailed
 from deployer.core.operator import Kernel, registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
+from deployer.operators.matrix.product_work import Finish, blocks
 from deployer.operators.products import PRODUCTS
 from deployer.specialization import calls
 from deployer.specialization.conditions import Specialization, Values, chosen, read_list, specializations_of
@@ -24,7 +27,7 @@ from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
-from DeployTest.support.kernels.kernel_jobs import gemm_form_jobs, gemm_jobs
+from DeployTest.support.kernels.kernel_jobs import gemm_form_jobs, gemm_job, gemm_jobs
 from DeployTest.targets.simulators import needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
@@ -261,6 +264,19 @@ def test_length_of_blocks() -> None:
     limits = [text for found in LISTED.values() for s in found for text in s.valid if "<= 144" in text]
     assert limits
     assert PRODUCTS == 144
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_products_take_the_form_that_they_cost(seed: int) -> None:
+    """Blocks that overlap, lines and vectors are chosen for the products whose work has these forms alone."""
+    forms = {("matrix",): "blocks", ("lines",): "lines", ("vector",): "line", ("narrow",): "line"}
+    draw = np.random.default_rng(seed)
+    for _ in range(200):
+        batch, m, n, k = (int(draw.choice(sizes)) for sizes in ((1, 1, 2, 4), range(1, 40), range(1, 40), range(2, 145)))
+        job = gemm_job(m, n, k, "nn", batch)
+        work = blocks(batch, m, n, k, Finish(0, 0), waits=False)
+        expected = forms.get(tuple(phase.form for phase in phases(work)), "one_block")
+        assert measure.function_of(job, TARGET, True) == ("gemm_f32", expected), job.label
 
 
 def _jobs() -> Iterator[KernelJob]:

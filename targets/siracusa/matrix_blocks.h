@@ -54,11 +54,9 @@ static __attribute__((noinline)) void activate_rows(const MATRICES *p, float *y,
 #ifdef OVERLAPPING
 #define MORE 3
 #define PLACE(i, size) hal_min(4 * (i), (size) - 4)
-#define STEP_TO(i, place, size) (hal_min(4 * (i), (size) - 4) - (place))
 #else
 #define MORE 0
 #define PLACE(i, size) (4 * (i))
-#define STEP_TO(i, place, size) 4
 #endif
 
 /* Every core has as many blocks one after the other as any: along a row of blocks, then along the next one, of the next
@@ -107,8 +105,11 @@ static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
                 activate_rows(p, y, p->gate + batch * p->gate_b + row * p->gate_m + column);
             if (--count == 0) return;
             if (++n == columns) break;
-            const uint32_t step = STEP_TO(n, column, p->n);
-            product.b = at(product.b, step * product.b_n), c += step * p->c_n, y += step, column += step;
+            if (MORE && SELDOM(column + 8 > p->n)) {
+                const uint32_t back = column + 8 - p->n;
+                product.b -= back * p->b_n, c -= back * p->c_n, y -= back, column -= back;
+            }
+            product.b = at(product.b, 4 * product.b_n), c += 4 * p->c_n, y += 4, column += 4;
         }
         n = 0;
         if (++m == rows) m = 0, batch++;
