@@ -272,7 +272,9 @@ def test_products_take_the_form_that_they_cost(seed: int) -> None:
     forms = {("matrix",): "blocks", ("lines",): "lines", ("vector",): "line", ("narrow",): "line"}
     draw = np.random.default_rng(seed)
     for _ in range(200):
-        batch, m, n, k = (int(draw.choice(sizes)) for sizes in ((1, 1, 2, 4), range(1, 40), range(1, 40), range(2, 145)))
+        batch, m, n, k = (
+            int(draw.choice(sizes)) for sizes in ((1, 1, 2, 4), range(1, 40), range(1, 40), range(2, 145))
+        )
         job = gemm_job(m, n, k, "nn", batch)
         work = blocks(batch, m, n, k, Finish(0, 0), waits=False)
         expected = forms.get(tuple(phase.form for phase in phases(work)), "one_block")

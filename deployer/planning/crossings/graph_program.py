@@ -18,7 +18,6 @@ from deployer.planning.loop_program import (
     Assign,
     AssignEach,
     Block,
-    Call,
     CallEach,
     Fetch,
     LoopProgram,
