@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from deployer.core.cost import all_macs, phases
 from deployer.core.ir import AttrValue
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Sample, Work, registry
@@ -36,21 +35,20 @@ def test_when_single_taps_are_squares(outputs: int, channels: int, form: str) ->
     assert (work.form, work.macs) == (form, outputs * channels * 100)
 
 
-def test_a_product_in_phases() -> None:
-    """Whole blocks, then what is left of rows and of columns in lines, each output once."""
+def test_a_product_with_edges() -> None:
+    """Whole blocks, two for a core at most, then a row of six pieces and a column of two, one for a core each."""
     work = work_of("Gemm", (9, 140), (140, 21))
-    found = [(phase.form, phase.macs) for phase in phases(work)]
-    assert found == [("matrix", 8 * 20 * 140), ("lines", 21 * 140), ("lines", 8 * 140)]
+    assert (work.form, work.macs) == ("edged", 9 * 21 * 140)
+    assert work.products == work.parallel * (2 * 16 + 2 * 4 * FACTS.edge) * 140
 
 
-@pytest.mark.parametrize(("inner", "tile", "forms"), [(7, 7, 1), (7, 6, 3), (145, 145, 3)])
-def test_blocks_that_overlap(inner: int, tile: int, forms: int) -> None:
+@pytest.mark.parametrize(("inner", "tile", "form"), [(7, 7, "matrix"), (7, 6, "edged"), (145, 145, "edged")])
+def test_blocks_that_overlap(inner: int, tile: int, form: str) -> None:
     """Three by six blocks have all of 10 x 21 outputs, some twice; not where sums wait in these, or have two blocks."""
     work = tile_work("Gemm", (10, inner), (inner, 21), {"k": tile})
-    assert len(list(phases(work))) == forms
-    assert all_macs(work) == 10 * 21 * tile
-    if forms == 1:
-        assert (work.form, work.parallel, work.products) == ("matrix", 3 * 6, 3 * 6 * 16 * tile)
+    assert (work.form, work.macs) == (form, 10 * 21 * tile)
+    if form == "matrix":
+        assert (work.parallel, work.products) == (3 * 6, 3 * 6 * 16 * tile)
 
 
 def test_lines_of_a_product() -> None:

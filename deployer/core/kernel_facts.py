@@ -27,6 +27,7 @@ class KernelFacts:
     weights: tuple[int, int]
     narrow: int
     overlapping: tuple[int, int, int, int, int]
+    edge: float
     finish_block: tuple[int, int, int, int]
     finish_begin: int
     finish_line: tuple[int, int, int, int]

@@ -38,15 +38,15 @@ def blocks(batch: int, m: int, n: int, k: int, finish: Finish, waits: bool) -> W
         return _vector(n, k, finish.line)
     if min(m, n) < FACTS.block:
         return _lines(batch * min(m, n), max(m, n), k, finish.line)
-    inner, all_blocks = (batch * count(m) * count(n) for count in (_whole, _begun))
+    inner, count = (batch * size(m) * size(n) for size in (_whole, _begun))
     rows, columns = (size % FACTS.block for size in (m, n))
-    pieces = _turns(batch * rows * _begun(n)) + _turns(batch * columns * _whole(m))
+    turns, pieces = _turns(inner), _turns(batch * rows * _begun(n)) + _turns(batch * columns * _whole(m))
     may_overlap = is_single(k) and not waits
-    if may_overlap and _overlaps(_turns(all_blocks) - _turns(inner), pieces, k):
-        return _matrix(batch * m * n, all_blocks, k, finish.block)
-    rest = _lines(batch * columns, m - rows, k, finish.line) if columns else None
-    rest = _lines(batch * rows, n, k, finish.line, rest) if rows else rest
-    return _matrix(inner * FACTS.block**2, inner, k, finish.block, rest)
+    if not pieces or (may_overlap and _overlaps(_turns(count) - turns, pieces, k)):
+        computed = count * FACTS.block**2
+        lost = (computed - batch * m * n) * k + computed * finish.block
+        return Work(batch * m * n * k, computed, count, "matrix", lost)
+    return _edged(batch * m * n, turns * FACTS.block**2, pieces * FACTS.block, k, finish)
 
 
 def _overlaps(turns: int, pieces: int, k: int) -> bool:
@@ -76,18 +76,19 @@ def strips(batch: int, rows: int, columns: int, form: str) -> Work:
     return Work(outputs, outputs, rows, form, runs=batch * count * min(rows, FACTS.dealt))
 
 
-def _matrix(outputs: int, count: int, k: int, extra: int, then: Work | None = None) -> Work:
-    """The work of so many outputs in `count` blocks, which may have more; `extra` is to finish one."""
-    computed = count * FACTS.block**2
-    return Work(outputs * k, computed, count, "matrix", (computed - outputs) * k + computed * extra, then=then)
+def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, finish: Finish) -> Work:
+    """The work of so many outputs of which a core has some in blocks and, at their edges, some in lines."""
+    products = in_blocks * (k + finish.block) + round(in_lines * (FACTS.edge * k + finish.line))
+    elements = (in_blocks + in_lines) * FACTS.dealt
+    return Work(outputs * k, elements, FACTS.dealt, "edged", products * FACTS.dealt - outputs * k)
 
 
-def _lines(lines: int, outputs: int, k: int, extra: int, then: Work | None = None) -> Work:
+def _lines(lines: int, outputs: int, k: int, extra: int) -> Work:
     """The work of lines of so many outputs each, of which cores are dealt fours."""
     pieces = lines * _begun(outputs)
     computed = pieces * FACTS.block
     lost = (computed - lines * outputs) * k + computed * extra
-    return Work(lines * outputs * k, computed, pieces, "lines", lost, then=then)
+    return Work(lines * outputs * k, computed, pieces, "lines", lost)
 
 
 def _vector(outputs: int, k: int, extra: int) -> Work:
