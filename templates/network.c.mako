@@ -150,7 +150,15 @@ ${inside(v.body, indent + "    ")}\
 ${indent}}
 </%def>\
 <%def name="c_call_each(v, indent)">\
-${indent}hal_parallel_steps(${v.step}, ${v.function}, ${v.table}, sizeof(${v.kernel}_args_t), ${v.count});
+${indent}hal_parallel_steps(${v.step}, ${v.functions[0]}, ${v.table}, sizeof(${v.kernel}_args_t), ${v.count});
+</%def>\
+<%def name="c_call_each_own(v, indent)">\
+${indent}const hal_kernel_t functions[] = {
+% for line in v.lines:
+${indent}    ${line}
+% endfor
+${indent}};
+${indent}hal_parallel_each(${v.step}, functions, ${v.table}, sizeof(${v.kernel}_args_t), ${v.count});
 </%def>\
 <%def name="c_if_line(v, indent)">\
 ${indent}if (${v.condition}) ${inside(v.body, "")}\

@@ -16,6 +16,9 @@ from deployer.planning import plan_choice
 from deployer.planning.crossings.bundles import with_bundles
 from deployer.planning.crossings.graph_run import timed
 from deployer.rates.course import read_course
+from deployer.running.kernels import COMMON
+from deployer.specialization import conditions
+from deployer.specialization.conditions import Specialization
 from deployer.tilers.levels.tables import tables_in
 from deployer.verify.plan import verify_plan
 from DeployTest.support.building.cases import (
@@ -75,6 +78,30 @@ def test_one_start_for_the_update(built: Built, models_root: Path, tmp_path: Pat
         outcome = built.run("--core-order", order)
         assert result_hash(outcome) == expected
         check_clock(built, outcome)
+
+
+@pytest.mark.parametrize("machine", ["host", "host_flat"])
+def test_functions_of_their_own(machine: str, built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of one start may call different functions of their kernel, in the simulator and on threads: no bit changes,
+    nor does the simulator's clock.
+    """
+    source = tmp_path / "small.c"
+    source.write_text(f'#define sgd_f32 sgd_f32_small\n#include "{COMMON / "kernels" / "sgd_f32.c"}"\n')
+    small = Specialization("small", source, ("n <= 100",), (), {}, frozenset({"n"}))
+    monkeypatch.setattr(conditions, "_listed", lambda symbol, _: (small,) if symbol == "sgd_f32" else ())
+    options = built.plan.options if machine == "host" else Options(machine, cores=3)
+    tiling, plan = pipeline.plan_case(built.case, options)
+    pipeline.write_case(built.case, tiling, plan, tmp_path)
+    pipeline.build_case(plan, tmp_path)
+    own = Built(built.case, tiling, plan, tmp_path)
+    verify_plan(own.plan, own.tiling)
+    assert {own.plan.steps[i].function for i in optimizer_steps(own.plan)} == {"sgd_f32", "sgd_f32_small"}
+    text = (own.directory / "OptimizerNetwork.c").read_text()
+    assert text.count("hal_parallel") == text.count("hal_parallel_each(") == 1
+    outcome = own.run("--core-order", "random") if machine == "host" else pipeline.execute(built.case, plan, tmp_path)
+    assert result_hash(outcome) == result_hash(built.run())
+    if machine == "host":
+        check_clock(own, outcome)
 
 
 @pytest.mark.parametrize("room", [20, 200])

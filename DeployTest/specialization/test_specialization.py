@@ -5,16 +5,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deployer import pipeline
 from deployer.calibration import measure
+from deployer.calibration.measure import KernelJob
 from deployer.codegen.generate import generate_files
 from deployer.core import target
 from deployer.core.errors import VerifyFailed
 from deployer.core.operator import First, Kernel, Last, registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
+from deployer.operators.matrix.product_work import Finish, blocks
 from deployer.operators.products import PRODUCTS
 from deployer.specialization import calls, conditions
 from deployer.specialization.conditions import Specialization, Values, chosen, costed_of, read_list, specializations_of
@@ -23,6 +26,7 @@ from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
+from DeployTest.support.kernels.kernel_jobs import gemm_form_jobs, gemm_job, gemm_jobs
 from DeployTest.targets.simulators import needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
@@ -317,15 +321,35 @@ def test_length_of_blocks() -> None:
     assert PRODUCTS == 144
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_products_take_the_form_that_they_cost(seed: int) -> None:
+    """Blocks that overlap, lines and vectors are chosen for the products whose work has these forms."""
+    forms = {"matrix": "blocks", "lines": "lines", "vector": "line", "narrow": "line", "edged": "one_block"}
+    draw = np.random.default_rng(seed)
+    for _ in range(200):
+        batch, m, n, k = (
+            int(draw.choice(sizes)) for sizes in ((1, 1, 2, 4), range(1, 40), range(1, 40), range(2, 145))
+        )
+        job = gemm_job(m, n, k, "nn", batch)
+        work = blocks(batch, m, n, k, Finish(0, 0), waits=False)
+        assert measure.function_of(job, TARGET, True) == ("gemm_f32", forms[work.form]), job.label
+
+
+def _jobs() -> Iterator[KernelJob]:
+    """Calls of kernels that have such functions, which tests compare with the host."""
+    for jobs in (convolution_jobs, gemm_jobs, gemm_form_jobs):
+        yield from jobs()
+
+
 def test_each_function_is_compared() -> None:
     """Some call of those that tests compare with the host takes it, and some takes the kernel's own."""
-    called = {measure.function_of(job, TARGET, True) for job in convolution_jobs()}
+    called = {measure.function_of(job, TARGET, True) for job in _jobs()}
     assert called == {(symbol, name) for symbol, found in LISTED.items() for name in ("", *(s.name for s in found))}
 
 
 def test_functions_for_all_calls(tmp_path: Path) -> None:
     """What a function for some calls computes, the one for all calls of its kernel computes too."""
     needs_simulator(TARGET.name)
-    jobs = [job for job in convolution_jobs() if job.kernel.symbol in LISTED]
+    jobs = [job for job in _jobs() if job.kernel.symbol in LISTED]
     results = measure.measure_jobs(TARGET, jobs, tmp_path, specialize=False)
     compare(jobs, {result.label: result for result in results})

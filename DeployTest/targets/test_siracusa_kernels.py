@@ -271,7 +271,7 @@ def test_form_of_an_outer_product(
         (1, 8, 65, {}, "narrow"),
         (1, 20, 65, {}, "vector"),
         (1, 3, 145, {}, "narrow"),
-        (2, 8, 8, {}, "narrow"),
+        (2, 8, 8, {}, "lines"),
         (4, 8, 8, {}, "matrix"),
         (8, 64, 1, {}, "few_rows"),
         (12, 43, 1, {}, "outer"),

@@ -59,21 +59,44 @@ def test_when_single_taps_are_blocks(outputs: int, channels: int, code: str) -> 
     assert work_of("ConvGradW", *shapes, kernel_shape=(1, 1)).macs == outputs * channels * 100
 
 
-def test_a_product_in_phases() -> None:
-    """Whole blocks, then what is left of rows and of columns in lines, each output once."""
-    phases, work = [], work_of("Gemm", (10, 7), (7, 21))
-    while work:
-        phases.append((work.form, work.macs))
-        work = work.then
-    assert phases == [("matrix", 8 * 20 * 7), ("vector", 2 * 21 * 7), ("narrow", 8 * 7)]
+def test_a_product_with_edges() -> None:
+    """Whole blocks, two for a core at most, then a row of six pieces and a column of two, one for a core each."""
+    work = work_of("Gemm", (9, 140), (140, 21))
+    assert (work.form, work.macs) == ("edged", 9 * 21 * 140)
+    assert work.products == work.parallel * (2 * 16 + 2 * 4 * FACTS.edge) * 140
+
+
+@pytest.mark.parametrize(("inner", "tile", "form"), [(7, 7, "matrix"), (7, 6, "edged"), (145, 145, "edged")])
+def test_blocks_that_overlap(inner: int, tile: int, form: str) -> None:
+    """Three by six blocks have all of 10 x 21 outputs, some twice; not where sums wait in these, or have two blocks."""
+    work = tile_work("Gemm", (10, inner), (inner, 21), {"k": tile})
+    assert (work.form, work.macs) == (form, 10 * 21 * tile)
+    if form == "matrix":
+        assert (work.parallel, work.products) == (3 * 6, 3 * 6 * 16 * tile)
 
 
 def test_lines_of_a_product() -> None:
-    """Narrow products are lines, which begin anew on each core: of 3 x 2 outputs in a batch of 4, 12 of 2 pairs."""
+    """Narrow products are lines, whose fours are dealt out: of 3 x 2 outputs in a batch of 4 one for each column."""
     work = work_of("Gemm", (4, 3, 5), (4, 5, 2))
-    assert (work.form, work.parallel, work.runs) == ("narrow", 2, 8 * 2)
+    assert (work.form, work.parallel) == ("lines", 4 * 2)
     assert work.macs == 4 * 3 * 2 * 5
-    assert work.products == 4 * 2 * 4 * 5, "three outputs are two pairs"
+    assert work.products == 4 * 2 * 4 * 5, "three outputs are four"
+
+
+@pytest.mark.parametrize(("rows", "finish"), [(8, FACTS.finish_block), (1, FACTS.finish_line)])
+def test_what_finishes_a_sum(rows: int, finish: tuple[int, ...]) -> None:
+    """Alpha, C and Relu are more work for each output, more of it in a line, which also begins to be finished."""
+    plain, *finished = (
+        work_of("Gemm", *shapes, **attrs).products
+        for shapes, attrs in (
+            (((rows, 80), (80, 32)), {}),
+            (((rows, 80), (80, 32)), {"alpha": 0.5}),
+            (((rows, 80), (80, 32), (32,)), {}),
+            (((rows, 80), (80, 32)), {"activation": RELU}),
+        )
+    )
+    begin = FACTS.finish_begin if rows == 1 else 0
+    assert [work - plain for work in finished] == [rows * 32 * (begin + part) for part in finish[:3]]
 
 
 def test_the_core_with_the_most_decides() -> None:

@@ -38,6 +38,7 @@ from deployer.planning.expr import (
     Var,
 )
 from deployer.planning.loop_program import (
+    CallEach,
     Declare,
     Done,
     Group,
@@ -192,6 +193,9 @@ class Printer:
             case Rotate(slots=slots):
                 kind = "rotate" if slots > 2 else "rotate_two"
                 texts["last"] = code(str(slots - 1))
+            case CallEach(functions=(_, _, *_) as functions):
+                kind = "call_each_own"
+                texts["lines"] = wrapped(functions)
             case Declare(names, values):
                 texts["lines"] = declared([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
             case Tickets(arrays):

@@ -25,6 +25,11 @@ class KernelFacts:
     fours: tuple[int, int]
     weights: tuple[int, int]
     narrow: int
+    overlapping: tuple[int, int, int, int, int]
+    edge: float
+    finish_block: tuple[int, int, int, int]
+    finish_begin: int
+    finish_line: tuple[int, int, int, int]
     few: int
     longest_row: int
     transcendental: int

@@ -219,13 +219,14 @@ class AssignEach(Statement):
 
 @dataclass(frozen=True)
 class CallEach(Statement):
-    """Calls the kernel on all cores for each of `count` argument tables, one behind the other from `table` on.
+    """Calls a function of the kernel on all cores for each of `count` argument tables, one behind the other.
 
-    They are those of as many steps from `step` on, and no core waits for another between two of them.
+    The tables, from `table` on, are those of as many steps from `step` on, and no core waits for another between two
+    of them. All call the only one of `functions`, or each step calls its own.
     """
 
     step: int
-    function: str
+    functions: tuple[str, ...]
     kernel: str
     table: Table
     count: int

@@ -14,6 +14,7 @@ typedef struct {
 } matrices_t;
 
 #define MATRICES matrices_t
+#define SEVERAL_BLOCKS 1
 #include "matrix_blocks.h"
 
 #endif

@@ -3,7 +3,9 @@
  *
  * Before it is included, MATRICES names a structure with the members of a Gemm's arguments: pointers a, b, c, gate (null
  * where there is none) and y; batch, m, n, k; strides a_b, a_m, a_k, b_b, b_k, b_n, c_b, c_m, c_n, y_b, y_m, gate_b and
- * gate_m; relu, first, last, single, alpha and beta. */
+ * gate_m; relu, first, last, single, alpha and beta. SEVERAL_BLOCKS says whether sums may have several blocks of products. Where
+ * OVERLAPPING is defined, rows and columns are four at least, and the last blocks overlap those before: two cores may write the
+ * same outputs to the same place, so no sums may wait there. */
 #ifndef MATRIX_BLOCKS_H
 #define MATRIX_BLOCKS_H
 
@@ -13,18 +15,6 @@
 #include "matrix_finish.h"
 #include "products_f32.h"
 #include "pulp.h"
-
-static inline const float *at(const float *base, uint32_t bytes) {
-    return (const float *)((uintptr_t)base + bytes);
-}
-
-static inline int scales(const MATRICES *p) {
-    const union {
-        float value;
-        uint32_t bits;
-    } alpha = {p->alpha};
-    return alpha.bits != 0x3f800000; /* not 1.0f, which would be read from L2 */
-}
 
 static inline __attribute__((always_inline)) void add_rows(float c[4][4], const float *y, uint32_t y_m) {
     UNROLL for (uint32_t m = 0; m < 4; m++, y += y_m) {
@@ -36,7 +26,7 @@ static inline __attribute__((always_inline)) void add_rows(float c[4][4], const 
 #define TIMES(s) "fmul.s %[" #s "], %[" #s "], %[alpha]\n"
 #define ROW_OF(s, m) [s0] "+f"(s[m][0]), [s1] "+f"(s[m][1]), [s2] "+f"(s[m][2]), [s3] "+f"(s[m][3])
 static inline __attribute__((always_inline)) void scale_rows(const MATRICES *p, float s[4][4], const float *c) {
-    if (scales(p)) {
+    if (scales(p->alpha)) {
         const float alpha = p->alpha;
         UNROLL for (uint32_t m = 0; m < 4; m++)
             __asm__(TIMES(s0) TIMES(s1) TIMES(s2) TIMES(s3) : ROW_OF(s, m) : [alpha] "f"(alpha));
@@ -61,25 +51,18 @@ static __attribute__((noinline)) void activate_rows(const MATRICES *p, float *y,
     if (p->gate) ACTIVATE(MASK_OPEN, gate, p->gate_m, y, p->y_m);
 }
 
-/* To Y, what sums of several blocks of products have but the last: `count` of them. */
-static __attribute__((noinline)) void long_block(const MATRICES *p, const float *a, const float *b, float *y,
-                                                 uint32_t count) {
-    const product_t step = {.a_m = 4 * p->a_m, .a_k = 4 * p->a_k, .b_k = 4 * p->b_k, .b_n = 4 * p->b_n};
-    const uint32_t y_m = p->y_m;
-    for (uint32_t adds = !p->first; count > 0; count -= PRODUCTS_BLOCK, adds = 1) {
-        const product_t product = {a, b, step.a_m, step.a_k, step.b_k, step.b_n, PRODUCTS_BLOCK};
-        float s[4][4];
-        gemm_block(&product, 0, 0, s);
-        if (adds) add_rows(s, y, y_m);
-        put_rows(s, y, y_m);
-        a = at(a, PRODUCTS_BLOCK * step.a_k), b = at(b, PRODUCTS_BLOCK * step.b_k);
-    }
-}
+#ifdef OVERLAPPING
+#define MORE 3
+#define PLACE(i, size) hal_min(4 * (i), (size) - 4)
+#else
+#define MORE 0
+#define PLACE(i, size) (4 * (i))
+#endif
 
 /* Every core has as many blocks one after the other as any: along a row of blocks, then along the next one, of the next
  * batch at last. */
 static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
-    const uint32_t rows = p->m >> 2, columns = p->n >> 2, all = p->batch * rows * columns;
+    const uint32_t rows = (p->m + MORE) >> 2, columns = (p->n + MORE) >> 2, all = p->batch * rows * columns;
     const uint32_t each = turns_of(all, hal_core_count());
     uint32_t n = hal_core_id() * each, m = 0, batch = 0;
     if (n >= all) return;
@@ -87,30 +70,47 @@ static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
     if (n >= columns) m = n / columns, n -= m * columns;
     if (m >= rows) batch = m / rows, m -= batch * rows;
     product_t product = {.a_m = 4 * p->a_m, .a_k = 4 * p->a_k, .b_k = 4 * p->b_k, .b_n = 4 * p->b_n, .k = p->k};
-    const uint32_t y_m = p->y_m, goes_on = p->single && !p->first;
-    uint32_t adds = !p->single && !p->first, before = 0;
-    if (SELDOM(product.k > PRODUCTS_BLOCK)) {
-        before = (product.k - 1) / PRODUCTS_BLOCK * PRODUCTS_BLOCK;
-        product.k -= before, adds = 1;
-    }
+    const uint32_t y_m = p->y_m, goes_on = p->single && !p->first, continues = !p->single && !p->first;
     for (;;) {
-        const float *c = p->c + batch * p->c_b + 4 * m * p->c_m + 4 * n * p->c_n;
-        float *y = p->y + batch * p->y_b + 4 * m * p->y_m + 4 * n;
-        product.a = at(p->a + batch * p->a_b + 4 * m * p->a_m, before * product.a_k);
-        product.b = at(p->b + batch * p->b_b, 4 * n * product.b_n + before * product.b_k);
-        do {
+        const uint32_t row = PLACE(m, p->m);
+        uint32_t column = PLACE(n, p->n);
+        const float *c = p->c + batch * p->c_b + row * p->c_m + column * p->c_n;
+        float *y = p->y + batch * p->y_b + row * p->y_m + column;
+        product.a = p->a + batch * p->a_b + row * p->a_m;
+        product.b = at(p->b + batch * p->b_b, column * product.b_n);
+        for (;;) {
             float s[4][4];
-            if (SELDOM(before))
-                long_block(p, at(product.a, 0 - before * product.a_k), at(product.b, 0 - before * product.b_k), y, before);
-            gemm_block(&product, SELDOM(goes_on) ? y : 0, 4 * y_m, s);
+            uint32_t adds = continues;
+            if (SEVERAL_BLOCKS) {
+                const float *a = product.a, *b = product.b;
+                for (uint32_t left = p->k;;) {
+                    product.k = hal_min(left, PRODUCTS_BLOCK);
+                    gemm_block(&product, SELDOM(goes_on) ? y : 0, 4 * y_m, s);
+                    left -= product.k;
+                    if (left == 0) break;
+                    if (adds) add_rows(s, y, y_m);
+                    put_rows(s, y, y_m);
+                    product.a = at(product.a, PRODUCTS_BLOCK * product.a_k);
+                    product.b = at(product.b, PRODUCTS_BLOCK * product.b_k);
+                    adds = 1;
+                }
+                product.a = a, product.b = b;
+            } else {
+                gemm_block(&product, SELDOM(goes_on) ? y : 0, 4 * y_m, s);
+            }
             if (SELDOM(adds)) add_rows(s, y, y_m);
             if (p->last) scale_rows(p, s, c);
             put_rows(s, y, y_m);
             if (SELDOM(p->relu || p->gate) && p->last)
-                activate_rows(p, y, p->gate + batch * p->gate_b + 4 * m * p->gate_m + 4 * n);
+                activate_rows(p, y, p->gate + batch * p->gate_b + row * p->gate_m + column);
             if (--count == 0) return;
-            product.b = at(product.b, 4 * product.b_n), c += 4 * p->c_n, y += 4;
-        } while (++n < columns);
+            if (++n == columns) break;
+            if (MORE && SELDOM(column + 8 > p->n)) {
+                const uint32_t back = column + 8 - p->n;
+                product.b -= back * p->b_n, c -= back * p->c_n, y -= back, column -= back;
+            }
+            product.b = at(product.b, 4 * product.b_n), c += 4 * p->c_n, y += 4, column += 4;
+        }
         n = 0;
         if (++m == rows) m = 0, batch++;
     }

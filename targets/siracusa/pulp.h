@@ -65,6 +65,10 @@ static inline float literal_f32(float x) {
     return float_in_fpu(number.bits);
 }
 
+static inline const float *at(const float *base, uint32_t bytes) {
+    return (const float *)((uintptr_t)base + bytes);
+}
+
 /* How many of the numbers 0, cores, 2 cores, .. are below `total`; a division takes 32 cycles. */
 static inline uint32_t turns_of(uint32_t total, uint32_t cores) {
     uint32_t shift;

@@ -56,7 +56,7 @@ from deployer.operators.matrix.orders import (
     used_shape,
     used_type,
 )
-from deployer.operators.matrix.product_work import blocks, strips
+from deployer.operators.matrix.product_work import blocks, finish_of, strips
 from deployer.operators.products import is_single, quantum_of
 
 Shape = tuple[int, ...]
@@ -74,7 +74,7 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 
 SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
-"""What kernels read as `single`: 0 where sums have several blocks, 1 where they have one, more for further forms."""
+"""What `single` says: 0 where sums have several blocks, 1 where they have one, more for forms with own functions."""
 
 
 @register
@@ -281,9 +281,8 @@ class Gemm(Operator):
         if form in ("few", "few_rows"):
             outputs = batch * m * n
             return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, outputs * extra)
-        if form:
-            return strips(batch, m, n, form)
-        return blocks(batch, m, n, k, extra)
+        waits = k < access.dim("k").size
+        return strips(batch, m, n, form) if form else blocks(batch, m, n, k, finish_of(node, access), waits)
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""
@@ -334,7 +333,7 @@ class Gemm(Operator):
             yield Sample(label, (x(rows, 307), x(307, 5), x(5)), {"alpha": 0.5})
 
     def sweep(self) -> Iterator[Sample]:
-        """Vectors times matrices, outer products, small batches and squares, in every transpose form."""
+        """Vectors times matrices, outer products, small batches and squares, in every transpose form; sums finished."""
         r = rng(2)
         for m, n, k in measured("products"):
             for ta in (0, 1):
@@ -342,12 +341,14 @@ class Gemm(Operator):
                     a = r.standard_normal((k, m) if ta else (m, k)).astype(np.float32)
                     b = r.standard_normal((n, k) if tb else (k, n)).astype(np.float32)
                     yield Sample(f"{m}x{n}x{k} t{ta}{tb}", (a, b), {"transA": ta, "transB": tb})
-            if k == 1:
-                a, b, c = (r.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
+            if k == 1 or m > 1:
+                c_shape = (m, n) if k == 1 else (n,)
+                a, b, c = (r.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n), c_shape))
                 yield Sample(f"{m}x{n}x{k} c", (a, b, c))
         for count, m, n, k in measured("batches"):
             a, b = (r.standard_normal(shape).astype(np.float32) for shape in ((count, m, k), (count, k, n)))
             yield Sample(f"{count} of {m}x{n}x{k}", (a, b))
+            yield Sample(f"{count} of {m}x{n}x{k} scaled", (a, b), {"alpha": 0.5})
 
 
 def _form(node: Node, access: Access) -> str:
@@ -381,8 +382,7 @@ def _outer_form(node: Node, access: Access) -> str:
 def is_plain_outer(node: Node, types: Mapping[str, TensorType]) -> bool:
     """Whether Y, stored in rows, is the outer product of A's elements and B's, and nothing is done to it."""
     access = registry()[node.op].access(node, types)
-    is_outer = _outer_form(node, access) == "outer" and access.dim("batch").size == 1
-    return is_outer and not is_ordered(node)
+    return _outer_form(node, access) == "outer" and access.dim("batch").size == 1 and not is_ordered(node)
 
 
 def _is_turned(order: Sequence[int], shape: Shape) -> bool:

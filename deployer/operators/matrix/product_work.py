@@ -1,35 +1,100 @@
 """The work of products by the ways in which their kernels share them: blocks of outputs, lines, strips."""
 
+from typing import NamedTuple
+
+from deployer.core.access import Access
+from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
+from deployer.operators.finishing import GATE, has_relu
+from deployer.operators.products import is_single
 
 
-def blocks(batch: int, m: int, n: int, k: int, extra: int) -> Work:
-    """The work of `batch` products of m rows and n columns over k, with `extra` operations per output.
+class Finish(NamedTuple):
+    """What follows a complete sum, in multiply-accumulates for each output of a block, and of a line."""
 
-    Blocks of 4 x 4 outputs, then lines of what is left; all by lines where rows or columns do not fill a block.
+    block: int
+    line: int
+
+
+def finish_of(node: Node, access: Access) -> Finish:
+    """What the node has behind its sums: a product with alpha, C, Relu, a gate."""
+    arguments = {operand.arg for operand in access.operands}
+    parts = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
+    block, line = (
+        sum(cost for cost, is_there in zip(costs, parts, strict=True) if is_there)
+        for costs in (FACTS.finish_block, FACTS.finish_line)
+    )
+    return Finish(block, line + FACTS.finish_begin * any(parts))
+
+
+def blocks(batch: int, m: int, n: int, k: int, finish: Finish, waits: bool) -> Work:
+    """The work of `batch` products of m rows and n columns over k.
+
+    Blocks of 4 x 4 outputs, the last of which overlap others where that costs less than lines of what is left, and
+    nothing `waits` in the outputs between tiles; all by lines where rows or columns do not fill a block.
     """
+    if batch == m == 1:
+        return _vector(n, k, finish.line)
     if min(m, n) < FACTS.block:
-        return _lines(batch * min(m, n), max(m, n), k, extra)
-    rows, columns = (size - size % FACTS.block for size in (m, n))
-    outputs, count = batch * rows * columns, batch * rows * columns // FACTS.block**2
-    rest = _lines(batch * (n - columns), rows, k, extra) if columns < n else None
-    rest = _lines(batch * (m - rows), n, k, extra, rest) if rows < m else rest
-    return Work(outputs * k, outputs, count, "matrix", outputs * extra, then=rest)
+        return _lines(batch * min(m, n), max(m, n), k, finish.line)
+    inner, count = (batch * size(m) * size(n) for size in (_whole, _begun))
+    rows, columns = (size % FACTS.block for size in (m, n))
+    turns, pieces = _turns(inner), _turns(batch * rows * _begun(n)) + _turns(batch * columns * _whole(m))
+    may_overlap = is_single(k) and not waits
+    if not pieces or (may_overlap and _overlaps(_turns(count) - turns, pieces, k)):
+        computed = count * FACTS.block**2
+        lost = (computed - batch * m * n) * k + computed * finish.block
+        return Work(batch * m * n * k, computed, count, "matrix", lost)
+    return _edged(batch * m * n, turns * FACTS.block**2, pieces * FACTS.block, k, finish)
+
+
+def _overlaps(turns: int, pieces: int, k: int) -> bool:
+    """Whether so many more turns of blocks cost no more than the turns of the pieces of lines that they replace."""
+    block, block_start, line, line_start, lines = FACTS.overlapping
+    return block * turns * (k + block_start) <= line * pieces * (k + line_start) + lines
+
+
+def _whole(size: int) -> int:
+    return size // FACTS.block
+
+
+def _begun(size: int) -> int:
+    return -(-size // FACTS.block)
+
+
+def _turns(pieces: int) -> int:
+    return -(-pieces // FACTS.dealt)
 
 
 def strips(batch: int, rows: int, columns: int, form: str) -> Work:
     """The work of outer products: strips of columns that cores share whole, or of which each takes some rows."""
-    count, outputs = -(-columns // (2 * FACTS.block)), batch * rows * columns
+    width = FACTS.block if form == "added" else 2 * FACTS.block
+    count, outputs = -(-columns // width), batch * rows * columns
     if count >= FACTS.dealt and (count % FACTS.dealt == 0 or rows < FACTS.dealt):
         return Work(outputs, outputs, count, form, runs=batch * count)
     return Work(outputs, outputs, rows, form, runs=batch * count * min(rows, FACTS.dealt))
 
 
-def _lines(lines: int, outputs: int, k: int, extra: int, then: Work | None = None) -> Work:
-    """The work of lines of so many outputs each, which all cores share one after the other, by twos or fours."""
+def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, finish: Finish) -> Work:
+    """The work of so many outputs of which a core has some in blocks and, at their edges, some in lines."""
+    products = in_blocks * (k + finish.block) + round(in_lines * (FACTS.edge * k + finish.line))
+    elements = (in_blocks + in_lines) * FACTS.dealt
+    return Work(outputs * k, elements, FACTS.dealt, "edged", products * FACTS.dealt - outputs * k)
+
+
+def _lines(lines: int, outputs: int, k: int, extra: int) -> Work:
+    """The work of lines of so many outputs each, of which cores are dealt fours."""
+    pieces = lines * _begun(outputs)
+    computed = pieces * FACTS.block
+    lost = (computed - lines * outputs) * k + computed * extra
+    return Work(lines * outputs * k, computed, pieces, "lines", lost)
+
+
+def _vector(outputs: int, k: int, extra: int) -> Work:
+    """The work of a line by itself, which all cores share by twos or fours."""
     width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, "narrow")
     pieces = -(-outputs // width)
-    computed = lines * pieces * width
-    lost = (computed - lines * outputs) * k + computed * extra
-    return Work(lines * outputs * k, computed, pieces, form, lost, lines * min(pieces, FACTS.dealt), then)
+    computed = pieces * width
+    lost = (computed - outputs) * k + computed * extra
+    return Work(outputs * k, computed, pieces, form, lost, min(pieces, FACTS.dealt))

@@ -82,7 +82,7 @@ class _Choice:
 
 def _like(step: PlanStep) -> tuple[object, ...]:
     """What the steps of a bundle have in common."""
-    return step.graph, step.kernel, step.specialization, _changing(step)
+    return step.graph, step.kernel, _changing(step)
 
 
 def _changing(step: PlanStep) -> list[tuple[str, object]]:

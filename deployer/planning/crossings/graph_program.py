@@ -18,7 +18,6 @@ from deployer.planning.loop_program import (
     Assign,
     AssignEach,
     Block,
-    Call,
     CallEach,
     Fetch,
     LoopProgram,
@@ -94,7 +93,7 @@ def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> Gra
         begun[copy.start].append(Start(ticket, copy.transfer))
         ended[copy.end].append(Wait(ticket))
     output, following = [], followers(plan.bundles)
-    firsts = {bundle.first: len(bundle.steps) for bundle in plan.bundles}
+    firsts = {bundle.first: [plan.steps[at].function for at in bundle.steps] for bundle in plan.bundles}
     for step, program in zip(steps, programs, strict=True):
         if step.index in following:
             output.append(GraphStep(program, follows=True))
@@ -107,16 +106,16 @@ def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> Gra
     return GraphProgram(tuple(output), numbers.count)
 
 
-def _bundled(program: LoopProgram, count: int) -> LoopProgram:
-    """The program of a bundle's first step as that of all `count` steps: each has the same to assign."""
-    kernel, table = program.kernel.symbol, Table(program.step)
+def _bundled(program: LoopProgram, functions: Sequence[str]) -> LoopProgram:
+    """The program of a bundle's first step as that of all, which call these: each has the same to assign."""
+    kernel, table, count = program.kernel.symbol, Table(program.step), len(functions)
     nodes = list(program.body.walk())
     fetched = tuple(s for s in nodes if isinstance(s, Fetch))
     assigned = tuple(s for s in nodes if isinstance(s, Assign))
-    function = next(s.function for s in nodes if isinstance(s, Call))
+    called = functions[:1] if len(set(functions)) == 1 else functions
     each = (AssignEach(kernel, table, count, assigned),) if assigned else ()
     name = f"{program.name} and {count - 1} more, in one start of the cores"
-    body = Block((*fetched, *each, CallEach(program.step, function, kernel, table, count)))
+    body = Block((*fetched, *each, CallEach(program.step, tuple(called), kernel, table, count)))
     return replace(program, name=name, body=body)
 
 

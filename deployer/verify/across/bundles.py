@@ -38,7 +38,6 @@ def _alike(plan: Plan, bundle: Bundle, steps: tuple[PlanStep, ...], place: str) 
     for step in steps:
         at = f"{place}, and step {step.index} {step.name!r}"
         _need(step.graph == first.graph and step.kernel == first.kernel, f"{at} is of another graph or kernel")
-        _need(step.specialization == first.specialization, f"{at} calls another function of the kernel")
         _need(_set_at_run_time(step) == _set_at_run_time(first), f"{at} has other arguments that passes change")
         _need(len(step.tile_cycles) == 1, f"{at} has {len(step.tile_cycles)} tiles")
         moved = [o.arg for o in step.operands if o.slots or o.stage_slots]

@@ -71,7 +71,8 @@ void hal_init(int argc, char **argv);
 #define HAL_NO_STEP 0xffffffffu
 void hal_step(uint32_t step);
 /* Runs `count` steps from number `step` on, whose argument tables of `bytes` lie one behind the other: every core calls the
- * kernel for one after the other, and waits for the other cores after the last one alone. */
+ * kernel for one after the other, and waits for the other cores after the last one alone. Of hal_parallel_each each step has
+ * a kernel of its own. */
 #ifdef HAL_WATCHES_STEPS /* the simulator runs them one by one and compares each with the plan */
 void hal_set_tables(const void *args, uint32_t bytes); /* what was just written there was to be written */
 
@@ -80,6 +81,14 @@ static inline void hal_parallel_steps(uint32_t step, hal_kernel_t kernel, const 
     for (uint32_t i = 0; i < count; i++) {
         if (i > 0) hal_step(step + i);
         hal_parallel(kernel, (const uint8_t *)args + i * bytes);
+    }
+}
+
+static inline void hal_parallel_each(uint32_t step, const hal_kernel_t *kernels, const void *args, uint32_t bytes, uint32_t count) {
+    hal_set_tables(args, count * bytes);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i > 0) hal_step(step + i);
+        hal_parallel(kernels[i], (const uint8_t *)args + i * bytes);
     }
 }
 #else
@@ -101,6 +110,26 @@ static inline void hal_parallel_steps(uint32_t step, hal_kernel_t kernel, const 
     const hal_steps_t steps = {kernel, args, bytes, count};
     (void)step;
     hal_parallel(hal_each_step, &steps);
+}
+
+typedef struct {
+    const hal_kernel_t *kernels;
+    const uint8_t *args;
+    uint32_t bytes, count;
+} hal_own_steps_t;
+
+static inline void hal_each_own_step(const void *steps) {
+    const hal_own_steps_t *p = steps;
+    const hal_kernel_t *kernels = p->kernels;
+    const uint8_t *args = p->args;
+    const uint32_t bytes = p->bytes;
+    for (uint32_t left = p->count; left > 0; left--, kernels++, args += bytes) (*kernels)(args);
+}
+
+static inline void hal_parallel_each(uint32_t step, const hal_kernel_t *kernels, const void *args, uint32_t bytes, uint32_t count) {
+    const hal_own_steps_t steps = {kernels, args, bytes, count};
+    (void)step;
+    hal_parallel(hal_each_own_step, &steps);
 }
 #endif
 

@@ -6,10 +6,6 @@
 #include "block_sum.h"
 #include "flat.h"
 
-static inline const float *at(const float *base, uint32_t bytes) {
-    return (const float *)((uintptr_t)base + bytes);
-}
-
 static inline float divided(const reduce_f32_args_t *p, float sum) {
     float inverse;
     return inverse_of_power(p->count, &inverse) ? sum * inverse : sum / p->count;
