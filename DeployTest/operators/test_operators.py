@@ -9,11 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deployer.core import plan
 from deployer.core.access import Access
+from deployer.core.cost import cost_key
 from deployer.core.errors import NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, registry
+from deployer.core.target import load
 from deployer.operators.views.compile_time import Folded
+from deployer.specialization.costs import StepCosts
 from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
 from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, run_step, step_of
 from DeployTest.support.references.peers import run_by_onnx
@@ -296,9 +300,8 @@ def test_smallest_image() -> None:
 @pytest.mark.parametrize(("count", "copies"), [(3, 2), (4, 2), (7, 3), (8, 3), (16, 4)])
 def test_joins_are_halved(count: int, copies: int) -> None:
     """Of many inputs, Concat copies each element once per level of halves."""
-    operator = registry()["Concat"]
+    operator, deepest = registry()["Concat"], 0
     waiting = [(Node("node", operator.name, tuple(f"x{i}" for i in range(count)), ("y",), {"axis": 0}), 1)]
-    deepest = 0
     while waiting:
         node, depth = waiting.pop()
         lowered = operator.lower(node, [TensorType("float32", (1,))] * len(node.inputs))
@@ -316,8 +319,8 @@ def test_what_cores_share_of_a_channel(name: str, shares: int) -> None:
     assert work.parallel == shares
 
 
-def _forms(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]) -> list[str]:
-    """The forms of a layer, its gradient of X and that of W, each in one tile."""
+def _codes(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]) -> list[str]:
+    """Whose costs those of a layer, its gradient of X and that of W are on Siracusa, each in one tile."""
     data, taps = np.ones(x, np.float32), np.ones(w, np.float32)
     dy = registry()["Conv"].reference(Node("", "Conv", ("x", "w"), ("y",), attrs), (data, taps))[0]
     cases = (
@@ -325,19 +328,27 @@ def _forms(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]) 
         ("ConvGradX", Sample("", (dy, taps), {**attrs, "input_shape": x[2:]})),
         ("ConvGradW", Sample("", (dy, data), {**attrs, "kernel_shape": w[2:]})),
     )
-    steps = [step_of(registry()[name], sample) for name, sample in cases]
-    return [step.operator.work(step.node, step.access, step.access.sizes).form for step in steps]
+    return [_code(step_of(registry()[name], sample)) for name, sample in cases]
+
+
+def _code(step: Step) -> str:
+    """A function for such calls of the kernel, where there is one, and the form of its work."""
+    kernel, arguments = step.operator.kernel, step.operator.args(step.node, step.access)
+    assert kernel is not None
+    made = plan.Step(0, "infer", step.node, kernel, step.access, arguments, 0)
+    code, work = StepCosts(made, load("siracusa")).of(step.access.sizes)
+    return cost_key(code, work.form).removeprefix(f"{kernel.symbol}.")
 
 
 @pytest.mark.parametrize(
     ("side", "attrs", "forms"),
     [
-        (3, {"pads": (1, 1, 1, 1)}, ["strips", "strips"]),
-        (3, {"pads": (1, 1, 1, 0)}, ["strips", "depthwise"]),
-        (3, {"pads": (1, 2, 1, 1)}, ["depthwise", "strips"]),
-        (3, {"pads": (2, 1, 2, 1), "dilations": (2, 1)}, ["strips", "strips"]),
-        (3, {"pads": (1, 1, 1, 1), "strides": (2, 1)}, ["strips", "depthwise"]),
-        (3, {"pads": (1, 1, 1, 1), "strides": (1, 2)}, ["depthwise", "depthwise"]),
+        (3, {"pads": (1, 1, 1, 1)}, ["planes", "planes"]),
+        (3, {"pads": (1, 1, 1, 0)}, ["planes", "lines.depthwise"]),
+        (3, {"pads": (1, 2, 1, 1)}, ["lines.depthwise", "planes"]),
+        (3, {"pads": (2, 1, 2, 1), "dilations": (2, 1)}, ["planes", "planes"]),
+        (3, {"pads": (1, 1, 1, 1), "strides": (2, 1)}, ["planes", "lines.depthwise"]),
+        (3, {"pads": (1, 1, 1, 1), "strides": (1, 2)}, ["lines.depthwise", "lines.depthwise"]),
         (5, {"pads": (2, 2, 2, 2)}, ["windows", "windows"]),
     ],
 )
@@ -346,39 +357,39 @@ def test_form_of_depthwise_windows(side: int, attrs: dict[str, AttrValue], forms
 
     The gradient of X wants a tap beside each of its borders, which a layer without padding there does not have.
     """
-    assert _forms((1, 8, 9, 9), (8, 1, side, side), {**attrs, "group": 8})[:2] == forms
+    assert _codes((1, 8, 9, 9), (8, 1, side, side), {**attrs, "group": 8})[:2] == forms
 
 
 @pytest.mark.parametrize(
     ("channels", "sides", "attrs", "forms"),
     [
-        (8, (6, 8), {"pads": (1, 1, 1, 1)}, ["fours", "fours", "pairs"]),
-        (8, (6, 8), {"pads": (1, 2, 1, 1)}, ["dense", "fours", "dense"]),
-        (6, (6, 8), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "alone"]),
-        (8, (6, 10), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "pairs"]),
-        (8, (6, 4), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "dense"]),
-        (8, (6, 8), {"pads": (2, 1, 2, 1), "dilations": (2, 1)}, ["fours", "fours", "pairs"]),
-        (8, (6, 16), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["moving", "thinned", "pairs"]),
-        (8, (6, 12), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["dense", "dense", "pairs"]),
-        (8, (6, 15), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["dense", "dense", "dense"]),
+        (8, (6, 8), {"pads": (1, 1, 1, 1)}, ["fours", "fours", "pairs.dense"]),
+        (8, (6, 8), {"pads": (1, 2, 1, 1)}, ["dense", "fours", "threes.dense"]),
+        (6, (6, 8), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "threes.alone"]),
+        (8, (6, 10), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "pairs.dense"]),
+        (8, (6, 4), {"pads": (1, 1, 1, 1)}, ["dense", "dense", "threes.dense"]),
+        (8, (6, 8), {"pads": (2, 1, 2, 1), "dilations": (2, 1)}, ["dense", "dense", "pairs.dense"]),
+        (8, (6, 16), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["moving", "thinned", "pairs.dense"]),
+        (8, (6, 12), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["dense", "dense", "pairs.dense"]),
+        (8, (6, 15), {"pads": (1, 1, 1, 1), "strides": (2, 2)}, ["dense", "dense", "threes.dense"]),
     ],
 )
 def test_form_of_whole_rows(
     channels: int, sides: tuple[int, int], attrs: dict[str, AttrValue], forms: list[str]
 ) -> None:
-    """The cost model takes for whole rows what kernels take so: by fours of outputs, by pairs in the gradient of W.
+    """Whole rows are taken by fours of outputs without dilation, by pairs in the gradient of W.
 
     Six outputs go one by one there: of eight cores, 18 blocks of four take three turns, 72 of one nine shorter ones.
     """
-    assert _forms((1, channels, *sides), (channels, channels, 3, 3), attrs) == forms
+    assert _codes((1, channels, *sides), (channels, channels, 3, 3), attrs) == forms
 
 
 @pytest.mark.parametrize(
     ("x", "w", "attrs", "forms"),
     [
         ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2)}, ["first", "rows"]),
-        ((1, 1, 25, 10), (18, 1, 10, 4), {"strides": (2, 2)}, ["wide", "wide"]),
-        ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2), "pads": (1, 0, 1, 0)}, ["wide", "wide"]),
+        ((1, 1, 25, 10), (18, 1, 10, 4), {"strides": (2, 2)}, ["wide", "fours.wide"]),
+        ((1, 1, 25, 10), (16, 1, 10, 4), {"strides": (2, 2), "pads": (1, 0, 1, 0)}, ["wide", "fours.wide"]),
         ((1, 2, 25, 10), (16, 2, 10, 4), {"strides": (2, 2)}, ["wide", "rows"]),
     ],
 )
@@ -386,4 +397,4 @@ def test_form_of_unpadded_windows(
     x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue], forms: list[str]
 ) -> None:
     """The cost model takes for a first layer what the kernels take so: one channel, blocks of four, no padding."""
-    assert _forms(x, w, attrs)[::2] == forms
+    assert _codes(x, w, attrs)[::2] == forms

@@ -41,7 +41,7 @@ from deployer.operators.convolution.geometry import (
     windows,
 )
 from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_taps_work
-from deployer.operators.convolution.strips import strip_work
+from deployer.operators.convolution.strips import strip_work, strips_form
 from deployer.operators.convolution.volume import convolved
 from deployer.operators.convolution.whole_rows import fours_work
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
@@ -55,8 +55,12 @@ def _macs(access: Access, tile: Tile) -> int:
     return math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
 
 
-def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
+def _in_planes(node: Node, access: Access, tile: Tile) -> Work:
     return strip_work(access, "x", tile, finished_form("", node, access))
+
+
+def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
+    return strip_work(access, "x", tile, finished_form(strips_form(access, "x", tile), node, access))
 
 
 def _in_fours(node: Node, access: Access, tile: Tile) -> Work:
@@ -99,7 +103,13 @@ class Conv(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar = {"strips": _in_strips, "fours": _in_fours, "blocks": _in_blocks, "matrix": _as_matrix}
+    work_ways: ClassVar = {
+        "planes": _in_planes,
+        "strips": _in_strips,
+        "fours": _in_fours,
+        "blocks": _in_blocks,
+        "matrix": _as_matrix,
+    }
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""

@@ -47,7 +47,7 @@ from deployer.operators.convolution.geometry import (
     taps_between,
 )
 from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_taps_work
-from deployer.operators.convolution.strips import strip_work
+from deployer.operators.convolution.strips import strip_work, strips_form
 from deployer.operators.convolution.volume import input_gradient
 from deployer.operators.convolution.whole_rows import THINNED, fours_work, is_thinned
 from deployer.operators.finishing import (
@@ -72,8 +72,12 @@ def _macs(access: Access, tile: Tile) -> int:
     return round(products / (rows.stride * columns.stride))
 
 
-def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
+def _in_planes(node: Node, access: Access, tile: Tile) -> Work:
     return strip_work(access, "dy", tile, finished_form("", node, access))
+
+
+def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
+    return strip_work(access, "dy", tile, finished_form(strips_form(access, "dy", tile), node, access))
 
 
 def _in_fours(node: Node, access: Access, tile: Tile) -> Work:
@@ -108,7 +112,7 @@ class ConvGradX(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar = {"strips": _in_strips, "fours": _in_fours, "matrix": _as_matrix}
+    work_ways: ClassVar = {"planes": _in_planes, "strips": _in_strips, "fours": _in_fours, "matrix": _as_matrix}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], W[M, C / group, ..] to dX[N, C, ..]."""

@@ -8,6 +8,15 @@ from deployer.core.operator import Work
 from deployer.operators.convolution.dealing import most, turns
 from deployer.operators.convolution.geometry import SIDE
 
+WIDTHS = "widths"
+"""The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
+
+
+def strips_form(access: Access, operand: str, tile: Mapping[str, int]) -> str:
+    """WIDTHS, or none."""
+    columns = tile[_windows(access.operand(operand))[1].dim]
+    return WIDTHS if columns > FACTS.block and columns % FACTS.block else ""
+
 
 def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str) -> Work:
     """Nine multiply-accumulates for each element of the result, and the rows of each strip with its beginning.
