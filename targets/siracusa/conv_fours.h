@@ -156,7 +156,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *
         const float *x = f->x + n * v->x_n + g * v->x_g + (int32_t)row * x_row + (int32_t)run.tap * x_h;
         x += (kind == MOVING ? 8 : 4) * column;
         const float *w = f->w + g * v->w_g + m * v->w_m + run.tap * f->w_h;
-        const float *const bias = v->b ? v->b + g * v->b_g + m : 0;
+        const float *const bias = bias_of(v, g, m);
         float *y = f->y + n * v->y_n + g * v->y_g + m * y_m + row * f->y_row + 4 * next * column;
         uint32_t fresh = v->single || v->first;
         for (uint32_t left = v->c; left > 0; fresh = 0) {

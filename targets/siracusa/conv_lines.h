@@ -89,7 +89,7 @@ static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *
         while (g >= images) g -= images, part++;
         while (g >= v->g) g -= v->g, n++;
         const uint32_t x_at = n * v->x_n + g * v->x_g, y_at = n * v->y_n + g * v->y_g;
-        const float bias = v->b ? v->b[g * v->b_g] : LITERAL_F32(-0.0f); /* to which every sum stays itself */
+        const float *const added = bias_of(v, g, 0), bias = added ? *added : LITERAL_F32(-0.0f); /* to which every sum stays itself */
         for (const lines_t *at = from; at < from + count; at++) {
             const uint32_t piece = (at->length + (1u << shift) - 1) >> shift, first = part * piece;
             if (first >= at->length) continue;
@@ -115,7 +115,7 @@ static __attribute__((noinline)) uint32_t empty(const conv_t *v, const rectangle
     for (; turn < images; turn += cores) {
         uint32_t g = turn, n = 0;
         while (g >= v->g) g -= v->g, n++;
-        const float zero = LITERAL_F32(0.0f), value = v->b ? zero + v->b[g * v->b_g] : zero;
+        const float *const bias = bias_of(v, g, 0), zero = LITERAL_F32(0.0f), value = bias ? zero + *bias : zero;
         float *y = r->y + n * v->y_n + g * v->y_g;
         for (uint32_t row = 0; row < r->rows; row++, y += r->y_row) {
             for (uint32_t column = 0; column < r->columns; column++) y[column * r->y_column] = value;
