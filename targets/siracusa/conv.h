@@ -7,8 +7,10 @@
 #include "conv_sums.h"
 #include "conv_taps.h"
 
-/* All sums of a block, four by four or four, in blocks of channels, whose steps are those of a channel. */
-static __attribute__((noinline)) void block(const conv_t *v, nest_t *nest, block_t *b, uint32_t sixteen, uint32_t x_c,
+typedef enum { ONE, FOUR, SIXTEEN } kind_t;
+
+/* All sums of a block, four by four or four or one, in blocks of channels, whose steps are those of a channel. */
+static __attribute__((noinline)) void block(const conv_t *v, nest_t *nest, block_t *b, kind_t kind, uint32_t x_c,
                                             uint32_t w_c) {
     const float *const bias = b->bias;
     b->adds = !v->single && !v->first, b->bias = 0;
@@ -17,10 +19,12 @@ static __attribute__((noinline)) void block(const conv_t *v, nest_t *nest, block
         nest->count[nest->channels] = count;
         left -= count;
         if (left == 0) b->bias = bias;
-        if (CONV_CHANNELS > 1 && sixteen)
+        if (CONV_CHANNELS > 1 && kind == SIXTEEN)
             sixteen_sums(nest, b);
-        else
+        else if (CONV_CHANNELS > 1 || kind == FOUR)
             four_sums(nest, b);
+        else
+            one_sum(nest, b);
         if (left == 0) return;
         b->adds = 1, b->w += count * w_c;
         for (uint32_t i = 0; i < 4; i++) b->x[i] += count * x_c;
@@ -47,7 +51,8 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
     uint32_t channel = turn, row = 0, column = from, left = count;
     nest_t nest;
     block_t b;
-    make_nest(&nest, r, wide ? w : x, wide ? x : w, in_line && r->w >= LEAST_IN_LINE ? r->w : 0);
+    if (turn >= channels * count) return turn - channels * count;
+    make_nest(&nest, r, wide ? w : x, wide ? x : w, in_line && r->w >= LEAST_IN_LINE && (P > 1 || wide) ? r->w : 0);
     b.goes_on = v->single && !v->first, b.w_m = 4 * v->w_m, b.y_m = 4 * v->y_m, b.bias_step = wide ? 4 : 0;
     for (;; channel += cores) {
         while (channel >= channels && left > 0) channel -= channels, column += P, left--;
@@ -73,7 +78,7 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
                 j = 0, at += r->x_row - (int32_t)r->columns * x_step, y += r->y_row - r->columns * y_step;
             }
         }
-        block(v, &nest, &b, sixteen, (uint32_t)(wide ? w : x)[2], (uint32_t)(wide ? x : w)[2]);
+        block(v, &nest, &b, sixteen ? SIXTEEN : P > 1 || wide ? FOUR : ONE, (uint32_t)(wide ? w : x)[2], (uint32_t)(wide ? x : w)[2]);
         if (!finishes(v)) continue;
         for (uint32_t p = 0; p < P; p++) finish_line(v, b.y[p], MANY(M), v->y_m);
     }

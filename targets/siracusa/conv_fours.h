@@ -167,7 +167,10 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *
                     UNROLL for (uint32_t p = 0; p < 4; p++) sums[k][PLACE(p)] = y[k * y_m + p * next];
                 }
             }
-            add_fours(v, kind, count, run.taps, x, x_h, w, (int32_t)f->w_h, goes_on ? sums[0] : 0, c);
+            /* Channels are the inner loop where there is but one tap. */
+            const int alone = ((FOURS_KINDS) & 1 << ONE) && kind == ONE && run.taps == 1;
+            add_fours(v, kind, alone ? 1 : count, alone ? count : run.taps, x, alone ? (int32_t)v->x_c : x_h, w,
+                      alone ? (int32_t)v->w_c : (int32_t)f->w_h, goes_on ? sums[0] : 0, c);
             left -= count, x += count * v->x_c, w += count * v->w_c;
             UNROLL for (uint32_t k = 0; k < 4; k++, at += y_m) {
                 if (!fresh) {

@@ -91,7 +91,7 @@ static inline void find_inside(axis_t *axis) {
 }
 
 /* The run that begins at an output: all those with every tap, or one at the border. */
-static __attribute__((noinline)) run_t run_at(const axis_t *axis, uint32_t from) {
+static __attribute__((unused, noinline)) run_t run_at(const axis_t *axis, uint32_t from) {
     run_t run = {from, 1, 0, axis->taps};
     if (from >= axis->low && from < axis->high) {
         run.count = axis->high - from;

@@ -185,4 +185,26 @@ INLINE void four_sums(const nest_t *n, const block_t *b) {
         : "t0", "t1", "t2", "t3", "t4", "t5", CLOBBERS);
 }
 
+/* One sum, of factors that begin where the first of four do. */
+INLINE void one_sum(const nest_t *n, const block_t *b) {
+    uint32_t outer = n->count[2];
+    const float *x = b->x[0], *w = b->w;
+    float *const y = b->y[0], s = SELDOM(b->goes_on) ? *y : 0.0f;
+    if (outer > 0) {
+        __asm__ volatile(
+            "4: " LOOP_OUTER("%[n1]", 8) LOOP("%[n0]", 5)
+            FLW("fa0", "%[x]", 0) FLW("ft0", "%[w]", 0) ADD("%[x]", "%[x0]") ADD("%[w]", "%[w0]")
+            FMA("%[s]", "fa0", "ft0") LOOP_END(5)
+            ADD("%[x]", "%[x1]") ADD("%[w]", "%[w1]") LOOP_OUTER_END(8)
+            ADDI("%[outer]", -1) ADD("%[x]", "%[x2]") ADD("%[w]", "%[w2]") "bnez %[outer], 4b\n"
+            : [s] "+&f"(s), [x] "+&r"(x), [w] "+&r"(w), [outer] "+&r"(outer)
+            : [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [x0] "r"(n->x[0]), [x1] "r"(n->x[1]), [x2] "r"(n->x[2]),
+              [w0] "r"(n->w[0]), [w1] "r"(n->w[1]), [w2] "r"(n->w[2])
+            : "fa0", "ft0", "memory");
+    }
+    if (SELDOM(b->adds)) s += *y;
+    if (CONV_APART > 0 && b->bias) s += *b->bias;
+    *y = s;
+}
+
 #endif
