@@ -10,7 +10,7 @@
 typedef enum { ONE, FOUR, SIXTEEN } kind_t;
 
 /* All sums of a block, four by four or four or one, in blocks of channels, whose steps are those of a channel. */
-static __attribute__((noinline)) void block(const conv_t *v, nest_t *nest, block_t *b, kind_t kind, uint32_t x_c,
+INLINE void block(const conv_t *v, nest_t *nest, block_t *b, kind_t kind, uint32_t x_c,
                                             uint32_t w_c) {
     const float *const bias = b->bias;
     b->adds = !v->single && !v->first, b->bias = 0;
@@ -45,14 +45,14 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
     const uint32_t cores = hal_core_count(), each = MANY(M) > 1 ? v->m >> 2 : v->m & 3, channels = v->n * v->g * each;
     const uint32_t wide = MANY(M) > P, sixteen = CONV_CHANNELS > 1 && MANY(M) == P && P > 1;
     const uint32_t in_line = sixteen ? r->w == CONV_TAPS && CONV_TAPS < 4 : r->w <= CONV_TAPS;
-    const int32_t x[3] = {r->x_w, r->x_h, (int32_t)v->x_c}, w[3] = {(int32_t)r->w_w, (int32_t)r->w_h, (int32_t)v->w_c};
+    const int32_t *const x = wide ? r->w_step : r->x_step, *const w = wide ? r->x_step : r->w_step;
     const int32_t x_step = wide ? (int32_t)v->w_m : P > 1 ? r->x_column : 0;
     const uint32_t y_step = wide ? v->y_m : P > 1 ? r->y_column : 0;
     uint32_t channel = turn, row = 0, column = from, left = count;
     nest_t nest;
     block_t b;
     if (turn >= channels * count) return turn - channels * count;
-    make_nest(&nest, r, wide ? w : x, wide ? x : w, in_line && r->w >= LEAST_IN_LINE && (P > 1 || wide) ? r->w : 0);
+    make_nest(&nest, r, x, w, in_line && r->w >= LEAST_IN_LINE && (P > 1 || wide) ? r->w : 0);
     b.goes_on = v->single && !v->first, b.w_m = 4 * v->w_m, b.y_m = 4 * v->y_m, b.bias_step = wide ? 4 : 0;
     for (;; channel += cores) {
         while (channel >= channels && left > 0) channel -= channels, column += P, left--;
@@ -78,7 +78,7 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
                 j = 0, at += r->x_row - (int32_t)r->columns * x_step, y += r->y_row - r->columns * y_step;
             }
         }
-        block(v, &nest, &b, sixteen ? SIXTEEN : P > 1 || wide ? FOUR : ONE, (uint32_t)(wide ? w : x)[2], (uint32_t)(wide ? x : w)[2]);
+        block(v, &nest, &b, sixteen ? SIXTEEN : P > 1 || wide ? FOUR : ONE, (uint32_t)x[2], (uint32_t)w[2]);
         if (!finishes(v)) continue;
         for (uint32_t p = 0; p < P; p++) finish_line(v, b.y[p], MANY(M), v->y_m);
     }
@@ -92,12 +92,11 @@ static inline int worth_fours(uint32_t fours) {
 
 static uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t outputs = r->rows * r->columns, fours = outputs >> 2, images = v->n * v->g;
-    if (r->h * r->w == 0 && !bias_of(v, 0, 0) && !v->first && !finishes(v)) return turn;
     for (uint32_t M = MANY(v->m > 3 ? 4 : 1);; M = 1) {
         const uint32_t each = images * (M > 1 ? v->m >> 2 : v->m & 3);
         const uint32_t singles = fours && worth_fours(each * fours) ? outputs & 3 : outputs;
-        if (singles > 0) turn = blocks(v, r, M, 1, 0, singles, turn);
-        if (singles < outputs) turn = blocks(v, r, M, 4, singles, fours, turn);
+        turn = blocks(v, r, M, 1, 0, singles, turn);
+        turn = blocks(v, r, M, 4, singles, singles < outputs ? fours : 0, turn);
         if (CONV_CHANNELS < 5 || M == 1 || (v->m & 3) == 0) return turn;
     }
 }

@@ -70,12 +70,12 @@ enum { LINES_MOST = 9 }; /* rectangles of one plane that wait, as many as a wind
 
 static inline void add_lines(lines_t *to, const rectangle_t *r) {
     const int down = r->rows > r->columns;
-    to->x = r->x, to->weights = r->weights, to->y = r->y, to->h = r->h, to->w = r->w, to->x_h = r->x_h;
+    to->x = r->x, to->weights = r->weights, to->y = r->y, to->h = r->h, to->w = r->w, to->x_h = r->x_step[1];
     to->length = down ? r->rows : r->columns, to->others = down ? r->columns : r->rows;
     to->x_step = down ? r->x_row : r->x_column, to->x_next = down ? r->x_column : r->x_row;
     to->y_step = down ? r->y_row : r->y_column, to->y_next = down ? r->y_column : r->y_row;
-    to->w_1 = r->w > 1 ? r->w_w : 0, to->w_2 = r->w > 2 ? 2 * r->w_w : 0;
-    to->h_1 = r->h > 1 ? r->w_h : 0, to->h_2 = r->h > 2 ? 2 * r->w_h : 0;
+    to->w_1 = r->w > 1 ? (uint32_t)r->w_step[0] : 0, to->w_2 = r->w > 2 ? 2 * (uint32_t)r->w_step[0] : 0;
+    to->h_1 = r->h > 1 ? (uint32_t)r->w_step[1] : 0, to->h_2 = r->h > 2 ? 2 * (uint32_t)r->w_step[1] : 0;
 }
 
 /* Cores take turns at channels; where these are few, at halves or quarters of all lines of one. */

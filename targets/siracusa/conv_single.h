@@ -68,7 +68,10 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle
                             UNROLL for (uint32_t p = 0; p < 4; p++) c[m][p] += before[p * y_n];
                         }
                     }
-                    put(c, left ? 0 : to.b, at, y_m, y_n);
+                    if (y_n == 1)
+                        put(c, left ? 0 : to.b, at, y_m, 1);
+                    else
+                        put(c, left ? 0 : to.b, at, y_m, y_n);
                     if (!SELDOM(left > 0)) break;
                     product.a += product.k * v->w_c, product.b += product.k * v->x_c, adds = 1;
                 }

@@ -52,13 +52,13 @@ typedef struct {
     uint32_t from, count, tap, taps;
 } run_t;
 
-/* A rectangle of outputs with the same h x w taps: where the first one and its first tap lie, steps to the next row and
- * column of outputs, and steps to the next row and column of taps. */
+/* A rectangle of outputs with the same h x w taps: where the first one and its first tap lie, and steps to the next row and
+ * column of outputs. */
 typedef struct {
     const float *x, *weights;
     float *y;
-    uint32_t rows, columns, h, w, y_row, y_column, w_h, w_w;
-    int32_t x_row, x_column, x_h, x_w;
+    uint32_t rows, columns, h, w, y_row, y_column;
+    int32_t x_row, x_column, x_step[3], w_step[3]; /* to the next column of taps, to the next row and channel */
 } rectangle_t;
 
 #include "conv_finish.h"

@@ -23,18 +23,18 @@ typedef struct {
 
 static __attribute__((noinline)) void make_nest(nest_t *to, const rectangle_t *r, const int32_t x[3], const int32_t w[3],
                                                 uint32_t taps) {
-    const int32_t counts[3] = {(int32_t)r->w, (int32_t)r->h, 2};
-    const uint32_t empty = r->h * r->w == 0;
+    const uint32_t counts[2] = {r->w, r->h}, empty = r->h * r->w == 0;
     int32_t back_x = 0, back_w = 0;
     uint32_t i = 0;
-    if (empty) taps = 0;
-    for (uint32_t axis = empty ? 2 : taps ? 1 : 0; axis < 3; axis++) {
-        if (counts[axis] == 1 && !(taps && axis == 1)) continue;
-        to->count[i] = (uint32_t)counts[axis], to->x[i] = 4 * (x[axis] - back_x), to->w[i] = 4 * (w[axis] - back_w);
-        back_x = counts[axis] * x[axis], back_w = counts[axis] * w[axis], i++;
+    to->taps = empty ? 0 : taps;
+    for (uint32_t axis = 0; axis < 3; axis++) {
+        if (axis < 2 && (empty || (taps ? axis == 0 : counts[axis] == 1))) continue;
+        to->x[i] = 4 * (x[axis] - back_x), to->w[i] = 4 * (w[axis] - back_w);
+        if (axis == 2) break;
+        to->count[i++] = counts[axis], back_x = (int32_t)counts[axis] * x[axis], back_w = (int32_t)counts[axis] * w[axis];
     }
-    to->channels = i - 1, to->taps = taps;
-    for (; i < 3; i++) to->count[i] = !empty, to->x[i] = 0, to->w[i] = 0;
+    to->channels = i;
+    while (++i < 3) to->count[i] = !empty; /* the steps behind the only turn lead nowhere */
 }
 
 /* A row of three taps, or of two, with a load or step in every other place: a tap of all, and loads for the next one. */

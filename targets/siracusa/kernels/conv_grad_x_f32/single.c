@@ -34,7 +34,7 @@ void conv_grad_x_f32_single(const void *args) {
             rectangle_t r = {
                 .x = p->dy + rows.at * (int32_t)p->dy_h + columns.at, .weights = p->w, .y = p->dx + i * p->dx_h + j,
                 .rows = rows.count, .columns = columns.count, .h = 1, .w = 1, .y_row = p->sh * p->dx_h,
-                .y_column = p->sw, .w_h = 0, .w_w = 0, .x_row = (int32_t)p->dy_h, .x_column = 1, .x_h = 0, .x_w = 0,
+                .y_column = p->sw, .x_row = (int32_t)p->dy_h, .x_column = 1, .x_step = {0, 0, 0}, .w_step = {0, 0, 0},
             };
             if (p->sh * p->sw == 1 && p->dy_h == p->iw && p->dx_h == p->iw) r.rows = 1, r.columns *= p->ih;
             turn = rows.taps * columns.taps == 0 ? zeros(&v, &r, turn) : single_taps(&v, &r, turn);
