@@ -51,22 +51,23 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
     uint32_t channel = turn, row = 0, column = from, left = count;
     nest_t nest;
     block_t b;
-    if (turn >= channels * count) return turn - channels * count;
     make_nest(&nest, r, x, w, in_line && r->w >= LEAST_IN_LINE && (P > 1 || wide) ? r->w : 0);
     b.goes_on = v->single && !v->first, b.w_m = 4 * v->w_m, b.y_m = 4 * v->y_m, b.bias_step = wide ? 4 : 0;
     for (;; channel += cores) {
         while (channel >= channels && left > 0) channel -= channels, column += P, left--;
         if (left == 0) return channel;
         while (column >= r->columns) column -= r->columns, row++;
-        uint32_t m = channel, g = 0, n = 0, j = column;
+        const float *at = r->x + (int32_t)row * r->x_row + (int32_t)column * r->x_column;
+        float *y = r->y + row * r->y_row + column * r->y_column;
+        uint32_t m = channel, g = 0, j = column;
+        b.w = r->weights;
         if (v->n * v->g > 1) {
             g = each > 1 ? m / each : m, m -= g * each;
-            while (g >= v->g) g -= v->g, n++;
+            while (g >= v->g) g -= v->g, at += v->x_n, y += v->y_n;
+            at += g * v->x_g, y += g * v->y_g, b.w += g * v->w_g;
         }
         m = MANY(M) > 1 ? 4 * m : (v->m & ~3u) + m;
-        const float *at = r->x + n * v->x_n + g * v->x_g + (int32_t)row * r->x_row + (int32_t)column * r->x_column;
-        float *y = r->y + n * v->y_n + g * v->y_g + m * v->y_m + row * r->y_row + column * r->y_column;
-        b.w = r->weights + g * v->w_g + m * v->w_m, b.bias = bias_of(v, g, m);
+        y += m * v->y_m, b.w += m * v->w_m, b.bias = bias_of(v, g, m);
         if (wide) {
             const float *const weights = b.w;
             b.w = at, at = weights;
@@ -93,10 +94,14 @@ static inline int worth_fours(uint32_t fours) {
 static uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t outputs = r->rows * r->columns, fours = outputs >> 2, images = v->n * v->g;
     for (uint32_t M = MANY(v->m > 3 ? 4 : 1);; M = 1) {
-        const uint32_t each = images * (M > 1 ? v->m >> 2 : v->m & 3);
+        const uint32_t each = images * (MANY(M) > 1 ? v->m >> 2 : v->m & 3);
         const uint32_t singles = fours && worth_fours(each * fours) ? outputs & 3 : outputs;
-        turn = blocks(v, r, M, 1, 0, singles, turn);
-        turn = blocks(v, r, M, 4, singles, singles < outputs ? fours : 0, turn);
+        for (uint32_t P = 1, from = 0, count = singles;; P = 4, from = singles) {
+            const uint32_t all = each * count;
+            turn = turn < all ? blocks(v, r, M, P, from, count, turn) : turn - all;
+            if (P > 1) break;
+            count = (outputs - singles) >> 2;
+        }
         if (CONV_CHANNELS < 5 || M == 1 || (v->m & 3) == 0) return turn;
     }
 }

@@ -23,7 +23,7 @@ typedef struct {
 
 static __attribute__((noinline)) void make_nest(nest_t *to, const rectangle_t *r, const int32_t x[3], const int32_t w[3],
                                                 uint32_t taps) {
-    const uint32_t counts[2] = {r->w, r->h}, empty = r->h * r->w == 0;
+    const uint32_t counts[2] = {r->w, r->h}, empty = r->h == 0;
     int32_t back_x = 0, back_w = 0;
     uint32_t i = 0;
     to->taps = empty ? 0 : taps;
