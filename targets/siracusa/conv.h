@@ -72,7 +72,7 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
             const float *const weights = b.w;
             b.w = at, at = weights;
         }
-        for (uint32_t p = 0; p < 4; p++) {
+        for (uint32_t p = 0; p < (CONV_CHANNELS > 1 ? 4 : P); p++) {
             b.x[p] = at, b.y[p] = y;
             at += x_step, y += y_step;
             if (P > 1 && ++j == r->columns) {
