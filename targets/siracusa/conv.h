@@ -1,6 +1,8 @@
-/* A convolution or its dX: sums in blocks of outputs, over rectangles of the plane. Before it is included, CONV_CHANNELS is 4 for
- * numbers of channels that are multiples of it, 1 for those below, and 5 for any; CONV_TAPS is up to how many taps a row is
- * code without a loop, where they lie side by side in the operand, as then they do; 2 says that weights lie two apart. */
+/* A convolution or its dX: sums in blocks of outputs, over rectangles of the plane.
+ *
+ * Before it is included, CONV_CHANNELS says which numbers of channels there are: 4 multiples of four, 1 smaller ones, 5 any.
+ * CONV_TAPS says up to how many taps of a row are code without a loop: none with 0; with another number taps lie side by side
+ * in the operand, and so do their weights, but with 2 these lie two apart. */
 #ifndef CONV_H
 #define CONV_H
 

@@ -129,7 +129,7 @@ static __attribute__((noinline)) uint32_t ones(const conv_t *v, const rectangle_
     return column;
 }
 
-/* Whether blocks of four outputs end earlier than four times as many of one, which cost a third more each. */
+/* All outputs of a rectangle: by fours where these end earlier than four times as many single ones, which cost a third more. */
 static uint32_t single_taps(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t cores = hal_core_count(), blocks = channels_of(v) * r->rows * (r->columns >> 2);
     const uint32_t from = blocks && 3 * turns_of(blocks, cores) <= turns_of(4 * blocks, cores) ? r->columns & ~3u : 0;

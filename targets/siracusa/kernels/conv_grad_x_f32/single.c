@@ -2,7 +2,7 @@
 #include "conv_backward.h"
 #include "conv_single.h"
 
-/* What the rows `row`, row + step, .. have that no window meets: zeros in a first part, else what they were. */
+/* Inputs that no window meets: zeros in a first part, else what they were. */
 static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t cores = hal_core_count(), channels = 4 * channels_of(v);
     if (!v->first && !finishes(v)) return turn;
@@ -22,7 +22,6 @@ static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle
     return turn - channels;
 }
 
-/* The inputs phase, phase + stride, .. of so many; where windows meet them, and which is the first of these. */
 void conv_grad_x_f32_single(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
     const conv_t v = sums_of(p);
