@@ -25,7 +25,7 @@ from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
 from DeployTest.support.kernels.comparing import compare
-from DeployTest.support.kernels.convolution_jobs import convolution_jobs
+from DeployTest.support.kernels.convolution_jobs import convolution_jobs, moved_jobs
 from DeployTest.support.kernels.kernel_jobs import gemm_form_jobs, gemm_job, gemm_jobs
 from DeployTest.targets.simulators import needs_simulator
 
@@ -352,4 +352,15 @@ def test_functions_for_all_calls(tmp_path: Path) -> None:
     needs_simulator(TARGET.name)
     jobs = [job for job in _jobs() if job.kernel.symbol in LISTED]
     results = measure.measure_jobs(TARGET, jobs, tmp_path, specialize=False)
+    compare(jobs, {result.label: result for result in results})
+
+
+def test_edges_of_conditions(tmp_path: Path) -> None:
+    """Where windows move a step, other conditions hold; whichever function is called then, the result is the host's."""
+    jobs = list(moved_jobs())
+    called = {measure.function_of(job, TARGET, True) for job in jobs}
+    both = {"conv_f32": {"", "single", "moving"}, "conv_grad_x_f32": {"", "single", "thinned", "halves"}}
+    assert all((symbol, name) in called for symbol, names in both.items() for name in names)
+    needs_simulator(TARGET.name)
+    results = measure.measure_jobs(TARGET, jobs, tmp_path)
     compare(jobs, {result.label: result for result in results})

@@ -2,10 +2,16 @@
 #ifndef CONV_FINISH_H
 #define CONV_FINISH_H
 
+/* A convolution has Relu behind it at most, its dX a gate. */
 INLINE int finishes(const conv_t *v) {
-    return v->relu || v->gate;
+#if CONV_APART > 0
+    return v->relu != 0;
+#else
+    return v->gate != 0;
+#endif
 }
 
+#if CONV_APART < 0
 /* Where a gate does not lie like the result: one of them is a part of a plane, the other all of it. */
 static __attribute__((noinline)) void finish_apart(const conv_t *v, float *y, uint32_t count, uint32_t step) {
     for (; count > 0; count--, y += step) {
@@ -17,34 +23,34 @@ static __attribute__((noinline)) void finish_apart(const conv_t *v, float *y, ui
     }
 }
 
+#endif
+
 /* `count` outputs, a step apart: a comparison's result made a mask of all bits. Stacks are short: this needs none. */
 static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uint32_t count, uint32_t step) {
     uint32_t value, mask;
-    if (!v->relu && !v->gate_alike) {
+#if CONV_APART > 0
+    (void)v;
+    __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 7)
+                     FLW("ft0", "%[y]", 0) "lw %[value], 0(%[y])\n fle.s %[mask], ft0, ft1\n"
+                     ADDI("%[mask]", -1) "and %[value], %[value], %[mask]\n sw %[value], 0(%[y])\n"
+                     ADD("%[y]", "%[step]") LOOP_END(7)
+                     : [y] "+&r"(y), [value] "=&r"(value), [mask] "=&r"(mask)
+                     : [step] "r"(4 * step), [count] "r"(count)
+                     : "ft0", "ft1", "memory");
+#else
+    if (!v->gate_alike) {
         finish_apart(v, y, count, step);
-    } else if (v->relu) {
-        __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 7)
-                         FLW("ft0", "%[y]", 0) "lw %[value], 0(%[y])\n fle.s %[mask], ft0, ft1\n"
-                         ADDI("%[mask]", -1) "and %[value], %[value], %[mask]\n sw %[value], 0(%[y])\n"
-                         ADD("%[y]", "%[step]") LOOP_END(7)
-                         : [y] "+&r"(y), [value] "=&r"(value), [mask] "=&r"(mask)
-                         : [step] "r"(4 * step), [count] "r"(count)
-                         : "ft0", "ft1", "memory");
-    } else {
-        const float *gate = v->gate + (y - v->y);
-        __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 8)
-                         FLW("ft0", "%[gate]", 0) "lw %[value], 0(%[y])\n flt.s %[mask], ft1, ft0\n"
-                         ADD("%[gate]", "%[step]") "neg %[mask], %[mask]\n and %[value], %[value], %[mask]\n"
-                         "sw %[value], 0(%[y])\n" ADD("%[y]", "%[step]") LOOP_END(8)
-                         : [y] "+&r"(y), [gate] "+&r"(gate), [value] "=&r"(value), [mask] "=&r"(mask)
-                         : [step] "r"(4 * step), [count] "r"(count)
-                         : "ft0", "ft1", "memory");
+        return;
     }
-}
-
-/* A block of M channels by P outputs. */
-INLINE void finish_block(const conv_t *v, const uint32_t M, const uint32_t P, float *const y[4]) {
-    for (uint32_t p = 0; p < P; p++) finish_line(v, y[p], M, v->y_m);
+    const float *gate = v->gate + (y - v->y);
+    __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 8)
+                     FLW("ft0", "%[gate]", 0) "lw %[value], 0(%[y])\n flt.s %[mask], ft1, ft0\n"
+                     ADD("%[gate]", "%[step]") "neg %[mask], %[mask]\n and %[value], %[value], %[mask]\n"
+                     "sw %[value], 0(%[y])\n" ADD("%[y]", "%[step]") LOOP_END(8)
+                     : [y] "+&r"(y), [gate] "+&r"(gate), [value] "=&r"(value), [mask] "=&r"(mask)
+                     : [step] "r"(4 * step), [count] "r"(count)
+                     : "ft0", "ft1", "memory");
+#endif
 }
 
 #endif

@@ -6,7 +6,7 @@
 #define CONV_APART 1
 #include "conv_sums.h"
 
-static inline axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32_t taps, uint32_t dilation,
+static __attribute__((noinline)) axis_t axis_of(uint32_t count, int32_t at, uint32_t stride, uint32_t taps, uint32_t dilation,
                              uint32_t length) {
     axis_t axis = {.first = 0, .step = 1, .count = count, .taps = taps, .tap = 0, .tap_step = 1, .length = length};
     axis.at = at, axis.move = (int32_t)stride, axis.apart = (int32_t)dilation;
@@ -28,7 +28,7 @@ INLINE conv_t sums_of(const conv_f32_args_t *p) {
         .first = p->first, .single = p->single, .relu = p->last && p->relu,
         .together = products_block(p->c, p->kh * p->kw), .x_n = p->x_n, .x_g = p->x_g, .x_c = p->x_c, .x_h = p->x_h,
         .w_g = p->w_g, .w_m = p->w_m, .w_c = p->w_c, .w_h = p->kw, .b_g = p->b_g, .y_n = p->y_n, .y_g = p->y_g,
-        .y_m = p->y_m, .y_h = p->y_h, .gate = 0, .gate_n = 0, .gate_g = 0, .gate_m = 0, .gate_h = 0, .gate_alike = 0,
+        .y_m = p->y_m, .y_h = p->y_h,
     };
 }
 

@@ -156,7 +156,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *
         const float *x = f->x + n * v->x_n + g * v->x_g + (int32_t)row * x_row + (int32_t)run.tap * x_h;
         x += (kind == MOVING ? 8 : 4) * column;
         const float *w = f->w + g * v->w_g + m * v->w_m + run.tap * f->w_h;
-        const float *const bias = v->b ? v->b + g * v->b_g + m : 0;
+        const float *const bias = bias_of(v, g, m);
         float *y = f->y + n * v->y_n + g * v->y_g + m * y_m + row * f->y_row + 4 * next * column;
         uint32_t fresh = v->single || v->first;
         for (uint32_t left = v->c; left > 0; fresh = 0) {
@@ -167,7 +167,10 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *
                     UNROLL for (uint32_t p = 0; p < 4; p++) sums[k][PLACE(p)] = y[k * y_m + p * next];
                 }
             }
-            add_fours(v, kind, count, run.taps, x, x_h, w, (int32_t)f->w_h, goes_on ? sums[0] : 0, c);
+            /* Channels are the inner loop where there is but one tap. */
+            const int alone = ((FOURS_KINDS) & 1 << ONE) && kind == ONE && run.taps == 1;
+            add_fours(v, kind, alone ? 1 : count, alone ? count : run.taps, x, alone ? (int32_t)v->x_c : x_h, w,
+                      alone ? (int32_t)v->w_c : (int32_t)f->w_h, goes_on ? sums[0] : 0, c);
             left -= count, x += count * v->x_c, w += count * v->w_c;
             UNROLL for (uint32_t k = 0; k < 4; k++, at += y_m) {
                 if (!fresh) {

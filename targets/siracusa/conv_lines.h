@@ -70,12 +70,12 @@ enum { LINES_MOST = 9 }; /* rectangles of one plane that wait, as many as a wind
 
 static inline void add_lines(lines_t *to, const rectangle_t *r) {
     const int down = r->rows > r->columns;
-    to->x = r->x, to->weights = r->weights, to->y = r->y, to->h = r->h, to->w = r->w, to->x_h = r->x_h;
+    to->x = r->x, to->weights = r->weights, to->y = r->y, to->h = r->h, to->w = r->w, to->x_h = r->x_step[1];
     to->length = down ? r->rows : r->columns, to->others = down ? r->columns : r->rows;
     to->x_step = down ? r->x_row : r->x_column, to->x_next = down ? r->x_column : r->x_row;
     to->y_step = down ? r->y_row : r->y_column, to->y_next = down ? r->y_column : r->y_row;
-    to->w_1 = r->w > 1 ? r->w_w : 0, to->w_2 = r->w > 2 ? 2 * r->w_w : 0;
-    to->h_1 = r->h > 1 ? r->w_h : 0, to->h_2 = r->h > 2 ? 2 * r->w_h : 0;
+    to->w_1 = r->w > 1 ? (uint32_t)r->w_step[0] : 0, to->w_2 = r->w > 2 ? 2 * (uint32_t)r->w_step[0] : 0;
+    to->h_1 = r->h > 1 ? (uint32_t)r->w_step[1] : 0, to->h_2 = r->h > 2 ? 2 * (uint32_t)r->w_step[1] : 0;
 }
 
 /* Cores take turns at channels; where these are few, at halves or quarters of all lines of one. */
@@ -89,7 +89,7 @@ static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *
         while (g >= images) g -= images, part++;
         while (g >= v->g) g -= v->g, n++;
         const uint32_t x_at = n * v->x_n + g * v->x_g, y_at = n * v->y_n + g * v->y_g;
-        const float bias = v->b ? v->b[g * v->b_g] : LITERAL_F32(-0.0f); /* to which every sum stays itself */
+        const float *const added = bias_of(v, g, 0), bias = added ? *added : LITERAL_F32(-0.0f); /* to which every sum stays itself */
         for (const lines_t *at = from; at < from + count; at++) {
             const uint32_t piece = (at->length + (1u << shift) - 1) >> shift, first = part * piece;
             if (first >= at->length) continue;
@@ -115,7 +115,7 @@ static __attribute__((noinline)) uint32_t empty(const conv_t *v, const rectangle
     for (; turn < images; turn += cores) {
         uint32_t g = turn, n = 0;
         while (g >= v->g) g -= v->g, n++;
-        const float zero = LITERAL_F32(0.0f), value = v->b ? zero + v->b[g * v->b_g] : zero;
+        const float *const bias = bias_of(v, g, 0), zero = LITERAL_F32(0.0f), value = bias ? zero + *bias : zero;
         float *y = r->y + n * v->y_n + g * v->y_g;
         for (uint32_t row = 0; row < r->rows; row++, y += r->y_row) {
             for (uint32_t column = 0; column < r->columns; column++) y[column * r->y_column] = value;

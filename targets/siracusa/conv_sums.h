@@ -26,11 +26,17 @@
  * what is to be done where it is complete: Relu, or to keep it where a gate is above zero. Who makes one of these
  * structures says every member: the compiler clears a structure with gaps by a call, byte for byte. */
 typedef struct {
-    const float *x, *w, *b, *gate;
+    const float *x, *w;
     float *y;
-    uint32_t n, g, m, c, first, single, relu, together; /* channels that make a block */
-    uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h, b_g, y_n, y_g, y_m, y_h;
+    uint32_t n, g, m, c, first, single, together; /* channels that make a block */
+    uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h, y_n, y_g, y_m, y_h;
+#if CONV_APART > 0
+    const float *b;
+    uint32_t b_g, relu;
+#else
+    const float *gate;
     uint32_t gate_n, gate_g, gate_m, gate_h, gate_alike; /* whether these are the steps of the result */
+#endif
 } conv_t;
 
 /* Outputs `first`, first + step, .. of one axis, whose taps 0, 1, .. lie at `at`, at + apart, .. in the operand, and by
@@ -46,16 +52,25 @@ typedef struct {
     uint32_t from, count, tap, taps;
 } run_t;
 
-/* A rectangle of outputs with the same h x w taps: where the first one and its first tap lie, steps to the next row and
- * column of outputs, and steps to the next row and column of taps. */
+/* A rectangle of outputs with the same h x w taps: where the first one and its first tap lie, and steps to the next row and
+ * column of outputs. */
 typedef struct {
     const float *x, *weights;
     float *y;
-    uint32_t rows, columns, h, w, y_row, y_column, w_h, w_w;
-    int32_t x_row, x_column, x_h, x_w;
+    uint32_t rows, columns, h, w, y_row, y_column;
+    int32_t x_row, x_column, x_step[3], w_step[3]; /* to the next column of taps, to the next row and channel */
 } rectangle_t;
 
 #include "conv_finish.h"
+
+/* The bias of a channel, where it is to be added; a dX has none. */
+INLINE const float *bias_of(const conv_t *v, uint32_t g, uint32_t m) {
+#if CONV_APART > 0
+    if (v->b) return v->b + g * v->b_g + m;
+#endif
+    (void)v, (void)g, (void)m;
+    return 0;
+}
 
 INLINE int lies_inside(const axis_t *axis, uint32_t output, uint32_t tap) {
     const int32_t at = axis->at + (int32_t)output * axis->move + (int32_t)tap * axis->apart;
@@ -76,7 +91,7 @@ static inline void find_inside(axis_t *axis) {
 }
 
 /* The run that begins at an output: all those with every tap, or one at the border. */
-static inline run_t run_at(const axis_t *axis, uint32_t from) {
+static __attribute__((unused, noinline)) run_t run_at(const axis_t *axis, uint32_t from) {
     run_t run = {from, 1, 0, axis->taps};
     if (from >= axis->low && from < axis->high) {
         run.count = axis->high - from;

@@ -50,6 +50,29 @@ def convolution_jobs() -> Iterator[KernelJob]:
                 yield _part(replace(job, label=f"{job.label}-several", scalars={**job.scalars, "single": 0}))
 
 
+def moved_jobs() -> Iterator[KernelJob]:
+    """Layers of one tap and of strides, and their gradients, with windows a step or two further or back.
+
+    So begin tiles in the middle of a layer, and so windows reach beyond what a function may be called for; some have so
+    many outputs fewer.
+    """
+    for job in convolution_jobs():
+        if job.kernel.symbol not in ("conv_f32", "conv_grad_x_f32") or job.label.count("-") > 1:
+            continue
+        if job.scalars["kh"] * job.scalars["kw"] > 1 and job.scalars["sw"] == 1:
+            continue
+        for down, along in ((0, 1), (0, 2), (0, -1), (1, 0), (-1, 0), (2, 3)):
+            top, left = job.scalars["top"] + down, job.scalars["left"] + along
+            if job.kernel.symbol == "conv_grad_x_f32" and min(top, left) < 0:
+                continue
+            moved = {**job.scalars, "top": top, "left": left}
+            rows, columns = ("oh", "ow") if "oh" in moved else ("ih", "iw")
+            yield replace(job, label=f"{job.label}-moved-{down}-{along}", scalars=moved)
+            if moved[rows] > max(down, 0) and moved[columns] > max(along, 0) and max(down, along) > 0:
+                fewer = {rows: moved[rows] - max(down, 0), columns: moved[columns] - max(along, 0)}
+                yield replace(job, label=f"{job.label}-fewer-{down}-{along}", scalars=moved | fewer)
+
+
 def _gated(job: KernelJob) -> KernelJob:
     """The same with a gate that lies like the result and has zeros of both signs and NaN."""
     shape = job.operands["dx"].shape

@@ -1,0 +1,210 @@
+/* Part of conv.h: the sums of a block over all taps, of four channels by four outputs, and of four sums that share a factor. */
+#ifndef CONV_TAPS_H
+#define CONV_TAPS_H
+
+/* Channels, rows and columns of taps as loops in each other, the innermost first: how often each runs, and the steps of the
+ * operand and of the weights behind a turn, in bytes. A loop of one turn is left out, so that the innermost one is long, and
+ * that of columns where a row of `taps` is code without a loop; what is left over runs once. Loop `channels` has no count: a
+ * sum may have several blocks of them. The last one is no loop of the hardware, and does not run where there is no tap. */
+typedef struct {
+    uint32_t count[3], channels, taps;
+    int32_t x[3], w[3];
+} nest_t;
+
+/* Where a block begins, of four channels by four outputs: taps and results of each of its outputs in the first of its channels,
+ * and that one's weights and bias; and whether sums begin with what waits in Y, or add it at the end. In a block of four sums
+ * `x` is where the factors of each begin, and `w` where those begin which they share. Code in assembly knows the places. */
+typedef struct {
+    const float *x[4];
+    float *y[4];
+    const float *w, *bias;
+    uint32_t goes_on, adds, w_m, y_m, bias_step; /* steps in bytes */
+} block_t;
+
+static __attribute__((noinline)) void make_nest(nest_t *to, const rectangle_t *r, const int32_t x[3], const int32_t w[3],
+                                                uint32_t taps) {
+    const uint32_t counts[2] = {r->w, r->h}, empty = r->h == 0;
+    int32_t back_x = 0, back_w = 0;
+    uint32_t i = 0;
+    to->taps = empty ? 0 : taps;
+    for (uint32_t axis = 0; axis < 3; axis++) {
+        if (axis < 2 && (empty || (taps ? axis == 0 : counts[axis] == 1))) continue;
+        to->x[i] = 4 * (x[axis] - back_x), to->w[i] = 4 * (w[axis] - back_w);
+        if (axis == 2) break;
+        to->count[i++] = counts[axis], back_x = (int32_t)counts[axis] * x[axis], back_w = (int32_t)counts[axis] * w[axis];
+    }
+    to->channels = i;
+    while (++i < 3) to->count[i] = !empty; /* the steps behind the only turn lead nowhere */
+}
+
+/* A row of three taps, or of two, with a load or step in every other place: a tap of all, and loads for the next one. */
+#define THEN_LOAD(now, next_x, next_w)                                                                                \
+    MAC(00, 0, 0) FLW("fa3", "a7", now) MAC(10, 1, 0) MAC(20, 2, 0) MAC(30, 3, 0) FLW("fa0", "t4", next_x)            \
+    MAC(01, 0, 1) MAC(11, 1, 1) MAC(21, 2, 1) MAC(31, 3, 1) FLW("fa1", "t5", next_x)                                  \
+    MAC(02, 0, 2) MAC(12, 1, 2) MAC(22, 2, 2) MAC(32, 3, 2) FLW("fa2", "t6", next_x)                                  \
+    MAC(03, 0, 3) FLW("ft0", "t0", next_w) MAC(13, 1, 3) FLW("ft1", "t1", next_w)                                     \
+    MAC(23, 2, 3) FLW("ft2", "t2", next_w) MAC(33, 3, 3) FLW("ft3", "t3", next_w)
+#define THEN_STEP(now)                                                                                                \
+    MAC(00, 0, 0) FLW("fa3", "a7", now) MAC(10, 1, 0) ADD("a7", "%[b_k]") MAC(20, 2, 0) ADD("t4", "%[b_k]")           \
+    MAC(30, 3, 0) ADD("t5", "%[b_k]") MAC(01, 0, 1) ADD("t6", "%[b_k]") MAC(11, 1, 1) ADD("t0", "%[a_k]")             \
+    MAC(21, 2, 1) ADD("t1", "%[a_k]") MAC(31, 3, 1) ADD("t2", "%[a_k]") MAC(02, 0, 2) ADD("t3", "%[a_k]")             \
+    MAC(12, 1, 2) MAC(22, 2, 2) MAC(32, 3, 2) COLUMN(3)
+#define FIRST_LOADS                                                                                                   \
+    FLW("ft0", "t0", 0) FLW("fa0", "t4", 0) FLW("ft1", "t1", 0) FLW("ft2", "t2", 0) FLW("ft3", "t3", 0)               \
+    FLW("fa1", "t5", 0) FLW("fa2", "t6", 0)
+#define STEP_ALL(w, x)                                                                                                \
+    ADD("t0", w) ADD("t1", w) ADD("t2", w) ADD("t3", w) ADD("t4", x) ADD("t5", x) ADD("t6", x) ADD("a7", x)
+#define WHOLE_ROWS(n, outer, row)                                                                                     \
+    "beqz %[taps], 4f\n" LOOP_OUTER("%[n1]", outer) LOOP("%[n0]", n) FIRST_LOADS row LOOP_END(n)                       \
+    STEP_ALL("%[w1]", "%[x1]") LOOP_OUTER_END(outer) "j 5f\n"
+#if CONV_TAPS == 3 && CONV_CHANNELS == 4
+#define ROWS_IN_LINE WHOLE_ROWS(80, 89, THEN_LOAD(0, TAP_1, 4) THEN_LOAD(TAP_1, TAP_2, 8) THEN_STEP(TAP_2))
+#elif CONV_TAPS == 2 && CONV_CHANNELS == 4 /* of a window that moves by two: weights of every other tap */
+#define ROWS_IN_LINE WHOLE_ROWS(56, 65, THEN_LOAD(0, TAP_1, 8) THEN_STEP(TAP_1))
+#else
+#define ROWS_IN_LINE
+#endif
+
+/* In t4, t5, t6 and a7 where results lie; a row of four from there, and to the next one. */
+#define RESULTS "lw t4, 16(%[b])\n lw t5, 20(%[b])\n lw t6, 24(%[b])\n lw a7, 28(%[b])\n lw t0, 52(%[b])\n"
+#define NEXT_RESULTS ADD("t4", "t0") ADD("t5", "t0") ADD("t6", "t0") ADD("a7", "t0")
+#define BEGIN_WITH(m)                                                                                                 \
+    FLW("%[c" #m "0]", "t4", 0) FLW("%[c" #m "1]", "t5", 0) FLW("%[c" #m "2]", "t6", 0) FLW("%[c" #m "3]", "a7", 0)
+#define FADD(to, x) "fadd.s " to ", " to ", " x "\n"
+#define ADD_ROW(m)                                                                                                    \
+    FLW("ft0", "t4", 0) FLW("ft1", "t5", 0) FLW("ft2", "t6", 0) FLW("ft3", "a7", 0) FADD("%[c" #m "0]", "ft0")        \
+    FADD("%[c" #m "1]", "ft1") FADD("%[c" #m "2]", "ft2") FADD("%[c" #m "3]", "ft3")
+#define ADD_BIAS(m, bias)                                                                                             \
+    FADD("%[c" #m "0]", bias) FADD("%[c" #m "1]", bias) FADD("%[c" #m "2]", bias) FADD("%[c" #m "3]", bias)
+#if CONV_APART > 0
+#define BIAS                                                                                                          \
+    "lw t1, 36(%[b])\n beqz t1, 9f\n" FLW("ft0", "t1", 0) FLW("ft1", "t1", 4) FLW("ft2", "t1", 8) FLW("ft3", "t1", 12) \
+    ADD_BIAS(0, "ft0") ADD_BIAS(1, "ft1") ADD_BIAS(2, "ft2") ADD_BIAS(3, "ft3") "9: "
+#else
+#define BIAS
+#endif
+#define PUT_ROW(m)                                                                                                    \
+    FSW("%[c" #m "0]", "t4", 0) FSW("%[c" #m "1]", "t5", 0) FSW("%[c" #m "2]", "t6", 0) FSW("%[c" #m "3]", "a7", 0)
+
+/* All sums of four channels by four outputs, to Y. What is seldom needed lies behind. */
+INLINE void sixteen_sums(const nest_t *n, const block_t *b) {
+    uint32_t outer = n->count[2];
+    float c[4][4];
+    __asm__ volatile(
+        "lw t0, 40(%[b])\n bnez t0, 3f\n"
+        ROW_ZERO(c00, c01, c02, c03) ROW_ZERO(c10, c11, c12, c13) ROW_ZERO(c20, c21, c22, c23)
+        ROW_ZERO(c30, c31, c32, c33)
+        ".subsection 1\n3: " RESULTS BEGIN_WITH(0) NEXT_RESULTS BEGIN_WITH(1) NEXT_RESULTS BEGIN_WITH(2) NEXT_RESULTS
+        BEGIN_WITH(3) "j 2f\n.previous\n"
+        "2: lui t0, 0x80000\n fmv.w.x ft2, t0\n fmv.w.x ft3, t0\n fmv.w.x fa3, zero\n" /* as in gemm_block */
+        "lw t0, 32(%[b])\n lw t3, 48(%[b])\n lw t4, 0(%[b])\n lw t5, 4(%[b])\n lw t6, 8(%[b])\n lw a7, 12(%[b])\n"
+        "add t1, t0, t3\n add t2, t1, t3\n add t3, t2, t3\n"
+        "beqz %[outer], 5f\n" ROWS_IN_LINE
+        "4: " LOOP_OUTER("%[n1]", 41) LOOP("%[n0]", 32) TURN(ADD_A_K) LOOP_END(32) STEP_ALL("%[w1]", "%[x1]")
+        LOOP_OUTER_END(41)
+        ADDI("%[outer]", -1) STEP_ALL("%[w2]", "%[x2]") "bnez %[outer], 4b\n"
+        MAC(23, 2, 3) MAC(33, 3, 3)
+        "5: " RESULTS "lw t2, 44(%[b])\n bnez t2, 7f\n8: "
+        ".subsection 1\n7: " ADD_ROW(0) NEXT_RESULTS ADD_ROW(1) NEXT_RESULTS ADD_ROW(2) NEXT_RESULTS ADD_ROW(3)
+        RESULTS "j 8b\n.previous\n" BIAS
+        PUT_ROW(0) NEXT_RESULTS PUT_ROW(1) NEXT_RESULTS PUT_ROW(2) NEXT_RESULTS PUT_ROW(3)
+        : SUMS_OUT(c), [outer] "+&r"(outer)
+        : [b] "r"(b), [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [b_k] "r"(n->x[0]), [x1] "r"(n->x[1]),
+          [x2] "r"(n->x[2]), [a_k] "r"(n->w[0]), [w1] "r"(n->w[1]), [w2] "r"(n->w[2]), [taps] "r"(n->taps)
+        : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", CLOBBERS);
+}
+
+/* Four sums of which each has factors of its own, from four places on, and a factor that all share, from `w` on; to Y. */
+#define FOUR_LOOPS(n, outer, row)                                                                                     \
+    LOOP_OUTER("%[n1]", outer) LOOP("%[n0]", n) row ADD("t4", "%[w0]") ADD("t0", "%[x0]") ADD("t1", "%[x0]")          \
+    ADD("t2", "%[x0]") ADD("t3", "%[x0]") LOOP_END(n) ADD("t4", "%[w1]") ADD("t0", "%[x1]") ADD("t1", "%[x1]")        \
+    ADD("t2", "%[x1]") ADD("t3", "%[x1]") LOOP_OUTER_END(outer)
+#define SHARED(k)                                                                                                     \
+    FLW("fa0", "t4", k * W_W) FLW("ft0", "t0", k * X_W) FLW("ft1", "t1", k * X_W) FMA("%[s0]", "ft0", "fa0")          \
+    FLW("ft2", "t2", k * X_W) FMA("%[s1]", "ft1", "fa0") FLW("ft3", "t3", k * X_W) FMA("%[s2]", "ft2", "fa0")         \
+    FMA("%[s3]", "ft3", "fa0")
+#define WHEN_TAPS(loops) ADDI("t5", -1) "bnez t5, 6f\n" loops "j 5f\n6: "
+#define TWO_SHARED SHARED(0) SHARED(1)
+#define THREE_SHARED TWO_SHARED SHARED(2)
+#if CONV_CHANNELS == 4 && CONV_TAPS == 2 /* channels share an operand's element; else outputs share a weight */
+#define X_W 8
+#define W_W TAP_1
+#elif CONV_CHANNELS == 4
+#define X_W 4
+#define W_W TAP_1
+#else
+#define X_W TAP_1
+#define W_W 4
+#endif
+/* Rows in line; t5 is first how many taps they have above one. */
+#define LEAST_IN_LINE (CONV_CHANNELS == 4 && CONV_TAPS > 2 ? 3u : 2u)
+#if CONV_TAPS == 0
+#define FOUR_IN_LINE
+#elif CONV_TAPS == 2
+#define FOUR_IN_LINE "blez t5, 4f\n" FOUR_LOOPS(23, 29, TWO_SHARED) "j 5f\n"
+#elif CONV_TAPS == 3
+#define FOUR_IN_LINE ADDI("t5", -1) WHEN_TAPS(FOUR_LOOPS(32, 38, THREE_SHARED))
+#elif CONV_CHANNELS == 4
+#define FOUR_IN_LINE                                                                                                  \
+    ADDI("t5", -1) WHEN_TAPS(FOUR_LOOPS(32, 38, THREE_SHARED)) WHEN_TAPS(FOUR_LOOPS(41, 47, THREE_SHARED SHARED(3)))  \
+    WHEN_TAPS(FOUR_LOOPS(50, 56, THREE_SHARED SHARED(3) SHARED(4)))
+#else
+#define FOUR_IN_LINE                                                                                                  \
+    WHEN_TAPS(FOUR_LOOPS(23, 29, TWO_SHARED)) WHEN_TAPS(FOUR_LOOPS(32, 38, THREE_SHARED))                       \
+    WHEN_TAPS(FOUR_LOOPS(41, 47, THREE_SHARED SHARED(3)))                                                          \
+    WHEN_TAPS(FOUR_LOOPS(50, 56, THREE_SHARED SHARED(3) SHARED(4)))
+#endif
+#if CONV_APART > 0
+#define FOUR_BIAS                                                                                                     \
+    "lw t4, 36(%[b])\n beqz t4, 9f\n lw t5, 56(%[b])\n" FLW("ft0", "t4", 0) ADD("t4", "t5") FLW("ft1", "t4", 0)       \
+    ADD("t4", "t5") FLW("ft2", "t4", 0) ADD("t4", "t5") FLW("ft3", "t4", 0) ADD_FOUR_SUMS "9: "
+#else
+#define FOUR_BIAS
+#endif
+#define ADD_FOUR_SUMS FADD("%[s0]", "ft0") FADD("%[s1]", "ft1") FADD("%[s2]", "ft2") FADD("%[s3]", "ft3")
+#define FOUR_RESULTS "lw t0, 16(%[b])\n lw t1, 20(%[b])\n lw t2, 24(%[b])\n lw t3, 28(%[b])\n"
+INLINE void four_sums(const nest_t *n, const block_t *b) {
+    uint32_t outer = n->count[2];
+    float s[4];
+    __asm__ volatile(
+        "lw t0, 40(%[b])\n bnez t0, 3f\n" ROW_ZERO(s0, s1, s2, s3)
+        ".subsection 1\n3: " FOUR_RESULTS FLW("%[s0]", "t0", 0) FLW("%[s1]", "t1", 0) FLW("%[s2]", "t2", 0)
+        FLW("%[s3]", "t3", 0) "j 2f\n.previous\n"
+        "2: lw t0, 0(%[b])\n lw t1, 4(%[b])\n lw t2, 8(%[b])\n lw t3, 12(%[b])\n lw t4, 32(%[b])\n"
+        "addi t5, %[taps], -1\n beqz %[outer], 5f\n" FOUR_IN_LINE
+        "4: " FOUR_LOOPS(14, 20, SHARED(0))
+        ADDI("%[outer]", -1) ADD("t4", "%[w2]") ADD("t0", "%[x2]") ADD("t1", "%[x2]") ADD("t2", "%[x2]")
+        ADD("t3", "%[x2]") "bnez %[outer], 4b\n"
+        "5: " FOUR_RESULTS "lw t4, 44(%[b])\n bnez t4, 7f\n8: "
+        ".subsection 1\n7: " FLW("ft0", "t0", 0) FLW("ft1", "t1", 0) FLW("ft2", "t2", 0) FLW("ft3", "t3", 0)
+        ADD_FOUR_SUMS "j 8b\n.previous\n" FOUR_BIAS
+        FSW("%[s0]", "t0", 0) FSW("%[s1]", "t1", 0) FSW("%[s2]", "t2", 0) FSW("%[s3]", "t3", 0)
+        : [s0] "=&f"(s[0]), [s1] "=&f"(s[1]), [s2] "=&f"(s[2]), [s3] "=&f"(s[3]), [outer] "+&r"(outer)
+        : [b] "r"(b), [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [x0] "r"(n->x[0]), [x1] "r"(n->x[1]),
+          [x2] "r"(n->x[2]), [w0] "r"(n->w[0]), [w1] "r"(n->w[1]), [w2] "r"(n->w[2]), [taps] "r"(n->taps)
+        : "t0", "t1", "t2", "t3", "t4", "t5", CLOBBERS);
+}
+
+/* One sum, of factors that begin where the first of four do. */
+INLINE void one_sum(const nest_t *n, const block_t *b) {
+    uint32_t outer = n->count[2];
+    const float *x = b->x[0], *w = b->w;
+    float *const y = b->y[0], s = SELDOM(b->goes_on) ? *y : 0.0f;
+    if (outer > 0) {
+        __asm__ volatile(
+            "4: " LOOP_OUTER("%[n1]", 8) LOOP("%[n0]", 5)
+            FLW("fa0", "%[x]", 0) FLW("ft0", "%[w]", 0) ADD("%[x]", "%[x0]") ADD("%[w]", "%[w0]")
+            FMA("%[s]", "fa0", "ft0") LOOP_END(5)
+            ADD("%[x]", "%[x1]") ADD("%[w]", "%[w1]") LOOP_OUTER_END(8)
+            ADDI("%[outer]", -1) ADD("%[x]", "%[x2]") ADD("%[w]", "%[w2]") "bnez %[outer], 4b\n"
+            : [s] "+&f"(s), [x] "+&r"(x), [w] "+&r"(w), [outer] "+&r"(outer)
+            : [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [x0] "r"(n->x[0]), [x1] "r"(n->x[1]), [x2] "r"(n->x[2]),
+              [w0] "r"(n->w[0]), [w1] "r"(n->w[1]), [w2] "r"(n->w[2])
+            : "fa0", "ft0", "memory");
+    }
+    if (SELDOM(b->adds)) s += *y;
+    if (CONV_APART > 0 && b->bias) s += *b->bias;
+    *y = s;
+}
+
+#endif
