@@ -4,6 +4,7 @@
 #define CONV_SINGLE_H
 
 #include "conv_sums.h"
+#include "matrix_finish.h"
 
 /* Where a block of four channels begins: operand, weights, bias and results. */
 typedef struct {
@@ -75,9 +76,16 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle
                     if (!SELDOM(left > 0)) break;
                     product.a += product.k * v->w_c, product.b += product.k * v->x_c, adds = 1;
                 }
-                if (finishes(v)) {
-                    for (uint32_t m = 0; m < 4; m++) finish_line(v, at + m * y_m, 4, y_n);
+                if (!finishes(v)) continue;
+#if CONV_APART < 0
+                if (y_n == 1 && v->gate_alike) {
+                    const float *gate = v->gate + (at - v->y);
+                    float *gated = at;
+                    ACTIVATE(MASK_OPEN, gate, y_m, gated, y_m);
+                    continue;
                 }
+#endif
+                for (uint32_t m = 0; m < 4; m++) finish_line(v, at + m * y_m, 4, y_n);
             }
             turn -= end;
         }
