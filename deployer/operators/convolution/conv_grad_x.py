@@ -49,7 +49,7 @@ from deployer.operators.convolution.geometry import (
 from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_taps_work
 from deployer.operators.convolution.strips import strip_work, strips_form
 from deployer.operators.convolution.volume import input_gradient
-from deployer.operators.convolution.whole_rows import THINNED, fours_work, is_thinned
+from deployer.operators.convolution.whole_rows import fours_work
 from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,
@@ -190,12 +190,11 @@ class ConvGradX(Operator):
         """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
         _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
-        thinned = m * c > 1 and is_thinned(access, "dy", tile, "c")
-        form = THINNED if thinned else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        form = form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
         macs, finished_as = _macs(access, tile), finished_form(form, node, access)
         if form == POINTWISE:
             return single_taps_work(access, tile, "c", ("ih", "iw"), macs, finished_form(UNEVEN, node, access))
-        return (fours_work if thinned else rectangle_work)(access, "dy", tile, "c", macs, finished_as)
+        return rectangle_work(access, "dy", tile, "c", macs, finished_as)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""

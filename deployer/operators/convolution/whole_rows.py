@@ -1,4 +1,4 @@
-"""Windows of three by three whose rows kernels may take whole, with the borders in the same blocks: when that is so."""
+"""Windows of three by three whose rows kernels may take whole, with the borders in the same blocks: at what cost."""
 
 import math
 from collections.abc import Mapping
@@ -8,26 +8,8 @@ from deployer.core.access import Access, Operand, Reach, Window
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
 from deployer.operators.convolution.dealing import most, turns
-from deployer.operators.convolution.geometry import SIDE
 from deployer.operators.convolution.rectangles import Met, met_taps, most_met
 from deployer.operators.products import block_of
-
-THINNED = "thinned"
-"""The form of such work in the gradient of X with strides of two, where elements meet one tap in a row or two."""
-
-
-def is_thinned(access: Access, operand: str, tile: Mapping[str, int], channels: str) -> bool:
-    """Whether the gradient of X of a layer with strides of two is taken by fours of each plane of neighbours.
-
-    Only the first column lacks a tap, and outputs are in blocks of four neighbours by four `channels`, a dim's name.
-    """
-    rows, columns = _windows(access.operand(operand))
-    whole = FACTS.block * columns.stride
-    if not _is_square(access.operand("w")) or columns.dilation > 1 or tile[channels] % FACTS.block:
-        return False
-    if not 1 < columns.stride < SIDE or rows.stride != columns.stride or columns.pad != 1:
-        return False
-    return access.dim(columns.dim).size % whole == tile[columns.dim] % whole == 0
 
 
 def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
@@ -68,10 +50,6 @@ def _most_taps(rows: Met, columns: Met, channels: int) -> float:
             for part in (fours[:begin], fours[begin:end], fours[end:]):
                 dealt += [(channels * len(part), row * part[0]) for row in rows.taps[down :: rows.apart] if part]
     return most(dealt)
-
-
-def _is_square(weights: Operand) -> bool:
-    return weights.view[-2:] == (SIDE, SIDE)
 
 
 def _windows(operand: Operand) -> list[Window | Reach]:
