@@ -14,8 +14,8 @@ from deployer.specialization.costs import costed_work
 
 TOGETHER = 1300
 """The most calls in one measuring program."""
-FEW = 8
-"""Fewer calls of a function count together with those of the same form by other functions of its kernel."""
+FEW = 5
+"""Fewer calls of a function, to whose costs a fit has four unknowns, count together with those of their kind."""
 
 
 @dataclass(frozen=True)
