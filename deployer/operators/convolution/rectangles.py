@@ -45,9 +45,8 @@ class _Blocks(NamedTuple):
         taps = self.rows * self.columns
         macs = self.channels * self.outputs * taps
         ends = taps > 1 if self.in_line or 1 in (self.rows, self.columns) else self.rows + 1
-        return (FACTS.in_line if self.in_line else FACTS.in_loops)[self._kind] * macs + FACTS.step_behind * bool(
-            macs
-        ) * ends
+        each = (FACTS.in_line if self.in_line else FACTS.in_loops)[self._kind]
+        return each * macs + FACTS.step_behind * ends if macs else 0
 
 
 def rectangle_work(
@@ -106,7 +105,7 @@ def _work(
 
 
 def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, in_line: int) -> Iterator[_Blocks]:
-    """The blocks of each rectangle in the order in which they are dealt out; they have fewest taps in line by kind."""
+    """The blocks of each rectangle in the order in which they are dealt out."""
     fours, rest = divmod(channels, FACTS.block)
     for height, row_taps in rows:
         for width, column_taps in columns:
@@ -114,12 +113,21 @@ def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, in_
                 groups, four = planes * count, height * width // FACTS.block
                 four = four if worth_fours(groups * four) else 0
                 single = height * width - FACTS.block * four
-                alone = (SIDE if in_line >= SIDE else 2) <= column_taps <= in_line and size > 1
-                if groups * single:
-                    yield _Blocks(groups * single, size, 1, row_taps, column_taps, alone)
-                together = column_taps == in_line <= SIDE if size > 1 else 2 <= column_taps <= in_line
-                if groups * four:
-                    yield _Blocks(groups * four, size, FACTS.block, row_taps, column_taps, together)
+                for number, outputs in ((groups * single, 1), (groups * four, FACTS.block)):
+                    if number:
+                        line = _is_in_line(size, outputs, column_taps, in_line)
+                        yield _Blocks(number, size, outputs, row_taps, column_taps, line)
+
+
+def _is_in_line(channels: int, outputs: int, taps: int, most: int) -> bool:
+    """Whether a row of taps is code without a loop in a block, where it may be one of up to so many.
+
+    In blocks of four by four it is a row of just so many, of three or two; a single sum has none.
+    """
+    if channels * outputs == FACTS.block**2:
+        return taps == most <= SIDE
+    least = min(SIDE, most) if channels == FACTS.block else 2
+    return least <= taps <= most and channels * outputs > 1
 
 
 def _row_blocks(rows: list[Run], columns: list[Run], channels: int) -> Iterator[_Blocks]:
