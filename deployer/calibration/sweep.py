@@ -1,6 +1,6 @@
 """The kernel calls on which costs are measured: all sweeps, mixed so that each call finds its code evicted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,20 +14,28 @@ from deployer.specialization.costs import costed_work
 
 TOGETHER = 1300
 """The most calls in one measuring program."""
+FEW = 8
+"""Fewer calls of a function count together with those of the same form by other functions of its kernel."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel call to be measured, the function to which its costs belong, and its work."""
+    """A kernel call to be measured, the function to which its costs belong, and its work, counted in some `way`."""
 
     code: str
     job: KernelJob
     work: Work
+    way: str = ""
 
     @property
     def key(self) -> str:
         """The key of its cost."""
         return cost_key(self.code, self.work.form)
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What calls have in common whose costs may be alike: the kernel, the way and the form."""
+        return self.job.kernel.symbol, self.way, self.work.form
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,8 @@ class Point:
 def measured_points(target: Target, folder: Path, dispatch: int) -> list[tuple[str, list[Point]]]:
     """For each kernel and form, by their keys, its measured calls in all operators.
 
-    Work in several phases says nothing of any of them, and is left out where the form has other calls.
+    Work in several phases says nothing of any of them, and is left out where the form has other calls. A fit over few
+    calls would say nothing of larger ones: they count together with those of their kind.
     """
     calls, found = mixed(list(sweep_calls(target))), dict[str, list[Point]]()
     for begin in range(0, len(calls), TOGETHER):
@@ -52,7 +61,16 @@ def measured_points(target: Target, folder: Path, dispatch: int) -> list[tuple[s
         for call, m in zip(part, results, strict=True):
             cold, warm = (max(cycles - dispatch, 1) for cycles in (m.cold, m.warm))
             found.setdefault(call.key, []).append(Point(m.label, call.work, cold, warm))
-    return [(key, [p for p in points if p.work.then is None] or points) for key, points in sorted(found.items())]
+    own = {key: [p for p in points if p.work.then is None] or points for key, points in sorted(found.items())}
+    return list(with_others(own, {call.key: call.kind for call in calls}).items())
+
+
+def with_others(own: Mapping[str, list[Point]], kinds: Mapping[str, tuple[str, str, str]]) -> dict[str, list[Point]]:
+    """The points of each key, and where these are few those of all keys of its kind."""
+    together = dict[tuple[str, str, str], list[Point]]()
+    for key, points in own.items():
+        together.setdefault(kinds[key], []).extend(points)
+    return {key: points if len(points) >= FEW else together[kinds[key]] for key, points in own.items()}
 
 
 def mixed(calls: Sequence[Call]) -> list[Call]:
@@ -97,4 +115,4 @@ def _call(operator: Operator, sample: Sample, target: Target) -> Iterator[Call]:
     job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, tile, flag=1)
     function = measure.specialization_of(job, target)
     code, work = costed_work(operator.kernel.symbol, function, node, access, access.sizes)
-    yield Call(code, job, work)
+    yield Call(code, job, work, function.work if function else "")

@@ -41,12 +41,10 @@ class KernelFacts:
     strip_setup: int
     many_planes: int
     several_taps: int
-    other_row: int
-    other_taps: tuple[float, float]
-    lone_output: tuple[float, float]
-    lone_channel: float
+    in_line: tuple[float, float, float]
+    in_loops: tuple[float, float, float]
+    step_behind: float
     begun: tuple[int, int, int]
-    single: float
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Conv: Y = X * W + B over one to three spatial axes, with groups."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -29,10 +29,8 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN
 from deployer.operators.convolution.geometry import (
     FORMS,
-    POINTWISE,
     VOLUMES,
     fans_of,
     form_of,
@@ -40,7 +38,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
-from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_taps_work
+from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_tap_work
 from deployer.operators.convolution.strips import strip_work, strips_form
 from deployer.operators.convolution.volume import convolved
 from deployer.operators.convolution.whole_rows import fours_work
@@ -77,6 +75,17 @@ def _as_matrix(node: Node, access: Access, tile: Tile) -> Work:
     return matrix_work(tile, "m", ("oh", "ow"), _macs(access, tile), finished_form("", node, access))
 
 
+def _in_single_taps(node: Node, access: Access, tile: Tile) -> Work:
+    return single_tap_work(access, "x", tile, "m", _macs(access, tile), finished_form("", node, access))
+
+
+def _in_rows(taps: int) -> Callable[[Node, Access, Tile], Work]:
+    """By rectangles, with rows of up to so many taps in line."""
+    return lambda node, access, tile: rectangle_work(
+        access, "x", tile, "m", _macs(access, tile), finished_form("", node, access), taps
+    )
+
+
 @register
 class Conv(Operator):
     """Each output sums the channels of its group, outermost, and the taps by fmaf from zero; then comes the bias.
@@ -109,6 +118,9 @@ class Conv(Operator):
         "fours": _in_fours,
         "blocks": _in_blocks,
         "matrix": _as_matrix,
+        "single": _in_single_taps,
+        "threes": _in_rows(3),
+        "fives": _in_rows(5),
     }
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -197,10 +209,8 @@ class Conv(Operator):
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
         _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        form, macs = form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride)), _macs(access, tile)
-        if form == POINTWISE:
-            return single_taps_work(access, tile, "m", ("oh", "ow"), macs, finished_form(UNEVEN, node, access))
-        return rectangle_work(access, "x", tile, "m", macs, finished_form(form, node, access))
+        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        return rectangle_work(access, "x", tile, "m", _macs(access, tile), finished_form(form, node, access))
 
     def samples(self) -> Iterator[Sample]:
         """Every attribute, one to three spatial axes, groups and depthwise, with and without bias."""

@@ -1,7 +1,7 @@
 """ConvGradX: the gradient of a convolution with respect to X."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -29,12 +29,10 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.dealing import UNEVEN
 from deployer.operators.convolution.geometry import (
     BACKWARD,
     CONV_ATTRS,
     FORMS,
-    POINTWISE,
     VOLUMES,
     dilations,
     fits,
@@ -46,7 +44,7 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
-from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_taps_work
+from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_tap_work
 from deployer.operators.convolution.strips import strip_work, strips_form
 from deployer.operators.convolution.volume import input_gradient
 from deployer.operators.convolution.whole_rows import fours_work
@@ -88,6 +86,17 @@ def _as_matrix(node: Node, access: Access, tile: Tile) -> Work:
     return matrix_work(tile, "c", ("ih", "iw"), _macs(access, tile), finished_form("", node, access))
 
 
+def _in_single_taps(node: Node, access: Access, tile: Tile) -> Work:
+    return single_tap_work(access, "dy", tile, "c", _macs(access, tile), finished_form("", node, access))
+
+
+def _in_rows(taps: int) -> Callable[[Node, Access, Tile], Work]:
+    """By rectangles, with rows of up to so many taps in line."""
+    return lambda node, access, tile: rectangle_work(
+        access, "dy", tile, "c", _macs(access, tile), finished_form("", node, access), taps
+    )
+
+
 @register
 class ConvGradX(Operator):
     """dY, W -> dX with Conv's attributes; `input_shape` says how large X is where strides leave it open.
@@ -112,7 +121,16 @@ class ConvGradX(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar = {"planes": _in_planes, "strips": _in_strips, "fours": _in_fours, "matrix": _as_matrix}
+    work_ways: ClassVar = {
+        "planes": _in_planes,
+        "strips": _in_strips,
+        "fours": _in_fours,
+        "matrix": _as_matrix,
+        "single": _in_single_taps,
+        "halves": _in_rows(2),
+        "threes": _in_rows(3),
+        "fives": _in_rows(5),
+    }
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], W[M, C / group, ..] to dX[N, C, ..]."""
@@ -190,11 +208,8 @@ class ConvGradX(Operator):
         """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
         _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
-        form = form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
-        macs, finished_as = _macs(access, tile), finished_form(form, node, access)
-        if form == POINTWISE:
-            return single_taps_work(access, tile, "c", ("ih", "iw"), macs, finished_form(UNEVEN, node, access))
-        return rectangle_work(access, "dy", tile, "c", macs, finished_as)
+        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        return rectangle_work(access, "dy", tile, "c", _macs(access, tile), finished_form(form, node, access))
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv, with and without the shape of X."""

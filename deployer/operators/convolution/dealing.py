@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from deployer.core.kernel_facts import FACTS
 
-UNEVEN = "uneven"
-"""The form of a layer of single taps by the function for all calls."""
 TAPS = "taps"
 """The form of a gradient of W that takes single taps as it takes rows of them."""
 ALONE = "alone"

@@ -1,5 +1,6 @@
 """Layers that kernels compute by rectangles of outputs with the same taps inside the operand: at what cost."""
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,8 +19,7 @@ Run = tuple[int, int]
 class _Blocks(NamedTuple):
     """So many blocks of `channels` by `outputs`, each over `rows` x `columns` taps of each channel of the sum.
 
-    Neighbours under single taps are `matrix` blocks, as those of a product are. A row of taps is a `loop` where there
-    are many, or where more than two lie apart.
+    Rows of taps are code `in_line`, or a loop.
     """
 
     number: int
@@ -27,53 +27,54 @@ class _Blocks(NamedTuple):
     outputs: int
     rows: int
     columns: int
-    loop: bool
-    matrix: bool = False
+    in_line: bool = False
+
+    @property
+    def _kind(self) -> int:
+        """Four channels by four outputs, four sums that share a factor, or one."""
+        return (self.channels < FACTS.block) + (self.outputs < FACTS.block)
 
     @property
     def begins(self) -> int:
-        """How long a block takes to begin and to end, in halves of one of four channels and a single output."""
-        single, product, other = FACTS.begun
-        if self.channels < FACTS.block:
-            return other
-        return product if self.matrix else other if self.outputs == FACTS.block else single
+        """How long a block takes to begin and to end, in halves of one of a single sum."""
+        return FACTS.begun[self._kind]
 
     @property
     def products(self) -> float:
-        """The multiply-accumulates of a block and a channel of the sum, and what its rows of taps cost besides."""
-        macs = self.channels * self.outputs * self.rows * self.columns
-        if self.channels < FACTS.block:
-            return FACTS.lone_channel * macs
-        if self.outputs < FACTS.block:
-            return (FACTS.lone_output[self.loop] if self.rows * self.columns > 1 else 1 + FACTS.single) * macs
-        if self.matrix or (self.columns == SIDE and not self.loop):
-            return macs
-        return FACTS.other_row * self.rows + FACTS.other_taps[self.loop] * macs
+        """The multiply-accumulates of a block and a channel of the sum, and the steps behind its rows of taps."""
+        taps = self.rows * self.columns
+        macs = self.channels * self.outputs * taps
+        ends = taps > 1 if self.in_line or 1 in (self.rows, self.columns) else self.rows + 1
+        return (FACTS.in_line if self.in_line else FACTS.in_loops)[self._kind] * macs + FACTS.step_behind * bool(
+            macs
+        ) * ends
 
 
-def rectangle_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+def rectangle_work(
+    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, in_line: int = 0
+) -> Work:
     """The work over `operand`, X or dY, of a tile whose results have these `channels`, a dim's name.
 
     A rectangle is blocks of four outputs, or of single ones, for four channels or what is left of them. Those of all
     rectangles are dealt out one by one, so that the core with most products decides. `macs` counts all taps, also those
     in padding, which cost nothing. Elements are the kinds of blocks of each rectangle, which every core begins; runs
-    are blocks, by how long they take to begin, for each block of the sum.
+    are blocks, by how long they take to begin, for each block of the sum. Up to `in_line` taps of a row are code
+    without a loop.
     """
     rows, columns = (met.runs for met in met_taps(access, operand, tile))
-    axes = (axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
-    down, along = axes
-    meets, apart = most_met(down) * most_met(along), most_met(along) < along.kernel or along.dilation > 1
-    return _work(access, tile, channels, rows, columns, (meets, apart), macs, form)
+    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], in_line))
+    return _work(access, operand, tile, channels, blocks, len(blocks), macs, form)
 
 
-def single_taps_work(
-    access: Access, tile: Mapping[str, int], channels: str, sides: tuple[str, str], macs: int, form: str
-) -> Work:
-    """The same of single taps without a stride, where whole rows, whose dims are `sides`, are one long one."""
-    height, width = (tile[name] for name in sides)
-    if width == access.dim(sides[1]).size:
-        height, width = 1, height * width
-    return _work(access, tile, channels, [(height, 1)], [(width, 1)], (1, False), macs, form)
+def single_tap_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+    """The same of one tap, row by row, where whole rows without a stride are one. Outputs without a tap are filled."""
+    down, along = (axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
+    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    if down.stride * along.stride == 1 and tile[along.dim] == access.dim(along.dim).size:
+        rows, columns = [(1, 1)], [(tile[down.dim] * tile[along.dim], 1)]
+    blocks = list(_row_blocks(rows, columns, tile["n"] * tile["g"] * tile[channels] // FACTS.block))
+    empty = sum(row_taps * column_taps == 0 for _, row_taps in rows for _, column_taps in columns)
+    return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form)
 
 
 def matrix_work(tile: Mapping[str, int], channels: str, sides: tuple[str, str], macs: int, form: str) -> Work:
@@ -85,48 +86,53 @@ def matrix_work(tile: Mapping[str, int], channels: str, sides: tuple[str, str], 
 
 def _work(
     access: Access,
+    operand: str,
     tile: Mapping[str, int],
     channels: str,
-    rows: list[Run],
-    columns: list[Run],
-    taps: tuple[int, bool],
+    blocks: list[_Blocks],
+    begun: int,
     macs: int,
     form: str,
 ) -> Work:
-    """The work of the rectangles of these rows by these columns.
-
-    An output meets so many `taps` at most, which in a row lie apart or side by side.
-    """
+    """The work of blocks, of which cores begin so many kinds."""
     summed = "c" if channels == "m" else "m"
-    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], taps[1]))
-    sums = -(-tile[summed] // block_of(access.dim(summed).size, taps[0]))
+    meets = math.prod(most_met(axis) for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
+    sums = -(-tile[summed] // block_of(access.dim(summed).size, meets))
     pieces = max(sum(block.number for block in blocks), 1)
     share = pieces / turns(pieces)
     lost = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
-    empty = sum(height_taps * width_taps == 0 for _, height_taps in rows for _, width_taps in columns)
-    begun = sum(block.number * block.begins for block in blocks)
-    return Work(macs, round((len(blocks) + empty) * share), pieces, form, lost, begun * sums)
+    runs = sum(block.number * block.begins for block in blocks)
+    return Work(macs, round(begun * share), pieces, form, lost, runs * sums)
 
 
-def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, apart: bool) -> Iterator[_Blocks]:
-    """The blocks of each rectangle in the order in which they are dealt out; none where there is no tap."""
+def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, in_line: int) -> Iterator[_Blocks]:
+    """The blocks of each rectangle in the order in which they are dealt out; they have fewest taps in line by kind."""
     fours, rest = divmod(channels, FACTS.block)
+    for height, row_taps in rows:
+        for width, column_taps in columns:
+            for count, size in ((fours, FACTS.block), (rest, 1)):
+                groups, four = planes * count, height * width // FACTS.block
+                four = four if worth_fours(groups * four) else 0
+                single = height * width - FACTS.block * four
+                alone = (SIDE if in_line >= SIDE else 2) <= column_taps <= in_line and size > 1
+                if groups * single:
+                    yield _Blocks(groups * single, size, 1, row_taps, column_taps, alone)
+                together = column_taps == in_line <= SIDE if size > 1 else 2 <= column_taps <= in_line
+                if groups * four:
+                    yield _Blocks(groups * four, size, FACTS.block, row_taps, column_taps, together)
+
+
+def _row_blocks(rows: list[Run], columns: list[Run], channels: int) -> Iterator[_Blocks]:
+    """The blocks of single taps, of so many fours of channels; none where there is no tap."""
     for height, row_taps in rows:
         for width, column_taps in columns:
             if row_taps * column_taps == 0:
                 continue
-            loop = column_taps > (2 if apart else FACTS.block)
-            for count, size in ((fours, FACTS.block), (rest, 1)):
-                groups, four = planes * count, height * (width // FACTS.block)
-                matrix = row_taps * column_taps == 1 and size == FACTS.block and worth_fours(groups * four)
-                if not matrix:
-                    four = height * width // FACTS.block
-                    four = four if worth_fours(groups * four) else 0
-                single = height * width - FACTS.block * four
-                if groups * single:
-                    yield _Blocks(groups * single, size, 1, row_taps, column_taps, loop)
-                if groups * four:
-                    yield _Blocks(groups * four, size, FACTS.block, row_taps, column_taps, loop, matrix)
+            four = width // FACTS.block if worth_fours(channels * height * (width // FACTS.block)) else 0
+            if channels * height * four:
+                yield _Blocks(channels * height * four, FACTS.block, FACTS.block, 1, 1)
+            if width > FACTS.block * four:
+                yield _Blocks(channels * height * (width - FACTS.block * four), FACTS.block, 1, 1, 1)
 
 
 def most_met(axis: Window | Reach) -> int:
