@@ -139,14 +139,12 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
 
     def loses(items: list[Item], capacity: int, alignment: int, last: bool) -> Placement:
         packing = packed(items, capacity, alignment, last=last)
-        lost = capacity == 40000 and not withheld
-        withheld.extend([1] * lost)
+        lost = capacity == 40000 and "withheld" not in next(text for text in reversed(said) if text.startswith("tiles"))
         return replace(packing, height=max(packing.height, 40064), bound=40000) if lost else packing
 
-    withheld: list[int] = []
+    said = list[str]()
     monkeypatch.setattr(place, "place", loses)
     options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
-    said = list[str]()
     tiling, plan = pipeline.plan_case(case, options, said.append)
     assert tiling.gaps == (0, 64)
     assert "tiles, 64 B withheld for packing" in said
@@ -174,7 +172,10 @@ def test_the_last_packing_searches_most(models_root: Path, monkeypatch: pytest.M
     monkeypatch.setattr(place, "place", lambda *x, last: asked.setdefault(0, []).append(last) or packed(*x, last=last))
     tiling = pipeline.plan_case(case, replace(options, budgets={"L1": L1, "L2": L2}))[0]
     pipeline.place_edited(tiling, pipeline.ONCE)
-    assert asked[0] == [False, False, True, True, True, True]
+    *planned, edited = (asked[0][i : i + 3] for i in range(0, len(asked[0]), 3))  # L1, L2 and L3
+    assert planned == [[False, False, True]] * len(planned)
+    assert edited == [True] * 3
+    assert planned
 
 
 def test_little_withheld_leaves_tensors_in_l1(models_root: Path) -> None:
@@ -253,8 +254,8 @@ FAULTS = {
         "trace|outside-buffer",
     ),
     "a stage that is never sent": (
-        r"^ *(if \(.*\) )?\w+_stage_out\[\w+\] = hal_dma_out.*\n",
-        "",
+        r"^( *)((if \(.*\) )?\w+_stage_out\[\w+\] = hal_dma_out)",
+        r"\g<1>if (0) \g<2>",  # what it uses alone is still used
         "swapped-slot: .* was never sent out|trace: .* without transfer",
     ),
 }

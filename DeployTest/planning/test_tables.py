@@ -232,7 +232,7 @@ FAULTS: dict[Callable[[str], str], str] = {
     fetch_twice: r"tables: 'argument tables of steps 0 to \d+' are fetched again",
     fetch_less: r"tables: 'argument tables of steps 0 to \d+' are \d+ B to",
     fetch_elsewhere: r"tables: 'argument tables of steps 0 to \d+' are \d+ B to",
-    fetch_others: r"argument: operand '\w+' of kernel call 0",
+    fetch_others: r"(argument|outside-buffer): operand '\w+' of kernel call 0",
     read_where_it_is_not: r"tables: the arguments of kernel call 0 are not in 'argument tables of steps 0 to",
     read_the_next: r"argument: ",
     write_a_table: r"guard: ",
