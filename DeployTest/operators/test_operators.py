@@ -377,10 +377,9 @@ def test_form_of_depthwise_windows(side: int, attrs: dict[str, AttrValue], forms
 def test_form_of_whole_rows(
     channels: int, sides: tuple[int, int], attrs: dict[str, AttrValue], forms: list[str]
 ) -> None:
-    """Whole rows are taken by fours of outputs without dilation, by pairs in the gradient of W; others by rectangles.
+    """Whole rows go by fours of outputs, in the gradient of W by pairs; rectangles of channels by fours by taps of a row.
 
     Six outputs go one by one there: of eight cores, 18 blocks of four take three turns, 72 of one nine shorter ones.
-    Rectangles of channels by fours have functions by the taps of a row; six channels take the one for all calls.
     """
     assert _codes((1, channels, *sides), (channels, channels, 3, 3), attrs) == forms
 

@@ -12,8 +12,7 @@
 typedef enum { ONE, FOUR, SIXTEEN } kind_t;
 
 /* All sums of a block, four by four or four or one, in blocks of channels, whose steps are those of a channel. */
-INLINE void block(const conv_t *v, nest_t *nest, block_t *b, kind_t kind, uint32_t x_c,
-                                            uint32_t w_c) {
+INLINE void block(const conv_t *v, nest_t *nest, block_t *b, kind_t kind, uint32_t x_c, uint32_t w_c) {
     const float *const bias = b->bias;
     b->adds = !v->single && !v->first, b->bias = 0;
     for (uint32_t left = v->c;;) {

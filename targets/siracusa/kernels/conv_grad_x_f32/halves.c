@@ -1,4 +1,4 @@
-/* dX of a convolution of windows of three columns that move by two: conv.h. */
+/* dX of a convolution of windows that move by two columns: conv.h. */
 #include "conv_backward.h"
 #define CONV_CHANNELS 4
 #define CONV_TAPS 2
