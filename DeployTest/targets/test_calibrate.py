@@ -194,3 +194,18 @@ def test_a_model_is_not_measured(tmp_path: Path) -> None:
     """The host's clock is the cost model: measuring it would measure nothing."""
     with pytest.raises(OptionProblem, match="model"):
         measure.measure_jobs(targets.load("host"), [measure.DISPATCH], tmp_path)
+
+
+def test_few_calls_count_with_others_of_their_kind() -> None:
+    """A single call would cost the same however large it is; with others of its kind it costs what these do."""
+    line, other = ("gemm_f32", "", "vector"), ("gemm_f32", "", "narrow")
+
+    def points(*sizes: int) -> list[sweep.Point]:
+        return [sweep.Point(str(n), Work(n, n, 1, "vector"), 100 + 3 * n, 100 + 3 * n) for n in sizes]
+
+    own = {"gemm_f32.long": points(1000), "gemm_f32.line": points(*range(100, 700, 100)), "gemm_f32.one": points(7)}
+    kinds = {"gemm_f32.long": line, "gemm_f32.line": line, "gemm_f32.one": other}
+    found = sweep.with_others(own, kinds)
+    assert [len(found[key]) for key in own] == [7, 6, 1]
+    cost = calibrate.fit_kernel("gemm_f32.long", found["gemm_f32.long"], cores=1).cost
+    assert (cost.call, cost.mac_milli + cost.element_milli) == (100, 3000)
