@@ -86,6 +86,13 @@ def test_innermost_loops(functions: dict[str, tuple[str, ...]], block: int, plac
     assert code.bytes == sum(sizes)
 
 
+def test_code_behind_functions() -> None:
+    """What assembly puts behind the functions of a section counts, and not what fills the place behind these."""
+    symbols, text = listing(f=COUNTED, behind=("flw ft0,0(a0)", "nop", "j {0} <f>", "nop"))
+    alone = "\n".join(line for line in symbols.splitlines() if not line.endswith("behind"))
+    assert read_code(alone, text).bytes == 4 * (len(COUNTED) + 2)
+
+
 def test_jump_by_a_table() -> None:
     """Code whose way is not in the disassembly is refused, not measured as something else."""
     with pytest.raises(ValueError, match="by a table"):

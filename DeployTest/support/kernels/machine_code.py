@@ -1,4 +1,4 @@
-"""Code of RISC-V objects: bytes of the functions, and the innermost loops, by branches and by hardware loops."""
+"""Code of RISC-V objects: bytes of all code, and the innermost loops, by branches and by hardware loops."""
 
 import re
 import subprocess
@@ -12,6 +12,7 @@ _SYMBOL = re.compile(r"^([0-9a-f]{8}) .{6}F (\S+)\s+([0-9a-f]{8}) (\S+)$", re.M)
 _SECTION = re.compile(r"^Disassembly of section (\S+):$")
 _LINE = re.compile(r"^\s*([0-9a-f]+):\s+([0-9a-f]+)\s+(\S+)\s*(.*)$")
 _CALL = re.compile(r"^\s+[0-9a-f]+: R_RISCV_CALL\w*\s+(\S+)$")
+_FILLING = ("nop", "unimp")
 _TARGET = re.compile(r"(?:^|,)([0-9a-f]+) <")
 
 
@@ -26,9 +27,9 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Code:
-    """What an object has: bytes of all its functions, of its largest innermost loop, and the functions with the loop.
+    """What an object has: bytes of all its code, of its largest innermost loop, and the functions with the loop.
 
-    A loop has the bytes of what it calls, too; one that calls a function with a loop is not an innermost one.
+    Code that assembly puts behind all functions counts; what fills the place up to the next one does not. A loop has the bytes of what it calls, too; one that calls a function with a loop is not an innermost one.
     """
 
     bytes: int
@@ -64,7 +65,7 @@ def read_code(symbols: str, disassembly: str) -> Code:
                 reached = _reached(called, bodies)
                 found.append((sum(body[at].bytes for at in loop) + sum(sizes.get(c, 0) for c in reached), name))
     block, place = max(found)
-    return Code(sum(sizes.values()), block, place)
+    return Code(sum(sizes.values()) + _behind(spans, disassembly), block, place)
 
 
 def _calls(instructions: Collection[Instruction] | Iterator[Instruction]) -> set[str]:
@@ -77,6 +78,19 @@ def _reached(names: set[str], bodies: Mapping[str, dict[int, Instruction]]) -> s
     while more := {c for name in found for c in _calls(bodies.get(name, {}).values())} - found:
         found |= more
     return found
+
+
+def _behind(spans: Mapping[tuple[str, int], tuple[str, int]], text: str) -> int:
+    """The bytes of instructions that lie in no function, but for those that do nothing."""
+    section, total = "", 0
+    for line in text.splitlines():
+        if begun := _SECTION.match(line):
+            section = begun[1]
+        elif (found := _LINE.match(line)) is not None and found[3] not in _FILLING:
+            at = int(found[1], 16)
+            inside = (begin <= at < begin + size for (of, begin), (_, size) in spans.items() if of == section)
+            total += 0 if any(inside) else len(found[2]) // 2
+    return total
 
 
 def _functions(spans: Mapping[tuple[str, int], tuple[str, int]], text: str) -> dict[str, dict[int, Instruction]]:
