@@ -1,5 +1,6 @@
 """Calibration recovers the costs of a simulated machine whose costs are known."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from deployer.calibration import calibrate, measure, sweep
 from deployer.calibration.calibrate import Calibration
 from deployer.calibration.measure import DISPATCH, Job, KernelJob, Measured, TransferJob
 from deployer.core import target as targets
-from deployer.core.cost import cold_start, cost_key, kernel_cost, kernel_cycles
+from deployer.core.cost import cold_start, cost_key, cost_of, kernel_cost, kernel_cycles
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.operator import Array, Work, registry
@@ -30,8 +31,13 @@ BOUND = table()["calibration"]
 
 
 def machine_of(name: str) -> Target:
-    """The machine: another one than the files know."""
-    return replace(targets.load(name), dispatch=95, step=210, tile=37, contention=150)
+    """The machine: another one than the files know, on which calls cost alike that count together."""
+    known = replace(targets.load(name), dispatch=95, step=210, tile=37, contention=150)
+    kinds = dict[tuple[str, str, str], Counter[str]]()
+    for call in sweep.sweep_calls(known):
+        kinds.setdefault(call.kind, Counter())[call.key] += call.work.then is None
+    alike = {key: min(keys) for keys in kinds.values() if min(keys.values()) < sweep.FEW for key in keys}
+    return replace(known, kernels=known.kernels | {key: cost_of(known, other) for key, other in alike.items()})
 
 
 def works(target: Target) -> Iterator[tuple[str, str, Work]]:
@@ -134,6 +140,14 @@ def test_kernels(trial: Trial) -> None:
         assert fit.median <= fit.worst <= BOUND["kernels"]
         true = kernel_cost(trial.truth, fit.symbol)
         assert abs(trial.target.kernels[fit.symbol].cold - true.cold) <= 1, "a pass sees all of a cold start there"
+
+
+def test_few_calls_count_with_their_kind() -> None:
+    """To the few calls of a function those of its kind are added; the others of that kind remain by themselves."""
+    sizes = {"few": 1, "many": sweep.FEW, "other": 1}
+    own = {key: [sweep.Point(key, Work(i, 0, 1), i, i) for i in range(count)] for key, count in sizes.items()}
+    found = sweep.with_others(own, {"few": ("conv", "", ""), "many": ("conv", "", ""), "other": ("conv", "", "relu")})
+    assert found == {"few": own["few"] + own["many"], "many": own["many"], "other": own["other"]}
 
 
 def test_loops(trial: Trial) -> None:
