@@ -377,7 +377,7 @@ def test_form_of_depthwise_windows(side: int, attrs: dict[str, AttrValue], forms
 def test_form_of_whole_rows(
     channels: int, sides: tuple[int, int], attrs: dict[str, AttrValue], forms: list[str]
 ) -> None:
-    """Whole rows go by fours of outputs, in the gradient of W by pairs; rectangles by the taps in a row.
+    """Whole rows go by fours of outputs, in the gradient of W by pairs; other fours of channels by rows of taps.
 
     Six outputs go one by one there: of eight cores, 18 blocks of four take three turns, 72 of one nine shorter ones.
     """
