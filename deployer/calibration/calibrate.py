@@ -64,7 +64,9 @@ def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Pr
         fits = [fit_kernel(key, p, target.cores) for key, p in measured_points(target, folder / "kernels", dispatch)]
         kernels = {f.symbol: f.cost for f in fits}
         kernels["default"] = _default([f.cost for f in fits])
-        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, step=0, tile=0, contention=0)
+        own = target.toolchain.sources if target.toolchain else ()  # no longer those of a target that it simulates
+        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, cost_sources=own)
+        fitted = replace(fitted, step=0, tile=0, contention=0)
         calibration = Calibration(fitted, tuple(fits))
         _write(costs, calibration, simulator)
         progress("steps and tiles of generated programs")
