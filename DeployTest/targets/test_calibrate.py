@@ -142,14 +142,6 @@ def test_kernels(trial: Trial) -> None:
         assert abs(trial.target.kernels[fit.symbol].cold - true.cold) <= 1, "a pass sees all of a cold start there"
 
 
-def test_few_calls_count_with_their_kind() -> None:
-    """To the few calls of a function those of its kind are added; the others of that kind remain by themselves."""
-    sizes = {"few": 1, "many": sweep.FEW, "other": 1}
-    own = {key: [sweep.Point(key, Work(i, 0, 1), i, i) for i in range(count)] for key, count in sizes.items()}
-    found = sweep.with_others(own, {"few": ("conv", "", ""), "many": ("conv", "", ""), "other": ("conv", "", "relu")})
-    assert found == {"few": own["few"] + own["many"], "many": own["many"], "other": own["other"]}
-
-
 def test_loops(trial: Trial) -> None:
     """The code around kernels.
 
