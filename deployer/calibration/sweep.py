@@ -15,7 +15,7 @@ from deployer.specialization.costs import costed_work
 TOGETHER = 1300
 """The most calls in one measuring program."""
 FEW = 5
-"""Fewer calls of a function, to whose costs a fit has four unknowns, count together with those of their kind."""
+"""A function with fewer measured calls is fitted with all calls of their kind: a fit has four unknowns."""
 
 
 @dataclass(frozen=True)

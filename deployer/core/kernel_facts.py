@@ -46,6 +46,10 @@ class KernelFacts:
     step_behind: float
     begun: tuple[int, int, int]
 
+    def turns(self, pieces: int) -> int:
+        """The pieces of the core with the most of them, where cores take turns."""
+        return -(-pieces // self.dealt)
+
 
 @dataclass(frozen=True)
 class Layer:

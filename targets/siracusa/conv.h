@@ -111,4 +111,20 @@ static uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) 
 #define EACH_RECTANGLE(v, r, list, turn) ((void)(list), rectangle(v, r, turn))
 #include "conv_rectangles.h"
 
+#if CONV_APART > 0
+/* A convolution, all by rectangles. */
+static inline void convolve(const conv_f32_args_t *p) {
+    const conv_t v = sums_of(p);
+    const axis_t rows = rows_of(p), columns = columns_of(p);
+    rectangles(&v, &rows, &columns, 0, hal_core_id());
+}
+#else
+/* A dX without strides, all by rectangles. */
+static inline void convolve_back(const conv_grad_x_f32_args_t *p) {
+    const conv_t v = sums_of(p);
+    const axis_t rows = near_rows_of(p), columns = near_columns_of(p);
+    rectangles(&v, &rows, &columns, 0, hal_core_id());
+}
+#endif
+
 #endif

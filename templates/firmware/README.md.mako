@@ -74,7 +74,7 @@ function of yours (`uint32_t function(void)`), others by what is predicted for t
 With `-D${v.upper}_ASSERTS`, the library checks what it takes for granted of itself by C's `assert`.
 
 For Zephyr, the folder is a module: `west build ... -- -DZEPHYR_EXTRA_MODULES=$PWD/${v.name}` with `CONFIG_${v.upper}=y`, and with
-`CONFIG_CBPRINTF_FP_SUPPORT=y` for what the example prints; a module of this kind was built with Zephyr 3.3 and trained under QEMU.
+`CONFIG_CBPRINTF_FP_SUPPORT=y` for what the example prints; a module of this kind was built with Zephyr 3.3 and trained in its emulator.
 For ESP-IDF it is a component: put it into `components/`. PlatformIO and the Arduino tools read `library.json` and `library.properties`.
 These three were tried against stubs of their build systems and by their formats, not with the systems themselves.
 

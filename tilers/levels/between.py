@@ -77,7 +77,7 @@ class BetweenLevel:
         chosen = sorted((v for v in visits if v.storage in choice.visiting), key=lambda v: (v.first, v.storage))
         return Spill(spilled, stages, tuple(chosen))
 
-    def _solved(self, name: str, inner: InnerLevel) -> "Found":
+    def _solved(self, name: str, inner: InnerLevel) -> Found:
         """A strategy's problem and the solver's choice."""
         with self._locks[name, False]:
             if (name, False) not in self._found:
@@ -85,7 +85,7 @@ class BetweenLevel:
                 self._found[name, False] = problem, visits, solve(problem)
             return self._found[name, False]
 
-    def _searched(self, name: str, inner: InnerLevel, rivals: tuple[str, ...]) -> "Found":
+    def _searched(self, name: str, inner: InnerLevel, rivals: tuple[str, ...]) -> Found:
         """What a search finds from the solver's choice, or from those of rivals, whose candidates the strategy has."""
         problem, visits, choice = self._solved(name, inner)
         if choice is None or len(choice.resident) == len(self.eligible):

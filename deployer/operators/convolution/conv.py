@@ -1,7 +1,7 @@
 """Conv: Y = X * W + B over one to three spatial axes, with groups."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -38,52 +38,22 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     windows,
 )
-from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_tap_work
-from deployer.operators.convolution.strips import strip_work, strips_form
+from deployer.operators.convolution.rectangles import rectangle_work
 from deployer.operators.convolution.volume import convolved
-from deployer.operators.convolution.whole_rows import fours_work
+from deployer.operators.convolution.ways import Tile, Way, ways_over
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args, through
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
-
-Tile = Mapping[str, int]
 
 
 def _macs(access: Access, tile: Tile) -> int:
     return math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
 
 
-def _in_planes(node: Node, access: Access, tile: Tile) -> Work:
-    return strip_work(access, "x", tile, finished_form("", node, access))
-
-
-def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
-    return strip_work(access, "x", tile, finished_form(strips_form(access, "x", tile), node, access))
-
-
-def _in_fours(node: Node, access: Access, tile: Tile) -> Work:
-    return fours_work(access, "x", tile, "m", _macs(access, tile), finished_form("", node, access))
-
-
 def _in_blocks(node: Node, access: Access, tile: Tile) -> Work:
     """Cores share blocks of channels by neighbours in a row."""
     outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
     return Work(_macs(access, tile), outputs, outputs // FACTS.block**2, finished_form("", node, access))
-
-
-def _as_matrix(node: Node, access: Access, tile: Tile) -> Work:
-    return matrix_work(tile, "m", ("oh", "ow"), _macs(access, tile), finished_form("", node, access))
-
-
-def _in_single_taps(node: Node, access: Access, tile: Tile) -> Work:
-    return single_tap_work(access, "x", tile, "m", _macs(access, tile), finished_form("", node, access))
-
-
-def _in_rows(taps: int) -> Callable[[Node, Access, Tile], Work]:
-    """By rectangles, with rows of up to so many taps in line."""
-    return lambda node, access, tile: rectangle_work(
-        access, "x", tile, "m", _macs(access, tile), finished_form("", node, access), taps
-    )
 
 
 @register
@@ -112,16 +82,7 @@ class Conv(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar = {
-        "planes": _in_planes,
-        "strips": _in_strips,
-        "fours": _in_fours,
-        "blocks": _in_blocks,
-        "matrix": _as_matrix,
-        "single": _in_single_taps,
-        "threes": _in_rows(3),
-        "fives": _in_rows(5),
-    }
+    work_ways: ClassVar[Mapping[str, Way]] = {**ways_over("x", "m", _macs, threes=3, fives=5), "blocks": _in_blocks}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""

@@ -1,7 +1,7 @@
 """ConvGradW: the gradient of a convolution with respect to W."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -46,11 +46,9 @@ from deployer.operators.convolution.geometry import (
 )
 from deployer.operators.convolution.rectangles import met_taps
 from deployer.operators.convolution.volume import weight_gradient
+from deployer.operators.convolution.ways import Tile, Way
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import block_of, is_single
-
-Tile = Mapping[str, int]
-Way = Callable[[Node, Access, Tile], Work]
 
 
 def _is_single(access: Access) -> bool:
@@ -185,8 +183,8 @@ class ConvGradW(Operator):
         fours, alone = weight_blocks(tile["g"], tile["m"], tile["c"], kh)
         if m * c > 1 and kw == SIDE and not fours:
             form = ALONE
-        lost = 0 if m == c == 1 else alone // tile["c"]
-        return _block_work(access, tile, fours + alone, lost, form)
+        single = 0 if m == c == 1 else alone // tile["c"]
+        return _block_work(access, tile, fours + alone, single, form)
 
     def samples(self) -> Iterator[Sample]:
         """The forms of Conv."""

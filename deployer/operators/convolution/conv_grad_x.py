@@ -1,7 +1,7 @@
 """ConvGradX: the gradient of a convolution with respect to X."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -44,10 +44,9 @@ from deployer.operators.convolution.geometry import (
     tap_arguments,
     taps_between,
 )
-from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_tap_work
-from deployer.operators.convolution.strips import strip_work, strips_form
+from deployer.operators.convolution.rectangles import rectangle_work
 from deployer.operators.convolution.volume import input_gradient
-from deployer.operators.convolution.whole_rows import fours_work
+from deployer.operators.convolution.ways import Tile, Way, ways_over
 from deployer.operators.finishing import (
     GATE,
     GATE_POINTER,
@@ -61,40 +60,11 @@ from deployer.operators.finishing import (
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.products import is_single, quantum_of
 
-Tile = Mapping[str, int]
-
 
 def _macs(access: Access, tile: Tile) -> int:
     rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
     products = math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
     return round(products / (rows.stride * columns.stride))
-
-
-def _in_planes(node: Node, access: Access, tile: Tile) -> Work:
-    return strip_work(access, "dy", tile, finished_form("", node, access))
-
-
-def _in_strips(node: Node, access: Access, tile: Tile) -> Work:
-    return strip_work(access, "dy", tile, finished_form(strips_form(access, "dy", tile), node, access))
-
-
-def _in_fours(node: Node, access: Access, tile: Tile) -> Work:
-    return fours_work(access, "dy", tile, "c", _macs(access, tile), finished_form("", node, access))
-
-
-def _as_matrix(node: Node, access: Access, tile: Tile) -> Work:
-    return matrix_work(tile, "c", ("ih", "iw"), _macs(access, tile), finished_form("", node, access))
-
-
-def _in_single_taps(node: Node, access: Access, tile: Tile) -> Work:
-    return single_tap_work(access, "dy", tile, "c", _macs(access, tile), finished_form("", node, access))
-
-
-def _in_rows(taps: int) -> Callable[[Node, Access, Tile], Work]:
-    """By rectangles, with rows of up to so many taps in line."""
-    return lambda node, access, tile: rectangle_work(
-        access, "dy", tile, "c", _macs(access, tile), finished_form("", node, access), taps
-    )
 
 
 @register
@@ -121,16 +91,7 @@ class ConvGradX(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar = {
-        "planes": _in_planes,
-        "strips": _in_strips,
-        "fours": _in_fours,
-        "matrix": _as_matrix,
-        "single": _in_single_taps,
-        "halves": _in_rows(2),
-        "threes": _in_rows(3),
-        "fives": _in_rows(5),
-    }
+    work_ways: ClassVar[Mapping[str, Way]] = ways_over("dy", "c", _macs, halves=2, threes=3, fives=5)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], W[M, C / group, ..] to dX[N, C, ..]."""

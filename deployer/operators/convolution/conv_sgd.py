@@ -22,7 +22,8 @@ from deployer.core.operator import (
     register,
     rng,
 )
-from deployer.operators.convolution.conv_grad_w import ConvGradW, Tile, Way
+from deployer.operators.convolution.conv_grad_w import ConvGradW
+from deployer.operators.convolution.ways import Tile, Way
 from deployer.operators.inputs import arrays, floats, normal
 from deployer.operators.update.sgd import LEARNING_RATE, SGD
 

@@ -12,11 +12,6 @@ BY_ROWS = "by_rows"
 """The form of a gradient of W of a depthwise layer whose rows of taps are dealt out."""
 
 
-def turns(pieces: int) -> int:
-    """The pieces of the core with the most of them."""
-    return -(-pieces // FACTS.dealt)
-
-
 def most(dealt_out: Iterable[tuple[int, float]]) -> float:
     """The cost of the core with the most, where so many pieces of a cost each are dealt out in this order."""
     whole, turn, costs = 0.0, 0, [0.0] * FACTS.dealt
@@ -32,7 +27,7 @@ def most(dealt_out: Iterable[tuple[int, float]]) -> float:
 def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
     """Whether cores end with the blocks before they end with so many pieces, each of a share of its time."""
     of_blocks, of_pieces = limit
-    return of_blocks * turns(blocks) <= of_pieces * turns(pieces)
+    return of_blocks * FACTS.turns(blocks) <= of_pieces * FACTS.turns(pieces)
 
 
 def worth_fours(blocks: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.access import Axis, Reach, Window
+from deployer.core.access import Axis, Operand, Reach, Window
 from deployer.core.declarations import Fans
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_elements
@@ -260,6 +260,11 @@ def reaches(shape: Geometry) -> list[Axis]:
     """The maps from a tile's rows and columns of X to those of dY; empty where no window holds an element."""
     pairs = zip(("ih", "iw"), shape.kernel, shape.strides, shape.dilations, shape.begin, strict=True)
     return [Reach(*values) for values in pairs]
+
+
+def window_axes(operand: Operand) -> list[Window | Reach]:
+    """The axes of an operand, X or dY, that windows lie over: its rows and its columns."""
+    return [axis for axis in operand.axes if isinstance(axis, Window | Reach)]
 
 
 def _planar(values: Sequence[int], fill: int) -> Shape:

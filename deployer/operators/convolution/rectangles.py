@@ -8,8 +8,8 @@ from typing import NamedTuple
 from deployer.core.access import Access, Reach, Window
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
-from deployer.operators.convolution.dealing import most, turns, worth_fours
-from deployer.operators.convolution.geometry import SIDE, taps_between
+from deployer.operators.convolution.dealing import most, worth_fours
+from deployer.operators.convolution.geometry import SIDE, taps_between, window_axes
 from deployer.operators.products import block_of
 
 Run = tuple[int, int]
@@ -67,7 +67,7 @@ def rectangle_work(
 
 def single_tap_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
     """The same of one tap, row by row, where whole rows without a stride are one. Outputs without a tap are filled."""
-    down, along = (axis for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
+    down, along = window_axes(access.operand(operand))
     rows, columns = (met.runs for met in met_taps(access, operand, tile))
     if down.stride * along.stride == 1 and tile[along.dim] == access.dim(along.dim).size:
         rows, columns = [(1, 1)], [(tile[down.dim] * tile[along.dim], 1)]
@@ -76,9 +76,9 @@ def single_tap_work(access: Access, operand: str, tile: Mapping[str, int], chann
     return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form)
 
 
-def matrix_work(tile: Mapping[str, int], channels: str, sides: tuple[str, str], macs: int, form: str) -> Work:
+def matrix_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
     """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
-    pixels, planes = tile[sides[0]] * tile[sides[1]], tile["n"] * tile["g"]
+    pixels, planes = math.prod(tile[axis.dim] for axis in window_axes(access.operand(operand))), tile["n"] * tile["g"]
     elements = planes * tile[channels] * (pixels + FACTS.region_setup)
     return Work(macs, elements, planes * -(-tile[channels] // FACTS.block) * pixels, form)
 
@@ -95,10 +95,10 @@ def _work(
 ) -> Work:
     """The work of blocks, of which cores begin so many kinds."""
     summed = "c" if channels == "m" else "m"
-    meets = math.prod(most_met(axis) for axis in access.operand(operand).axes if isinstance(axis, Window | Reach))
+    meets = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
     sums = -(-tile[summed] // block_of(access.dim(summed).size, meets))
     pieces = max(sum(block.number for block in blocks), 1)
-    share = pieces / turns(pieces)
+    share = pieces / FACTS.turns(pieces)
     lost = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
     runs = sum(block.number * block.begins for block in blocks)
     return Work(macs, round(begun * share), pieces, form, lost, runs * sums)

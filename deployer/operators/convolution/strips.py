@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from deployer.core.access import Access, Operand, Reach, Window
+from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
-from deployer.operators.convolution.dealing import most, turns
-from deployer.operators.convolution.geometry import SIDE
+from deployer.operators.convolution.dealing import most
+from deployer.operators.convolution.geometry import SIDE, window_axes
 
 WIDTHS = "widths"
 """The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
@@ -14,7 +14,7 @@ WIDTHS = "widths"
 
 def strips_form(access: Access, operand: str, tile: Mapping[str, int]) -> str:
     """WIDTHS, or none."""
-    columns = tile[_windows(access.operand(operand))[1].dim]
+    columns = tile[window_axes(access.operand(operand))[1].dim]
     return WIDTHS if columns > FACTS.block and columns % FACTS.block else ""
 
 
@@ -23,13 +23,13 @@ def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str)
 
     Cores take turns at planes, or where these are few at halves or quarters of their rows: the core with most decides.
     """
-    rows, columns = (tile[axis.dim] for axis in _windows(access.operand(operand)))
+    rows, columns = (tile[axis.dim] for axis in window_axes(access.operand(operand)))
     planes, strips = tile["n"] * tile["g"], -(-columns // FACTS.block)
     parts = _parts(planes)
     longest = -(-rows // parts)
     lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * parts, longest)]
     pieces, macs = planes * parts, planes * rows * columns * SIDE**2
-    share = pieces / turns(pieces)
+    share = pieces / FACTS.turns(pieces)
     products, elements, runs = (
         round(most([(planes, cost if length else 0) for length, cost in zip(lengths, costs, strict=True)]) * share)
         for costs in (
@@ -47,7 +47,3 @@ def _parts(planes: int) -> int:
     while parts < FACTS.block and planes * parts < FACTS.many_planes and planes * parts % FACTS.dealt:
         parts *= 2
     return parts
-
-
-def _windows(operand: Operand) -> list[Window | Reach]:
-    return [axis for axis in operand.axes if isinstance(axis, Window | Reach)]

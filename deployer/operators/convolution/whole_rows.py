@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 
-from deployer.core.access import Access, Operand, Reach, Window
+from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
-from deployer.operators.convolution.dealing import most, turns
+from deployer.operators.convolution.dealing import most
+from deployer.operators.convolution.geometry import window_axes
 from deployer.operators.convolution.rectangles import Met, met_taps, most_met
 from deployer.operators.products import block_of
 
@@ -24,9 +25,9 @@ def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: 
     summed = "c" if channels == "m" else "m"
     each = tile["n"] * tile["g"] * (tile[channels] // FACTS.block)
     rows, columns = met_taps(access, operand, tile)
-    met = math.prod(most_met(axis) for axis in _windows(access.operand(operand)))
+    met = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
     planes, pieces = rows.phases * columns.phases, each * len(rows.taps) * len(columns.taps) // FACTS.block
-    share = pieces / turns(pieces)
+    share = pieces / FACTS.turns(pieces)
     lost = round(FACTS.block * _most_taps(rows, columns, each) * tile[summed] * share) - macs
     sums = -(-tile[summed] // block_of(access.dim(summed).size, met))
     elements = FACTS.block**2 * pieces + round(FACTS.plane_setup * (planes - 1) * share)
@@ -50,7 +51,3 @@ def _most_taps(rows: Met, columns: Met, channels: int) -> float:
             for part in (fours[:begin], fours[begin:end], fours[end:]):
                 dealt += [(channels * len(part), row * part[0]) for row in rows.taps[down :: rows.apart] if part]
     return most(dealt)
-
-
-def _windows(operand: Operand) -> list[Window | Reach]:
-    return [axis for axis in operand.axes if isinstance(axis, Window | Reach)]

@@ -40,19 +40,20 @@ def blocks(batch: int, m: int, n: int, k: int, finish: Finish, waits: bool) -> W
         return _lines(batch * min(m, n), max(m, n), k, finish.line)
     inner, count = (batch * size(m) * size(n) for size in (_whole, _begun))
     rows, columns = (size % FACTS.block for size in (m, n))
-    turns, pieces = _turns(inner), _turns(batch * rows * _begun(n)) + _turns(batch * columns * _whole(m))
+    fewest = FACTS.turns(inner)
+    pieces = FACTS.turns(batch * rows * _begun(n)) + FACTS.turns(batch * columns * _whole(m))
     may_overlap = is_single(k) and not waits
-    if not pieces or (may_overlap and _overlaps(_turns(count) - turns, pieces, k)):
+    if not pieces or (may_overlap and _overlaps(FACTS.turns(count) - fewest, pieces, k)):
         computed = count * FACTS.block**2
         lost = (computed - batch * m * n) * k + computed * finish.block
         return Work(batch * m * n * k, computed, count, "matrix", lost)
-    return _edged(batch * m * n, turns * FACTS.block**2, pieces * FACTS.block, k, finish)
+    return _edged(batch * m * n, fewest * FACTS.block**2, pieces * FACTS.block, k, finish)
 
 
-def _overlaps(turns: int, pieces: int, k: int) -> bool:
+def _overlaps(more: int, pieces: int, k: int) -> bool:
     """Whether so many more turns of blocks cost no more than the turns of the pieces of lines that they replace."""
     block, block_start, line, line_start, lines = FACTS.overlapping
-    return block * turns * (k + block_start) <= line * pieces * (k + line_start) + lines
+    return block * more * (k + block_start) <= line * pieces * (k + line_start) + lines
 
 
 def _whole(size: int) -> int:
@@ -61,10 +62,6 @@ def _whole(size: int) -> int:
 
 def _begun(size: int) -> int:
     return -(-size // FACTS.block)
-
-
-def _turns(pieces: int) -> int:
-    return -(-pieces // FACTS.dealt)
 
 
 def strips(batch: int, rows: int, columns: int, form: str) -> Work:

@@ -6,7 +6,7 @@
 
 /* Strips of four columns, shared as outer.c does. */
 static inline void added(const gemm_f32_args_t *p, const float *a, const float *b, const float *c,
-                                            float *y) {
+                         float *y) {
     const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 2, b_n = 4 * p->b_n, m = p->m;
     const uint32_t own = id < m ? turns_of(m - id, cores) : 0;
     const float beta = p->beta;
