@@ -14,7 +14,7 @@ typedef enum { ONE, FOUR, SIXTEEN } kind_t;
 /* All sums of a block, four by four or four or one, in blocks of channels, whose steps are those of a channel. */
 INLINE void block(const conv_t *v, nest_t *nest, block_t *b, kind_t kind, uint32_t x_c, uint32_t w_c) {
     const float *const bias = b->bias;
-    b->adds = !v->single && !v->first, b->bias = 0;
+    b->adds = sums_add(v), b->bias = 0;
     for (uint32_t left = v->c;;) {
         const uint32_t count = hal_min(left, v->together);
         nest->count[nest->channels] = count;
@@ -53,7 +53,7 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
     nest_t nest;
     block_t b;
     make_nest(&nest, r, x, w, in_line && r->w >= LEAST_IN_LINE && (P > 1 || wide) ? r->w : 0);
-    b.goes_on = v->single && !v->first, b.w_m = 4 * v->w_m, b.y_m = 4 * v->y_m, b.bias_step = wide ? 4 : 0;
+    b.goes_on = sums_go_on(v), b.w_m = 4 * v->w_m, b.y_m = 4 * v->y_m, b.bias_step = wide ? 4 : 0;
     for (;; channel += cores) {
         while (channel >= channels && left > 0) channel -= channels, column += P, left--;
         if (left == 0) return channel;

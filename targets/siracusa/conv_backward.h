@@ -49,9 +49,13 @@ INLINE axis_t columns_of(const conv_grad_x_f32_args_t *p, uint32_t phase) {
     return axis_of(phase, p->iw, p->left, p->sw, p->kw, p->dw, p->step_w, p->back_w, p->dy_cols);
 }
 
+/* Whether a gate lies like the result. */
+INLINE uint32_t lies_alike(const conv_grad_x_f32_args_t *p) {
+    return (p->n == 1 || p->gate_n == p->dx_n) && (p->g == 1 || p->gate_g == p->dx_g) &&
+           (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
+}
+
 INLINE conv_t sums_of(const conv_grad_x_f32_args_t *p) {
-    const uint32_t gate_alike = (p->n == 1 || p->gate_n == p->dx_n) && (p->g == 1 || p->gate_g == p->dx_g) &&
-                                (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
     return (conv_t){
         .x = p->dy, .w = p->w, .y = p->dx, .n = p->n, .g = p->g, .m = p->c, .c = p->m, .first = p->first,
         .single = p->single,
@@ -60,7 +64,7 @@ INLINE conv_t sums_of(const conv_grad_x_f32_args_t *p) {
         .w_h = p->kw, .y_n = p->dx_n, .y_g = p->dx_g, .y_m = p->dx_c, .y_h = p->dx_h,
         .gate = p->last ? p->gate : 0, .gate_n = p->gate_n, .gate_g = p->gate_g, .gate_m = p->gate_c,
         .gate_h = p->gate_h,
-        .gate_alike = gate_alike,
+        .gate_alike = IN_COMMON || lies_alike(p),
     };
 }
 

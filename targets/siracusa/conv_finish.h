@@ -13,13 +13,15 @@ INLINE int finishes(const conv_t *v) {
 
 #if CONV_APART < 0
 /* Where a gate does not lie like the result: one of them is a part of a plane, the other all of it. */
-static __attribute__((noinline)) void finish_apart(const conv_t *v, float *y, uint32_t count, uint32_t step) {
+static __attribute__((noinline, unused)) void finish_apart(const conv_t *v, float *y, uint32_t count, uint32_t step) {
     for (; count > 0; count--, y += step) {
+        const float *gate = v->gate;
         uint32_t offset = (uint32_t)(y - v->y);
-        const uint32_t n = offset / v->y_n, g = (offset -= n * v->y_n) / v->y_g, m = (offset -= g * v->y_g) / v->y_m;
-        const uint32_t h = (offset -= m * v->y_m) / v->y_h, w = offset - h * v->y_h;
-        const float *gate = v->gate + n * v->gate_n + g * v->gate_g + m * v->gate_m + h * v->gate_h + w;
-        if (!(*gate > 0.0f)) *y = 0.0f;
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t index = offset / v->y_step[i];
+            offset -= index * v->y_step[i], gate += index * v->gate_step[i];
+        }
+        if (!(gate[offset] > 0.0f)) *y = 0.0f;
     }
 }
 
@@ -38,7 +40,7 @@ static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uin
                      : [step] "r"(4 * step), [count] "r"(count)
                      : "ft0", "ft1", "memory");
 #else
-    if (!v->gate_alike) {
+    if (!IN_COMMON && !v->gate_alike) {
         finish_apart(v, y, count, step);
         return;
     }

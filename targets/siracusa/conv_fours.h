@@ -137,7 +137,7 @@ typedef struct {
 
 static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *f, const taps_t kind, uint32_t turn) {
     const uint32_t cores = hal_core_count(), each = v->m >> 2, channels = v->n * v->g * each, y_m = v->y_m;
-    const uint32_t goes_on = v->single && !v->first, next = FOURS_KINDS < 1 << TWO ? 1 : f->y_column;
+    const uint32_t goes_on = sums_go_on(v), next = FOURS_KINDS < 1 << TWO ? 1 : f->y_column;
     const int32_t x_row = f->rows->move * (int32_t)v->x_h, x_h = f->rows->apart * (int32_t)v->x_h;
     uint32_t channel = turn, row = 0, column = 0;
     for (;; channel += cores) {

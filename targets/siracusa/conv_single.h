@@ -42,7 +42,7 @@ INLINE void put(float c[4][4], const float *bias, float *y, uint32_t y_m, uint32
 /* Fours of a row are dealt out, of one block of channels after the other. */
 static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t channels = channels_of(v), end = r->columns >> 2, cores = hal_core_count(), y_m = v->y_m;
-    const uint32_t goes_on = v->single && !v->first, y_n = r->y_column;
+    const uint32_t goes_on = sums_go_on(v), y_n = r->y_column;
     product_t product = {.a_m = 4 * v->w_m, .a_k = 4 * v->w_c, .b_k = 4 * v->x_c};
     product.b_n = 4 * (uint32_t)r->x_column;
     for (uint32_t channel = 0; channel < channels; channel++) {
@@ -51,7 +51,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle
         float *y = to.y;
         for (uint32_t row = r->rows; row > 0; row--, x += r->x_row, y += r->y_row) {
             for (; turn < end; turn += cores) {
-                uint32_t adds = !v->single && !v->first, left = v->c;
+                uint32_t adds = sums_add(v), left = v->c;
                 float *const at = y + 4 * turn * y_n;
                 product.a = to.w, product.b = x + (int32_t)(4 * turn) * r->x_column;
                 for (;;) {
@@ -96,7 +96,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle
 /* Of a block's channels the sums of one output; outputs `from` to the end of each row are dealt out. */
 static __attribute__((noinline)) uint32_t ones(const conv_t *v, const rectangle_t *r, uint32_t from, uint32_t turn) {
     const uint32_t channels = channels_of(v), cores = hal_core_count(), y_m = v->y_m, end = r->columns - from;
-    const uint32_t goes_on = v->single && !v->first, x_c = 4 * v->x_c, w_c = 4 * v->w_c;
+    const uint32_t goes_on = sums_go_on(v), x_c = 4 * v->x_c, w_c = 4 * v->w_c;
     uint32_t row = 0, column = turn;
     for (uint32_t channel = 0; channel < channels; channel++, row = 0) {
         const place_t to = place_of(v, r, channel);

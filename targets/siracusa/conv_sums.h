@@ -4,7 +4,9 @@
  * four channels by four outputs of a rectangle, or what is left of either; its sums stay in registers, and between
  * blocks of products_f32.h the total waits in the result. Cores take turns at blocks, over all rectangles.
  *
- * Before it is included, CONV_APART says how many columns of the operand lie between two taps in the common case. */
+ * Before it is included, CONV_APART says how many columns of the operand lie between two taps in the common case. A file
+ * that is for common calls alone says so by CONV_COMMON: no sum goes on from one that waits, and a gate lies like the
+ * result. */
 #ifndef CONV_SUMS_H
 #define CONV_SUMS_H
 
@@ -29,13 +31,25 @@ typedef struct {
     const float *x, *w;
     float *y;
     uint32_t n, g, m, c, first, single, together; /* channels that make a block */
-    uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h, y_n, y_g, y_m, y_h;
+    uint32_t x_n, x_g, x_c, x_h, w_g, w_m, w_c, w_h;
+    union {
+        struct {
+            uint32_t y_n, y_g, y_m, y_h;
+        };
+        uint32_t y_step[4];
+    };
 #if CONV_APART > 0
     const float *b;
     uint32_t b_g, relu;
 #else
     const float *gate;
-    uint32_t gate_n, gate_g, gate_m, gate_h, gate_alike; /* whether these are the steps of the result */
+    union {
+        struct {
+            uint32_t gate_n, gate_g, gate_m, gate_h;
+        };
+        uint32_t gate_step[4];
+    };
+    uint32_t gate_alike; /* whether these are the steps of the result */
 #endif
 } conv_t;
 
@@ -60,6 +74,21 @@ typedef struct {
     uint32_t rows, columns, h, w, y_row, y_column;
     int32_t x_row, x_column, x_step[3], w_step[3]; /* to the next column of taps, to the next row and channel */
 } rectangle_t;
+
+#ifdef CONV_COMMON
+#define IN_COMMON 1
+#else
+#define IN_COMMON 0
+#endif
+
+/* Whether sums go on from what waits in Y, and whether they are added to it. */
+INLINE uint32_t sums_go_on(const conv_t *v) {
+    return !IN_COMMON && v->single && !v->first;
+}
+
+INLINE uint32_t sums_add(const conv_t *v) {
+    return (IN_COMMON || !v->single) && !v->first;
+}
 
 #include "conv_finish.h"
 

@@ -65,37 +65,44 @@ static __attribute__((noinline)) void make_nest(nest_t *to, const rectangle_t *r
 #define ROWS_IN_LINE
 #endif
 
-/* In t4, t5, t6 and a7 where results lie; a row of four from there, and to the next one. */
-#define RESULTS "lw t4, 16(%[b])\n lw t5, 20(%[b])\n lw t6, 24(%[b])\n lw a7, 28(%[b])\n lw t0, 52(%[b])\n"
-#define NEXT_RESULTS ADD("t4", "t0") ADD("t5", "t0") ADD("t6", "t0") ADD("a7", "t0")
+/* In a2 to a5 where results lie, and in t0 the step to the next row: instructions on these registers are short. */
+#define RESULTS "lw a2, 16(%[b])\n lw a3, 20(%[b])\n lw a4, 24(%[b])\n lw a5, 28(%[b])\n lw t0, 52(%[b])\n"
+#define NEXT_RESULTS ADD("a2", "t0") ADD("a3", "t0") ADD("a4", "t0") ADD("a5", "t0")
 #define BEGIN_WITH(m)                                                                                                 \
-    FLW("%[c" #m "0]", "t4", 0) FLW("%[c" #m "1]", "t5", 0) FLW("%[c" #m "2]", "t6", 0) FLW("%[c" #m "3]", "a7", 0)
+    FLW("%[c" #m "0]", "a2", 0) FLW("%[c" #m "1]", "a3", 0) FLW("%[c" #m "2]", "a4", 0) FLW("%[c" #m "3]", "a5", 0)
 #define FADD(to, x) "fadd.s " to ", " to ", " x "\n"
 #define ADD_ROW(m)                                                                                                    \
-    FLW("ft0", "t4", 0) FLW("ft1", "t5", 0) FLW("ft2", "t6", 0) FLW("ft3", "a7", 0) FADD("%[c" #m "0]", "ft0")        \
-    FADD("%[c" #m "1]", "ft1") FADD("%[c" #m "2]", "ft2") FADD("%[c" #m "3]", "ft3")
+    FLW("fa0", "a2", 0) FLW("fa1", "a3", 0) FLW("fa2", "a4", 0) FLW("fa3", "a5", 0) FADD("%[c" #m "0]", "fa0")        \
+    FADD("%[c" #m "1]", "fa1") FADD("%[c" #m "2]", "fa2") FADD("%[c" #m "3]", "fa3")
 #define ADD_BIAS(m, bias)                                                                                             \
     FADD("%[c" #m "0]", bias) FADD("%[c" #m "1]", bias) FADD("%[c" #m "2]", bias) FADD("%[c" #m "3]", bias)
 #if CONV_APART > 0
 #define BIAS                                                                                                          \
-    "lw t1, 36(%[b])\n beqz t1, 9f\n" FLW("ft0", "t1", 0) FLW("ft1", "t1", 4) FLW("ft2", "t1", 8) FLW("ft3", "t1", 12) \
-    ADD_BIAS(0, "ft0") ADD_BIAS(1, "ft1") ADD_BIAS(2, "ft2") ADD_BIAS(3, "ft3") "9: "
+    "lw a1, 36(%[b])\n beqz a1, 9f\n" FLW("fa0", "a1", 0) FLW("fa1", "a1", 4) FLW("fa2", "a1", 8) FLW("fa3", "a1", 12) \
+    ADD_BIAS(0, "fa0") ADD_BIAS(1, "fa1") ADD_BIAS(2, "fa2") ADD_BIAS(3, "fa3") "9: "
 #else
 #define BIAS
 #endif
 #define PUT_ROW(m)                                                                                                    \
-    FSW("%[c" #m "0]", "t4", 0) FSW("%[c" #m "1]", "t5", 0) FSW("%[c" #m "2]", "t6", 0) FSW("%[c" #m "3]", "a7", 0)
+    FSW("%[c" #m "0]", "a2", 0) FSW("%[c" #m "1]", "a3", 0) FSW("%[c" #m "2]", "a4", 0) FSW("%[c" #m "3]", "a5", 0)
+
+#if IN_COMMON
+#define WHEN_IT_GOES_ON(code)
+#else
+#define WHEN_IT_GOES_ON(code) code
+#endif
 
 /* All sums of four channels by four outputs, to Y. What is seldom needed lies behind. */
 INLINE void sixteen_sums(const nest_t *n, const block_t *b) {
+    register const block_t *const at_b __asm__("s1") = b;
     uint32_t outer = n->count[2];
     float c[4][4];
     __asm__ volatile(
-        "lw t0, 40(%[b])\n bnez t0, 3f\n"
+        WHEN_IT_GOES_ON("lw t0, 40(%[b])\n bnez t0, 3f\n")
         ROW_ZERO(c00, c01, c02, c03) ROW_ZERO(c10, c11, c12, c13) ROW_ZERO(c20, c21, c22, c23)
         ROW_ZERO(c30, c31, c32, c33)
-        ".subsection 1\n3: " RESULTS BEGIN_WITH(0) NEXT_RESULTS BEGIN_WITH(1) NEXT_RESULTS BEGIN_WITH(2) NEXT_RESULTS
-        BEGIN_WITH(3) "j 2f\n.previous\n"
+        WHEN_IT_GOES_ON(".subsection 1\n3: " RESULTS BEGIN_WITH(0) NEXT_RESULTS BEGIN_WITH(1) NEXT_RESULTS BEGIN_WITH(2) NEXT_RESULTS
+        BEGIN_WITH(3) "j 2f\n.previous\n")
         "2: lui t0, 0x80000\n fmv.w.x ft2, t0\n fmv.w.x ft3, t0\n fmv.w.x fa3, zero\n" /* as in gemm_block */
         "lw t0, 32(%[b])\n lw t3, 48(%[b])\n lw t4, 0(%[b])\n lw t5, 4(%[b])\n lw t6, 8(%[b])\n lw a7, 12(%[b])\n"
         "add t1, t0, t3\n add t2, t1, t3\n add t3, t2, t3\n"
@@ -104,14 +111,14 @@ INLINE void sixteen_sums(const nest_t *n, const block_t *b) {
         LOOP_OUTER_END(41)
         ADDI("%[outer]", -1) STEP_ALL("%[w2]", "%[x2]") "bnez %[outer], 4b\n"
         MAC(23, 2, 3) MAC(33, 3, 3)
-        "5: " RESULTS "lw t2, 44(%[b])\n bnez t2, 7f\n8: "
+        "5: " RESULTS "lw a1, 44(%[b])\n bnez a1, 7f\n8: "
         ".subsection 1\n7: " ADD_ROW(0) NEXT_RESULTS ADD_ROW(1) NEXT_RESULTS ADD_ROW(2) NEXT_RESULTS ADD_ROW(3)
         RESULTS "j 8b\n.previous\n" BIAS
         PUT_ROW(0) NEXT_RESULTS PUT_ROW(1) NEXT_RESULTS PUT_ROW(2) NEXT_RESULTS PUT_ROW(3)
         : SUMS_OUT(c), [outer] "+&r"(outer)
-        : [b] "r"(b), [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [b_k] "r"(n->x[0]), [x1] "r"(n->x[1]),
+        : [b] "r"(at_b), [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [b_k] "r"(n->x[0]), [x1] "r"(n->x[1]),
           [x2] "r"(n->x[2]), [a_k] "r"(n->w[0]), [w1] "r"(n->w[1]), [w2] "r"(n->w[2]), [taps] "r"(n->taps)
-        : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a7", CLOBBERS);
+        : "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a1", "a2", "a3", "a4", "a5", "a7", CLOBBERS);
 }
 
 /* Four sums of which each has factors of its own, from four places on, and a factor that all share, from `w` on; to Y. */
@@ -156,40 +163,40 @@ INLINE void sixteen_sums(const nest_t *n, const block_t *b) {
 #endif
 #if CONV_APART > 0
 #define FOUR_BIAS                                                                                                     \
-    "lw t4, 36(%[b])\n beqz t4, 9f\n lw t5, 56(%[b])\n" FLW("ft0", "t4", 0) ADD("t4", "t5") FLW("ft1", "t4", 0)       \
-    ADD("t4", "t5") FLW("ft2", "t4", 0) ADD("t4", "t5") FLW("ft3", "t4", 0) ADD_FOUR_SUMS "9: "
+    "lw a1, 36(%[b])\n beqz a1, 9f\n lw t5, 56(%[b])\n" FLW("fa0", "a1", 0) ADD("a1", "t5") FLW("fa1", "a1", 0)       \
+    ADD("a1", "t5") FLW("fa2", "a1", 0) ADD("a1", "t5") FLW("fa3", "a1", 0) ADD_FOUR_SUMS "9: "
 #else
 #define FOUR_BIAS
 #endif
-#define ADD_FOUR_SUMS FADD("%[s0]", "ft0") FADD("%[s1]", "ft1") FADD("%[s2]", "ft2") FADD("%[s3]", "ft3")
-#define FOUR_RESULTS "lw t0, 16(%[b])\n lw t1, 20(%[b])\n lw t2, 24(%[b])\n lw t3, 28(%[b])\n"
+#define ADD_FOUR_SUMS FADD("%[s0]", "fa0") FADD("%[s1]", "fa1") FADD("%[s2]", "fa2") FADD("%[s3]", "fa3")
+#define FOUR_RESULTS "lw a2, 16(%[b])\n lw a3, 20(%[b])\n lw a4, 24(%[b])\n lw a5, 28(%[b])\n"
+#define FOUR_ROW(OP, r0, r1, r2, r3) OP(r0, "a2", 0) OP(r1, "a3", 0) OP(r2, "a4", 0) OP(r3, "a5", 0)
 INLINE void four_sums(const nest_t *n, const block_t *b) {
+    register const block_t *const at_b __asm__("s1") = b;
     uint32_t outer = n->count[2];
     float s[4];
     __asm__ volatile(
-        "lw t0, 40(%[b])\n bnez t0, 3f\n" ROW_ZERO(s0, s1, s2, s3)
-        ".subsection 1\n3: " FOUR_RESULTS FLW("%[s0]", "t0", 0) FLW("%[s1]", "t1", 0) FLW("%[s2]", "t2", 0)
-        FLW("%[s3]", "t3", 0) "j 2f\n.previous\n"
+        WHEN_IT_GOES_ON("lw t0, 40(%[b])\n bnez t0, 3f\n") ROW_ZERO(s0, s1, s2, s3)
+        WHEN_IT_GOES_ON(".subsection 1\n3: " FOUR_RESULTS FOUR_ROW(FLW, "%[s0]", "%[s1]", "%[s2]", "%[s3]") "j 2f\n.previous\n")
         "2: lw t0, 0(%[b])\n lw t1, 4(%[b])\n lw t2, 8(%[b])\n lw t3, 12(%[b])\n lw t4, 32(%[b])\n"
         "addi t5, %[taps], -1\n beqz %[outer], 5f\n" FOUR_IN_LINE
         "4: " FOUR_LOOPS(14, 20, SHARED(0))
         ADDI("%[outer]", -1) ADD("t4", "%[w2]") ADD("t0", "%[x2]") ADD("t1", "%[x2]") ADD("t2", "%[x2]")
         ADD("t3", "%[x2]") "bnez %[outer], 4b\n"
-        "5: " FOUR_RESULTS "lw t4, 44(%[b])\n bnez t4, 7f\n8: "
-        ".subsection 1\n7: " FLW("ft0", "t0", 0) FLW("ft1", "t1", 0) FLW("ft2", "t2", 0) FLW("ft3", "t3", 0)
-        ADD_FOUR_SUMS "j 8b\n.previous\n" FOUR_BIAS
-        FSW("%[s0]", "t0", 0) FSW("%[s1]", "t1", 0) FSW("%[s2]", "t2", 0) FSW("%[s3]", "t3", 0)
+        "5: " FOUR_RESULTS "lw a1, 44(%[b])\n bnez a1, 7f\n8: "
+        ".subsection 1\n7: " FOUR_ROW(FLW, "fa0", "fa1", "fa2", "fa3") ADD_FOUR_SUMS "j 8b\n.previous\n" FOUR_BIAS
+        FOUR_ROW(FSW, "%[s0]", "%[s1]", "%[s2]", "%[s3]")
         : [s0] "=&f"(s[0]), [s1] "=&f"(s[1]), [s2] "=&f"(s[2]), [s3] "=&f"(s[3]), [outer] "+&r"(outer)
-        : [b] "r"(b), [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [x0] "r"(n->x[0]), [x1] "r"(n->x[1]),
+        : [b] "r"(at_b), [n0] "r"(n->count[0]), [n1] "r"(n->count[1]), [x0] "r"(n->x[0]), [x1] "r"(n->x[1]),
           [x2] "r"(n->x[2]), [w0] "r"(n->w[0]), [w1] "r"(n->w[1]), [w2] "r"(n->w[2]), [taps] "r"(n->taps)
-        : "t0", "t1", "t2", "t3", "t4", "t5", CLOBBERS);
+        : "t0", "t1", "t2", "t3", "t4", "t5", "a1", "a2", "a3", "a4", "a5", CLOBBERS);
 }
 
 /* One sum, of factors that begin where the first of four do. */
 INLINE void one_sum(const nest_t *n, const block_t *b) {
     uint32_t outer = n->count[2];
     const float *x = b->x[0], *w = b->w;
-    float *const y = b->y[0], s = SELDOM(b->goes_on) ? *y : 0.0f;
+    float *const y = b->y[0], s = !IN_COMMON && SELDOM(b->goes_on) ? *y : 0.0f;
     if (outer > 0) {
         __asm__ volatile(
             "4: " LOOP_OUTER("%[n1]", 8) LOOP("%[n0]", 5)

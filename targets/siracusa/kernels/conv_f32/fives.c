@@ -1,4 +1,5 @@
 /* A convolution of windows of up to five columns: conv.h. */
+#define CONV_COMMON
 #include "conv_forward.h"
 #define CONV_CHANNELS 4
 #define CONV_TAPS 5
