@@ -121,6 +121,9 @@ def test_pads_of_few_bits(tmp_path: Path) -> None:
     pads = constant("pads", np.array([1, 1], np.uint8))
     with raises(UnsupportedOperator, "(Pad)", "input 1 ('pads')", "UINT8", "type INT64"):
         infer(tmp_path, chain(node("Pad", ("x", "pads"), ("y",)), x=(3,), initializers=(pads,)))
+    truths = constant("axes", np.ones(1, np.bool_))
+    with raises(UnsupportedOperator, "(ReduceSum)", "input 1 ('axes')", "BOOL", "type INT64"):
+        infer(tmp_path, chain(node("ReduceSum", ("x", "axes"), ("y",)), x=(3, 2), initializers=(truths,)))
     axes = constant("axes", np.zeros(0, np.float32))
     infer(tmp_path, chain(node("ReduceSum", ("x", "axes"), ("y",)), x=(3,), initializers=(axes,)))
 

@@ -191,14 +191,15 @@ class TypeNames:
     def fault(self, node: Node, known: Mapping[str, int]) -> tuple[str, str] | None:
         """What element type of an input the schema does not allow, and which it does; None if all fit.
 
-        Bools are the integers 0 and 1 on a target, and may stand for integers.
+        Bools are the integers 0 and 1 on a target, and may stand for integers where any number may: in no list of axes,
+        lengths or places, which are integers alone.
         """
         bound: dict[str, tuple[str, int]] = {}
         for position, (name, value) in enumerate(zip(self._padded(node), node.inputs, strict=False)):
             if value not in known or name not in self.allowed:
                 continue
             kind, allowed = family(known[value]), self.allowed[name]
-            if kind == TensorProto.BOOL and kind not in allowed:
+            if kind == TensorProto.BOOL and kind not in allowed and TensorProto.FLOAT in allowed:
                 kind = TensorProto.INT64
             if kind not in allowed:
                 listing = " or ".join(map(_element_name, sorted(allowed)))
