@@ -324,14 +324,14 @@ def test_length_of_blocks() -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_products_take_the_form_that_they_cost(seed: int) -> None:
     """Blocks that overlap, lines and vectors are chosen for the products whose work has these forms."""
-    forms = {"matrix": "blocks", "lines": "lines", "vector": "line", "narrow": "line", "edged": "one_block"}
+    forms = {"matrix": "blocks", "lines": "lines", "vector": "line", "apart": "line", "edged": "one_block"}
     draw = np.random.default_rng(seed)
     for _ in range(200):
         batch, m, n, k = (
             int(draw.choice(sizes)) for sizes in ((1, 1, 2, 4), range(1, 40), range(1, 40), range(2, 145))
         )
         job = gemm_job(m, n, k, "nn", batch)
-        work = blocks(batch, m, n, k, Finish(0, 0), waits=False)
+        work = blocks(batch, m, n, k, Finish(0, 0), waits=False, beside=False)
         assert measure.function_of(job, TARGET, True) == ("gemm_f32", forms[work.form]), job.label
 
 

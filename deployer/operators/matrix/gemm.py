@@ -56,7 +56,7 @@ from deployer.operators.matrix.orders import (
     used_shape,
     used_type,
 )
-from deployer.operators.matrix.product_work import blocks, finish_of, strips
+from deployer.operators.matrix.product_work import blocks, finish_of, lie_beside, strips
 from deployer.operators.products import is_single, quantum_of
 
 Shape = tuple[int, ...]
@@ -281,8 +281,8 @@ class Gemm(Operator):
         if form in ("few", "few_rows"):
             outputs = batch * m * n
             return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, outputs * extra)
-        waits = k < access.dim("k").size
-        return strips(batch, m, n, form) if form else blocks(batch, m, n, k, finish_of(node, access), waits)
+        behind = finish_of(node, access), k < access.dim("k").size, lie_beside(access)
+        return strips(batch, m, n, form) if form else blocks(batch, m, n, k, *behind)
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""

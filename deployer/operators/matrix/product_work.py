@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from deployer.core.access import Access
+from deployer.core.access import Access, At, Axis, Operand
 from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
@@ -28,14 +28,24 @@ def finish_of(node: Node, access: Access) -> Finish:
     return Finish(block, line + FACTS.finish_begin * any(parts))
 
 
-def blocks(batch: int, m: int, n: int, k: int, finish: Finish, waits: bool) -> Work:
+def lie_beside(access: Access) -> bool:
+    """Whether the elements of A, and those of B, that an output takes lie beside each other."""
+
+    def innermost(operand: Operand) -> list[Axis]:
+        return [axis for axis, size in zip(operand.axes, operand.view, strict=True) if size > 1][-1:]
+
+    return all(innermost(access.operand(name)) in ([], [At("k")]) for name in ("a", "b"))
+
+
+def blocks(batch: int, m: int, n: int, k: int, finish: Finish, waits: bool, beside: bool) -> Work:
     """The work of `batch` products of m rows and n columns over k.
 
     Blocks of 4 x 4 outputs, the last of which overlap others where that costs less than lines of what is left, and
-    nothing `waits` in the outputs between tiles; all by lines where rows or columns do not fill a block.
+    nothing `waits` in the outputs between tiles; all by lines where rows or columns do not fill a block. `beside` is
+    what `lie_beside` says.
     """
     if batch == m == 1:
-        return _vector(n, k, finish.line)
+        return _vector(n, k, finish.line, beside)
     if min(m, n) < FACTS.block:
         return _lines(batch * min(m, n), max(m, n), k, finish.line)
     inner, count = (batch * size(m) * size(n) for size in (_whole, _begun))
@@ -88,9 +98,10 @@ def _lines(lines: int, outputs: int, k: int, extra: int) -> Work:
     return Work(lines * outputs * k, computed, pieces, "lines", lost)
 
 
-def _vector(outputs: int, k: int, extra: int) -> Work:
-    """The work of a line by itself, which all cores share by twos or fours."""
-    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, "narrow")
+def _vector(outputs: int, k: int, extra: int, beside: bool) -> Work:
+    """The work of a line by itself, which cores share by fours or by twos; the latter differ by how factors lie."""
+    narrow = "narrow" if beside else "apart"
+    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, narrow)
     pieces = -(-outputs // width)
     computed = pieces * width
     lost = (computed - outputs) * k + computed * extra
