@@ -109,11 +109,11 @@ static inline void add_2(const steps_t *step, uint32_t k, const float *v, const 
                          LOOP_END(23)
                          : OPERANDS_2 : [turns] "r"(k >> 2) : CLOBBERS);
         k &= 3;
-    } else if (SEVERAL_BLOCKS && w1 == w0 + 1 && step->v_k == 4 && k >= 4) { /* sums so long that it is worth the code */
+    } else if (SEVERAL_BLOCKS && w1 == w0 + 1 && step->v_k == 4 && k >= 4) { /* short sums are not worth the code */
         __asm__ volatile(LOOP("%[turns]", 25)
                          FLW("ft0", "%[v]", 0) PAIR("ft0", "fa0", "fa1", FLW("ft1", "%[v]", 4))
-                         PAIR("ft1", "fa2", "fa3", FLW("ft2", "%[v]", 8)) PAIR("ft2", "fa0", "fa1", FLW("ft3", "%[v]", 12))
-                         PAIR("ft3", "fa2", "fa3", ADDI("%[v]", 16))
+                         PAIR("ft1", "fa2", "fa3", FLW("ft2", "%[v]", 8))
+                         PAIR("ft2", "fa0", "fa1", FLW("ft3", "%[v]", 12)) PAIR("ft3", "fa2", "fa3", ADDI("%[v]", 16))
                          LOOP_END(25)
                          : OPERANDS_2 : [turns] "r"(k >> 2), [w_k] "r"(step->w_k) : CLOBBERS);
         w1 = w0 + 1;
