@@ -268,9 +268,9 @@ def test_form_of_an_outer_product(
     ("m", "n", "k", "attrs", "form"),
     [
         *((1, 8, 64, attrs, "few") for attrs in ({}, {"activation": "Relu"})),
-        (1, 8, 65, {}, "narrow"),
+        (1, 8, 65, {}, "apart"),
         (1, 20, 65, {}, "vector"),
-        (1, 3, 145, {}, "narrow"),
+        (1, 3, 145, {}, "apart"),
         (2, 8, 8, {}, "lines"),
         (4, 8, 8, {}, "matrix"),
         (8, 64, 1, {}, "few_rows"),

@@ -1,10 +1,12 @@
 """The work of kernels that take several ways: blocks, lines and rectangles, each output and tap once."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 
+from deployer.calibration.sweep import FEW, sweep_calls
 from deployer.core.cost import cost_key
 from deployer.core.ir import AttrValue
 from deployer.core.kernel_facts import FACTS
@@ -81,6 +83,32 @@ def test_lines_of_a_product() -> None:
     assert (work.form, work.parallel) == ("lines", 4 * 2)
     assert work.macs == 4 * 3 * 2 * 5
     assert work.products == 4 * 2 * 4 * 5, "three outputs are four"
+
+
+@pytest.mark.parametrize(
+    ("turned", "outputs", "code"),
+    [(0, 16, "line.apart"), (1, 16, "line.narrow"), (0, 17, "line.vector"), (1, 17, "line.vector")],
+)
+@pytest.mark.parametrize("upright", [0, 1])
+def test_few_outputs_know_how_their_factors_lie(turned: int, outputs: int, code: str, upright: int) -> None:
+    """The loop that shares outputs by twos takes less where B has the factors of an output beside each other.
+
+    A single row of A is the same either way round.
+    """
+    shapes = (60, 1) if upright else (1, 60), (outputs, 60) if turned else (60, outputs)
+    assert code_of("Gemm", *shapes, transA=upright, transB=turned) == code
+
+
+def test_rows_of_which_tiles_have_one_lie_apart() -> None:
+    """One row of a matrix that is stored by columns is no row of neighbours."""
+    assert _code("Gemm", costed("Gemm", ((60, 8), (16, 60)), {"m": 1}, {"transA": 1, "transB": 1})) == "line.apart"
+
+
+def test_both_sorts_of_few_outputs_are_measured() -> None:
+    """Calibration has enough calls of each sort for costs of their own, of short sums and of long ones."""
+    keys = Counter(call.key for call in sweep_calls(load("siracusa")) if call.job.kernel.symbol == "gemm_f32")
+    forms = [f"gemm_f32.{function}.{form}" for function in ("line", "long_line") for form in ("narrow", "apart")]
+    assert min(keys[form] for form in forms) >= FEW
 
 
 @pytest.mark.parametrize(("rows", "finish"), [(8, FACTS.finish_block), (1, FACTS.finish_line)])

@@ -25,7 +25,6 @@ class KernelFacts:
     fours: tuple[int, int]
     weights: tuple[int, int]
     narrow: int
-    overlapping: tuple[int, int, int, int, int]
     edge: float
     finish_block: tuple[int, int, int, int]
     finish_begin: int

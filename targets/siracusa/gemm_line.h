@@ -53,6 +53,9 @@ static __attribute__((noinline)) void finish(const gemm_f32_args_t *p, float s[4
 #define LAST_QUARTER(s, w)                                                                                            \
     FMA(s, "ft0", "fa0") FLW("fa2", w, 8) FMA(s, "ft1", "fa1") FLW("fa3", w, 12)                                      \
     FMA(s, "ft2", "fa2") ADDI("%[w0]", 16) FMA(s, "ft3", "fa3") ADDI("%[w1]", 16) ADDI("%[v]", 16)
+/* The products of two neighbours in a row; then `next`. */
+#define PAIR(v, b0, b1, next)                                                                                         \
+    FLW(b0, "%[w0]", 0) FLW(b1, "%[w0]", 4) ADD("%[w0]", "%[w_k]") FMA("%[s0]", v, b0) next FMA("%[s1]", v, b1)
 #define VECTOR                                                                                                        \
     FLW("ft0", "%[v]", 0) FLW("fa0", "%[w0]", 0) FLW("ft1", "%[v]", 4) FLW("fa1", "%[w0]", 4)                         \
     FLW("ft2", "%[v]", 8) FLW("ft3", "%[v]", 12)
@@ -105,6 +108,15 @@ static inline void add_2(const steps_t *step, uint32_t k, const float *v, const 
                          VECTOR QUARTER("%[s0]", "%[w0]", "%[w1]") LAST_QUARTER("%[s1]", "%[w1]")
                          LOOP_END(23)
                          : OPERANDS_2 : [turns] "r"(k >> 2) : CLOBBERS);
+        k &= 3;
+    } else if (SEVERAL_BLOCKS && w1 == w0 + 1 && step->v_k == 4 && k >= 4) { /* short sums are not worth the code */
+        __asm__ volatile(LOOP("%[turns]", 25)
+                         FLW("ft0", "%[v]", 0) PAIR("ft0", "fa0", "fa1", FLW("ft1", "%[v]", 4))
+                         PAIR("ft1", "fa2", "fa3", FLW("ft2", "%[v]", 8))
+                         PAIR("ft2", "fa0", "fa1", FLW("ft3", "%[v]", 12)) PAIR("ft3", "fa2", "fa3", ADDI("%[v]", 16))
+                         LOOP_END(25)
+                         : OPERANDS_2 : [turns] "r"(k >> 2), [w_k] "r"(step->w_k) : CLOBBERS);
+        w1 = w0 + 1;
         k &= 3;
     }
     if (k > 0)

@@ -56,7 +56,7 @@ from deployer.operators.matrix.orders import (
     used_shape,
     used_type,
 )
-from deployer.operators.matrix.product_work import blocks, finish_of, strips
+from deployer.operators.matrix.product_work import in_blocks, in_products, strips
 from deployer.operators.products import is_single, quantum_of
 
 Shape = tuple[int, ...]
@@ -96,6 +96,7 @@ class Gemm(Operator):
     orders: ClassVar[dict[int, str]] = ORDERS
     result_order = RESULT_ORDER
     flags = ("transA", "transB")
+    work_ways: ClassVar = {"blocks": in_blocks}
     kernel = Kernel(
         "gemm_f32",
         pointers=(
@@ -277,12 +278,11 @@ class Gemm(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One multiply-accumulate per point, one more operation per output, by the form that the kernel takes."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        extra, form = extra_work(node, access), _form(node, access)
+        form, outputs = _form(node, access), batch * m * n
         if form in ("few", "few_rows"):
-            outputs = batch * m * n
-            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, outputs * extra)
-        waits = k < access.dim("k").size
-        return strips(batch, m, n, form) if form else blocks(batch, m, n, k, finish_of(node, access), waits)
+            lost = outputs * extra_work(node, access)
+            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, lost)
+        return strips(batch, m, n, form) if form else in_products(node, access, tile)
 
     def samples(self) -> Iterator[Sample]:
         """All transpose forms, each form of C, alpha and beta, outer product, rank 3 and batched."""

@@ -1,13 +1,13 @@
 """The work of products by the ways in which their kernels share them: blocks of outputs, lines, strips."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from deployer.core.access import Access
+from deployer.core.access import Access, At, Axis, Operand
 from deployer.core.ir import Node
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
 from deployer.operators.finishing import GATE, has_relu
-from deployer.operators.products import is_single
 
 
 class Finish(NamedTuple):
@@ -28,32 +28,50 @@ def finish_of(node: Node, access: Access) -> Finish:
     return Finish(block, line + FACTS.finish_begin * any(parts))
 
 
-def blocks(batch: int, m: int, n: int, k: int, finish: Finish, waits: bool) -> Work:
-    """The work of `batch` products of m rows and n columns over k.
+def lie_beside(access: Access) -> bool:
+    """Whether the elements of A, and those of B, that an output takes lie beside each other."""
 
-    Blocks of 4 x 4 outputs, the last of which overlap others where that costs less than lines of what is left, and
-    nothing `waits` in the outputs between tiles; all by lines where rows or columns do not fill a block.
+    def innermost(operand: Operand) -> list[Axis]:
+        return [axis for axis, size in zip(operand.axes, operand.view, strict=True) if size > 1][-1:]
+
+    return all(innermost(access.operand(name)) in ([], [At("k")]) for name in ("a", "b"))
+
+
+def products(batch: int, m: int, n: int, k: int, finish: Finish, beside: bool) -> Work:
+    """The work of `batch` products of m rows and n columns over k: blocks of 4 x 4 outputs, and lines of what is left.
+
+    All is lines where rows or columns do not fill a block. `beside` is what `lie_beside` says.
     """
     if batch == m == 1:
-        return _vector(n, k, finish.line)
+        return _vector(n, k, finish.line, beside)
     if min(m, n) < FACTS.block:
         return _lines(batch * min(m, n), max(m, n), k, finish.line)
-    inner, count = (batch * size(m) * size(n) for size in (_whole, _begun))
     rows, columns = (size % FACTS.block for size in (m, n))
-    fewest = FACTS.turns(inner)
+    if not rows and not columns:
+        return blocks(batch, m, n, k, finish)
+    fewest = FACTS.turns(batch * _whole(m) * _whole(n))
     pieces = FACTS.turns(batch * rows * _begun(n)) + FACTS.turns(batch * columns * _whole(m))
-    may_overlap = is_single(k) and not waits
-    if not pieces or (may_overlap and _overlaps(FACTS.turns(count) - fewest, pieces, k)):
-        computed = count * FACTS.block**2
-        lost = (computed - batch * m * n) * k + computed * finish.block
-        return Work(batch * m * n * k, computed, count, "matrix", lost)
     return _edged(batch * m * n, fewest * FACTS.block**2, pieces * FACTS.block, k, finish)
 
 
-def _overlaps(more: int, pieces: int, k: int) -> bool:
-    """Whether so many more turns of blocks cost no more than the turns of the pieces of lines that they replace."""
-    block, block_start, line, line_start, lines = FACTS.overlapping
-    return block * more * (k + block_start) <= line * pieces * (k + line_start) + lines
+def blocks(batch: int, m: int, n: int, k: int, finish: Finish) -> Work:
+    """The same by blocks alone, the last of which overlap others."""
+    count = batch * _begun(m) * _begun(n)
+    computed = count * FACTS.block**2
+    lost = (computed - batch * m * n) * k + computed * finish.block
+    return Work(batch * m * n * k, computed, count, "matrix", lost)
+
+
+def in_products(node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    """The work of a tile, as `products` counts it."""
+    batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
+    return products(batch, m, n, k, finish_of(node, access), lie_beside(access))
+
+
+def in_blocks(node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    """The work of a tile by blocks alone: functions for some calls say that they take them so."""
+    batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
+    return blocks(batch, m, n, k, finish_of(node, access))
 
 
 def _whole(size: int) -> int:
@@ -88,9 +106,10 @@ def _lines(lines: int, outputs: int, k: int, extra: int) -> Work:
     return Work(lines * outputs * k, computed, pieces, "lines", lost)
 
 
-def _vector(outputs: int, k: int, extra: int) -> Work:
-    """The work of a line by itself, which all cores share by twos or fours."""
-    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, "narrow")
+def _vector(outputs: int, k: int, extra: int, beside: bool) -> Work:
+    """The work of a line by itself, which cores share by fours or by twos; the latter differ by how factors lie."""
+    narrow = "narrow" if beside else "apart"
+    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, narrow)
     pieces = -(-outputs // width)
     computed = pieces * width
     lost = (computed - outputs) * k + computed * extra
