@@ -25,7 +25,8 @@ ROW_POWERS float largest_of(const float *x, uint32_t step, uint32_t count) {
 #define SCALE 64
 #define LARGE_SHIFTER LITERAL_F32(0x1.8p+23f + SCALE)
 #define NO_POWER 0x7f800000u /* what `least` begins with */
-#define USUAL_POWER 0x40000000u /* the bits of the least power, so scaled, that quotient_by takes for a dividend */
+/* 2^-100 so scaled, one less: from such powers on the remainders of quotient_by, by a sum of powers, are floats. */
+#define USUAL_POWER (0x2d800000u - 1)
 
 /* The power of x = ft0, which is at most 0 or the NaN that arithmetic makes, with the bits of expf_f32. Two cores share an FPU,
  * so integer instructions between those of the FPU cost no time. */
@@ -35,12 +36,12 @@ ROW_POWERS float largest_of(const float *x, uint32_t step, uint32_t count) {
     "addi t2, t2, -1\n fmadd.s ft2, %[q4], ft0, %[q3]\n fmv.x.w t0, ft1\n fmadd.s ft2, ft2, ft0, %[q2]\n"             \
     "fmadd.s ft2, ft2, ft0, %[q1]\n slli t0, t0, 23\n fmadd.s ft2, ft2, ft0, %[q0]\n fmul.s ft2, ft2, ft0\n"          \
     "fmadd.s ft0, ft2, ft0, ft0\n fadd.s ft0, %[one], ft0\n fmv.x.w t1, ft0\n add t1, t1, t0\n and t1, t1, t2\n"      \
-    "fmv.w.x ft0, t1\n" MIN_UNSIGNED("%[least]", "%[least]", "t1") "fmul.s ft0, ft0, %[small]\n"                      \
-    FSW("ft0", "%[y]", 0) ADD("%[y]", "%[y_step]") "fadd.s %[sum], %[sum], ft0\n"
-#define POWER_LENGTH 25
+    "fmv.w.x ft0, t1\n addi t1, t1, -1\n" MIN_UNSIGNED("%[least]", "%[least]", "t1")                                  \
+    "fmul.s ft0, ft0, %[small]\n" FSW("ft0", "%[y]", 0) ADD("%[y]", "%[y_step]") "fadd.s %[sum], %[sum], ft0\n"
+#define POWER_LENGTH 26
 
-/* Powers of some elements to y, and their sum; `least_` becomes the smallest bit pattern of a power times 2^SCALE. SHIFT is
- * the text of `shifts` instructions that subtract more than max from ft0. */
+/* Powers of some elements to y, and their sum; `least_` becomes the smallest bit pattern of a power above 0 times 2^SCALE, less
+ * one. SHIFT is the text of `shifts` instructions that subtract more than max from ft0. */
 #define ADD_POWERS(SHIFT, shifts, sum_, y_, y_step_, x_, step_, count_, max_, log_sum_, least_)                       \
     do {                                                                                                              \
         const exp_terms_t terms = exp_terms_f32();                                                                    \
@@ -56,7 +57,7 @@ ROW_POWERS float largest_of(const float *x, uint32_t step, uint32_t count) {
                          : "t0", "t1", "t2", "ft0", "ft1", "ft2", "memory");                                          \
     } while (0)
 
-/* The sum of powers of a row, and the bits of the smallest times 2^SCALE. */
+/* The sum of powers of a row, and the bits of the smallest above 0 times 2^SCALE, less one. */
 typedef struct {
     float sum;
     uint32_t least;

@@ -5,14 +5,15 @@
 #include "quotient.h"
 #include "row_powers.h"
 
-/* y /= sum for powers that are 0 or too small for quotient_by, or a sum that is NaN. */
+/* y /= sum where some powers are too small for quotient_by as they are, or the sum is NaN. Made 2^100 times as large, powers
+ * whose shares are no subnormals are not. */
 static __attribute__((noinline)) void divide_any(float *y, uint32_t step, uint32_t count, float sum, float inverse) {
-    const uint32_t number = sum == sum;
+    const float large = LITERAL_F32(0x1p100f), small = LITERAL_F32(0x1p-100f), least = LITERAL_F32(0x1p-125f) * sum;
     for (; count > 0; count--, y += step) {
         const float power = *y;
-        if (number & !unusual_dividend(power))
-            *y = quotient_by(power, sum, inverse);
-        else if (power != 0.0f || !number)
+        if (power >= least)
+            *y = quotient_by(power * large, sum, inverse) * small;
+        else if (power != 0.0f || sum != sum)
             *y = power / sum;
     }
 }

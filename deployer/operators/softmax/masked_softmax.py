@@ -97,7 +97,7 @@ class MaskedSoftmax(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """What a softmax costs, and two operations more of an element."""
         rows, classes = tile["outer"] * tile["inner"], access.operand("x").view[-1]
-        return Work(macs=0, elements=rows * (classes + 1) * (FACTS.transcendental + 2), parallel=rows)
+        return Work(macs=0, elements=rows * (classes + 1) * (FACTS.transcendental + 2), parallel=rows, runs=rows)
 
     def samples(self) -> Iterator[Sample]:
         """A factor, masks of every form, some of which leave out elements, both, and rows of several blocks."""

@@ -70,10 +70,10 @@ class RowOperator(Operator):
         return {"outer": Extent("outer"), "classes": classes, "inner": Extent("inner"), **strides}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """`flops` operations per element, and as many again per row."""
+        """`flops` operations per element, and as many again per row, which begins a loop."""
         rows = tile["outer"] * tile["inner"]
         classes = access.operands[0].view[1]
-        return Work(macs=0, elements=rows * (classes + 1) * self.flops, parallel=rows)
+        return Work(macs=0, elements=rows * (classes + 1) * self.flops, parallel=rows, runs=rows)
 
     def sweep(self) -> Iterator[Sample]:
         """Few and many rows and classes."""

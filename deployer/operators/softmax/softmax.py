@@ -35,7 +35,7 @@ class Softmax(RowOperator):
             b.emit("SoftmaxGrad", (douts[0], node.outputs[0]), (b.grad(0),), axis=axis)
 
     def samples(self) -> Iterator[Sample]:
-        """Last, first, middle axis, a row of one element, and values of +-1e4."""
+        """Last, first, middle axis, a row of one element, values of +-1e4, and powers down to the least above zero."""
         r = rng(93)
         yield Sample("last", (normal(r, 7, 5),))
         yield Sample("last_of_three", (normal(r, 3, 4, 5),))
@@ -45,6 +45,8 @@ class Softmax(RowOperator):
         yield Sample("long_middle", (normal(r, 2, FACTS.longest_row + 1, 3),), {"axis": 1})
         yield Sample("blocks", (normal(r, 3, 150),))
         yield Sample("one", (normal(r, 3, 1),))
+        faint = -np.outer(np.array([1, 0.97, 0.82, 0.65, 0.4, 3]), np.linspace(0, 104, 29))
+        yield Sample("faint", (faint.astype(np.float32),))
         yield Sample("huge", (np.asarray(r.choice([-1e4, 0.0, 1e4], (7, 5)), np.float32),), {"axis": -1})
 
 

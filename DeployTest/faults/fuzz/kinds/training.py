@@ -178,7 +178,8 @@ def differentiated(trial: Trial) -> str:
 def slopes(program: Program, dataset: Dataset, text: str) -> str:
     """Compare drawn elements of each gradient with central differences in float64.
 
-    Left out are kinks, and graphs with values so large that a step changes the loss by less than their rounding.
+    Left out are kinks, elements nearer to zero than a step, as quotients by them jump there, and
+    graphs with values so large that a step changes the loss by less than their rounding.
     """
     weights = {n: w.astype(np.float64) for n, w in dataset.weights.items()}
     gradients = _pass(program, dataset, weights)
@@ -191,6 +192,8 @@ def slopes(program: Program, dataset: Dataset, text: str) -> str:
         picked = {int(np.abs(gradient).argmax()), *generator.integers(0, gradient.size, ENTRIES).tolist()}
         for flat in sorted(picked):
             at = tuple(map(int, np.unravel_index(flat, gradient.shape)))
+            if 0.0 < abs(weights[name][at]) < STEP:
+                continue
             losses = [
                 _loss(program, dataset, weights, name, at, step) for step in (-STEP, -STEP / 2, 0.0, STEP / 2, STEP)
             ]
