@@ -1,8 +1,8 @@
 /* Loops over flat operands with the cluster's hardware loops: four elements a turn, or eight, then the rest one by one.
  *
- * A turn loads all of one operand, then all of the other, computes, and stores. Cores whose shares begin in one bank of L1 then
- * follow each other a cycle apart, each in the bank next to that of the core before; interleaved, loads and stores meet in
- * banks. They go down, as the DMA goes up: one that went the same way would follow them bank after bank. */
+ * A turn loads all of one operand, then all of the other, computes, and stores. Cores whose shares begin in one bank
+ * of L1 then follow each other a cycle apart, each in the bank next to that of the core before; interleaved, loads and
+ * stores meet in banks. They go down, as the DMA goes up: one that went their way would follow them bank after bank. */
 #ifndef FLAT_H
 #define FLAT_H
 
