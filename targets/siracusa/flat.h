@@ -1,4 +1,8 @@
-/* Loops over flat operands with the cluster's hardware loops: four elements a turn, then the rest one by one. */
+/* Loops over flat operands with the cluster's hardware loops: four elements a turn, or eight, then the rest one by one.
+ *
+ * A turn loads all of one operand, then all of the other, computes, and stores. Cores whose shares begin in one bank
+ * of L1 then follow each other a cycle apart, each in the bank next to that of the core before; interleaved, loads and
+ * stores meet in banks. They go down, as the DMA goes up: one that went their way would follow them bank after bank. */
 #ifndef FLAT_H
 #define FLAT_H
 
@@ -19,10 +23,10 @@ static inline int inverse_of_power(float x, float *inverse) {
 }
 
 #define FLAT_PAIRS_TURN(OP)                                                                                           \
-    FLW("ft0", "%[a]", 0) FLW("ft1", "%[b]", 0) FLW("ft2", "%[a]", 4) FLW("ft3", "%[b]", 4) OP("ft0", "ft1")          \
-    FLW("ft4", "%[a]", 8) FLW("ft5", "%[b]", 8) OP("ft2", "ft3") FSW("ft0", "%[y]", 0)                                \
-    FLW("ft6", "%[a]", 12) FLW("ft7", "%[b]", 12) OP("ft4", "ft5") FSW("ft2", "%[y]", 4)                              \
-    ADDI("%[a]", 16) ADDI("%[b]", 16) OP("ft6", "ft7") FSW("ft4", "%[y]", 8) FSW("ft6", "%[y]", 12) ADDI("%[y]", 16)
+    FLW("ft3", "%[a]", 12) FLW("ft2", "%[a]", 8) FLW("ft1", "%[a]", 4) FLW("ft0", "%[a]", 0)                          \
+    FLW("ft7", "%[b]", 12) FLW("ft6", "%[b]", 8) FLW("ft5", "%[b]", 4) FLW("ft4", "%[b]", 0) ADDI("%[a]", 16)         \
+    OP("ft3", "ft7") OP("ft2", "ft6") OP("ft1", "ft5") OP("ft0", "ft4") ADDI("%[b]", 16)                              \
+    FSW("ft3", "%[y]", 12) FSW("ft2", "%[y]", 8) FSW("ft1", "%[y]", 4) FSW("ft0", "%[y]", 0) ADDI("%[y]", 16)
 #define FLAT_PAIR(OP)                                                                                                 \
     FLW("ft0", "%[a]", 0) FLW("ft1", "%[b]", 0) ADDI("%[a]", 4) OP("ft0", "ft1") ADDI("%[b]", 4)                      \
     FSW("ft0", "%[y]", 0) ADDI("%[y]", 4)
@@ -44,6 +48,37 @@ static inline int inverse_of_power(float x, float *inverse) {
             __asm__ volatile(LOOP("%[turns]", 6 + length) FLAT_PAIR(OP) LOOP_END(6 + length)                          \
                              : [a] "+&r"(flat_a), [b] "+&r"(flat_b), [y] "+&r"(flat_y)                                \
                              : [turns] "r"(flat_count & 3), ##__VA_ARGS__                                             \
+                             : FLAT_CLOBBERS);                                                                        \
+    } while (0)
+
+#define FLAT_IN_PLACE_TURN(OP)                                                                                        \
+    FLW("ft7", "%[y]", 28) FLW("ft6", "%[y]", 24) FLW("ft5", "%[y]", 20) FLW("ft4", "%[y]", 16)                       \
+    FLW("ft3", "%[y]", 12) FLW("ft2", "%[y]", 8) FLW("ft1", "%[y]", 4) FLW("ft0", "%[y]", 0)                          \
+    FLW("fa7", "%[b]", 28) FLW("fa6", "%[b]", 24) FLW("fa5", "%[b]", 20) FLW("fa4", "%[b]", 16)                       \
+    FLW("fa3", "%[b]", 12) FLW("fa2", "%[b]", 8) FLW("fa1", "%[b]", 4) FLW("fa0", "%[b]", 0)                          \
+    OP("ft7", "fa7") OP("ft6", "fa6") OP("ft5", "fa5") OP("ft4", "fa4")                                               \
+    OP("ft3", "fa3") OP("ft2", "fa2") OP("ft1", "fa1") OP("ft0", "fa0")                                               \
+    FSW("ft7", "%[y]", 28) FSW("ft6", "%[y]", 24) FSW("ft5", "%[y]", 20) FSW("ft4", "%[y]", 16)                       \
+    FSW("ft3", "%[y]", 12) FSW("ft2", "%[y]", 8) FSW("ft1", "%[y]", 4) FSW("ft0", "%[y]", 0)                          \
+    ADDI("%[b]", 32) ADDI("%[y]", 32)
+
+/* y = OP(y, b) for `count` elements, as above, with one address less to move. */
+#define FLAT_IN_PLACE(OP, length, y_, b_, count_, ...)                                                                \
+    do {                                                                                                              \
+        const float *flat_b = (b_);                                                                                   \
+        float *flat_y = (y_);                                                                                         \
+        const uint32_t flat_count = (count_);                                                                         \
+        if (flat_count >= 8)                                                                                          \
+            __asm__ volatile(LOOP("%[turns]", 26 + 8 * length) FLAT_IN_PLACE_TURN(OP) LOOP_END(26 + 8 * length)       \
+                             : [y] "+&r"(flat_y), [b] "+&r"(flat_b)                                                   \
+                             : [turns] "r"(flat_count >> 3), ##__VA_ARGS__                                            \
+                             : FLAT_CLOBBERS, "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7");                \
+        if (flat_count & 7)                                                                                           \
+            __asm__ volatile(LOOP("%[turns]", 5 + length)                                                             \
+                             FLW("ft0", "%[y]", 0) FLW("ft1", "%[b]", 0) ADDI("%[b]", 4) OP("ft0", "ft1")             \
+                             FSW("ft0", "%[y]", 0) ADDI("%[y]", 4) LOOP_END(5 + length)                               \
+                             : [y] "+&r"(flat_y), [b] "+&r"(flat_b)                                                   \
+                             : [turns] "r"(flat_count & 7), ##__VA_ARGS__                                             \
                              : FLAT_CLOBBERS);                                                                        \
     } while (0)
 

@@ -24,5 +24,5 @@ void accumulate_f32(const void *args) {
     if (p->fresh)
         copy(buffer, grad, count);
     else
-        FLAT_PAIRS(SUM, 1, buffer, buffer, grad, count);
+        FLAT_IN_PLACE(SUM, 1, buffer, grad, count);
 }

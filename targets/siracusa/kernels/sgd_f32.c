@@ -7,6 +7,5 @@
 void sgd_f32(const void *args) {
     const sgd_f32_args_t *p = args;
     const share_t share = share_of(p->n);
-    float *w = p->w + share.begin;
-    FLAT_PAIRS(UPDATE, 1, w, w, p->g + share.begin, share.end - share.begin, [lr] "f"(p->lr));
+    FLAT_IN_PLACE(UPDATE, 1, p->w + share.begin, p->g + share.begin, share.end - share.begin, [lr] "f"(p->lr));
 }
