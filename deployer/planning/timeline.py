@@ -133,7 +133,7 @@ def drafted(step: Step, choice: StepTiling) -> PlanStep:
 def _kernels(
     step: Step, choice: StepTiling, target: Target, parts: list[tuple[dict[str, Span], Tiles]]
 ) -> tuple[int, ...]:
-    """Cycles of each kernel call, with its cold start or, of a tile after the first, the code of the loop."""
+    """Cycles of each kernel call, with code of the loop: of the first one that it takes to begin, of others for a tile."""
     function = costed_for(step, drafted(step, choice), target)
     costs: dict[tuple[int, ...], int] = {}
     moved = [
@@ -158,6 +158,8 @@ def _kernels(
             before = tile
     cold = cold_start(target, *_work(step, function, choice.tile))
     cycles[0] += cold * step.refetched // 1000
+    if len(cycles) > 1:
+        cycles[0] += target.loop + target.doubled * (choice.buffering == "double")
     return tuple(cycles)
 
 

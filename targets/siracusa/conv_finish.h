@@ -12,22 +12,22 @@ INLINE int finishes(const conv_t *v) {
 }
 
 #if CONV_APART < 0
-/* Where a gate does not lie like the result: one of them is a part of a plane, the other all of it. */
-static __attribute__((noinline, unused)) void finish_apart(const conv_t *v, float *y, uint32_t count, uint32_t step) {
-    for (; count > 0; count--, y += step) {
-        const float *gate = v->gate;
-        uint32_t offset = (uint32_t)(y - v->y);
-        for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t index = offset / v->y_step[i];
-            offset -= index * v->y_step[i], gate += index * v->gate_step[i];
-        }
-        if (!(gate[offset] > 0.0f)) *y = 0.0f;
+/* The gate of an output where gates do not lie like outputs: one of them is a part of a plane, the other all of it. */
+static __attribute__((noinline, unused)) const float *gate_of(const conv_t *v, const float *y) {
+    const float *gate = v->gate;
+    uint32_t offset = (uint32_t)(y - v->y);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t step = v->y_step[i];
+        if (offset < step) continue;
+        const uint32_t index = offset / step;
+        offset -= index * step, gate += index * v->gate_step[i];
     }
+    return gate + offset;
 }
 
 #endif
 
-/* `count` outputs, a step apart: a comparison's result made a mask of all bits. Stacks are short: this needs none. */
+/* `count` outputs of one axis, a step apart: a comparison's result made a mask of all bits. Stacks are short: this needs none. */
 static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uint32_t count, uint32_t step) {
     uint32_t value, mask;
 #if CONV_APART > 0
@@ -40,17 +40,18 @@ static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uin
                      : [step] "r"(4 * step), [count] "r"(count)
                      : "ft0", "ft1", "memory");
 #else
-    if (!IN_COMMON && !v->gate_alike) {
-        finish_apart(v, y, count, step);
-        return;
-    }
     const float *gate = v->gate + (y - v->y);
+    uint32_t gate_step = 4 * step;
+    if (!IN_COMMON && !v->gate_alike) {
+        gate = gate_of(v, y);
+        gate_step = (uint32_t)((uintptr_t)gate_of(v, y + step) - (uintptr_t)gate);
+    }
     __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 8)
                      FLW("ft0", "%[gate]", 0) "lw %[value], 0(%[y])\n flt.s %[mask], ft1, ft0\n"
-                     ADD("%[gate]", "%[step]") "neg %[mask], %[mask]\n and %[value], %[value], %[mask]\n"
+                     ADD("%[gate]", "%[gate_step]") "neg %[mask], %[mask]\n and %[value], %[value], %[mask]\n"
                      "sw %[value], 0(%[y])\n" ADD("%[y]", "%[step]") LOOP_END(8)
                      : [y] "+&r"(y), [gate] "+&r"(gate), [value] "=&r"(value), [mask] "=&r"(mask)
-                     : [step] "r"(4 * step), [count] "r"(count)
+                     : [step] "r"(4 * step), [gate_step] "r"(gate_step), [count] "r"(count)
                      : "ft0", "ft1", "memory");
 #endif
 }
