@@ -82,7 +82,7 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
         }
         block(v, &nest, &b, sixteen ? SIXTEEN : P > 1 || wide ? FOUR : ONE, (uint32_t)x[2], (uint32_t)w[2]);
         if (!finishes(v)) continue;
-        for (uint32_t p = 0; p < P; p++) finish_line(v, b.y[p], MANY(M), v->y_m);
+        for (uint32_t p = 0; p < P; p++) finish_channels(v, b.y[p], MANY(M));
     }
 }
 
@@ -121,7 +121,7 @@ static inline void convolve(const conv_f32_args_t *p) {
 #else
 /* A dX without strides, all by rectangles. */
 static inline void convolve_back(const conv_grad_x_f32_args_t *p) {
-    const conv_t v = sums_of(p);
+    const conv_t v = sums_of(p, p->kh * p->kw);
     const axis_t rows = near_rows_of(p), columns = near_columns_of(p);
     rectangles(&v, &rows, &columns, 0, hal_core_id());
 }

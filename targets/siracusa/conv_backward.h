@@ -55,16 +55,21 @@ INLINE uint32_t lies_alike(const conv_grad_x_f32_args_t *p) {
            (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
 }
 
-INLINE conv_t sums_of(const conv_grad_x_f32_args_t *p) {
+INLINE uint32_t most_taps(const conv_grad_x_f32_args_t *p) {
+    return taps_met(p->kh, p->step_h) * taps_met(p->kw, p->step_w);
+}
+
+/* With the most taps that an input meets. */
+INLINE conv_t sums_of(const conv_grad_x_f32_args_t *p, uint32_t taps) {
     return (conv_t){
         .x = p->dy, .w = p->w, .y = p->dx, .n = p->n, .g = p->g, .m = p->c, .c = p->m, .first = p->first,
         .single = p->single,
-        .together = products_block(p->m, taps_met(p->kh, p->step_h) * taps_met(p->kw, p->step_w)),
+        .together = products_block(p->m, taps),
         .x_n = p->dy_n, .x_g = p->dy_g, .x_c = p->dy_m, .x_h = p->dy_h, .w_g = p->w_g, .w_m = p->w_c, .w_c = p->w_m,
         .w_h = p->kw, .y_n = p->dx_n, .y_g = p->dx_g, .y_m = p->dx_c, .y_h = p->dx_h,
         .gate = p->last ? p->gate : 0, .gate_n = p->gate_n, .gate_g = p->gate_g, .gate_m = p->gate_c,
         .gate_h = p->gate_h,
-        .gate_alike = IN_COMMON || lies_alike(p),
+        .gate_alike = lies_alike(p),
     };
 }
 

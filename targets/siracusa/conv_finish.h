@@ -13,7 +13,7 @@ INLINE int finishes(const conv_t *v) {
 
 #if CONV_APART < 0
 /* The gate of an output where gates do not lie like outputs: one of them is a part of a plane, the other all of it. */
-static __attribute__((noinline, unused)) const float *gate_of(const conv_t *v, const float *y) {
+static __attribute__((noinline)) const float *gate_of(const conv_t *v, const float *y) {
     const float *gate = v->gate;
     uint32_t offset = (uint32_t)(y - v->y);
     for (uint32_t i = 0; i < 4; i++) {
@@ -25,13 +25,23 @@ static __attribute__((noinline, unused)) const float *gate_of(const conv_t *v, c
     return gate + offset;
 }
 
+/* How far apart the gates of outputs are that lie `step` apart. */
+static __attribute__((unused)) uint32_t gate_step_of(const conv_t *v, const float *y, uint32_t step) {
+    return v->gate_alike ? step : (uint32_t)(gate_of(v, y + step) - gate_of(v, y));
+}
+
+#define GATE_OF_CHANNEL(v) ((v)->gate_m)
+#else
+#define gate_step_of(v, y, step) 0
+#define GATE_OF_CHANNEL(v) 0
 #endif
 
-/* `count` outputs of one axis, a step apart: a comparison's result made a mask of all bits. Stacks are short: this needs none. */
-static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uint32_t count, uint32_t step) {
+/* `count` outputs of one axis, a step apart, whose gates are `gate_step` apart: a comparison's result made a mask of all bits.
+ * Stacks are short: this needs none. */
+static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uint32_t count, uint32_t step, uint32_t gate_step) {
     uint32_t value, mask;
 #if CONV_APART > 0
-    (void)v;
+    (void)v, (void)gate_step;
     __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 7)
                      FLW("ft0", "%[y]", 0) "lw %[value], 0(%[y])\n fle.s %[mask], ft0, ft1\n"
                      ADDI("%[mask]", -1) "and %[value], %[value], %[mask]\n sw %[value], 0(%[y])\n"
@@ -40,20 +50,22 @@ static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uin
                      : [step] "r"(4 * step), [count] "r"(count)
                      : "ft0", "ft1", "memory");
 #else
-    const float *gate = v->gate + (y - v->y);
-    uint32_t gate_step = 4 * step;
-    if (!IN_COMMON && !v->gate_alike) {
-        gate = gate_of(v, y);
-        gate_step = (uint32_t)((uintptr_t)gate_of(v, y + step) - (uintptr_t)gate);
-    }
+    const float *gate = v->gate_alike ? v->gate + (y - v->y) : gate_of(v, y);
     __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 8)
                      FLW("ft0", "%[gate]", 0) "lw %[value], 0(%[y])\n flt.s %[mask], ft1, ft0\n"
                      ADD("%[gate]", "%[gate_step]") "neg %[mask], %[mask]\n and %[value], %[value], %[mask]\n"
                      "sw %[value], 0(%[y])\n" ADD("%[y]", "%[step]") LOOP_END(8)
                      : [y] "+&r"(y), [gate] "+&r"(gate), [value] "=&r"(value), [mask] "=&r"(mask)
-                     : [step] "r"(4 * step), [gate_step] "r"(gate_step), [count] "r"(count)
+                     : [step] "r"(4 * step), [gate_step] "r"(4 * gate_step), [count] "r"(count)
                      : "ft0", "ft1", "memory");
 #endif
+}
+
+/* `count` outputs of a row; the same of as many channels. */
+INLINE void finish_row(const conv_t *v, float *y, uint32_t count, uint32_t step) { finish_line(v, y, count, step, step); }
+
+INLINE void finish_channels(const conv_t *v, float *y, uint32_t count) {
+    finish_line(v, y, count, v->y_m, GATE_OF_CHANNEL(v));
 }
 
 #endif

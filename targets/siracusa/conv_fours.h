@@ -183,7 +183,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *
             }
         }
         if (finishes(v)) {
-            for (uint32_t k = 0; k < 4; k++) finish_line(v, y + k * y_m, 4, next);
+            for (uint32_t k = 0; k < 4; k++) finish_row(v, y + k * y_m, 4, next);
         }
     }
 }

@@ -103,7 +103,8 @@ static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *
                 line(at->h, at->w, x, at->x_h, w, bias, y, length, at->x_step, at->y_step);
             if (!finishes(v)) continue;
             y = at->y + y_at + first * at->y_step;
-            for (uint32_t i = at->others; i > 0; i--, y += at->y_next) finish_line(v, y, length, at->y_step);
+            const uint32_t gate_step = gate_step_of(v, y, at->y_step);
+            for (uint32_t i = at->others; i > 0; i--, y += at->y_next) finish_line(v, y, length, at->y_step, gate_step);
         }
     }
     return turn - (images << shift);
@@ -119,7 +120,7 @@ static __attribute__((noinline)) uint32_t empty(const conv_t *v, const rectangle
         float *y = r->y + n * v->y_n + g * v->y_g;
         for (uint32_t row = 0; row < r->rows; row++, y += r->y_row) {
             for (uint32_t column = 0; column < r->columns; column++) y[column * r->y_column] = value;
-            if (finishes(v)) finish_line(v, y, r->columns, r->y_column);
+            if (finishes(v)) finish_row(v, y, r->columns, r->y_column);
         }
     }
     return turn - images;

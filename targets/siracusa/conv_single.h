@@ -85,7 +85,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle
                     continue;
                 }
 #endif
-                for (uint32_t m = 0; m < 4; m++) finish_line(v, at + m * y_m, 4, y_n);
+                for (uint32_t m = 0; m < 4; m++) finish_row(v, at + m * y_m, 4, y_n);
             }
             turn -= end;
         }
@@ -131,7 +131,7 @@ static __attribute__((noinline)) uint32_t ones(const conv_t *v, const rectangle_
                 UNROLL for (uint32_t m = 0; m < 4; m++) y[m * y_m] = s[m];
                 if (!SELDOM(left > 0)) break;
             }
-            if (finishes(v)) finish_line(v, y, 4, y_m);
+            if (finishes(v)) finish_channels(v, y, 4);
         }
     }
     return column;

@@ -5,8 +5,7 @@
  * blocks of products_f32.h the total waits in the result. Cores take turns at blocks, over all rectangles.
  *
  * Before it is included, CONV_APART says how many columns of the operand lie between two taps in the common case. A file
- * that is for common calls alone says so by CONV_COMMON: no sum goes on from one that waits, and a gate lies like the
- * result. */
+ * that is for common calls alone says so by CONV_COMMON: no sum goes on from one that waits. */
 #ifndef CONV_SUMS_H
 #define CONV_SUMS_H
 

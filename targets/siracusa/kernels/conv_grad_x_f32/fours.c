@@ -5,7 +5,7 @@
 
 void conv_grad_x_f32_fours(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
-    const conv_t v = sums_of(p);
+    const conv_t v = sums_of(p, most_taps(p));
     const axis_t rows = near_rows_of(p), columns = near_columns_of(p);
     plane_fours(&v, &rows, &columns, hal_core_id());
 }

@@ -7,12 +7,12 @@
 
 void conv_grad_x_f32_halves(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
-    const conv_t v = sums_of(p);
+    const conv_t v = sums_of(p, (p->kh + p->step_h - 1) / p->step_h * ((p->kw + 1) / 2));
     uint32_t turn = hal_core_id();
-    for (uint32_t i = 0; i < p->sh && i < p->ih; i++) {
+    for (uint32_t i = 0; i < p->sh; i++) {
         const axis_t rows = rows_of(p, i);
-        for (uint32_t j = 0; j < 2 && j < p->iw; j++) {
-            const axis_t columns = columns_of(p, j);
+        for (uint32_t j = 0; j < 2; j++) {
+            const axis_t columns = axis_of(j, p->iw, p->left, 2, p->kw, 1, 2, 1, p->dy_cols);
             turn = rectangles(&v, &rows, &columns, 0, turn);
         }
     }

@@ -11,7 +11,7 @@ static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle
         float *y = place_of(v, r, turn >> 2).y + m * v->y_m;
         for (uint32_t row = r->rows; row > 0; row--, y += r->y_row) {
             if (!v->first) {
-                finish_line(v, y, r->columns, r->y_column);
+                finish_row(v, y, r->columns, r->y_column);
                 continue;
             }
             float *to = y;
@@ -24,7 +24,7 @@ static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle
 
 void conv_grad_x_f32_single(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
-    const conv_t v = sums_of(p);
+    const conv_t v = sums_of(p, most_taps(p));
     uint32_t turn = hal_core_id();
     for (uint32_t i = 0; i < p->sh && i < p->ih; i++) {
         const axis_t rows = rows_of(p, i);

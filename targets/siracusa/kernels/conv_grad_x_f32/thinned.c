@@ -5,7 +5,7 @@
 
 void conv_grad_x_f32_thinned(const void *args) {
     const conv_grad_x_f32_args_t *p = args;
-    const conv_t v = sums_of(p);
+    const conv_t v = sums_of(p, most_taps(p));
     uint32_t turn = hal_core_id();
     for (uint32_t i = 0; i < p->sh && i < p->ih; i++) {
         const axis_t rows = rows_of(p, i);
