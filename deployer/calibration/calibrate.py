@@ -192,8 +192,7 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
     lines += [
         "[cost]",
         f"dispatch = {t.dispatch} # an empty kernel on all cores, from call to return",
-        f"loop = {t.loop} # the code of a loop over several tiles, once",
-        f"doubled = {t.doubled} # more where its buffers are double",
+        f"doubled = {t.doubled} # the code by which a loop over tiles with double buffers begins and ends",
         f"tile = {t.tile} # loop code of each tile after a step's first",
         f"start = {t.start} # the code of each transfer that a loop over tiles starts",
         f"step = {t.step} # the code of a step",

@@ -39,6 +39,7 @@ class KernelFacts:
     plane_setup: int
     strip_setup: int
     many_planes: int
+    lines_begun: int
     several_taps: int
     in_line: tuple[float, float, float]
     in_loops: tuple[float, float, float]

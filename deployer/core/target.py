@@ -18,7 +18,7 @@ from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
-COSTS = ("dispatch", "step", "loop", "doubled", "tile", "start", "address", "crossing", "contention")
+COSTS = ("dispatch", "step", "doubled", "tile", "start", "address", "crossing", "contention")
 """The keys of a target's costs besides those of kernels, each a number."""
 
 
@@ -88,7 +88,6 @@ class Target:
     hops: tuple[Hop, ...]
     dispatch: int
     step: int
-    loop: int
     doubled: int
     tile: int
     start: int

@@ -159,7 +159,7 @@ def _kernels(
     cold = cold_start(target, *_work(step, function, choice.tile))
     cycles[0] += cold * step.refetched // 1000
     if len(cycles) > 1:
-        cycles[0] += target.loop + target.doubled * (choice.buffering == "double")
+        cycles[0] += target.doubled * (choice.buffering == "double")
     return tuple(cycles)
 
 

@@ -26,8 +26,8 @@ static __attribute__((noinline)) const float *gate_of(const conv_t *v, const flo
 }
 
 /* How far apart the gates of outputs are that lie `step` apart. */
-static __attribute__((unused)) uint32_t gate_step_of(const conv_t *v, const float *y, uint32_t step) {
-    return v->gate_alike ? step : (uint32_t)(gate_of(v, y + step) - gate_of(v, y));
+INLINE uint32_t gate_step_of(const conv_t *v, const float *y, uint32_t step) {
+    return OFTEN(v->gate_alike) ? step : (uint32_t)(gate_of(v, y + step) - gate_of(v, y));
 }
 
 #define GATE_OF_CHANNEL(v) ((v)->gate_m)
@@ -50,7 +50,7 @@ static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uin
                      : [step] "r"(4 * step), [count] "r"(count)
                      : "ft0", "ft1", "memory");
 #else
-    const float *gate = v->gate_alike ? v->gate + (y - v->y) : gate_of(v, y);
+    const float *gate = OFTEN(v->gate_alike) ? v->gate + (y - v->y) : gate_of(v, y);
     __asm__ volatile("fmv.w.x ft1, zero\n" LOOP("%[count]", 8)
                      FLW("ft0", "%[gate]", 0) "lw %[value], 0(%[y])\n flt.s %[mask], ft1, ft0\n"
                      ADD("%[gate]", "%[gate_step]") "neg %[mask], %[mask]\n and %[value], %[value], %[mask]\n"

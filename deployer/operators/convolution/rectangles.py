@@ -76,6 +76,29 @@ def single_tap_work(access: Access, operand: str, tile: Mapping[str, int], chann
     return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form)
 
 
+def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str) -> Work:
+    """The work of layers of one channel in and one out, whose rectangles are lines along their longer sides.
+
+    Cores share channels, or halves or quarters of all lines of one. Elements are outputs; runs are what comes before a
+    rectangle's lines and before each of them.
+    """
+    planes = tile["n"] * tile["g"]
+    parts = next((n for n in (1, 2) if _shared_evenly(planes * n)), 4)
+    products = outputs = begun = 0
+    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    for height, row_taps in rows:
+        for width, column_taps in columns:
+            products += height * width * row_taps * column_taps
+            outputs += height * width
+            begun += FACTS.lines_begun + min(height, width)
+    return Work(planes * products, planes * outputs, planes * parts, form, runs=planes * parts * begun)
+
+
+def _shared_evenly(pieces: int) -> bool:
+    """Whether cores have as many pieces each, or many."""
+    return pieces >= 4 * FACTS.dealt or pieces == FACTS.dealt * FACTS.turns(pieces)
+
+
 def matrix_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
     """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
     pixels, planes = math.prod(tile[axis.dim] for axis in window_axes(access.operand(operand))), tile["n"] * tile["g"]
@@ -149,10 +172,14 @@ def most_met(axis: Window | Reach) -> int:
 
 
 class Met(NamedTuple):
-    """For each output of a tile along an axis the taps inside the operand; every `apart`-th of them is a neighbour."""
+    """For each output of a tile along an axis the taps inside the operand; every `apart`-th of them is a neighbour.
+
+    `whole` are as many as these have where no tap is outside.
+    """
 
     taps: tuple[int, ...]
     apart: int
+    whole: tuple[int, ...]
 
     def share(self, kernel: int) -> float:
         """The share of taps inside, of so many for each output."""
@@ -165,12 +192,12 @@ class Met(NamedTuple):
 
     @property
     def runs(self) -> list[Run]:
-        """Neighbours with as many taps; those at the borders are alone."""
+        """Neighbours with all their taps; those at the borders are alone."""
         found: list[Run] = []
         for phase in range(self.phases):
-            taps = self.taps[phase :: self.apart]
-            whole = taps.count(max(taps))
-            found += [(whole, max(taps)), *((1, count) for count in taps if count < max(taps))]
+            taps, whole = self.taps[phase :: self.apart], self.whole[phase]
+            inside = taps.count(whole)
+            found += [(inside, whole)] * (inside > 0) + [(1, count) for count in taps if count < whole]
         return found
 
 
@@ -194,7 +221,9 @@ def _met(axis: Window | Reach, outputs: int, whole: int, size: int) -> Met:
     apart = axis.stride if isinstance(axis, Reach) else 1
     middle = (whole - outputs) // 2
     begins = range(middle, min(middle + apart, whole - outputs + 1)) if whole > 2 * outputs else range(1)
-    return Met(max((tuple(_taps(axis, begin + i, size) for i in range(outputs)) for begin in begins), key=sum), apart)
+    each = [(tuple(_taps(axis, begin + i, size) for i in range(outputs)), begin) for begin in begins]
+    taps, begin = max(each, key=lambda found: sum(found[0]))
+    return Met(taps, apart, tuple(_all_taps(axis, begin + i) for i in range(min(apart, outputs))))
 
 
 def _taps(axis: Window | Reach, output: int, size: int) -> int:
@@ -204,3 +233,10 @@ def _taps(axis: Window | Reach, output: int, size: int) -> int:
         return sum(0 <= begin + k * axis.dilation < size for k in range(axis.kernel))
     begins = [output + axis.pad - k * axis.dilation for k in range(axis.kernel)]
     return sum(begin % axis.stride == 0 and 0 <= begin // axis.stride < size for begin in begins)
+
+
+def _all_taps(axis: Window | Reach, output: int) -> int:
+    """The taps that an output has where none is outside."""
+    if isinstance(axis, Window):
+        return axis.kernel
+    return sum((output + axis.pad - k * axis.dilation) % axis.stride == 0 for k in range(axis.kernel))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from deployer.core.access import Access
 from deployer.core.ir import Node
 from deployer.core.operator import Work
-from deployer.operators.convolution.rectangles import matrix_work, rectangle_work, single_tap_work
+from deployer.operators.convolution.rectangles import line_work, matrix_work, rectangle_work, single_tap_work
 from deployer.operators.convolution.strips import strip_work, strips_form
 from deployer.operators.convolution.whole_rows import fours_work
 from deployer.operators.finishing import finished_form
@@ -27,6 +27,9 @@ def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], 
     def strips(node: Node, access: Access, tile: Tile) -> Work:
         return strip_work(access, operand, tile, finished_form(strips_form(access, operand, tile), node, access))
 
+    def lines(node: Node, access: Access, tile: Tile) -> Work:
+        return line_work(access, operand, tile, finished_form("", node, access))
+
     def way(work: Callable[..., Work], *more: int) -> Way:
         return lambda node, access, tile: work(
             access, operand, tile, channels, macs(access, tile), finished_form("", node, access), *more
@@ -34,4 +37,4 @@ def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], 
 
     whole = {"fours": fours_work, "matrix": matrix_work, "single": single_tap_work}
     rows = {name: way(rectangle_work, taps) for name, taps in in_line.items()}
-    return {"planes": planes, "strips": strips, **{name: way(work) for name, work in whole.items()}, **rows}
+    return {"planes": planes, "strips": strips, "lines": lines, **{name: way(work) for name, work in whole.items()}, **rows}

@@ -294,11 +294,11 @@ class PoolGrad(Operator):
         that lie apart together.
 
         Elements of squares that reach over a border are `lost`: they go one by one, and so do those in rows of squares
-        that two cores have a part of.
+        that two cores have a part of, and all of a tile that has a part of the columns.
         """
         window = math.prod(node.attr_ints("kernel_shape", ()))
         box = box_shape(access.operand("dy"), access, tile)
-        rows, form = box[0] * box[1], square_form(node)
+        rows, form = box[0] * box[1], "" if tile["w"] < access.dim("w").size else square_form(node)
         lost = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0
         elements = math.prod(box) * window - lost + math.prod(tile.values())
         side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
