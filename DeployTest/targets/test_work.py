@@ -236,6 +236,17 @@ def test_parts_of_depthwise_planes(planes: int, rows: int, pieces: int, busiest:
     assert found.work.products == round(busiest * 8 * 9 * pieces / turns)
 
 
+@pytest.mark.parametrize(("planes", "parts"), [(48, 1), (16, 1), (12, 2), (3, 4)])
+def test_lines_of_depthwise_layers(planes: int, parts: int) -> None:
+    """Six outputs that lack a tap here or there are lines by themselves; 28 taps are inside."""
+    shapes = (1, planes, 3, 5), (planes, 1, 3, 3)
+    found = costed("Conv", shapes, {}, {"pads": (1,) * 4, "strides": (2, 2), "group": planes})
+    work = found.work
+    assert (found.code, work.form, work.parallel) == ("conv_f32.lines", "", planes * parts)
+    assert (work.macs, work.elements) == (planes * (2 + 2) * (2 + 3 + 2), planes * 6)
+    assert work.runs == planes * parts * 6 * (FACTS.lines_begun + 1)
+
+
 @pytest.mark.parametrize(
     ("sides", "taps", "parts"),
     [
@@ -254,6 +265,14 @@ def test_maxima_at_borders(sides: tuple[int, int], taps: int, parts: int) -> Non
     attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1,) * 4}
     work = work_of("MaxPoolGrad", (1, 16, *counts), (1, 16, *sides), **attrs)
     assert (work.form, work.lost, work.runs) == ("nines", 16 * taps, 16 * parts)
+
+
+def test_parts_of_columns_are_searched_one_by_one() -> None:
+    """A tile that has a part of the columns has no rows of squares."""
+    attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1,) * 4}
+    shapes = (1, 16, 4, 5), (1, 16, 8, 9)
+    for columns, form in ((9, "nines"), (4, "")):
+        assert costed("MaxPoolGrad", shapes, {"w": columns}, attrs).work.form == form
 
 
 @pytest.mark.parametrize(("columns", "runs"), [(20, 20), (34, 8 + 2)])
