@@ -220,7 +220,7 @@ def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met
 def _met(axis: Window | Reach, outputs: int, whole: int, size: int) -> Met:
     apart = axis.stride if isinstance(axis, Reach) else 1
     middle = (whole - outputs) // 2
-    begins = range(middle, min(middle + apart, whole - outputs + 1)) if whole > 2 * outputs else range(1)
+    begins = range(middle, min(middle + apart, whole - outputs + 1)) if whole >= 3 * outputs else range(1)
     each = [(tuple(_taps(axis, begin + i, size) for i in range(outputs)), begin) for begin in begins]
     taps, begin = max(each, key=lambda found: sum(found[0]))
     return Met(taps, apart, tuple(_all_taps(axis, begin + i) for i in range(min(apart, outputs))))
