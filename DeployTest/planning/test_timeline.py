@@ -118,8 +118,9 @@ def test_forms_are_other_code(models_root: Path) -> None:
 
 
 def test_starts_of_loops(models_root: Path) -> None:
-    """Each tile after the first takes the loop's code, and that of each transfer whose box has changed; the first one what
-    begins and ends a loop with double buffers.
+    """Each tile after the first takes the loop's code, and that of each transfer whose box has changed.
+
+    The first one takes what begins and ends a loop with double buffers.
     """
     case = load_case("simple_mlp", models_root)
     tiling, _ = pipeline.plan_case(case, Options("host", "double", {"L1": 2000}))

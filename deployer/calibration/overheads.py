@@ -26,8 +26,9 @@ LAYER = Path(__file__).with_name("layer.toml")
 WIDEST = (128, 128)
 """The first changes of the costs that are searched: of contention and tile."""
 WORTH = 0.9
-"""A cost of tiles is one only where errors with it are at most this share of those without: many pairs of both costs explain
-the same loops, and one for tiles makes short ones too dear."""
+"""A cost of tiles is taken where errors with it are at most this share of those without.
+
+Many pairs of both costs explain the same loops, and one for tiles makes loops of many small ones too dear."""
 STRATEGIES = ("single", "double")
 
 Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
@@ -71,7 +72,7 @@ def fit_overheads(target: Target, folder: Path, profiled: Profiled) -> Overheads
 
 
 def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
-    """Contention and tile with the least mean relative error of steps with many tiles; a tile of 0 where that is near it.
+    """Contention and tile with the least mean relative error of steps with many tiles; 0 for tiles where that does.
 
     From where nothing costs anything, the best change of some of them is made as long as there is one; the changes
     are then half as wide.

@@ -204,8 +204,8 @@ class Met(NamedTuple):
 def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met, Met]:
     """For the rows and columns of a tile the taps inside `operand`, X or dY.
 
-    Of three tiles or more along an axis, most lie between two others: it is one in the middle then, of those that begin
-    in different planes of neighbours the one with most taps, else the first.
+    Of three whole tiles or more along an axis, some lie between two others: it is one in the middle then, of those that
+    begin in different planes of neighbours the one with most taps, else the first.
     """
     axes = zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
     rows, columns = (

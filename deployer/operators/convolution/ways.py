@@ -37,4 +37,10 @@ def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], 
 
     whole = {"fours": fours_work, "matrix": matrix_work, "single": single_tap_work}
     rows = {name: way(rectangle_work, taps) for name, taps in in_line.items()}
-    return {"planes": planes, "strips": strips, "lines": lines, **{name: way(work) for name, work in whole.items()}, **rows}
+    return {
+        "planes": planes,
+        "strips": strips,
+        "lines": lines,
+        **{name: way(work) for name, work in whole.items()},
+        **rows,
+    }
