@@ -133,7 +133,7 @@ def drafted(step: Step, choice: StepTiling) -> PlanStep:
 def _kernels(
     step: Step, choice: StepTiling, target: Target, parts: list[tuple[dict[str, Span], Tiles]]
 ) -> tuple[int, ...]:
-    """Cycles of each kernel call: the first with its cold start and what begins the loop, others with code for a tile."""
+    """Cycles of each kernel call: the first with its cold start and what begins a loop, others with code for a tile."""
     function = costed_for(step, drafted(step, choice), target)
     costs: dict[tuple[int, ...], int] = {}
     moved = [
