@@ -25,10 +25,6 @@ BUDGETS = (230000, 80000, 30000)
 LAYER = Path(__file__).with_name("layer.toml")
 WIDEST = (128, 128)
 """The first changes of the costs that are searched: of contention and tile."""
-WORTH = 0.9
-"""A cost of tiles is taken where errors with it are at most this share of those without.
-
-Many pairs of both costs explain the same loops, and one for tiles makes loops of many small ones too dear."""
 STRATEGIES = ("single", "double")
 
 Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling, list[StepProfile]]]
@@ -72,7 +68,7 @@ def fit_overheads(target: Target, folder: Path, profiled: Profiled) -> Overheads
 
 
 def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
-    """Contention and tile with the least mean relative error of steps with many tiles; 0 for tiles where that does.
+    """Contention and tile with the least mean relative error of steps with many tiles.
 
     From where nothing costs anything, the best change of some of them is made as long as there is one; the changes
     are then half as wide.
@@ -83,20 +79,17 @@ def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
         machine = replace(target, contention=costs[0], tile=costs[1])
         return statistics.fmean(abs(o.row.cycles - o.predicted(machine)) / o.row.cycles for o in several)
 
-    def best(widths: tuple[int, ...]) -> tuple[int, ...]:
-        now: tuple[int, ...] = (0, 0)
-        while any(widths):
-            signs = list(itertools.product((-1, 0, 1), repeat=len(widths)))
-            near = (tuple(b + c * w for b, c, w in zip(now, change, widths, strict=True)) for change in signs)
-            found = min((costs for costs in near if min(costs) >= 0), key=error)
-            if error(found) < error(now):
-                now = found
-            else:
-                widths = tuple(width // 2 for width in widths)
-        return now
-
-    both, alone = best(WIDEST), best((WIDEST[0], 0))
-    return both if error(both) < WORTH * error(alone) else alone
+    best: tuple[int, ...] = (0, 0)
+    widths: tuple[int, ...] = WIDEST
+    while any(widths):
+        signs = list(itertools.product((-1, 0, 1), repeat=len(widths)))
+        near = (tuple(b + c * w for b, c, w in zip(best, change, widths, strict=True)) for change in signs)
+        found = min((costs for costs in near if min(costs) >= 0), key=error)
+        if error(found) < error(best):
+            best = found
+        else:
+            widths = tuple(width // 2 for width in widths)
+    return best
 
 
 def _profiled(target: Target, budget: int, strategy: str, folder: Path, profiled: Profiled) -> list[Observed]:
