@@ -69,6 +69,7 @@ class MaxPoolGrad(PoolGrad):
     name = "MaxPoolGrad"
     custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
     flags = ("ceil_mode", "storage_order")
+    parts_in_rows = False
     own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (X, GATED)}
     recomputed: ClassVar[dict[int, Recomputed]] = {X: Recomputed("MaxPool", output=1, source=0)}
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *X_SCALARS)

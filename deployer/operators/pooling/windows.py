@@ -254,6 +254,8 @@ class PoolGrad(Operator):
 
     kernel: ClassVar[Kernel]
     no_gradient = "it is itself a gradient"
+    parts_in_rows = True
+    """Whether squares of a tile that has a part of the columns are computed a row at a time, as those of all columns."""
 
     @abstractmethod
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
@@ -294,11 +296,12 @@ class PoolGrad(Operator):
         that lie apart together.
 
         Elements of squares that reach over a border are `lost`: they go one by one, and so do those in rows of squares
-        that two cores have a part of, and all of a tile that has a part of the columns.
+        that two cores have a part of, and `parts_in_rows` decides of a tile that has a part of the columns.
         """
         window = math.prod(node.attr_ints("kernel_shape", ()))
         box = box_shape(access.operand("dy"), access, tile)
-        rows, form = box[0] * box[1], "" if tile["w"] < access.dim("w").size else square_form(node)
+        is_whole = self.parts_in_rows or tile["w"] == access.dim("w").size
+        rows, form = box[0] * box[1], square_form(node) if is_whole else ""
         lost = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0
         elements = math.prod(box) * window - lost + math.prod(tile.values())
         side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
