@@ -255,7 +255,7 @@ class PoolGrad(Operator):
     kernel: ClassVar[Kernel]
     no_gradient = "it is itself a gradient"
     parts_in_rows = True
-    """Whether squares of a tile with a part of the columns are computed a row at a time, as those of all columns are."""
+    """Whether squares of a tile with a part of the columns are computed a row at a time, as those of all columns."""
 
     @abstractmethod
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
