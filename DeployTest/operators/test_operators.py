@@ -344,11 +344,11 @@ def _code(step: Step) -> str:
     ("side", "attrs", "forms"),
     [
         (3, {"pads": (1, 1, 1, 1)}, ["planes", "planes"]),
-        (3, {"pads": (1, 1, 1, 0)}, ["planes", "lines.depthwise"]),
-        (3, {"pads": (1, 2, 1, 1)}, ["lines.depthwise", "planes"]),
+        (3, {"pads": (1, 1, 1, 0)}, ["planes", "lines"]),
+        (3, {"pads": (1, 2, 1, 1)}, ["lines", "planes"]),
         (3, {"pads": (2, 1, 2, 1), "dilations": (2, 1)}, ["planes", "planes"]),
-        (3, {"pads": (1, 1, 1, 1), "strides": (2, 1)}, ["planes", "lines.depthwise"]),
-        (3, {"pads": (1, 1, 1, 1), "strides": (1, 2)}, ["lines.depthwise", "lines.depthwise"]),
+        (3, {"pads": (1, 1, 1, 1), "strides": (2, 1)}, ["planes", "lines"]),
+        (3, {"pads": (1, 1, 1, 1), "strides": (1, 2)}, ["lines", "lines"]),
         (5, {"pads": (2, 2, 2, 2)}, ["lone", "lone"]),
     ],
 )

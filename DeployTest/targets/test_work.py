@@ -13,7 +13,6 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Kernel, Sample, Work, registry
 from deployer.core.plan import Step
 from deployer.core.target import load
-from deployer.operators.convolution.rectangles import met_taps
 from deployer.operators.finishing import RELU
 from deployer.specialization.costs import CostedWork, StepCosts
 from DeployTest.support.kernels.kernel_bench import step_of
@@ -160,17 +159,6 @@ def test_tiles_between_others_have_no_border(rows: int, taps: int) -> None:
     found = costed("Conv", ((1, 16, 8, 8), (16, 16, 3, 3)), {"oh": rows}, {"pads": (1,) * 4})
     assert _code("Conv", found) == "fours"
     assert found.work.products == 8 * 16 * 4 * 2 * taps * 11 // (2 if rows == 1 else 1)
-
-
-@pytest.mark.parametrize(
-    ("whole", "rows", "taps"), [(8, 2, (3, 3)), (9, 3, (3, 3, 3)), (8, 3, (2, 3, 3)), (5, 2, (2, 3))]
-)
-def test_two_tiles_and_a_rest_have_borders(whole: int, rows: int, taps: tuple[int, ...]) -> None:
-    """A tile lies between two others where there are three whole ones: else it is the first."""
-    shapes = (1, 4, whole, 7), (4, 4, 3, 3)
-    sample = Sample("taps", tuple(np.ones(shape, np.float32) for shape in shapes), {"pads": (1,) * 4})
-    access = step_of(registry()["Conv"], sample).access
-    assert met_taps(access, "x", access.sizes | {"oh": rows})[0].taps == taps
 
 
 def test_blocks_of_a_sum() -> None:
