@@ -8,6 +8,7 @@ import signal
 import threading
 from concurrent.futures import CancelledError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import DeployerError
 from deployer.core.plan import Options
-from deployer.planning import rival, tile
+from deployer.planning import plan_choice, rival, tile
 from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.rival import Ahead, Rival
 from deployer.planning.schedule import make_schedule
@@ -34,6 +35,23 @@ PLACES = {
     "nearly": ("autoencoder", Options("host", "auto", {"L1": 64000, "L2": 200000}, outermost="L3")),
     "one strategy": ("autoencoder", Options("host", "training_double", {"L1": 16000, "L2": 70000}, outermost="L3")),
 }
+
+
+@pytest.mark.parametrize(("cycles", "taken"), [(99_900, "auto"), (99_901, "double"), (100_001, "double")])
+def test_what_a_mixed_plan_has_to_gain(
+    cycles: int, taken: str, models_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that mixes modes replaces those of one mode where the model makes it cheaper by a thousandth."""
+    alive = find_lifetimes(make_schedule(load_case("simple_mlp", models_root).program, Options("host", "auto")))
+    all_cycles = {"auto": cycles, "single": 120_000, "double": 100_000}
+    tilings = {name: SimpleNamespace(name=name, spilled=()) for name in all_cycles}
+    tiler = SimpleNamespace(alone={(name, False): (tilings[name], None) for name in ("single", "double")})
+    monkeypatch.setattr(plan_choice, "_finished", lambda name, *words: (tiler, (tilings[name], None)))
+    monkeypatch.setattr(plan_choice, "_update_cycles", lambda tiling, plan: all_cycles[tiling.name])
+    monkeypatch.setattr(plan_choice, "verify_plan", lambda plan, tiling: None)
+    monkeypatch.setattr(tile, "least", lambda tiling, runs: 0)
+    found: Any = plan_choice.best_plan(alive)[0]
+    assert found.name == taken
 
 
 def planned(place: str, root: Path, jobs: int) -> tuple[str, str]:

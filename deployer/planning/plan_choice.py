@@ -22,6 +22,10 @@ from deployer.verify.tolerances import TOLERANCES
 
 Progress = Callable[[str], None]
 PACKING_ATTEMPTS = 6
+MIXED_MILLI = 1
+"""Thousandths of its cycles that a strategy has to gain over its rivals.
+
+Of many plans that cost as much, the one that the model makes cheapest is one that it makes too cheap."""
 ONCE = Running(1, TOLERANCES.loss, 0)
 """Running for cases without training: one forward pass under the default tolerance."""
 
@@ -36,21 +40,23 @@ def best_plan(
 ) -> tuple[Tiling, Plan]:
     """The plan with the fewest cycles of those that the strategy and its rivals give, each of them complete.
 
+    The strategy's own is taken where it gains a thousandth.
     Where some storages are spilled, each of them is tiled again with homes that a search finds. `jobs` tilings are
     solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
     name = alive.schedule.options.strategy
     tiler, best = _finished(name, False, None, alive, running, progress, jobs)
+    most = _weighed(name, tiler, *best)
     rivals = [(rival, False) for rival in strategy(name).rivals]
     rivals += [(other, True) for other in (name, *strategy(name).rivals)] if best[0].spilled else []
     for rival, searched in rivals:
-        if (rival, searched) != (name, True) and not _may_win(rival, searched, tiler, best):
+        if (rival, searched) != (name, True) and not _may_win(rival, searched, tiler, best[0], most):
             continue
         progress(f"{rival} {'with a search for homes' if searched else 'to its end'}")
         with suppress(TilingInfeasible, PlacementInfeasible):
             tiler, other = _finished(rival, searched, tiler, alive, running, progress, jobs)
-            if _update_cycles(*other) < _update_cycles(*best):
-                best = other
+            if (cycles := _weighed(name, tiler, *other)) < most:
+                best, most = other, cycles
     verify_plan(best[1], best[0])
     return best
 
@@ -89,11 +95,16 @@ def _finished(
     return tiler, (found[0], _beyond_steps(found[1]))
 
 
-def _may_win(rival: str, searched: bool, tiler: tile.Tiler, best: tuple[Tiling, Plan]) -> bool:
-    """Whether a rival's plan may become quicker than the best one if all that may happen beyond its steps does."""
-    most = _update_cycles(*best)
+def _may_win(rival: str, searched: bool, tiler: tile.Tiler, best: Tiling, most: int) -> bool:
+    """Whether a rival's plan may take less than `most` thousandths if all that may happen beyond its steps does."""
     tilings = [found for key, found in tiler.alone.items() if key[:2] == (rival, searched)]
-    return any(tile.least(tiling, runs) < most for tiling, runs in tilings if tiling != best[0])
+    return any(tile.least(tiling, runs) * 1000 < most for tiling, runs in tilings if tiling != best)
+
+
+def _weighed(name: str, tiler: tile.Tiler, tiling: Tiling, plan: Plan) -> int:
+    """Thousandths of a plan's model cycles; with what a strategy has to gain where no rival has this tiling."""
+    others = [found for key, (found, _) in tiler.alone.items() if key[0] in strategy(name).rivals]
+    return _update_cycles(tiling, plan) * (1000 + (MIXED_MILLI if others and tiling not in others else 0))
 
 
 def _update_cycles(tiling: Tiling, plan: Plan) -> int:
