@@ -110,16 +110,21 @@ def measured(built: Built, mode: str, l1: int, l2: int | None, model: str) -> Ro
 
 
 def rows(target: str, folder: Path, console: Console, kept: Sequence[Row], modes: Sequence[str] = MODES) -> list[Row]:
-    """All runs in order, of some modes; a model that has rows in `kept` is not measured."""
+    """All runs in order, of some modes; a model is not measured in modes of which it has rows in `kept`."""
     found = []
     for model, sizes, budgets in CASES:
-        known = [row for row in kept if row.model == model]
-        if known:
-            found += known
+        known = {(row.l1, row.l2, row.mode): row for row in kept if row.model == model}
+        if {mode for _, _, mode in known} >= set(modes):
+            found += known.values()
             continue
         case = load_case(model, folder)
         once = case.dataset is not None and case.dataset.n_accum == 1
-        for l1, l2, mode in itertools.product(sizes, budgets, [m for m in modes if once or m != FUSED]):
+        for cell in itertools.product(sizes, budgets, [m for m in MODES if once or m != FUSED]):
+            l1, l2, mode = cell
+            if cell in known:
+                found.append(known[cell])
+            if cell in known or mode not in modes:
+                continue
             with console.status(f"{model} {l1} {mode}"):
                 memory: Memory = {"l2": l2, "outermost": "L3" if l2 else "L2"}
                 strategy, joint = ("auto", True) if mode == FUSED else (mode, False)
@@ -148,13 +153,14 @@ def main() -> None:
     """Measure, write the result, and put the table into the README."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_simulator(parser)
-    parser.add_argument("--only", nargs="+", metavar="MODEL", help="measure these again and keep the other rows")
+    parser.add_argument("--only", nargs="+", metavar="MODEL", help="measure these again, keep other rows")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES, help="measure these bufferings alone")
     arguments = parser.parse_args()
     console = Console(stderr=True)
     targets.load("siracusa")
     before = json.loads(RESULT.read_text())["rows"] if arguments.only else []
-    kept = [Row(**row) for row in before if row["model"] not in arguments.only]
+    again = set(itertools.product(arguments.only or (), arguments.modes))
+    kept = [Row(**row) for row in before if (row["model"], row["mode"]) not in again]
     with tempfile.TemporaryDirectory() as name:
         found = rows("siracusa", Path(name), console, kept, arguments.modes)
     RESULT.write_text(
