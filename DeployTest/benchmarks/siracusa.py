@@ -123,13 +123,12 @@ def rows(target: str, folder: Path, console: Console, kept: Sequence[Row], modes
             l1, l2, mode = cell
             if cell in known:
                 found.append(known[cell])
-            if cell in known or mode not in modes:
-                continue
-            with console.status(f"{model} {l1} {mode}"):
-                memory: Memory = {"l2": l2, "outermost": "L3" if l2 else "L2"}
-                strategy, joint = ("auto", True) if mode == FUSED else (mode, False)
-                built = compile_case(case, folder / "c", strategy, l1, target=target, joint=joint, **memory)
-                found.append(measured(built, mode, l1, l2, model))
+            elif mode in modes:
+                with console.status(f"{model} {l1} {mode}"):
+                    memory: Memory = {"l2": l2, "outermost": "L3" if l2 else "L2"}
+                    strategy, joint = ("auto", True) if mode == FUSED else (mode, False)
+                    built = compile_case(case, folder / "c", strategy, l1, target=target, joint=joint, **memory)
+                    found.append(measured(built, mode, l1, l2, model))
     return found
 
 

@@ -25,7 +25,8 @@ PACKING_ATTEMPTS = 6
 MIXED_MILLI = 1
 """Thousandths of its cycles that a strategy has to gain over its rivals.
 
-Of many plans that cost as much, the one that the model makes cheapest is one that it makes too cheap."""
+Of many plans that cost nearly as much, the one that the model makes cheapest is one that it makes too cheap.
+"""
 ONCE = Running(1, TOLERANCES.loss, 0)
 """Running for cases without training: one forward pass under the default tolerance."""
 
@@ -102,7 +103,7 @@ def _may_win(rival: str, searched: bool, tiler: tile.Tiler, best: Tiling, most: 
 
 
 def _weighed(name: str, tiler: tile.Tiler, tiling: Tiling, plan: Plan) -> int:
-    """Thousandths of a plan's model cycles; with what a strategy has to gain where no rival has this tiling."""
+    """Thousandths of a plan's model cycles, and what a strategy has to gain where no rival has this tiling."""
     others = [found for key, (found, _) in tiler.alone.items() if key[0] in strategy(name).rivals]
     return _update_cycles(tiling, plan) * (1000 + (MIXED_MILLI if others and tiling not in others else 0))
 

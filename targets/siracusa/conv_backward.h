@@ -55,11 +55,12 @@ INLINE uint32_t lies_alike(const conv_grad_x_f32_args_t *p) {
            (p->c == 1 || p->gate_c == p->dx_c) && (p->ih == 1 || p->gate_h == p->dx_h);
 }
 
+/* The most taps that an input meets. */
 INLINE uint32_t most_taps(const conv_grad_x_f32_args_t *p) {
     return taps_met(p->kh, p->step_h) * taps_met(p->kw, p->step_w);
 }
 
-/* With the most taps that an input meets. */
+/* `taps` are the most that an input meets. */
 INLINE conv_t sums_of(const conv_grad_x_f32_args_t *p, uint32_t taps) {
     return (conv_t){
         .x = p->dy, .w = p->w, .y = p->dx, .n = p->n, .g = p->g, .m = p->c, .c = p->m, .first = p->first,

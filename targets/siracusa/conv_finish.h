@@ -30,15 +30,17 @@ INLINE uint32_t gate_step_of(const conv_t *v, const float *y, uint32_t step) {
     return OFTEN(v->gate_alike) ? step : (uint32_t)(gate_of(v, y + step) - gate_of(v, y));
 }
 
-#define GATE_OF_CHANNEL(v) ((v)->gate_m)
+INLINE uint32_t gate_step_of_channels(const conv_t *v) { return v->gate_m; }
 #else
-#define gate_step_of(v, y, step) 0
-#define GATE_OF_CHANNEL(v) 0
+INLINE uint32_t gate_step_of(const conv_t *v, const float *y, uint32_t step) { return (void)v, (void)y, step; }
+
+INLINE uint32_t gate_step_of_channels(const conv_t *v) { return (void)v, 0; }
 #endif
 
-/* `count` outputs of one axis, a step apart, whose gates are `gate_step` apart: a comparison's result made a mask of all bits.
- * Stacks are short: this needs none. */
-static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uint32_t count, uint32_t step, uint32_t gate_step) {
+/* `count` outputs of one axis, a step apart, whose gates are `gate_step` apart: a comparison's result made a mask of all
+ * bits. Stacks are short: this needs none. */
+static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uint32_t count, uint32_t step,
+                                                  uint32_t gate_step) {
     uint32_t value, mask;
 #if CONV_APART > 0
     (void)v, (void)gate_step;
@@ -62,10 +64,12 @@ static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uin
 }
 
 /* `count` outputs of a row; the same of as many channels. */
-INLINE void finish_row(const conv_t *v, float *y, uint32_t count, uint32_t step) { finish_line(v, y, count, step, step); }
+INLINE void finish_row(const conv_t *v, float *y, uint32_t count, uint32_t step) {
+    finish_line(v, y, count, step, step);
+}
 
 INLINE void finish_channels(const conv_t *v, float *y, uint32_t count) {
-    finish_line(v, y, count, v->y_m, GATE_OF_CHANNEL(v));
+    finish_line(v, y, count, v->y_m, gate_step_of_channels(v));
 }
 
 #endif

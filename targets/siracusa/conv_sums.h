@@ -5,7 +5,7 @@
  * blocks of products_f32.h the total waits in the result. Cores take turns at blocks, over all rectangles.
  *
  * Before it is included, CONV_APART says how many columns of the operand lie between two taps in the common case. A file
- * that is for common calls alone says so by CONV_COMMON: no sum goes on from one that waits. */
+ * for calls alone in which no sum goes on from one that waits defines CONV_GOES_ON as 0. */
 #ifndef CONV_SUMS_H
 #define CONV_SUMS_H
 
@@ -74,19 +74,17 @@ typedef struct {
     int32_t x_row, x_column, x_step[3], w_step[3]; /* to the next column of taps, to the next row and channel */
 } rectangle_t;
 
-#ifdef CONV_COMMON
-#define IN_COMMON 1
-#else
-#define IN_COMMON 0
+#ifndef CONV_GOES_ON
+#define CONV_GOES_ON 1
 #endif
 
 /* Whether sums go on from what waits in Y, and whether they are added to it. */
 INLINE uint32_t sums_go_on(const conv_t *v) {
-    return !IN_COMMON && v->single && !v->first;
+    return CONV_GOES_ON && v->single && !v->first;
 }
 
 INLINE uint32_t sums_add(const conv_t *v) {
-    return (IN_COMMON || !v->single) && !v->first;
+    return !(CONV_GOES_ON && v->single) && !v->first;
 }
 
 #include "conv_finish.h"

@@ -86,10 +86,10 @@ static __attribute__((noinline)) void make_nest(nest_t *to, const rectangle_t *r
 #define PUT_ROW(m)                                                                                                    \
     FSW("%[c" #m "0]", "a2", 0) FSW("%[c" #m "1]", "a3", 0) FSW("%[c" #m "2]", "a4", 0) FSW("%[c" #m "3]", "a5", 0)
 
-#if IN_COMMON
-#define WHEN_IT_GOES_ON(code)
-#else
+#if CONV_GOES_ON
 #define WHEN_IT_GOES_ON(code) code
+#else
+#define WHEN_IT_GOES_ON(code)
 #endif
 
 /* All sums of four channels by four outputs, to Y. What is seldom needed lies behind. */
@@ -101,8 +101,8 @@ INLINE void sixteen_sums(const nest_t *n, const block_t *b) {
         WHEN_IT_GOES_ON("lw t0, 40(%[b])\n bnez t0, 3f\n")
         ROW_ZERO(c00, c01, c02, c03) ROW_ZERO(c10, c11, c12, c13) ROW_ZERO(c20, c21, c22, c23)
         ROW_ZERO(c30, c31, c32, c33)
-        WHEN_IT_GOES_ON(".subsection 1\n3: " RESULTS BEGIN_WITH(0) NEXT_RESULTS BEGIN_WITH(1) NEXT_RESULTS BEGIN_WITH(2) NEXT_RESULTS
-        BEGIN_WITH(3) "j 2f\n.previous\n")
+        WHEN_IT_GOES_ON(".subsection 1\n3: " RESULTS BEGIN_WITH(0) NEXT_RESULTS BEGIN_WITH(1) NEXT_RESULTS BEGIN_WITH(2)
+                        NEXT_RESULTS BEGIN_WITH(3) "j 2f\n.previous\n")
         "2: lui t0, 0x80000\n fmv.w.x ft2, t0\n fmv.w.x ft3, t0\n fmv.w.x fa3, zero\n" /* as in gemm_block */
         "lw t0, 32(%[b])\n lw t3, 48(%[b])\n lw t4, 0(%[b])\n lw t5, 4(%[b])\n lw t6, 8(%[b])\n lw a7, 12(%[b])\n"
         "add t1, t0, t3\n add t2, t1, t3\n add t3, t2, t3\n"
@@ -177,7 +177,8 @@ INLINE void four_sums(const nest_t *n, const block_t *b) {
     float s[4];
     __asm__ volatile(
         WHEN_IT_GOES_ON("lw t0, 40(%[b])\n bnez t0, 3f\n") ROW_ZERO(s0, s1, s2, s3)
-        WHEN_IT_GOES_ON(".subsection 1\n3: " FOUR_RESULTS FOUR_ROW(FLW, "%[s0]", "%[s1]", "%[s2]", "%[s3]") "j 2f\n.previous\n")
+        WHEN_IT_GOES_ON(".subsection 1\n3: " FOUR_RESULTS FOUR_ROW(FLW, "%[s0]", "%[s1]", "%[s2]", "%[s3]")
+                        "j 2f\n.previous\n")
         "2: lw t0, 0(%[b])\n lw t1, 4(%[b])\n lw t2, 8(%[b])\n lw t3, 12(%[b])\n lw t4, 32(%[b])\n"
         "addi t5, %[taps], -1\n beqz %[outer], 5f\n" FOUR_IN_LINE
         "4: " FOUR_LOOPS(14, 20, SHARED(0))
@@ -196,7 +197,7 @@ INLINE void four_sums(const nest_t *n, const block_t *b) {
 INLINE void one_sum(const nest_t *n, const block_t *b) {
     uint32_t outer = n->count[2];
     const float *x = b->x[0], *w = b->w;
-    float *const y = b->y[0], s = !IN_COMMON && SELDOM(b->goes_on) ? *y : 0.0f;
+    float *const y = b->y[0], s = CONV_GOES_ON && SELDOM(b->goes_on) ? *y : 0.0f;
     if (outer > 0) {
         __asm__ volatile(
             "4: " LOOP_OUTER("%[n1]", 8) LOOP("%[n0]", 5)

@@ -40,8 +40,8 @@ ROW_POWERS float largest_of(const float *x, uint32_t step, uint32_t count) {
     "fmul.s ft0, ft0, %[small]\n" FSW("ft0", "%[y]", 0) ADD("%[y]", "%[y_step]") "fadd.s %[sum], %[sum], ft0\n"
 #define POWER_LENGTH 26
 
-/* Powers of some elements to y, and their sum; `least_` becomes the smallest bit pattern of a power above 0 times 2^SCALE, less
- * one. SHIFT is the text of `shifts` instructions that subtract more than max from ft0. */
+/* Powers of some elements to y, and their sum; `least_` becomes the smallest bit pattern of a power above 0 times 2^SCALE,
+ * less one. SHIFT is the text of `shifts` instructions that subtract more than max from ft0. */
 #define ADD_POWERS(SHIFT, shifts, sum_, y_, y_step_, x_, step_, count_, max_, log_sum_, least_)                       \
     do {                                                                                                              \
         const exp_terms_t terms = exp_terms_f32();                                                                    \

@@ -5,8 +5,8 @@
 #include "quotient.h"
 #include "row_powers.h"
 
-/* y /= sum where some powers are too small for quotient_by as they are, or the sum is NaN. Made 2^100 times as large, powers
- * whose shares are no subnormals are not. */
+/* y /= sum where some powers are too small for quotient_by as they are, or the sum is NaN. Powers whose shares are no
+ * subnormals are not too small once they are made 2^100 times as large. */
 static __attribute__((noinline)) void divide_any(float *y, uint32_t step, uint32_t count, float sum, float inverse) {
     const float large = LITERAL_F32(0x1p100f), small = LITERAL_F32(0x1p-100f), least = LITERAL_F32(0x1p-125f) * sum;
     for (; count > 0; count--, y += step) {

@@ -24,6 +24,14 @@ def most(dealt_out: Iterable[tuple[int, float]]) -> float:
     return whole + max(costs)
 
 
+def parts_of_planes(planes: int) -> int:
+    """The parts of each plane: one, or two or four where planes are few and cores would not have as many each."""
+    parts = 1
+    while parts < FACTS.block and planes * parts < FACTS.many_planes and planes * parts % FACTS.dealt:
+        parts *= 2
+    return parts
+
+
 def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
     """Whether cores end with the blocks before they end with so many pieces, each of a share of its time."""
     of_blocks, of_pieces = limit

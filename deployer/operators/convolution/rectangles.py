@@ -8,7 +8,7 @@ from typing import NamedTuple
 from deployer.core.access import Access, Reach, Window
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
-from deployer.operators.convolution.dealing import most, worth_fours
+from deployer.operators.convolution.dealing import most, parts_of_planes, worth_fours
 from deployer.operators.convolution.geometry import SIDE, taps_between, window_axes
 from deployer.operators.products import block_of
 
@@ -83,7 +83,7 @@ def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str) 
     rectangle's lines and before each of them.
     """
     planes = tile["n"] * tile["g"]
-    parts = next((n for n in (1, 2) if _shared_evenly(planes * n)), 4)
+    parts = parts_of_planes(planes)
     products = outputs = begun = 0
     rows, columns = (met.runs for met in met_taps(access, operand, tile))
     for height, row_taps in rows:
@@ -92,11 +92,6 @@ def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str) 
             outputs += height * width
             begun += FACTS.lines_begun + min(height, width)
     return Work(planes * products, planes * outputs, planes * parts, form, runs=planes * parts * begun)
-
-
-def _shared_evenly(pieces: int) -> bool:
-    """Whether cores have as many pieces each, or many."""
-    return pieces >= 4 * FACTS.dealt or pieces == FACTS.dealt * FACTS.turns(pieces)
 
 
 def matrix_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:

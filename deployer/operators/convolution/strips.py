@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from deployer.core.access import Access
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Work
-from deployer.operators.convolution.dealing import most
+from deployer.operators.convolution.dealing import most, parts_of_planes
 from deployer.operators.convolution.geometry import SIDE, window_axes
 
 WIDTHS = "widths"
@@ -25,7 +25,7 @@ def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str)
     """
     rows, columns = (tile[axis.dim] for axis in window_axes(access.operand(operand)))
     planes, strips = tile["n"] * tile["g"], -(-columns // FACTS.block)
-    parts = _parts(planes)
+    parts = parts_of_planes(planes)
     longest = -(-rows // parts)
     lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * parts, longest)]
     pieces, macs = planes * parts, planes * rows * columns * SIDE**2
@@ -39,11 +39,3 @@ def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str)
         )
     )
     return Work(macs, elements, pieces, form, products - macs, runs)
-
-
-def _parts(planes: int) -> int:
-    """The parts of each plane: one, or two or four where planes are few and cores would not have as many each."""
-    parts = 1
-    while parts < FACTS.block and planes * parts < FACTS.many_planes and planes * parts % FACTS.dealt:
-        parts *= 2
-    return parts

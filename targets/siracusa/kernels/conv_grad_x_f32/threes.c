@@ -1,5 +1,5 @@
 /* dX of a convolution of windows of three columns: conv.h. */
-#define CONV_COMMON
+#define CONV_GOES_ON 0
 #include "conv_backward.h"
 #define CONV_CHANNELS 4
 #define CONV_TAPS 3
