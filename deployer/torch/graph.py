@@ -1,6 +1,6 @@
 """The ONNX graph that is built while a PyTorch graph is walked, and the registry of what each ATen operator becomes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -9,7 +9,12 @@ import onnx
 from onnx import numpy_helper
 
 from deployer.core.errors import UnsupportedOperator
+from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.operator import Array
+from deployer.frontend.graph_sort import live_nodes
+from deployer.frontend.resolve import Resolved
+from deployer.training.autodiff import Tape, apply_rule, fixed_form
+from deployer.training.onnx_writer import node_proto
 
 OPSET, IR_VERSION = 21, 10
 
@@ -38,18 +43,22 @@ Operand = Value | Array | float | int
 
 @dataclass(eq=False)
 class GraphBuilder:
-    """Nodes and initializers in the order they are added.
+    """Nodes and initializers in the order they are added, with the types of all values.
 
     `operator` is the ATen operator that is lowered now, `place` the submodule that called it. Without `drops` nothing
-    is dropped at random.
+    is dropped at random. Initializers of floats are float64, so that a check can compute with the module's own numbers;
+    `model` rounds them. `seed` is that of the nodes that draw.
     """
 
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     initializers: dict[str, Array] = field(default_factory=dict)
     reserved: set[str] = field(default_factory=set)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    makers: dict[str, Node] = field(default_factory=dict)
     place: str = ""
     operator: str = ""
     drops: bool = True
+    seed: int = 0
     _constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
@@ -60,21 +69,34 @@ class GraphBuilder:
         self.reserved.add(name)
         return name
 
+    def declare(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
+        """A value that is an input or an initializer."""
+        self.reserved.add(name)
+        self.types[name] = TensorType("float32" if dtype == "float32" else "int32", tuple(shape))
+        return Value(name, tuple(shape), dtype)
+
     def constant(self, array: Any, dtype: str = "float32") -> Value:
         """A constant tensor; equal ones are one."""
-        value = np.ascontiguousarray(np.asarray(array, dtype))
-        key = (dtype, value.shape, value.tobytes())
+        wide = "float64" if dtype == "float32" else dtype
+        value = np.ascontiguousarray(np.asarray(array, wide))
+        key = (dtype, np.shape(array), value.tobytes())
         if key not in self._constants:
             name = self.fresh("constant")
             self.initializers[name] = value.reshape(np.shape(array))
-            self._constants[key] = Value(name, np.shape(array), dtype)
+            self._constants[key] = self.declare(name, np.shape(array), dtype)
         return self._constants[key]
 
-    def value(self, operand: Operand, dtype: str = "float32") -> Value:
-        """The operand as a tensor of the graph."""
+    def value(self, operand: Operand, dtype: str = "") -> Value:
+        """The operand as a tensor of the graph, by default of its own dtype."""
         if isinstance(operand, Value):
             return operand
-        return self.constant(operand, dtype)
+        return self.constant(operand, dtype or dtype_of(operand))
+
+    def known(self, x: Operand) -> Array | None:
+        """The content of a constant; None for what is computed, trained or fed."""
+        if not isinstance(x, Value):
+            return np.asarray(x)
+        return self.initializers[x.name] if x in self._constants.values() else None
 
     def emit(
         self, op: str, inputs: Sequence[Operand | None], shape: Sequence[int], dtype: str = "float32", **attrs: Any
@@ -86,17 +108,73 @@ class GraphBuilder:
         self,
         op: str,
         inputs: Sequence[Operand | None],
-        shapes: Sequence[Sequence[int]],
+        shapes: Sequence[Sequence[int] | None],
         dtype: str = "float32",
         **attrs: Any,
     ) -> list[Value]:
-        """Add a node with an output of each shape."""
+        """Add a node with an output of each shape; of None it has none, and that is left out of the result."""
         names = ["" if x is None else self.value(x).name for x in inputs]
-        outputs = [Value(self.fresh(op.lower()), tuple(shape), dtype) for shape in shapes]
-        given = {name: value for name, value in attrs.items() if value is not None}
-        name = self.fresh(f"{self.place}/{op}" if self.place else op)
-        self.nodes.append(onnx.helper.make_node(op, names, [x.name for x in outputs], name, **given))
-        return outputs
+        outputs = [None if shape is None else self.declare(self.fresh(op.lower()), shape, dtype) for shape in shapes]
+        results = tuple("" if x is None else x.name for x in outputs)
+        self._add(Node(self._label(op), op, tuple(names), results, _attributes(attrs)))
+        return [x for x in outputs if x is not None]
+
+    def _label(self, op: str) -> str:
+        return self.fresh(f"{self.place}/{op}" if self.place else op)
+
+    def _add(self, node: Node) -> None:
+        self.nodes.append(node)
+        self.makers.update(dict.fromkeys(filter(None, node.outputs), node))
+
+    def maker(self, x: Operand | None, *ops: str) -> Node | None:
+        """The node that computes a value, if it is of one of these operators."""
+        node = self.makers.get(x.name) if isinstance(x, Value) else None
+        return node if node is not None and node.op in ops else None
+
+    def backward(
+        self,
+        op: str,
+        inputs: Sequence[Operand | None],
+        outputs: Sequence[Value | None],
+        arriving: Sequence[Operand | None],
+        wanted: Sequence[int],
+        **attrs: Any,
+    ) -> tuple[Value | None, ...]:
+        """The gradients of some inputs of a node by its operator's own rule, in the order of `wanted`.
+
+        `outputs` are the node's results, which the rule may read, `arriving` their gradients. The node itself is not
+        added: it may be part of the graph, or of none. Raises NotDifferentiable where the operator has no rule.
+        """
+        values = [None if x is None else self.value(x) for x in inputs]
+        names = tuple("" if x is None else x.name for x in values)
+        label = self._label(op)
+        results = tuple(self.fresh(f"{label}/unread") if x is None else x.name for x in outputs)
+        known = {n: a for n, a in self.initializers.items() if n in names}
+        types = dict(self.types)
+        types |= {n: self.types.get(n, TensorType("float32", ())) for n in results}
+        tape = Tape(Resolved(types, known), GraphNames(self.reserved))
+        node = fixed_form(tape.state, Node(label, op, names, results, _attributes(attrs)))
+        douts = tuple("" if x is None else self.value(x).name for x in arriving)
+        tape.state.types.update(self.types)
+        targets = {i: tape.names.fresh(f"{label}/grad_{i}") for i in wanted if names[i : i + 1] != ("",)}
+        apply_rule(tape, node, douts, targets)
+        self._take(tape)
+        given = {i: self._declared(tape, name) for i, name in targets.items()}
+        return tuple(given.get(i) for i in wanted)
+
+    def _take(self, tape: Tape) -> None:
+        """Add what a gradient rule has written."""
+        for name, array in tape.constants.items():
+            self.initializers[name] = array.astype(np.float64) if array.dtype.kind == "f" else array
+            self.types[name] = tape.state.types[name]
+        for node in tape.nodes:
+            self.types.update({n: tape.state.types[n] for n in node.outputs if n})
+            self._add(node)
+
+    @staticmethod
+    def _declared(tape: Tape, name: str) -> Value:
+        kind = tape.state.types[name]
+        return Value(name, kind.shape, "float32" if kind.dtype == "float32" else "int64")
 
     def ints(self, numbers: Sequence[int]) -> Value:
         """Axes, a shape or bounds as a constant."""
@@ -106,18 +184,48 @@ class GraphBuilder:
         """The elements of x in another shape."""
         if tuple(shape) == x.shape:
             return x
+        before = self.maker(x, "Reshape")
+        if before is not None:
+            source = self._value(before.inputs[0])
+            return self.reshape(source, shape)
+        known = self.known(x)
+        if known is not None:
+            return self.constant(known.reshape(shape), x.dtype)
         return self.emit("Reshape", [x, self.ints(shape)], shape, x.dtype)
+
+    def _value(self, name: str, like: Value | None = None) -> Value:
+        kind = self.types[name]
+        return Value(name, kind.shape, "float32" if kind.dtype == "float32" else like.dtype if like else "int64")
 
     def transpose(self, x: Value, order: Sequence[int]) -> Value:
         """The axes of x in another order."""
         if tuple(order) == tuple(range(x.rank)):
             return x
-        return self.emit("Transpose", [x], [x.shape[a] for a in order], x.dtype, perm=list(order))
+        known = self.known(x)
+        if known is not None:
+            return self.constant(known.transpose(order), x.dtype)
+        before = self.maker(x, "Transpose")
+        if before is not None:  # two in a row are one, or none
+            first = before.attrs["perm"]
+            assert isinstance(first, tuple)
+            return self.transpose(self._value(before.inputs[0], x), [int(first[a]) for a in order])
+        moved = [a for a in order if x.shape[a] != 1]
+        shape = [x.shape[a] for a in order]
+        if moved == sorted(moved):  # no element moves
+            return self.reshape(x, shape)
+        return self.emit("Transpose", [x], shape, x.dtype, perm=list(order))
+
+    def untransposed(self, x: Value) -> tuple[Value, bool]:
+        """The matrix of which x is the transpose, and True; else x itself and False."""
+        node = self.maker(x, "Transpose")
+        if node is not None and node.attrs["perm"] == (1, 0):
+            return self._value(node.inputs[0], x), True
+        return x, False
 
     def slice(self, x: Value, axis: int, begin: int, end: int, step: int = 1) -> Value:
         """Elements begin, begin + step, ... below end along an axis."""
         size = len(range(begin, end, step))
-        if size == x.shape[axis]:
+        if size == x.shape[axis] and step > 0:
             return x
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
         bounds = [self.ints([n]) for n in (begin, end, axis, step)]
@@ -131,19 +239,53 @@ class GraphBuilder:
         shape = (*first.shape[:axis], sum(p.shape[axis] for p in parts), *first.shape[axis + 1 :])
         return self.emit("Concat", parts, shape, first.dtype, axis=axis)
 
-    def binary(self, op: str, a: Operand, b: Operand) -> Value:
-        """An elementwise operator with broadcasting."""
-        x, y = self.value(a), self.value(b)
-        return self.emit(op, [x, y], np.broadcast_shapes(x.shape, y.shape), x.dtype)
+    def binary(self, op: str, a: Operand, b: Operand, dtype: str = "") -> Value:
+        """An elementwise operator with broadcasting; an integer beside a float becomes one."""
+        kinds = {dtype_of(a), dtype_of(b)}
+        common = "float32" if "float32" in kinds else "int64" if "int64" in kinds else "bool"
+        x, y = (self.cast(v, common) if isinstance(v, Value) else self.constant(v, common) for v in (a, b))
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        x, y = self.compact(x, y.shape, shape), self.compact(y, x.shape, shape)
+        return self.emit(op, [x, y], shape, dtype or common)
 
-    def unary(self, op: str, x: Value, **attrs: Any) -> Value:
+    def compact(self, x: Value, other: Sequence[int], shape: Sequence[int]) -> Value:
+        """One number for a constant of equal elements, and the source of what was expanded, where broadcasting does it."""
+        known = self.known(x)
+        if known is not None and known.size > 1 and tuple(other) == tuple(shape) and (known == known.flat[0]).all():
+            return self.constant(known.flat[0], x.dtype)
+        node = self.maker(x, "Expand")
+        if node is not None and np.broadcast_shapes(self.types[node.inputs[0]].shape, other) == tuple(shape):
+            return self._value(node.inputs[0], x)
+        return x
+
+    def cast(self, x: Operand, dtype: str) -> Value:
+        """The elements in another dtype; those of floats become integers towards zero, as in C."""
+        if not isinstance(x, Value):
+            return self.constant(np.asarray(x).astype(_NUMPY[dtype]), dtype)
+        if x.dtype == dtype:
+            return x
+        known = self.known(x)
+        if known is not None:
+            return self.constant(known.astype(_NUMPY[dtype]), dtype)
+        if dtype == "bool":
+            zero = self.constant(0, x.dtype)
+            return self.emit("Not", [self.emit("Equal", [x, zero], x.shape, "bool")], x.shape, "bool")
+        if dtype == "int64" and x.dtype == "bool":  # 0 and 1 already
+            return Value(x.name, x.shape, dtype)
+        to = onnx.TensorProto.FLOAT if dtype == "float32" else onnx.TensorProto.INT32
+        return self.emit("Cast", [x], x.shape, dtype, to=int(to))
+
+    def unary(self, op: str, x: Operand, **attrs: Any) -> Value:
         """An elementwise operator of one tensor."""
-        return self.emit(op, [x], x.shape, x.dtype, **attrs)
+        value = self.value(x)
+        return self.emit(op, [value], value.shape, value.dtype, **attrs)
 
     def reduce(self, op: str, x: Value, axes: Sequence[int], keep: bool) -> Value:
         """A reduction over axes; over all where there are none."""
         of = sorted({x.axis(a) for a in axes}) or list(range(x.rank))
         shape = [1 if a in of else n for a, n in enumerate(x.shape) if keep or a not in of]
+        if not of:
+            return x
         return self.emit(op, [x, self.ints(of)], shape, x.dtype, keepdims=int(keep))
 
     def dropout(self, x: Operand, share: float, train: bool | None = True) -> Value:
@@ -156,20 +298,45 @@ class GraphBuilder:
         return self.emit("Dropout", [value, float(np.float32(share)), self.constant(True, "bool")], value.shape)
 
     def refusal(self, reason: str, hint: str) -> UnsupportedOperator:
-        """The error for a form of the operator that is walked now."""
+        """The error for a variant of the operator that is walked now."""
         return UnsupportedOperator(f"{self.operator}: {reason}", [("in", self.place or "the module")], hint)
 
-    def model(self, inputs: Sequence[Value], output: Value) -> onnx.ModelProto:
-        """The whole as a model."""
+    def model(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> onnx.ModelProto:
+        """The whole as a model, without what no output depends on."""
+        nodes = live_nodes(self.nodes, [x.name for x in outputs], {}, lambda node: False)
         values = [
             onnx.helper.make_tensor_value_info(x.name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)), x.shape)
-            for x in (*inputs, output)
+            for x in (*inputs, *outputs)
         ]
-        read = {name for node in self.nodes for name in node.input}
-        arrays = [numpy_helper.from_array(a, n) for n, a in self.initializers.items() if n in read]
-        graph = onnx.helper.make_graph(self.nodes, "module", values[:-1], values[-1:], arrays)
+        read = {name for node in nodes for name in node.inputs} | {x.name for x in outputs}
+        arrays = [numpy_helper.from_array(_narrow(a), n) for n, a in self.initializers.items() if n in read]
+        first = len(inputs)
+        protos = list(map(node_proto, nodes))
+        graph = onnx.helper.make_graph(protos, "module", values[:first], values[first:], arrays)
         opsets = [onnx.helper.make_opsetid("", OPSET)]
+        opsets += [onnx.helper.make_opsetid(domain, 1) for domain in sorted({p.domain for p in protos} - {""})]
         return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+_NUMPY: dict[str, Any] = {"float32": np.float64, "int64": np.int64, "bool": np.bool_}
+"""The type in which constants of each dtype are kept."""
+
+
+def dtype_of(x: Operand) -> str:
+    """The dtype of an operand, in the words of `Value`."""
+    if isinstance(x, Value):
+        return x.dtype
+    kind = np.asarray(x).dtype.kind
+    return "float32" if kind == "f" else "bool" if kind == "b" else "int64"
+
+
+def _narrow(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype.kind == "f" else array
+
+
+def _attributes(attrs: Mapping[str, Any]) -> dict[str, AttrValue]:
+    """Attributes as a node has them: tuples for lists, and none for those that are not given."""
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in attrs.items() if v is not None}
 
 
 Lowering = Callable[..., Any]

@@ -142,12 +142,6 @@ def native_dropout(g: GraphBuilder, x: Operand, p: float, train: bool | None) ->
     return g.dropout(x, p, train), None
 
 
-@lowers("empty_like", "new_empty")
-def empty(g: GraphBuilder, x: Value, shape: Sequence[int] | None = None, dtype: object = None) -> Value:
-    """Room for what another operator writes, here of ones."""
-    return g.constant(np.ones(x.shape if shape is None else shape, np.float32))
-
-
 @lowers("bernoulli")
 def bernoulli(g: GraphBuilder, x: Operand, p: float | None = None) -> Value:
     """1 with a probability of p, else 0, as PyTorch drops whole channels; p everywhere where nothing is dropped."""

@@ -20,11 +20,27 @@ def linear(g: GraphBuilder, x: Value, weight: Value, bias: Value | None = None) 
 @lowers("addmm")
 def addmm(g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha: float = 1) -> Value:
     """beta C + alpha A B."""
-    shape = (a.shape[0], b.shape[1])
-    return g.emit("Gemm", [a, b, c], shape, alpha=float(alpha), beta=float(beta))
+    return product(g, a, b, c, alpha, beta)
 
 
-@lowers("matmul", "mm", "bmm", "mv", "dot")
+def product(
+    g: GraphBuilder, a: Value, b: Value, c: Operand | None = None, alpha: float = 1, beta: float = 1
+) -> Value:
+    """alpha A B + beta C of matrices; their transposes are read where they lie."""
+    (left, of_a), (right, of_b) = g.untransposed(a), g.untransposed(b)
+    operands = [left, right] if c is None else [left, right, c]
+    attrs = {"transA": int(of_a), "transB": int(of_b), "alpha": float(alpha), "beta": float(beta)}
+    given = {name: value for name, value in attrs.items() if value != (0 if name.startswith("trans") else 1)}
+    return g.emit("Gemm", operands, (a.shape[0], b.shape[1]), **given)
+
+
+@lowers("mm")
+def mm(g: GraphBuilder, a: Value, b: Value) -> Value:
+    """A B."""
+    return product(g, a, b)
+
+
+@lowers("matmul", "bmm", "mv", "dot")
 def matmul(g: GraphBuilder, a: Value, b: Value) -> Value:
     """A B over the last two axes; an operand of one axis is a row or a column."""
     x = g.reshape(a, (1, *a.shape)) if a.rank == 1 else a

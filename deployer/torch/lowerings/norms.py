@@ -1,10 +1,12 @@
 """Normalizations."""
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from deployer.torch.graph import GraphBuilder, Value, lowers
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
 
 
 def _scale_and_bias(g: GraphBuilder, weight: Value | None, bias: Value | None, shape: Sequence[int]) -> list[Value]:
@@ -21,31 +23,74 @@ def batch_norm_training(
     x: Value,
     weight: Value | None,
     bias: Value | None,
-    mean: Value,
-    var: Value,
+    mean: Operand,
+    var: Operand,
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Value, None, None, Value, Value]:
-    """With the batch's statistics; the running ones are renewed."""
-    channels = (x.shape[1],)
-    operands = [x, *_scale_and_bias(g, weight, bias, channels), mean, var]
-    y, mean_after, var_after = g.emit_several(
-        "BatchNormalization", operands, [x.shape, channels, channels], epsilon=eps, momentum=1 - momentum,
-        training_mode=1,
+) -> tuple[Value, Operand, Operand, Operand, Operand]:
+    """With the batch's statistics, which it saves; the running ones are renewed."""
+    if not training:
+        y = batch_norm_inference(g, x, weight, bias, mean, var, momentum, eps)
+        return y[0], None, None, mean, var
+    y, saved_mean, inv_std = _with_statistics(g, x, weight, bias, eps)
+    channels, count = saved_mean.shape, math.prod(x.shape) // x.shape[1]
+    if count < 2:
+        raise g.refusal("a channel has one element, which has no variance", "a larger batch")
+    after = g.emit_several(
+        "RunningStatistics", [mean, var, saved_mean, inv_std], [channels, channels],
+        momentum=1 - momentum, epsilon=eps, count=count,
     )  # fmt: skip
-    return y, None, None, mean_after, var_after
+    return y, saved_mean, inv_std, after[0], after[1]
+
+
+def _with_statistics(
+    g: GraphBuilder, x: Value, weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """Y, and the mean and inverse deviation of the batch."""
+    channels = (x.shape[1],)
+    zeros = g.constant(np.zeros(channels))
+    operands = [x, *_scale_and_bias(g, weight, bias, channels), zeros, zeros]
+    shapes = [x.shape, None, None, channels, channels]
+    y, mean, inv_std = g.emit_several("BatchNormInternal", operands, shapes, epsilon=eps)
+    return y, mean, inv_std
 
 
 @lowers("_native_batch_norm_legit")
 def batch_norm_no_statistics(
-    g: GraphBuilder, x: Value, weight: Value | None, bias: Value | None, training: bool, momentum: float, eps: float
-) -> tuple[Value, None, None]:
+    g: GraphBuilder, x: Value, weight: Value | None, bias: Value | None, *options: Any
+) -> tuple[Value, Value, Value]:
     """With the batch's statistics, and none that run."""
+    return _with_statistics(g, x, weight, bias, options[-1])
+
+
+@lowers("native_batch_norm_backward")
+def batch_norm_backward(
+    g: GraphBuilder,
+    dy: Value,
+    x: Value,
+    weight: Value | None,
+    mean: Operand | None,
+    var: Operand | None,
+    saved_mean: Value | None,
+    inv_std: Value | None,
+    training: bool,
+    eps: float,
+    wanted: Sequence[bool],
+) -> tuple[Value | None, ...]:
+    """Those of X, scale and bias."""
     channels = (x.shape[1],)
-    running = [g.constant(np.zeros(channels)), g.constant(np.ones(channels))]
-    operands = [x, *_scale_and_bias(g, weight, bias, channels), *running]
-    return g.emit("BatchNormalization", operands, x.shape, epsilon=eps, training_mode=1), None, None
+    zeros = g.constant(np.zeros(channels))
+    statistics = [zeros, zeros] if training else [mean, var]
+    inputs = [x, *_scale_and_bias(g, weight, None, channels), *statistics]
+    op, outputs = ("BatchNormInternal", [None, None, None, saved_mean, inv_std]) if training else (_BATCH_NORM, [None])
+    places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+    arriving = [g.value(dy), *[None] * (len(outputs) - 1)]
+    found = dict(zip(places, g.backward(op, inputs, outputs, arriving, places, epsilon=eps), strict=True))
+    return tuple(found.get(i) for i in range(3))
+
+
+_BATCH_NORM = "BatchNormalization"
 
 
 @lowers("_native_batch_norm_legit_no_training", "batch_norm")

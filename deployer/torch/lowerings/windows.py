@@ -79,6 +79,42 @@ def conv_transpose(
     )  # fmt: skip
 
 
+def conv_attributes(
+    weight: Value,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> tuple[str, dict[str, Any]]:
+    """ONNX's operator of a convolution, and its attributes."""
+    n = weight.rank - 2
+    strides, pads, dilations, more = (_each(v, n) for v in (stride, padding, dilation, output_padding))
+    attrs: dict[str, Any] = {"strides": strides, "pads": [*pads, *pads], "dilations": dilations, "group": groups}
+    attrs["kernel_shape"] = list(weight.shape[2:])
+    return ("ConvTranspose", attrs | {"output_padding": more}) if transposed else ("Conv", attrs)
+
+
+@lowers("convolution")
+def convolution(
+    g: GraphBuilder,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+) -> Value:
+    """A convolution or its transpose."""
+    if transposed:
+        return conv_transpose(g, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return conv(g, x, weight, bias, stride, padding, dilation, groups)
+
+
 def _pool(
     g: GraphBuilder, op: str, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, **attrs: Any
 ) -> Value:

@@ -1,0 +1,99 @@
+"""One step of a module as PyTorch itself runs it, in float64: `.backward()` on the user's own module."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from deployer.core.operator import Array
+from deployer.torch.tracing.draws import EagerDraws
+from deployer.torch.tracing.module_state import Held, attributes_kept, held_by, random_state_kept
+from deployer.torch.tracing.trace import Loss
+
+NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True, eq=False)
+class EagerStep:
+    """Loss, gradients of the parameters that got one, and all buffers afterwards."""
+
+    loss: float
+    gradients: dict[str, Array]
+    states: dict[str, Array]
+
+
+class Double(EagerDraws):
+    """Computes in float64 what the module would in float32: casts and factories that name float32 mean float64 here."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The operator on float64."""
+        given = dict(kwargs or {})
+        if given.get("dtype") in NARROW:
+            given["dtype"] = torch.float64
+        wide = torch.utils._pytree.tree_map(_wide, args)
+        return super().__torch_dispatch__(func, types, wide, given)
+
+
+def _wide(argument: Any) -> Any:
+    if isinstance(argument, Tensor) and argument.dtype in NARROW:
+        return argument.double()
+    return torch.float64 if argument in NARROW and isinstance(argument, torch.dtype) else argument
+
+
+@contextlib.contextmanager
+def doubled(module: nn.Module, held: Held) -> Iterator[None]:
+    """The module's own tensors in float64, hooks and all; put back with their content in the end."""
+    tensors = [*(held.parameter(n) for n in held.parameters), *(held.state(n) for n in held.states)]
+    before = [(t, t.data) for t in tensors]
+    slots = [(slot, slot.get()) for places in held.states.values() for slot in places]
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        for tensor, data in before:
+            tensor.data = data.double() if data.is_floating_point() else data.clone()
+        yield
+    finally:
+        torch.set_default_dtype(default)
+        for slot, value in slots:
+            slot.set(value)
+        for tensor, data in before:
+            tensor.data = data
+
+
+def eager_step(
+    module: nn.Module, loss: Loss, data: Mapping[str, Tensor], *, seed: int = 0, passes: int = 1, first: float = 1.0
+) -> EagerStep:
+    """The step of the module itself on these data; it keeps its tensors, gradients, attributes and hooks.
+
+    Random numbers are those that the program draws in that pass; PyTorch's own generator is left alone. `first` is what
+    the gradient begins with.
+    """
+    held = held_by(module)
+    inputs = [x.double() if x.is_floating_point() else x for x in data.values()]
+    parts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
+    with contextlib.ExitStack() as stack:
+        for part in parts:
+            stack.enter_context(part)
+        for name in held.parameters:
+            held.parameter(name).grad = None
+        with Double(seed, passes):
+            value = loss(module, *inputs)
+            value.reshape(()).backward(torch.tensor(first, dtype=torch.float64))
+        found = {n: held.parameter(n).grad for n in held.trained}
+        gradients = {n: _array(g) for n, g in found.items() if g is not None}
+        states = {n: _array(places[0].get()) for n, places in held.states.items() if _is_tensor(places[0].get())}
+    return EagerStep(float(value.detach()), gradients, states)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _array(tensor: Tensor) -> Array:
+    return np.array(tensor.detach().to_dense().cpu().numpy())

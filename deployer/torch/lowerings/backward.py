@@ -1,0 +1,90 @@
+"""Operators of backward passes: each by the gradient rule of our own operator, from the values that PyTorch saved."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.torch.lowerings.windows import conv_attributes
+
+
+def ones(x: Operand) -> bool:
+    """Whether an arriving gradient is known to be one everywhere."""
+    return not isinstance(x, Value) and bool((np.asarray(x) == 1).all())
+
+
+@lowers("threshold_backward")
+def threshold_backward(g: GraphBuilder, dy: Operand, x: Value, threshold: float) -> Value:
+    """What arrives where x is above the threshold; x may be what relu gave."""
+    if threshold == 0:
+        return g.emit("ReluGrad", [dy, x], x.shape)
+    above = g.binary("Greater", x, float(threshold), "bool")
+    return g.emit("Where", [above, dy, 0.0], x.shape)
+
+
+@lowers("deployer::cross_entropy")
+def cross_entropy(
+    g: GraphBuilder,
+    scores: Value,
+    labels: Operand,
+    weight: Operand | None,
+    ignore_index: int,
+    smoothing: float,
+    reduction: str,
+) -> tuple[Value, Value]:
+    """ONNX's loss of that name, and the logarithms of the softmax."""
+    inputs = [scores, labels, *([] if weight is None else [weight])]
+    kind = g.value(labels).shape if reduction == "none" else ()
+    loss, log_prob = g.emit_several(
+        "SoftmaxCrossEntropyLoss", inputs, [kind, scores.shape], **_label_attributes(ignore_index, smoothing, reduction)
+    )
+    return loss, log_prob
+
+
+def _label_attributes(ignore_index: int, smoothing: float, reduction: str) -> dict[str, Any]:
+    return {"ignore_index": ignore_index, "reduction": reduction, "label_smoothing": smoothing or None}
+
+
+@lowers("deployer::cross_entropy_backward")
+def cross_entropy_backward(
+    g: GraphBuilder,
+    dy: Operand,
+    scores: Value,
+    labels: Operand,
+    log_prob: Value,
+    weight: Operand | None,
+    ignore_index: int,
+    smoothing: float,
+    reduction: str,
+) -> Value | None:
+    """The gradient of the scores."""
+    inputs = [scores, labels, *([] if weight is None else [weight])]
+    attrs = _label_attributes(ignore_index, smoothing, reduction)
+    arriving = None if ones(dy) and reduction != "none" and weight is None and not smoothing else dy
+    return g.backward("SoftmaxCrossEntropyLoss", inputs, [None, log_prob], [arriving, None], [0], **attrs)[0]
+
+
+@lowers("convolution_backward")
+def convolution_backward(
+    g: GraphBuilder,
+    dy: Value,
+    x: Value,
+    weight: Value,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    wanted: Sequence[bool],
+) -> tuple[Value | None, ...]:
+    """Those of X, of the weight and of the bias."""
+    op, attrs = conv_attributes(weight, stride, padding, dilation, transposed, output_padding, groups)
+    inputs: list[Operand | None] = [x, weight]
+    if wanted[2]:
+        inputs.append(np.zeros(weight.shape[1] * groups if transposed else weight.shape[0]))
+    places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+    found = dict(zip(places, g.backward(op, inputs, [None], [dy], places, **attrs), strict=True))
+    return tuple(found.get(i) for i in range(3))

@@ -1,0 +1,183 @@
+"""What a module keeps: parameters, buffers, plain tensors, and Python attributes; set for a while, and put back."""
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from deployer.core.errors import GraphProblem
+
+OWN = frozenset(nn.Module().__dict__)
+"""Attributes that every module has for itself."""
+SIMPLE = (int, float, complex, bool, str, bytes, type(None))
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place in a module that holds a tensor: `table` is the dictionary of `key` in it."""
+
+    table: dict[str, Any]
+    key: str
+
+    def get(self) -> Any:
+        """What is there now."""
+        return self.table.get(self.key)
+
+    def set(self, value: Any) -> None:
+        """Put another tensor there."""
+        self.table[self.key] = value
+
+
+@dataclass(frozen=True)
+class Held:
+    """The tensors of a module by name, each with all places that hold it: tied ones have several.
+
+    `parameters` have the module's first name of each; `states` are buffers and plain tensor attributes.
+    """
+
+    parameters: dict[str, tuple[Slot, ...]]
+    states: dict[str, tuple[Slot, ...]]
+    buffers: frozenset[str]
+
+    def parameter(self, name: str) -> nn.Parameter:
+        """The module's parameter."""
+        value = self.parameters[name][0].get()
+        assert isinstance(value, nn.Parameter)
+        return value
+
+    def state(self, name: str) -> Tensor:
+        """The buffer or plain tensor."""
+        value = self.states[name][0].get()
+        assert isinstance(value, Tensor)
+        return value
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """The parameters that require a gradient."""
+        return tuple(n for n in self.parameters if self.parameter(n).requires_grad)
+
+    @contextlib.contextmanager
+    def swapped(self, parameters: Mapping[str, Tensor], states: Mapping[str, Tensor]) -> Iterator[None]:
+        """The module with these tensors in the places of its own; what it has afterwards is put back."""
+        slots = [(slot, slot.get()) for group in (self.parameters, self.states) for n in group.values() for slot in n]
+        given = {**{n: (self.parameters[n], t) for n, t in parameters.items()}}
+        try:
+            for places, tensor in [*given.values(), *((self.states[n], t) for n, t in states.items())]:
+                for slot in places:
+                    slot.set(tensor)
+            yield
+        finally:
+            for slot, value in slots:
+                slot.set(value)
+
+
+def held_by(module: nn.Module) -> Held:
+    """The tensors of a module."""
+    parameters: dict[int, tuple[str, list[Slot]]] = {}
+    states: dict[int, tuple[str, list[Slot]]] = {}
+    buffers = set()
+    for prefix, part in module.named_modules():
+        stem = f"{prefix}." if prefix else ""
+        for key, value in part._parameters.items():
+            if value is not None:
+                parameters.setdefault(id(value), (stem + key, []))[1].append(Slot(part._parameters, key))
+        for key, value in part._buffers.items():
+            if value is not None:
+                states.setdefault(id(value), (stem + key, []))[1].append(Slot(part._buffers, key))
+                buffers.add(states[id(value)][0])
+        for key, value in part.__dict__.items():
+            if isinstance(value, Tensor) and key not in OWN and id(value) not in parameters:
+                states.setdefault(id(value), (stem + key, []))[1].append(Slot(part.__dict__, key))
+    return Held(
+        {name: tuple(slots) for name, slots in parameters.values()},
+        {name: tuple(slots) for name, slots in states.values()},
+        frozenset(buffers),
+    )
+
+
+@contextlib.contextmanager
+def attributes_kept(module: nn.Module) -> Iterator[dict[str, Any]]:
+    """Put the attributes of a module and of its parts back in the end, which a run of it may change.
+
+    Gives the plain values by name that are there at first, for `check_unchanged`.
+    """
+    parts = [(part, dict(part.__dict__)) for part in module.modules()]
+    tables = [(value, _table_copy(value)) for _, values in parts for value in values.values() if _is_table(value)]
+    grads = [(p, p.grad) for p in module.parameters()]
+    try:
+        yield _plain(module)
+    finally:
+        for part, values in parts:
+            part.__dict__.clear()
+            part.__dict__.update(values)
+        for table, content in tables:
+            _refill(table, content)
+        for parameter, grad in grads:
+            parameter.grad = grad
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict | list | set)
+
+
+def _table_copy(value: Any) -> Any:
+    return copy.copy(value)
+
+
+def _refill(table: Any, content: Any) -> None:
+    table.clear()
+    (table.extend if isinstance(table, list) else table.update)(content)
+
+
+def _plain(module: nn.Module) -> dict[str, Any]:
+    """The attributes that hold numbers, words, and collections of such, by name."""
+    found = {}
+    for prefix, part in module.named_modules():
+        for key, value in part.__dict__.items():
+            if key not in OWN and _is_simple(value):
+                found[f"{prefix}.{key}" if prefix else key] = copy.deepcopy(value)
+    return found
+
+
+def _is_simple(value: Any, depth: int = 4) -> bool:
+    if isinstance(value, SIMPLE):
+        return True
+    if depth and isinstance(value, Mapping):
+        return all(_is_simple(v, depth - 1) for v in (*value.keys(), *value.values()))
+    return bool(depth) and isinstance(value, list | tuple | set) and all(_is_simple(v, depth - 1) for v in value)
+
+
+def check_unchanged(module: nn.Module, before: Mapping[str, Any]) -> None:
+    """Raise GraphProblem where a run of the module changed a plain attribute: a generated program has no such thing."""
+    after = _plain(module)
+    changed = sorted(n for n, value in after.items() if n not in before or before[n] != value)
+    changed += sorted(n for n in before.keys() - after.keys() if not _now_tensor(module, n))
+    changed = [n for n in changed if n in before]
+    if changed:
+        name = changed[0]
+        facts = [("before", repr(before[name])[:80]), ("after", repr(after.get(name, "no plain value"))[:80])]
+        facts += [("others", ", ".join(changed[1:]))] if changed[1:] else []
+        hint = f"a buffer in its place: self.register_buffer({name.rpartition('.')[2]!r}, torch.tensor(...)), which is kept"
+        raise GraphProblem(f"forward changes the attribute {name!r} of the module", facts, hint)
+
+
+def _now_tensor(module: nn.Module, name: str) -> bool:
+    prefix, _, key = name.rpartition(".")
+    part = module.get_submodule(prefix) if prefix else module
+    return isinstance(getattr(part, key, None), Tensor)
+
+
+def random_state_kept() -> contextlib.AbstractContextManager[Any]:
+    """Put the state of PyTorch's own generator back in the end."""
+    return torch.random.fork_rng(devices=[])
+
+
+def parameter_hooks(parameter: nn.Parameter) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The hooks of a parameter on its gradient, and those after it was accumulated, in order."""
+    plain = getattr(parameter, "_backward_hooks", None) or {}
+    behind = getattr(parameter, "_post_accumulate_grad_hooks", None) or {}
+    return tuple(plain.values()), tuple(behind.values())
