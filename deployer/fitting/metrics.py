@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deployer.core.ir import Node
+from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, operator_of
 from deployer.fitting.history import mean_loss
 from deployer.training.order import Samples
@@ -68,14 +68,21 @@ class Metrics:
 
 def metrics_of(graph: TrainGraph, top: tuple[int, ...] = ()) -> Metrics:
     """The metrics of a training graph."""
-    if not graph.loss.nodes:
+    loss = graph.scored or graph.loss
+    if not loss.nodes:
         return Metrics(None, graph.model.output, "", {}, None)
-    node = graph.loss.nodes[0]
+    node = loss.nodes[0]
     declared = operator_of(node).loss
     assert declared is not None, f"{node.op} is no loss"
-    indices = operator_of(node).indices(node, graph.state.types)
-    ignored = indices.ignored if indices else None
-    return Metrics(node, node.inputs[0], node.inputs[1], graph.loss.constants, declared.class_axis, ignored, top)
+    ignored = _ignored(node) if declared.class_axis is not None else None
+    return Metrics(node, node.inputs[0], node.inputs[1], loss.constants, declared.class_axis, ignored, top)
+
+
+def _ignored(node: Node) -> int | None:
+    """The label that does not count, as the loss says it for any number of classes."""
+    many = {node.inputs[0]: TensorType("float32", (1, 1)), node.inputs[1]: TensorType("int32", (1,))}
+    indices = operator_of(node).indices(node, many)
+    return indices.ignored if indices else None
 
 
 def _joined(batches: Array) -> Array:

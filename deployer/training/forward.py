@@ -62,15 +62,15 @@ class Forward:
         return {new: TensorType("float32", constants[old].shape) for old, new in names.items()}
 
 
-def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES) -> Forward:
+def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES, is_step: bool = False) -> Forward:
     """Read a forward model, with keys of that seed for nodes that draw random numbers, or without drawing any.
 
-    `axes` are lengths that the file leaves open.
-    Raises what reading raises, and GraphProblem where it has not one output.
+    `axes` are lengths that the file leaves open. A whole training step has several outputs, and custom operators.
+    Raises what reading raises, and GraphProblem where a forward model has not one output.
     """
     raw = parse.read_graphs(path, None, axes).main
     check_producers(raw)
-    if len(raw.outputs) != 1:
+    if len(raw.outputs) != 1 and not is_step:
         raise GraphProblem(
             f"{path} has {len(raw.outputs)} outputs, and the loss takes one",
             [("outputs", ", ".join(raw.outputs) or "none")],

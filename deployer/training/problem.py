@@ -44,6 +44,7 @@ from deployer.training.onnx_writer import (
 )
 from deployer.training.running import Running, with_running
 from deployer.training.settings import Given, split_settings, with_settings
+from deployer.training.step_problem import StepRecord, check_options, chosen_parameters, read_record, step_parts
 from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program
 
@@ -59,6 +60,7 @@ class TrainGraph:
 
     `data` are the data inputs, labels or target last, and behind them the `share` of the pass, if there is one;
     `trained` maps each parameter to its name in the model, `states` each running statistic, which `running` renew.
+    `scored` is the loss as metrics take it of the model's output, where the graph has it in another form.
     """
 
     model: Forward
@@ -70,6 +72,7 @@ class TrainGraph:
     state: Resolved
     backward: Backward
     share: tuple[str, ...]
+    scored: AttachedLoss | None = None
 
     @property
     def sampled(self) -> dict[str, TensorType]:
@@ -159,6 +162,11 @@ def pose_problem(
     attributes, own = split_settings(settings or {}, losses().get(loss))
     choice = Choice(losses().get(loss), attributes, tuple(class_weights))
     with_settings(optimizer, own)
+    record = read_record(model)
+    if record is not None:
+        given = {"--trainable": trainable, "--class-weights": class_weights, "--init": initial, **attributes}
+        check_options(model, record, loss, given)
+        return _pose_step(model, record, (optimizer, learning_rate, own, groups, limits, free_rates), dropout, mean, warn)
     source = forward.load(model, seed, dropout, axes)
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
     for warning in oddities(source, parameters, expected):
@@ -171,6 +179,36 @@ def pose_problem(
     for weight, array in case.weights.items():
         check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
     return Problem(source, case, rules, limits, learning_rate, drawn)
+
+
+def _pose_step(
+    path: Path,
+    record: StepRecord,
+    update: tuple[str, float, Given, Sequence[Group], Limits, bool],
+    dropout: bool,
+    mean: bool,
+    warn: Warn,
+) -> Problem:
+    """The training problem of a step model, whose gradients are in the file."""
+    optimizer, learning_rate, settings, groups, limits, free_rates = update
+    if mean != bool(record.share):
+        hint = f"--accumulate {'sum' if mean else 'mean'}, or capture the step anew"
+        raise OptionProblem(f"{path} accumulates {'sums' if mean else 'means'} of its passes", hint=hint)
+    source = forward.load(path, 0, dropout, is_step=True)
+    parameters = trained_parameters(chosen_parameters(source, record, path), groups)
+    parts = step_parts(source, record, parameters)
+    state = parts.model.resolved(parts.model.parameter_types({n: n for n in (*parts.trained, *parts.states)}))
+    share = (record.share,) if record.share else ()
+    graph = TrainGraph(
+        parts.model, parts.loss, dict(parts.model.inputs), parts.trained, parts.states, parts.running, state,
+        parts.backward, share, parts.scored,
+    )  # fmt: skip
+    rules = update_rules(graph.trained, optimizer, learning_rate, settings, groups, free_rates)
+    for warning in source.notes:
+        warn(warning)
+    for weight, array in graph.weights.items():
+        check_finite(array, f"{path}: the initial value of {graph.original[weight]!r}")
+    return Problem(source, graph, rules, limits, learning_rate)
 
 
 def _make_train_graph(

@@ -1,0 +1,192 @@
+"""A training problem out of a step model: a file that computes loss, gradients and new states, as PyTorch made them.
+
+A step model is an ONNX file whose first output is the loss. Its metadata say, under the key STEP, which value is the
+gradient of which initializer, and which is the next value of which state.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.ir import GraphNames, Node
+from deployer.core.operator import Array, losses, operator_of
+from deployer.core.safe_text import parameter_name
+from deployer.frontend.model_file import load_model
+from deployer.training import forward
+from deployer.training.attached_loss import AttachedLoss
+from deployer.training.autodiff import Backward
+from deployer.training.forward import Forward
+
+STEP = "deployer.step"
+"""The key of the metadata."""
+ASSIGN = "Assign"
+"""The operator by which a state becomes its next value."""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What a file says of its step: values by initializer, inputs that are targets, and the loss where it has a name.
+
+    `gradients` and `states` map initializers to values of the graph, `frozen` are the module's parameters that are not
+    trained, `share` is the input that the gradient begins with, if there is one. `targets` are the data that the model
+    itself does not take; `settings` and `class_weights` are the loss's.
+    """
+
+    gradients: dict[str, str]
+    states: dict[str, str] = field(default_factory=dict)
+    frozen: tuple[str, ...] = ()
+    share: str = ""
+    loss: str = ""
+    settings: dict[str, float] = field(default_factory=dict)
+    class_weights: tuple[float, ...] = ()
+    targets: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The metadata."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def with_record(model: ModelProto, record: StepRecord) -> ModelProto:
+    """The model with metadata, in place."""
+    kept = [entry for entry in model.metadata_props if entry.key != STEP]
+    del model.metadata_props[:]
+    model.metadata_props.extend(kept)
+    model.metadata_props.add(key=STEP, value=record.text)
+    return model
+
+
+def read_record(path: Path) -> StepRecord | None:
+    """What a file says of its step; None where it is no step model, FileProblem where the metadata make no sense."""
+    entries = [entry.value for entry in load_model(path).metadata_props if entry.key == STEP]
+    if not entries:
+        return None
+    try:
+        given = json.loads(entries[0])
+        record = StepRecord(**_checked(given))
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        facts = [("cause", str(error)[:200])]
+        raise FileProblem(f"{path} has metadata {STEP!r} that make no sense", facts, "save the step again") from None
+    return record
+
+
+def _checked(given: Any) -> dict[str, Any]:
+    """The fields in the types that they have; TypeError otherwise."""
+    tables, lists, words = ("gradients", "states", "settings"), ("frozen", "class_weights", "targets"), ("share", "loss")
+    for name in tables:
+        if not all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in dict(given[name]).items()):
+            raise TypeError(f"{name} is no table")
+    for name in lists:
+        given[name] = tuple(given[name])
+        if not all(isinstance(value, str | float | int) for value in given[name]):
+            raise TypeError(f"{name} is no list of names or numbers")
+    for name in words:
+        if not isinstance(given[name], str):
+            raise TypeError(f"{name} is no word")
+    return {name: given[name] for name in (*tables, *lists, *words)}
+
+
+def chosen_parameters(source: Forward, record: StepRecord, path: Path) -> tuple[str, ...]:
+    """The parameters that have a gradient, in file order; FileProblem where names do not fit the graph."""
+    produced = {name for node in source.raw.nodes for name in node.outputs}
+    pairs = [*record.gradients.items(), *record.states.items()]
+    lost = [name for name, _ in pairs if name not in source.raw.constants]
+    lost += [value for _, value in pairs if value not in produced]
+    lost += [name for name in (*record.targets, *filter(None, [record.share])) if name not in source.inputs]
+    if lost or not record.gradients:
+        cause = f"{path} names {lost[0]!r} in its metadata, which its graph lacks" if lost else f"{path} trains nothing"
+        raise FileProblem(cause, hint="save the step again")
+    return tuple(name for name in source.raw.constants if name in record.gradients)
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """The parts of a training graph that a step model gives."""
+
+    model: Forward
+    loss: AttachedLoss
+    trained: dict[str, str]
+    states: dict[str, str]
+    running: tuple[Node, ...]
+    backward: Backward
+    scored: AttachedLoss | None
+
+
+def step_parts(source: Forward, record: StepRecord, parameters: Sequence[str]) -> StepParts:
+    """The parts for these parameters, with names that C can have."""
+    names = GraphNames({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
+    names.reserved |= {node.name for node in source.raw.nodes} | set(source.raw.constants)
+    new = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in (*parameters, *record.states)}
+    model = forward.renamed(source, {old: name for old, name in new.items() if old != name})
+    makers = {output: node for node in model.raw.nodes for output in node.outputs}
+    running = tuple(
+        Node(names.fresh(f"{new[name]}/assign"), ASSIGN, (new[name], value), (names.fresh(f"{new[name]}_assigned"),))
+        for name, value in record.states.items()
+        if not _renews(makers, value, new[name])
+    )
+    gradients = {new[name]: record.gradients[name] for name in parameters}
+    return StepParts(
+        model,
+        AttachedLoss(model.raw.outputs[0]),
+        {new[name]: name for name in parameters},
+        {new[name]: name for name in record.states},
+        running,
+        Backward((), {}, {}, gradients),
+        _scored(record, model),
+    )
+
+
+def _renews(makers: Mapping[str, Node], value: str, state: str) -> bool:
+    """Whether the node that computes a value writes it over the state itself."""
+    node = makers.get(value)
+    places = operator_of(node).inplace if node is not None else {}
+    return node is not None and any(
+        node.outputs[i : i + 1] == (value,) and _root(makers, node.inputs[source]) == state
+        for i, source in places.items()
+    )
+
+
+def _root(makers: Mapping[str, Node], value: str) -> str:
+    """The state at the beginning of a chain of nodes that renew it."""
+    node = makers.get(value)
+    while node is not None:
+        places = operator_of(node).inplace
+        at = next((source for i, source in places.items() if node.outputs[i : i + 1] == (value,)), None)
+        if at is None:
+            break
+        value = node.inputs[at]
+        node = makers.get(value)
+    return value
+
+
+def _scored(record: StepRecord, model: Forward) -> AttachedLoss | None:
+    """The loss by its name, as metrics take it of scores and the target; None where it has no name."""
+    operator = losses().get(record.loss)
+    if operator is None or operator.loss is None or len(record.targets) != 1:
+        return None
+    [target], declared = record.targets, operator.loss
+    attrs = {**declared.attrs, **record.settings}
+    inputs, constants = ["scores", target], dict[str, Array]()
+    if record.class_weights and declared.weights is not None:
+        inputs += [""] * (declared.weights + 1 - len(inputs))
+        inputs[declared.weights] = "class_weights"
+        constants["class_weights"] = np.array(record.class_weights, np.float32)
+    node = Node("scored", operator.name, tuple(inputs), declared.outputs, attrs)
+    return AttachedLoss(declared.outputs[0], (node,), {target: model.inputs[target]}, constants)
+
+
+def check_options(path: Path, record: StepRecord, loss: str, given: Mapping[str, Any]) -> None:
+    """Raise OptionProblem for options that a step model has decided already."""
+    if loss not in ("model", record.loss):
+        facts = [("loss", record.loss or "a function of the module's")]
+        raise OptionProblem(f"{path} holds a whole training step, and --loss {loss} has no effect", facts, "--loss model")
+    set_anyway = [name for name, value in given.items() if value]
+    if set_anyway:
+        cause = f"{path} holds a whole training step, and {set_anyway[0]} has no effect"
+        raise OptionProblem(cause, hint="set it where the step is captured")
