@@ -148,6 +148,10 @@ class NotDifferentiable(UserError):
     """An operator on the way from the loss to a trainable weight has no gradient."""
 
 
+class CaptureMismatch(UserError):
+    """A captured training step does not compute what PyTorch computes for the module."""
+
+
 class ToolMissing(UserError):
     """A compiler, simulator or package that the request needs is not installed."""
 

@@ -7,7 +7,7 @@ all of which makes another training problem. This one keeps each parameter, by t
 import contextlib
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,9 @@ from deployer.core.operator import registry
 from deployer.core.packages import walk
 from deployer.torch import lowerings
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
+from deployer.torch.objectives import Objective, scores_of
+from deployer.torch.step import StepWalk
+from deployer.torch.tracing.trace import trace_forward
 
 KNOWN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -95,6 +98,30 @@ def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, 
     return _Walk(program, names, frozen, output, dropout == "on").captured()
 
 
+@dataclass(frozen=True)
+class CapturedOutputs:
+    """What a module gives in evaluation mode, as a model with the module's names."""
+
+    model: onnx.ModelProto
+
+    def save(self, path: Path) -> Path:
+        """Write the model."""
+        onnx.save(self.model, path)
+        return path
+
+
+def capture_outputs(module: nn.Module, objective: Objective, data: Mapping[str, torch.Tensor]) -> CapturedOutputs:
+    """The scores that a loss by name compares, or the loss itself, of a module in evaluation mode."""
+    if not objective.name:
+        return CapturedOutputs(StepWalk(trace_forward(module, objective, data)).outputs())
+    inputs = {n: data[n] for n in objective.inputs}
+
+    def scores(module: nn.Module, *tensors: torch.Tensor) -> torch.Tensor:
+        return scores_of(objective.output(module, *tensors))
+
+    return CapturedOutputs(StepWalk(trace_forward(module, scores, inputs)).outputs())
+
+
 class _Walk:
     """Walks a functional graph of torch.export.
 
@@ -126,7 +153,7 @@ class _Walk:
                 self._placeholder(node, state)
             elif node.op == "call_function":
                 self.values[node.name] = self._call(node)
-        model = self.builder.model(self.inputs, self._result())
+        model = self.builder.model(self.inputs, [self._result()])
         read = {t.name for t in model.graph.initializer}
         trained = tuple(n for n in dict.fromkeys(self.parameters.values()) if n not in self.frozen)
         return Captured(
@@ -170,7 +197,7 @@ class _Walk:
             example = node.meta["val"]
             if not isinstance(example, torch.Tensor):
                 raise GraphProblem(f"input {node.name!r} is no tensor", hint="tensors as inputs")
-            value = Value(self.builder.fresh(node.name), tuple(example.shape), _dtype(example))
+            value = self.builder.declare(self.builder.fresh(node.name), tuple(example.shape), _dtype(example))
             self.inputs.append(value)
         else:
             tensor = state[name].detach()
@@ -178,7 +205,7 @@ class _Walk:
                 self.values[node.name] = tensor.numpy()
                 return
             self.builder.initializers[name] = tensor.numpy()
-            value = Value(name, tuple(tensor.shape))
+            value = self.builder.declare(name, tuple(tensor.shape))
         self.values[node.name] = value
 
     def _call(self, node: torch.fx.Node) -> Any:

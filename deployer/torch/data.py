@@ -1,6 +1,5 @@
 """The samples that a module is trained on: arrays, what gives batches or single samples, files, folders of images."""
 
-import inspect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,29 +15,43 @@ from deployer.core.operator import Array, losses
 from deployer.fitting.images import image_shape, read_images
 from deployer.fitting.sources import read_source, to_array
 from deployer.frontend.data_numbers import narrowed
+from deployer.torch.objectives import arguments_of
 from deployer.training.batches import tell_unread
 
 COLLATED = 256
 """Samples of a data set that are put together at a time."""
+ONE, NONE, ANY = "one", "none", "any"
+"""How many of the arrays the loss takes: a loss by name one, a module that returns its loss none, a function any."""
 SAMPLES = "a tuple (x, y), batches of these, a Dataset, a file, or a folder of images"
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A module's inputs and the labels or target last, samples along the first axis; `classes` names the labels."""
+    """A module's inputs and then what its loss takes, samples along the first axis; `classes` names the labels.
+
+    `inputs` and `targets` are the names of both; with `keywords` the module's arguments have those of the inputs.
+    """
 
     arrays: list[Array]
     classes: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    keywords: bool = False
 
 
-def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str] = ()) -> Columns:
+def read_columns(
+    data: Any, module: nn.Module, warn: Warn, classes: Sequence[str] = (), targets: str = ONE
+) -> Columns:
     """The samples of `data` as arrays, floats in float32 and integers in int64.
 
     A folder is one of images, as `read_images` has it, gray where its first image is and else of three channels; a file
     or a mapping has arrays by the names of the module's arguments and `labels` or `target`, and so may batches. A data
     set, which has a length and gives a sample for a number, or a loader of one, is read once, in its order.
+    `targets` says how many arrays are the loss's and not the module's: ONE; NONE; or ANY, the last one of a tuple, and
+    of a mapping all that are no arguments.
     DatasetMismatch for data that are no arrays, beside what reading raises.
     """
+    called = _Called(module, targets)
     known = tuple(str(name) for name in getattr(data, "classes", None) or ())
     if isinstance(data, str | Path):
         path = Path(data)
@@ -46,10 +59,10 @@ def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str
             types = {"images": TensorType("float32", (1, *image_shape(path))), "labels": TensorType("int32", (1,))}
             columns, known = read_images(path, types, classes)
         else:
-            names = [*_needed(module), "labels"]  # of a table, whose target is called that, or is its last column
-            columns = _named(read_source(path, names, "data", None, lambda _: None), module, str(path), warn)
+            names = [*_needed(called), "labels"]  # of a table, whose target is called that, or is its last column
+            columns = _named(read_source(path, names, "data", None, lambda _: None), called, str(path), warn)
     elif isinstance(data, Mapping):
-        columns = {name: to_array(x) for name, x in _named(data, module, "data", warn).items()}
+        columns = {name: to_array(x) for name, x in _named(data, called, "data", warn).items()}
     elif hasattr(data, "shape"):
         raise DatasetMismatch("data has no labels or target", hint=SAMPLES)
     elif isinstance(data, list | tuple) and all(hasattr(x, "shape") for x in data):
@@ -57,8 +70,22 @@ def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str
     else:
         samples = _gives_samples(data)
         batches = DataLoader(data, COLLATED, collate_fn=_collated) if samples else data
-        columns = _batches(batches, module, warn)
-    return Columns([_array(x, i) for i, x in enumerate(columns.values())], known)
+        columns = _batches(batches, called, warn)
+    arrays = [_array(x, i) for i, x in enumerate(columns.values())]
+    return _named_columns(called, list(columns), arrays, known)
+
+
+def _named_columns(module: "_Called", names: list[str], arrays: list[Array], classes: tuple[str, ...]) -> Columns:
+    """The columns with the names of arguments; those of a tuple are numbers, and go to the arguments in order."""
+    keywords = bool(names) and not names[0].isdigit()
+    if keywords:
+        known = module.arguments if names != ["images", "labels"] else {"images": True}
+        inputs = [n for n in names if n in known and not (module.targets == ONE and n == names[-1])]
+        own = not set(inputs) <= module.arguments.keys()
+        return Columns(arrays, classes, tuple(inputs), tuple(n for n in names if n not in inputs), not own)
+    count = len(names) - (0 if module.targets == NONE else 1)
+    inputs = [*module.arguments, *(f"input_{i}" for i in range(len(module.arguments), count))][:count]
+    return Columns(arrays, classes, tuple(inputs), tuple("target" for _ in names[count:]))
 
 
 def _gives_samples(data: Any) -> bool:
@@ -83,7 +110,7 @@ def _facts(error: Exception) -> list[tuple[str, str]]:
     return [("cause", " ".join(str(error).split())[:200])]
 
 
-def _batches(data: Any, module: nn.Module, warn: Warn) -> dict[str, Array]:
+def _batches(data: Any, module: "_Called", warn: Warn) -> dict[str, Array]:
     """All batches, one behind another; they are tuples, or mappings by the names of arguments."""
     if not isinstance(data, Iterable):
         raise DatasetMismatch(f"data of type {type(data).__name__} gives no samples", hint=SAMPLES)
@@ -96,29 +123,33 @@ def _batches(data: Any, module: nn.Module, warn: Warn) -> dict[str, Array]:
     return read_source(itertools.chain(first, batches), names, "data", None, lambda _: None)
 
 
-def _arguments(module: nn.Module) -> dict[str, bool]:
-    """The arguments of a module's forward pass that have a name, in their order, and whether it needs each."""
-    arguments = inspect.signature(module.forward).parameters.values()
-    return {a.name: a.default is a.empty for a in arguments if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)}
+class _Called:
+    """How a module is called: its arguments by name, in order, and whether it needs each; and the loss's `targets`."""
+
+    def __init__(self, module: nn.Module, targets: str) -> None:
+        self.arguments, self.targets = arguments_of(module), targets
 
 
-def _needed(module: nn.Module) -> list[str]:
-    return [name for name, is_needed in _arguments(module).items() if is_needed]
+def _needed(module: _Called) -> list[str]:
+    return [name for name, is_needed in module.arguments.items() if is_needed]
 
 
-def _named(columns: Mapping[str, Any], module: nn.Module, place: str, warn: Warn) -> dict[str, Any]:
+def _named(columns: Mapping[str, Any], module: "_Called", place: str, warn: Warn) -> dict[str, Any]:
     """The columns in the order of the module's arguments, target last.
 
     DatasetMismatch where one that has no default is missing, or the target; `warn` is told of others.
     """
     targets = {op.loss.target for op in losses().values() if op.loss}
-    target = [name for name in columns if name in targets]
-    needed = _needed(module)
-    if not columns.keys() >= set(needed) or len(target) != 1:
-        facts = [("needed", f"{', '.join(needed)}, and one of {', '.join(sorted(targets))}")]
+    needed, rest = _needed(module), [name for name in columns if name not in module.arguments]
+    target = [name for name in columns if name in targets] if module.targets == ONE else rest
+    counts = {ONE: len(target) == 1, NONE: True, ANY: bool(rest)}
+    target = [] if module.targets == NONE else target
+    if not columns.keys() >= set(needed) or not counts[module.targets]:
+        wanted = {ONE: f", and one of {', '.join(sorted(targets))}", NONE: "", ANY: ", and what the loss takes"}
+        facts = [("needed", f"{', '.join(needed)}{wanted[module.targets]}")]
         facts += [("found", ", ".join(columns) or "nothing")]
         raise DatasetMismatch(f"{place} has not the arrays that the module takes", facts, "arrays of these names")
-    names = [*(name for name in _arguments(module) if name in columns), *target]
+    names = [*(name for name in module.arguments if name in columns and name not in target), *target]
     tell_unread(columns, names, place, warn)
     return {name: columns[name] for name in names}
 

@@ -67,7 +67,14 @@ def doubled(module: nn.Module, held: Held) -> Iterator[None]:
 
 
 def eager_step(
-    module: nn.Module, loss: Loss, data: Mapping[str, Tensor], *, seed: int = 0, passes: int = 1, first: float = 1.0
+    module: nn.Module,
+    loss: Loss,
+    data: Mapping[str, Tensor],
+    *,
+    seed: int = 0,
+    passes: int = 1,
+    first: float = 1.0,
+    drops: bool = True,
 ) -> EagerStep:
     """The step of the module itself on these data; it keeps its tensors, gradients, attributes and hooks.
 
@@ -82,7 +89,7 @@ def eager_step(
             stack.enter_context(part)
         for name in held.parameters:
             held.parameter(name).grad = None
-        with Double(seed, passes):
+        with Double(seed, passes, drops):
             value = loss(module, *inputs)
             value.reshape(()).backward(torch.tensor(first, dtype=torch.float64))
         found = {n: held.parameter(n).grad for n in held.trained}

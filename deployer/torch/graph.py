@@ -1,6 +1,6 @@
 """The ONNX graph that is built while a PyTorch graph is walked, and the registry of what each ATen operator becomes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -47,7 +47,7 @@ class GraphBuilder:
 
     `operator` is the ATen operator that is lowered now, `place` the submodule that called it. Without `drops` nothing
     is dropped at random. Initializers of floats are float64, so that a check can compute with the module's own numbers;
-    `model` rounds them. `seed` is that of the nodes that draw.
+    `model` rounds them. `seed` is that of the nodes that draw. Unless it `ignores`, no label is below zero, as ignored ones are.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -59,6 +59,7 @@ class GraphBuilder:
     operator: str = ""
     drops: bool = True
     seed: int = 0
+    ignores: bool = True
     _constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
@@ -301,14 +302,14 @@ class GraphBuilder:
         """The error for a variant of the operator that is walked now."""
         return UnsupportedOperator(f"{self.operator}: {reason}", [("in", self.place or "the module")], hint)
 
-    def model(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> onnx.ModelProto:
-        """The whole as a model, without what no output depends on."""
+    def model(self, inputs: Sequence[Value], outputs: Sequence[Value], keep: Collection[str] = ()) -> onnx.ModelProto:
+        """The whole as a model, without what no output depends on but for initializers to `keep`."""
         nodes = live_nodes(self.nodes, [x.name for x in outputs], {}, lambda node: False)
         values = [
             onnx.helper.make_tensor_value_info(x.name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)), x.shape)
             for x in (*inputs, *outputs)
         ]
-        read = {name for node in nodes for name in node.inputs} | {x.name for x in outputs}
+        read = {name for node in nodes for name in node.inputs} | {x.name for x in outputs} | set(keep)
         arrays = [numpy_helper.from_array(_narrow(a), n) for n, a in self.initializers.items() if n in read]
         first = len(inputs)
         protos = list(map(node_proto, nodes))

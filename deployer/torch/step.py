@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from deployer.torch.graph import LOWERINGS, GraphBuilder, Value, dtype_of
 from deployer.torch.tracing.draws import LIBRARY
 from deployer.torch.tracing.places import place_of
 from deployer.torch.tracing.trace import Loss, Traced, operator_name, trace_step
+from deployer.training.problem import SHARE
+from deployer.training.step_problem import StepRecord, with_record
 
 LOSS, GRADIENT, NEXT = "loss", "grad", "next"
 PLUMBING = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
@@ -45,32 +48,49 @@ class CapturedStep:
     nodes: tuple[Node, ...]
     constants: dict[str, Array]
     types: Mapping[str, Any] = field(default_factory=dict)
+    drops: bool = True
+    share: str = ""
 
     @property
-    def drops(self) -> bool:
+    def draws(self) -> bool:
         """Whether a node draws random numbers."""
         return any(registry()[node.op].passes is not None for node in self.nodes)
 
+    def save(self, path: Path, **known: Any) -> Path:
+        """Write the model; its metadata say what trains it. `known` are further fields of `StepRecord`."""
+        record = StepRecord(self.gradients, self.states, self.frozen, self.share, **known)
+        onnx.save(with_record(self.model, record), path)
+        return path
+
 
 def capture_step(
-    module: nn.Module, loss: Loss, data: Mapping[str, Tensor], *, seed: int = 0, share: bool = False
+    module: nn.Module,
+    loss: Loss,
+    data: Mapping[str, Tensor],
+    *,
+    seed: int = 0,
+    share: bool = False,
+    drops: bool = True,
+    ignores: bool = True,
 ) -> CapturedStep:
     """The training step of a module for batches of these shapes; `loss` takes the module and the data tensors in order.
 
-    With `share` the last data tensor is one number that the gradient begins with. `seed` is that of random numbers.
+    With `share` the step has one data input more, a number that the gradient begins with. `seed` is that of random
+    numbers; unless it `drops`, dropout is left out. Unless it `ignores`, no label of any batch is below zero.
     Raises what `trace_step` raises, and UnsupportedOperator for all operators without lowering at once.
     """
-    return StepWalk(trace_step(module, loss, data, share), seed).captured()
+    given = {**data, SHARE: torch.ones(())} if share else data
+    return StepWalk(trace_step(module, loss, given, share, drops), seed, drops, ignores).captured()
 
 
 class StepWalk:
     """Walks a traced step, and lowers what its results depend on."""
 
-    def __init__(self, traced: Traced, seed: int = 0) -> None:
+    def __init__(self, traced: Traced, seed: int = 0, drops: bool = True, ignores: bool = True) -> None:
         held = traced.held
         names = {*held.parameters, *held.states}
         self.traced, self.graph = traced, traced.graph.graph
-        self.builder = GraphBuilder(reserved=set(names), seed=seed)
+        self.builder = GraphBuilder(reserved=set(names), seed=seed, drops=drops, ignores=ignores)
         self.values: dict[torch.fx.Node, Any] = {}
         self.data: list[Value] = []
         self.placeholders = self.graph.find_nodes(op="placeholder")
@@ -93,9 +113,7 @@ class StepWalk:
         needed = _needed(wanted)
         self._check_supported(needed)
         self._place_inputs(set(written), set(counts))
-        for node in self.graph.nodes:
-            if node in needed and node.op in ("call_function", "get_attr"):
-                self.values[node] = self._call(node) if node.op == "call_function" else self._attribute(node)
+        self._lower(needed)
         names = dict(zip(traced.trained, grads, strict=True))
         gradients = {n: self._result(node, f"{n}_{GRADIENT}") for n, node in names.items() if node is not None}
         renewed = {n: self._result(node, f"{n}_{NEXT}", self._state_dtype(n)) for n, node in written.items()}
@@ -116,7 +134,24 @@ class StepWalk:
             kept,
             builder.initializers,
             builder.types,
+            builder.drops,
+            self.data[-1].name if traced.data[-1:] == (SHARE,) else "",
         )
+
+    def outputs(self) -> onnx.ModelProto:
+        """The model of a forward pass, with an initializer for each parameter and each floating buffer."""
+        [result] = self.results
+        needed = _needed([result])
+        self._check_supported(needed)
+        self._place_inputs(set(), set())
+        self._lower(needed)
+        value = self._result(result, LOSS)
+        return self.builder.model(self.data, [value], keep=tuple(self.traced.held.parameters))
+
+    def _lower(self, needed: set[torch.fx.Node]) -> None:
+        for node in self.graph.nodes:
+            if node in needed and node.op in ("call_function", "get_attr"):
+                self.values[node] = self._call(node) if node.op == "call_function" else self._attribute(node)
 
     def _held_states(self) -> list[torch.fx.Node]:
         begin = len(self.traced.trained)

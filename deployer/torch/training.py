@@ -8,25 +8,31 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, RunFailed, python_warning
-from deployer.core.operator import Array
+from deployer.core.operator import Array, losses
 from deployer.core.plan import Options
 from deployer.core.target import load, native
 from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.loop import DIVERGED
-from deployer.torch.capture import Captured, capture
-from deployer.torch.data import read_columns
+from deployer.rates.windows import ACCUMULATIONS
+from deployer.torch.capture import capture_outputs
+from deployer.torch.check import check_step
+from deployer.torch.data import ANY, NONE, ONE, Columns, read_columns
+from deployer.torch.objectives import LossSpec, Objective, objective_of
+from deployer.torch.step import CapturedStep, capture_step
+from deployer.training.attached_loss import OWN_LOSS
+from deployer.training.settings import split_settings
 
-MODEL, RUN = "module.onnx", "run"
-"""The captured model and the folder of the run, in the folder of a call."""
+MODEL, EVALUATED, RUN = "module.onnx", "evaluated.onnx", "run"
+"""The captured step, the forward pass in evaluation, and the folder of the run, in the folder of a call."""
 
 
 def train(
     module: nn.Module,
     data: Any,
-    loss: str,
+    loss: LossSpec,
     optimizer: str = "",
     *,
     batch: int | None = None,
@@ -35,6 +41,7 @@ def train(
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
     dropout: str = "on",
+    check: bool = True,
     folder: Path | str | None = None,
     **more: Any,
 ) -> Fitted:
@@ -42,54 +49,82 @@ def train(
 
     `data` is a tuple of arrays or tensors, an iterable of batches of these, such as a DataLoader, read once, a Dataset
     of single samples, a folder of images, or a file, as `read_columns` has them; so may `validation` be, or a share.
-    Its batch size, if it has one, is the default of `batch`, and else that is 1. `loss` and `optimizer` are as in
-    `deployer train-graph`, `more` are further options of `deployer.fit` (learning_rate, epochs, schedule, ...).
+    Its batch size, if it has one, is the default of `batch`, and else that is 1. `loss` is a name as in
+    `deployer train-graph`, a function or module of (output, target), or "model" where the module returns its loss;
+    `optimizer` is a name. `more` are further options of `deployer.fit` (learning_rate, epochs, schedule, ...).
+    PyTorch itself differentiates: what it stops, scales or replaces on the way is so here, and buffers that forward
+    writes are renewed in each pass. Before anything is compiled, the step is compared with `.backward()` on the module
+    in float64, on the first batch and on a drawn one; `check=False` leaves that out, and the report says so.
     `target` is the machine, by default this one at full speed; `buffering`, `budgets` (bytes by level) and `outermost`
     (the last level tensors may lie in, by default the target's) are as in `deployer train`. Files go to `folder`, by
     default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
-    Masks of dropout follow from `seed`, as the order of the samples does; `dropout` "off" leaves it out.
-    Batch norms in training mode use the statistics of the batch, and their running statistics are renewed; validation
-    is without dropout and with running statistics.
-    Raises OptionProblem for options without meaning, DatasetMismatch for data that does not fit and a run that diverges
-    or does not learn what it was to learn by heart, RunFailed where the check has something against what was computed,
-    and what capturing, planning and running raise.
+    Random numbers, such as masks of dropout, follow from `seed`, as the order of the samples does; `dropout` "off"
+    leaves dropout out. Validation is in evaluation mode, with running statistics.
+    Raises OptionProblem for options without meaning, CaptureMismatch where the captured step is not PyTorch's,
+    DatasetMismatch for data that does not fit and a run that diverges or does not learn what it was to learn by heart,
+    RunFailed where the check has something against what was computed, and what capturing, planning and running raise.
     """
+    if dropout not in ("on", "off"):
+        raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
     machine = load(target) if target else native()
     options = Options(machine.name, buffering, dict(budgets or {}), outermost=outermost or machine.levels[-1].name)
     size = (getattr(data, "batch_size", None) or 1) if batch is None else batch
     warn = more.get("warn", python_warning)
-    columns = read_columns(data, module, warn)
-    arrays, held_out = columns.arrays, more.get("validation")
+    columns = read_columns(data, module, warn, targets=_targets(loss))
+    objective = _objective(module, loss, columns, more)
+    arrays = _typed(objective, columns.arrays)
+    held_out = more.get("validation")
     if held_out is not None and not isinstance(held_out, float | int):
-        more["validation"] = tuple(read_columns(held_out, module, warn, columns.classes).arrays)
-    _check(arrays, size)
+        others = read_columns(held_out, module, warn, columns.classes, targets=_targets(loss))
+        more["validation"] = tuple(_typed(objective, others.arrays))
+    _check(arrays, size, objective)
+    rows = np.arange(size) % len(arrays[0])
+    first = {n: torch.from_numpy(x[rows]) for n, x in zip(objective.data, arrays, strict=True)}
+    is_mean = more.get("accumulate") == ACCUMULATIONS[1]
+    seed = more.get("seed", 0)
+    ignores = any(x.dtype.kind in "iu" and x.size and int(x.min()) < 0 for x in arrays)
+    drops = dropout == "on"
+    step = capture_step(module, objective, first, seed=seed, share=is_mean, drops=drops, ignores=ignores)
+    if check:
+        check_step(step, module, objective, first, seed=seed)
+    if step.unused:
+        facts = [("not trained", ", ".join(step.unused))]
+        warn(DeployerWarning("parameters of the module get no gradient", facts))
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
-        rows = np.arange(size) % len(arrays[0])
-        captured = capture(module, [torch.from_numpy(x[rows]) for x in arrays[:-1]], dropout=dropout)
-        if captured.unused:
-            facts = [("not trained", ", ".join(captured.unused))]
-            warn(DeployerWarning("parameters of the module are read by no operator", facts))
-        model = captured.save(place / MODEL)
-        more = {"trainable": captured.trainable, "classes": columns.classes, **more}
-        fitted = fit(model, tuple(arrays), loss, optimizer, folder=place / RUN, options=options, force=True, **more)
-    facts = [("found", "\n".join(fitted.faults))]
-    if fitted.faults and (fitted.ended == DIVERGED or more.get("overfit")):
-        raise DatasetMismatch("the run came to nothing", facts, "a smaller learning rate, or more epochs")
-    if fitted.faults:
-        raise RunFailed("the check has something against what was computed", facts)
+        model = _save(step, objective, place / MODEL)
+        if held_out is not None or more.get("overfit"):
+            more["evaluated"] = capture_outputs(module, objective, first).save(place / EVALUATED)
+        more = {"classes": columns.classes, **more}
+        more.pop("class_weights", None)
+        given = (objective.name or OWN_LOSS, optimizer)
+        fitted = fit(model, tuple(arrays), *given, folder=place / RUN, options=options, force=True, **more)
+    _raise_faults(fitted, bool(more.get("overfit")))
+    notes = fitted.notes if check else (*fitted.notes, UNCHECKED)
     passes = len(fitted.losses)
     best = next((row.passes for row in fitted.rows if row.epoch == fitted.best_epoch), passes)
     return replace(
         fitted,
-        buffers=fitted.buffers | _counts(module, captured, passes),
-        best_buffers=fitted.best_buffers | _counts(module, captured, best),
+        notes=notes,
+        buffers=fitted.buffers | _counts(module, step, passes),
+        best_buffers=fitted.best_buffers | _counts(module, step, best),
     )
 
 
+UNCHECKED = "the captured step was not compared with PyTorch, as asked"
+
+
+def _raise_faults(fitted: Fitted, learns_by_heart: bool) -> None:
+    facts = [("found", "\n".join(fitted.faults))]
+    if fitted.faults and (fitted.ended == DIVERGED or learns_by_heart):
+        raise DatasetMismatch("the run came to nothing", facts, "a smaller learning rate, or more epochs")
+    if fitted.faults:
+        raise RunFailed("the check has something against what was computed", facts)
+
+
 def load_into(module: nn.Module, trained: Fitted) -> nn.Module:
-    """Give the module the trained weights, running statistics and numbers of batches, in place.
+    """Give the module the trained weights, buffers and numbers of batches, in place.
 
     KeyError, and nothing changed, where it has no parameter or buffer of a name.
     """
@@ -106,15 +141,52 @@ def load_into(module: nn.Module, trained: Fitted) -> nn.Module:
     return module
 
 
-def _counts(module: nn.Module, captured: Captured, passes: int) -> dict[str, Array]:
+def _targets(loss: LossSpec) -> str:
+    """How many of the data the loss takes."""
+    return ANY if not isinstance(loss, str) else NONE if loss == OWN_LOSS else ONE
+
+
+def _objective(module: nn.Module, loss: LossSpec, columns: Columns, more: dict[str, Any]) -> Objective:
+    """The objective; takes the settings of a named loss out of the other options, which keep those of the optimizer."""
+    own, rest = split_settings(more.get("settings") or {}, losses().get(loss) if isinstance(loss, str) else None)
+    named = {n: v for n, v in (more.get("settings") or {}).items() if n not in rest}
+    if own:
+        more["settings"] = rest
+    weights = more.get("class_weights") or ()
+    inputs, targets = columns.inputs, columns.targets
+    if isinstance(loss, str) and loss in losses() and len(targets) == 1:
+        declared = losses()[loss].loss
+        assert declared is not None
+        targets = (declared.target,)
+    return objective_of(
+        module, loss, inputs, targets, keywords=columns.keywords, settings=named, class_weights=weights
+    )
+
+
+def _typed(objective: Objective, arrays: Sequence[Array]) -> list[Array]:
+    """The arrays; whole numbers as the target of a loss that compares floats are such."""
+    declared = losses()[objective.name].loss if objective.name else None
+    floats = declared is not None and declared.class_axis is None
+    return [x.astype(np.float32) if floats and i == len(arrays) - 1 else x for i, x in enumerate(arrays)]
+
+
+def _save(step: CapturedStep, objective: Objective, path: Path) -> Path:
+    names = dict(zip(objective.data, step.data, strict=False))
+    targets = tuple(names[n] for n in objective.targets)
+    known = {"loss": objective.name, "settings": dict(objective.settings), "class_weights": objective.weights}
+    return step.save(path, **known, targets=targets)
+
+
+def _counts(module: nn.Module, step: CapturedStep, passes: int) -> dict[str, Array]:
     """What the module counts, such as the numbers of batches behind running statistics, after so many passes."""
-    buffers = {name: buffer.detach().cpu().numpy() for name, buffer in module.named_buffers()}
-    return {name: np.asarray(buffers[name] + each * passes) for name, each in captured.counts.items() if each}
+    buffers: dict[str, Tensor] = {name: buffer.detach().cpu() for name, buffer in module.named_buffers()}
+    counts = {name: each for name, each in step.counts.items() if each and name in buffers}
+    return {name: np.asarray(buffers[name].numpy() + each * passes) for name, each in counts.items()}
 
 
-def _check(arrays: Sequence[Array], batch: int) -> None:
+def _check(arrays: Sequence[Array], batch: int, objective: Objective) -> None:
     """OptionProblem or DatasetMismatch where there is nothing to train on."""
-    if len(arrays) < 2:
+    if len(arrays) < 1 + bool(objective.function):
         raise DatasetMismatch("data has no labels or target", hint="(x, y), or several inputs and then y")
     counts = [len(x) for x in arrays]
     if len(set(counts)) > 1 or not counts[0]:

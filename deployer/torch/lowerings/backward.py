@@ -37,13 +37,14 @@ def cross_entropy(
     inputs = [scores, labels, *([] if weight is None else [weight])]
     kind = g.value(labels).shape if reduction == "none" else ()
     loss, log_prob = g.emit_several(
-        "SoftmaxCrossEntropyLoss", inputs, [kind, scores.shape], **_label_attributes(ignore_index, smoothing, reduction)
+        "SoftmaxCrossEntropyLoss", inputs, [kind, scores.shape], **_label_attributes(g, ignore_index, smoothing, reduction)
     )
     return loss, log_prob
 
 
-def _label_attributes(ignore_index: int, smoothing: float, reduction: str) -> dict[str, Any]:
-    return {"ignore_index": ignore_index, "reduction": reduction, "label_smoothing": smoothing or None}
+def _label_attributes(g: GraphBuilder, ignore_index: int, smoothing: float, reduction: str) -> dict[str, Any]:
+    ignored = ignore_index if g.ignores or ignore_index >= 0 else None
+    return {"ignore_index": ignored, "reduction": reduction, "label_smoothing": smoothing or None}
 
 
 @lowers("deployer::cross_entropy_backward")
@@ -60,7 +61,7 @@ def cross_entropy_backward(
 ) -> Value | None:
     """The gradient of the scores."""
     inputs = [scores, labels, *([] if weight is None else [weight])]
-    attrs = _label_attributes(ignore_index, smoothing, reduction)
+    attrs = _label_attributes(g, ignore_index, smoothing, reduction)
     arriving = None if ones(dy) and reduction != "none" and weight is None and not smoothing else dy
     return g.backward("SoftmaxCrossEntropyLoss", inputs, [None, log_prob], [arriving, None], [0], **attrs)[0]
 

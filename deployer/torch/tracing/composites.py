@@ -140,7 +140,7 @@ def _dropout_of(
     draws: Draws, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
 ) -> Any:
     """Where something is dropped, and something is kept."""
-    if inplace or not (training and train and 0 < p < 1) or input.dtype != torch.float32:
+    if inplace or not (training and train and 0 < p < 1 and draws.drops) or input.dtype != torch.float32:
         return NotImplemented
     return dropout(input, float(p), draws.next_stream())
 

@@ -47,11 +47,14 @@ def _(size: Sequence[int], share: float, stream: int) -> Tensor:
 
 
 class Draws(TorchDispatchMode):
-    """Gives operators that draw their numbers; a subclass says which these are."""
+    """Gives operators that draw their numbers; a subclass says which these are.
 
-    def __init__(self) -> None:
+    Unless it `drops`, every element is kept, as if dropout were not there.
+    """
+
+    def __init__(self, drops: bool = True) -> None:
         super().__init__()
-        self.streams = 0
+        self.streams, self.drops = 0, drops
 
     def next_stream(self) -> int:
         """The number of the next stream."""
@@ -100,8 +103,10 @@ class TracedDraws(Draws):
 class EagerDraws(Draws):
     """While a module runs: the numbers of a pass of the program."""
 
-    def __init__(self, seed: int, passes: int, dtype: torch.dtype = torch.float64) -> None:
-        super().__init__()
+    def __init__(
+        self, seed: int, passes: int, drops: bool = True, dtype: torch.dtype = torch.float64
+    ) -> None:
+        super().__init__(drops)
         self.seed, self.passes, self.dtype = seed, passes, dtype
 
     def uniform(self, size: Sequence[int]) -> Tensor:
@@ -149,7 +154,7 @@ def _filled(x: Tensor, values: Tensor) -> Tensor:
 def _bernoulli(draws: Draws, x: Tensor, share: Any) -> Tensor:
     if isinstance(share, Tensor):
         return (draws.uniform(x.shape) < share).to(x.dtype)
-    if share in (0, 1):
+    if share in (0, 1) or not draws.drops:
         return torch.full_like(x, float(share))
     return draws.keep(x.shape, share)
 

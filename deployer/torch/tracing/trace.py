@@ -53,8 +53,12 @@ class Traced:
     streams: int
 
 
-def trace_step(module: nn.Module, loss: Loss, data: Mapping[str, Tensor], share: bool = False) -> Traced:
+def trace_step(
+    module: nn.Module, loss: Loss, data: Mapping[str, Tensor], share: bool = False, drops: bool = True
+) -> Traced:
     """The step of a module on data of these shapes, the last of which is what its gradient begins with if it has a `share`.
+
+    Unless it `drops`, dropout is left out.
 
     The module keeps its tensors, attributes, gradients and hooks, and PyTorch its random state. Raises GraphProblem
     where forward fails, branches on values, or changes Python attributes, and UnsupportedOperator for what cannot be
@@ -67,13 +71,43 @@ def trace_step(module: nn.Module, loss: Loss, data: Mapping[str, Tensor], share:
     tensors += [held.state(n).detach().clone() for n in states]
     tensors += [held.parameter(n).detach().clone() for n in frozen]
     inputs = [*tensors, *(x.detach().clone() for x in data.values())]
-    draws = TracedDraws()
+    draws = TracedDraws(drops)
     step = _Step(module, held, loss, trained, states, frozen, draws, share)
     with attributes_kept(module) as before, random_state_kept(), _explained():
         step.before = before
         with enable_python_dispatcher():  # else batch norms write their running statistics unseen
             joint = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
     return Traced(_functional(joint, inputs), trained, states, frozen, tuple(data), held, draws.streams)
+
+
+def trace_forward(module: nn.Module, output: Loss, data: Mapping[str, Tensor], training: bool = False) -> Traced:
+    """What `output` makes of a module and of data of these shapes, without gradients, in evaluation mode or in training.
+
+    The graph's only result is that tensor; it may read parameters and states, all of which count as frozen or states.
+    """
+    held = held_by(module)
+    names, states = tuple(held.parameters), tuple(held.states)
+    tensors = [*(held.state(n).detach().clone() for n in states), *(held.parameter(n).detach().clone() for n in names)]
+    inputs = [*tensors, *(x.detach().clone() for x in data.values())]
+    draws = TracedDraws()
+
+    def run(*given: Tensor) -> tuple[Tensor]:
+        own = dict(zip(states, given, strict=False)), dict(zip(names, given[len(states) :], strict=False))
+        modes = (sdpa_kernel(SDPBackend.MATH), draws, Composites(draws), tracked(module))
+        with held.swapped(own[1], {n: t.clone() for n, t in own[0].items()}), contextlib.ExitStack() as stack:
+            for mode in modes:
+                stack.enter_context(mode)
+            return (output(module, *given[len(tensors) :]),)
+
+    modes_of = [(part, part.training) for part in module.modules()]
+    with attributes_kept(module), random_state_kept(), torch.no_grad(), _explained(), enable_python_dispatcher():
+        try:
+            module.train(training)
+            forward = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+        finally:
+            for part, mode in modes_of:
+                part.training = mode
+    return Traced(_functional(forward, inputs), (), states, names, tuple(data), held, draws.streams)
 
 
 @dataclass(eq=False)
