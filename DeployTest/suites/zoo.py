@@ -23,9 +23,11 @@ from torch import Tensor
 
 from deployer import pipeline
 from deployer.core.errors import UserError
-from deployer.core.operator import Array, losses
+from deployer.core.operator import Array
 from deployer.running.run import Outcome
-from deployer.torch import capture
+from deployer.torch.check import check_step
+from deployer.torch.objectives import objective_of
+from deployer.torch.step import capture_step
 from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.suites import zoo_dense, zoo_images, zoo_sequences
@@ -87,15 +89,17 @@ def by_us(
     net: Net, optimizer: str, folder: Path, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor]
 ) -> tuple[Report, Built, Outcome]:
     """The training case's report, the case compiled, and its run in generated C on the host."""
-    captured = capture(net.module, inputs[0])
-    data = {name: np.stack([x[i].numpy() for x in inputs]) for i, name in enumerate(captured.inputs)}
-    declared = losses()[net.loss].loss
-    assert declared is not None
-    data[declared.target] = np.stack([t.numpy() for t in targets])
-    model = captured.save(folder / "net.onnx")
+    names = tuple(f"x{i}" for i in range(len(net.inputs)))
+    objective = objective_of(net.module, net.loss, names, ("target",))
+    batch = dict(zip(objective.data, [*inputs[0], targets[0]], strict=True))
+    step = capture_step(net.module, objective, batch, ignores=False)
+    check_step(step, net.module, objective, batch)
+    columns = [*zip(*inputs, strict=True), targets]
+    data = {name: np.stack([t.numpy() for t in x]) for name, x in zip(step.data, columns, strict=True)}
+    model = step.save(folder / "net.onnx", loss=net.loss, targets=step.data[-1:])
     rate = OPTIMIZERS[optimizer][1]
-    report = build_train_graph(model, net.loss, optimizer, rate, captured.trainable, folder, data=data)
-    assert not captured.unused, captured.unused
+    report = build_train_graph(model, net.loss, optimizer, rate, "", folder, data=data)
+    assert not step.unused, step.unused
     case = pipeline.load_training(report.train)
     built = compile_case(case, folder / "out", "auto", L1)
     return report, built, built.run()

@@ -48,6 +48,7 @@ class GraphBuilder:
     `operator` is the ATen operator that is lowered now, `place` the submodule that called it. Without `drops` nothing
     is dropped at random. Initializers of floats are float64, so that a check can compute with the module's own numbers;
     `model` rounds them. `seed` is that of the nodes that draw. Unless it `ignores`, no label is below zero, as ignored ones are.
+    Where it `saves`, operators give what their gradients read; else they are ONNX's own, for a file.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -60,6 +61,7 @@ class GraphBuilder:
     drops: bool = True
     seed: int = 0
     ignores: bool = True
+    saves: bool = True
     _constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
@@ -305,18 +307,27 @@ class GraphBuilder:
     def model(self, inputs: Sequence[Value], outputs: Sequence[Value], keep: Collection[str] = ()) -> onnx.ModelProto:
         """The whole as a model, without what no output depends on but for initializers to `keep`."""
         nodes = live_nodes(self.nodes, [x.name for x in outputs], {}, lambda node: False)
-        values = [
-            onnx.helper.make_tensor_value_info(x.name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)), x.shape)
-            for x in (*inputs, *outputs)
-        ]
+        values = [onnx.helper.make_tensor_value_info(x.name, self._element(x.dtype), x.shape) for x in (*inputs, *outputs)]
         read = {name for node in nodes for name in node.inputs} | {x.name for x in outputs} | set(keep)
-        arrays = [numpy_helper.from_array(_narrow(a), n) for n, a in self.initializers.items() if n in read]
+        arrays = [numpy_helper.from_array(self._narrow(a), n) for n, a in self.initializers.items() if n in read]
         first = len(inputs)
         protos = list(map(node_proto, nodes))
         graph = onnx.helper.make_graph(protos, "module", values[:first], values[first:], arrays)
         opsets = [onnx.helper.make_opsetid("", OPSET)]
         opsets += [onnx.helper.make_opsetid(domain, 1) for domain in sorted({p.domain for p in protos} - {""})]
         return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+    def _element(self, dtype: str) -> int:
+        """ONNX's type in a file: of integers that a step computes with, the one that targets have."""
+        name = "int32" if self.saves and dtype == "int64" else dtype
+        return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name)))
+
+    def _narrow(self, array: Array) -> Array:
+        if array.dtype.kind == "f":
+            return array.astype(np.float32)
+        narrow = array.astype(np.int32) if array.dtype.kind == "i" and self.saves else array
+        return narrow if (narrow == array).all() else array  # what int32 does not hold is refused where it is read
 
 
 _NUMPY: dict[str, Any] = {"float32": np.float64, "int64": np.int64, "bool": np.bool_}
@@ -329,10 +340,6 @@ def dtype_of(x: Operand) -> str:
         return x.dtype
     kind = np.asarray(x).dtype.kind
     return "float32" if kind == "f" else "bool" if kind == "b" else "int64"
-
-
-def _narrow(array: Array) -> Array:
-    return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, AttrValue]:

@@ -164,13 +164,12 @@ class StepWalk:
         """By how much the step raises each integer that is read for nothing else."""
         counts = {}
         for name, node, held in zip(self.traced.states, after, self._held_states(), strict=True):
-            end = _origin(node)
-            if end.op != "call_function" or operator_name(end.target) != "add" or not isinstance(end.args[1], int):
-                continue
-            state = self.traced.held.state(name)
-            alone = _users(held) == {end} and _origin(end.args[0]) is held and _users(end) <= set()
-            if alone and not state.is_floating_point() and state.numel() == 1:
-                counts[name] = end.args[1] * int(end.kwargs.get("alpha", 1))
+            state, raised, end, read = self.traced.held.state(name), 0, _origin(node), set[torch.fx.Node]()
+            while end is not held and _adds_number(end) and _users(end) == read:
+                raised += end.args[1] * int(end.kwargs.get("alpha", 1))
+                read, end = {end}, _origin(end.args[0])
+            if raised and end is held and _users(held) == read and not state.is_floating_point() and state.numel() == 1:
+                counts[name] = raised
         return counts
 
     def _check_parameters(self, after: Sequence[Any]) -> None:
@@ -264,6 +263,12 @@ class StepWalk:
             return value
         builder.place = ""
         return builder.emit("Identity", [value], value.shape, value.dtype)
+
+
+def _adds_number(node: torch.fx.Node) -> bool:
+    """Whether a node adds an integer that is known."""
+    called = node.op == "call_function" and operator_name(node.target) == "add"
+    return called and isinstance(node.args[1], int)
 
 
 def _origin(node: Any) -> Any:

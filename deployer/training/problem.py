@@ -197,7 +197,9 @@ def _pose_step(
     source = forward.load(path, 0, dropout, is_step=True)
     parameters = trained_parameters(chosen_parameters(source, record, path), groups)
     parts = step_parts(source, record, parameters)
-    state = parts.model.resolved(parts.model.parameter_types({n: n for n in (*parts.trained, *parts.states)}))
+    constants = parts.model.raw.constants
+    wide = {n: "float32" if constants[n].dtype == "float32" else "int32" for n in (*parts.trained, *parts.states)}
+    state = parts.model.resolved({n: TensorType(dtype, constants[n].shape) for n, dtype in wide.items()})
     share = (record.share,) if record.share else ()
     graph = TrainGraph(
         parts.model, parts.loss, dict(parts.model.inputs), parts.trained, parts.states, parts.running, state,

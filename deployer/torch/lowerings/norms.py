@@ -33,6 +33,13 @@ def batch_norm_training(
     if not training:
         y = batch_norm_inference(g, x, weight, bias, mean, var, momentum, eps)
         return y[0], None, None, mean, var
+    if not g.saves:
+        channels = (x.shape[1],)
+        operands = [x, *_scale_and_bias(g, weight, bias, channels), mean, var]
+        y, *after = g.emit_several(
+            _BATCH_NORM, operands, [x.shape, channels, channels], epsilon=eps, momentum=1 - momentum, training_mode=1
+        )
+        return y, None, None, after[0], after[1]
     y, saved_mean, inv_std = _with_statistics(g, x, weight, bias, eps)
     channels, count = saved_mean.shape, math.prod(x.shape) // x.shape[1]
     if count < 2:
@@ -59,8 +66,13 @@ def _with_statistics(
 @lowers("_native_batch_norm_legit")
 def batch_norm_no_statistics(
     g: GraphBuilder, x: Value, weight: Value | None, bias: Value | None, *options: Any
-) -> tuple[Value, Value, Value]:
+) -> tuple[Value, Value | None, Value | None]:
     """With the batch's statistics, and none that run."""
+    if not g.saves:
+        channels = (x.shape[1],)
+        zeros, ones = g.constant(np.zeros(channels)), g.constant(np.ones(channels))
+        operands = [x, *_scale_and_bias(g, weight, bias, channels), zeros, ones]
+        return g.emit(_BATCH_NORM, operands, x.shape, epsilon=options[-1], training_mode=1), None, None
     return _with_statistics(g, x, weight, bias, options[-1])
 
 
