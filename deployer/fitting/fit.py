@@ -66,6 +66,10 @@ class Fitted:
     classes: tuple[str, ...] = ()
 
 
+Inspection = Callable[[Problem, Program, Feed, Array], None]
+"""What looks at a problem, its program, what its passes read, and the rates, before C is made; it may raise."""
+
+
 class Onlooker:
     """Watches a run without a word; a subclass shows it."""
 
@@ -95,6 +99,7 @@ def fit(
     evaluated: Path | None = None,
     force: bool = False,
     onlooker: Onlooker | None = None,
+    inspect: Inspection | None = None,
     warn: Warn = python_warning,
     **more: Any,
 ) -> Fitted:
@@ -104,7 +109,7 @@ def fit(
     `classes` names the labels from 0 on, by default as a folder of images does.
     `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
     full speed; the bits are the same for all. `evaluated` is the model that validation runs, with initializers of the
-    same names, by default the model itself; it always runs on this machine.
+    same names, by default the model itself; it always runs on this machine. `inspect` is called before C is made.
     Raises OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a
     run that diverges, are no exceptions: `verdict` and `faults` say so.
     """
@@ -129,7 +134,8 @@ def fit(
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        return _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker or Onlooker()).run()
+        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker or Onlooker(), inspect)
+        return fitting.run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +239,7 @@ class _Fit:
     origin: dict[str, str]
     force: bool
     onlooker: Onlooker
+    inspect: "Inspection | None" = None
 
     def run(self) -> Fitted:
         case, run = self.case, self.case.run
@@ -267,6 +274,8 @@ class _Fit:
         options = replace(self.case.options, accumulate=self.case.run.n_accum)
         folder = self.directory / "code"
         program, rates = self.case.rates(self.samples).rated(program)
+        if self.inspect is not None:
+            self.inspect(self.case.problem, program, feed, rates)
         plan = build_stretch(program, options, folder, self.force, self.onlooker.stage)
         return Trainer(program, plan, folder, rates)
 

@@ -68,8 +68,11 @@ class Flat(Operator):
 BOUNDS: tuple[tuple[str, CType], ...] = (("n", "u32"), ("low", "f32"), ("high", "f32"))
 
 
-def bounds(node: Node) -> tuple[np.float32, np.float32]:
-    """`min` and `max`, by default the limits of finite float32; UnsupportedOperator unless each is a number."""
+def bounds(node: Node) -> tuple[float, float]:
+    """`min` and `max`, by default the limits of finite float32; UnsupportedOperator unless each is a number.
+
+    Bounds from a file are float32 already; a captured step has the module's own, which kernels round.
+    """
     limits, largest = [], float(np.finfo(np.float32).max)
     for name, absent in (("min", -largest), ("max", largest)):
         value = node.attrs.get(name, absent)
@@ -79,7 +82,7 @@ def bounds(node: Node) -> tuple[np.float32, np.float32]:
             raise unsupported(node, f"{name} {value!r} is not one number", "a scalar")
         if math.isnan(value):
             raise unsupported(node, f"{name} is NaN, which bounds nothing", "a number, or no bound")
-        limits.append(np.float32(value))
+        limits.append(float(value))
     return limits[0], limits[1]
 
 
@@ -95,7 +98,7 @@ class Clipping(Flat):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The bounds, too."""
         low, high = bounds(node)
-        return super().args(node, access) | {"low": Const(float(low)), "high": Const(float(high))}
+        return super().args(node, access) | {"low": Const(float(np.float32(low))), "high": Const(float(np.float32(high)))}
 
 
 class Broadcasting(Operator):

@@ -119,7 +119,7 @@ class StepWalk:
         renewed = {n: self._result(node, f"{n}_{NEXT}", self._state_dtype(n)) for n, node in written.items()}
         outputs = [self._result(loss, LOSS), *gradients.values(), *renewed.values()]
         unique = list({x.name: x for x in outputs}.values())
-        model = builder.model(self.data, unique)
+        model = builder.model(self.data, unique, keep=tuple(written))
         live = {name for node in model.graph.node for name in node.output}
         kept = tuple(n for n in builder.nodes if not live.isdisjoint(n.outputs))
         return CapturedStep(

@@ -22,6 +22,7 @@ from deployer.torch.check import check_step
 from deployer.torch.data import ANY, NONE, ONE, Columns, read_columns
 from deployer.torch.objectives import LossSpec, Objective, objective_of
 from deployer.torch.step import CapturedStep, capture_step
+from deployer.torch.updates import FirstUpdates
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import split_settings
 
@@ -54,7 +55,8 @@ def train(
     `optimizer` is a name. `more` are further options of `deployer.fit` (learning_rate, epochs, schedule, ...).
     PyTorch itself differentiates: what it stops, scales or replaces on the way is so here, and buffers that forward
     writes are renewed in each pass. Before anything is compiled, the step is compared with `.backward()` on the module
-    in float64, on the first batch and on a drawn one; `check=False` leaves that out, and the report says so.
+    in float64, on the first batch and on a drawn one, and the first updates with `torch.optim`; `check=False` leaves
+    that out, and the report says so.
     `target` is the machine, by default this one at full speed; `buffering`, `budgets` (bytes by level) and `outermost`
     (the last level tensors may lie in, by default the target's) are as in `deployer train`. Files go to `folder`, by
     default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
@@ -99,6 +101,7 @@ def train(
         more = {"classes": columns.classes, **more}
         more.pop("class_weights", None)
         given = (objective.name or OWN_LOSS, optimizer)
+        more["inspect"] = FirstUpdates(module, objective, step, seed).check if check else None
         fitted = fit(model, tuple(arrays), *given, folder=place / RUN, options=options, force=True, **more)
     _raise_faults(fitted, bool(more.get("overfit")))
     notes = fitted.notes if check else (*fitted.notes, UNCHECKED)

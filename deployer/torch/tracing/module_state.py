@@ -20,12 +20,14 @@ SIMPLE = (int, float, complex, bool, str, bytes, type(None))
 class Slot:
     """A place in a module that holds a tensor: `table` is the dictionary of `key` in it."""
 
-    table: dict[str, Any]
-    key: str
+    table: Any
+    key: Any
 
     def get(self) -> Any:
         """What is there now."""
-        return self.table.get(self.key)
+        if isinstance(self.table, dict):
+            return self.table.get(self.key)
+        return self.table[self.key] if self.key < len(self.table) else None
 
     def set(self, value: Any) -> None:
         """Put another tensor there."""
@@ -89,14 +91,24 @@ def held_by(module: nn.Module) -> Held:
             if value is not None:
                 states.setdefault(id(value), (stem + key, []))[1].append(Slot(part._buffers, key))
                 buffers.add(states[id(value)][0])
-        for key, value in part.__dict__.items():
-            if isinstance(value, Tensor) and key not in OWN and id(value) not in parameters:
-                states.setdefault(id(value), (stem + key, []))[1].append(Slot(part.__dict__, key))
+        for name, slot in _plain_tensors(part.__dict__, stem):
+            if id(slot.get()) not in parameters:
+                states.setdefault(id(slot.get()), (name, []))[1].append(slot)
     return Held(
         {name: tuple(slots) for name, slots in parameters.values()},
         {name: tuple(slots) for name, slots in states.values()},
         frozenset(buffers),
     )
+
+
+def _plain_tensors(table: Any, stem: str, depth: int = 3) -> Iterator[tuple[str, Slot]]:
+    """Tensors that are attributes of a module, or lie in its lists and dictionaries, with their names."""
+    items = list(table.items()) if isinstance(table, dict) else list(enumerate(table))
+    for key, value in items:
+        if isinstance(value, Tensor) and key not in OWN:
+            yield f"{stem}{key}", Slot(table, key)
+        elif depth and isinstance(value, dict | list) and key not in OWN:
+            yield from _plain_tensors(value, f"{stem}{key}.", depth - 1)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from deployer.torch.tracing.module_state import (
     parameter_hooks,
     random_state_kept,
 )
-from deployer.torch.tracing.places import Places, tracked
+from deployer.torch.tracing.places import Places, place_of, tracked
 
 Loss = Callable[..., Tensor]
 """(module, *data tensors) -> the loss of a batch, one float."""
@@ -77,7 +77,30 @@ def trace_step(
         step.before = before
         with enable_python_dispatcher():  # else batch norms write their running statistics unseen
             joint = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+    _check_constants(joint)
     return Traced(_functional(joint, inputs), trained, states, frozen, tuple(data), held, draws.streams)
+
+
+def _check_constants(joint: GraphModule) -> None:
+    """Raise GraphProblem where forward writes a tensor that is neither a buffer nor an attribute of the module."""
+    for node in joint.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        writes = [i for i, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write] if schema else []
+        for position in writes:
+            base = node.args[position] if position < len(node.args) else None
+            while isinstance(base, torch.fx.Node) and base.op == "call_function" and _is_view(base):
+                base = base.args[0]
+            if isinstance(base, torch.fx.Node) and base.op == "get_attr":
+                shape = list(getattr(joint, str(base.target)).shape)
+                hint = "a buffer: self.register_buffer(name, tensor), which is kept from pass to pass"
+                facts = [("operator", str(node.target)), ("tensor", f"of shape {shape}"), ("in", place_of(node) or "the module")]
+                raise GraphProblem("forward writes a tensor that is no buffer of the module", facts, hint)
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether the operator gives a part of the memory of its first argument, or that itself."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(r.alias_info is not None for r in schema.returns) and bool(node.args)
 
 
 def trace_forward(module: nn.Module, output: Loss, data: Mapping[str, Tensor], training: bool = False) -> Traced:

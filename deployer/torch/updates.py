@@ -1,0 +1,164 @@
+"""The first updates of a run beside `torch.optim` on the module itself, both in float64."""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from deployer.core.errors import CaptureMismatch
+from deployer.core.ir import Program
+from deployer.core.operator import Array
+from deployer.fitting.feed import Feed
+from deployer.frontend.graph_inputs import BUFFER_SUFFIX
+from deployer.torch.check import HINT
+from deployer.torch.eager import Double, doubled
+from deployer.torch.evaluate import Evaluator
+from deployer.torch.objectives import Objective
+from deployer.torch.step import CapturedStep
+from deployer.torch.tracing.module_state import attributes_kept, held_by, random_state_kept
+from deployer.training.groups import Rule
+from deployer.training.problem import Problem
+from deployer.verify.reference import Memory, run_graph
+
+UPDATES = 2
+"""How many updates are compared: the second reads what the first kept, such as a momentum."""
+BOUND = 1e-6
+"""How far weights may be off, of how far they moved: rates and settings are float32 in a program."""
+DECIDED = 1e-10
+"""The same, of their magnitude: where they hardly moved, the rounding of float64 counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class FirstUpdates:
+    """Compares the first updates of a run, from what the run is about to read."""
+
+    module: nn.Module
+    objective: Objective
+    step: CapturedStep
+    seed: int
+
+    def check(self, problem: Problem, program: Program, feed: Feed, rates: Array) -> None:
+        """Raise CaptureMismatch where weights after the first updates are not those of `torch.optim`."""
+        count = min(UPDATES, feed.updates.count)
+        passes = [p for p in range(feed.updates.passes) if p < feed.updates.window(0).stop * count]
+        rows = feed.passes(0, len(passes))
+        listed = [list(map(float, row)) for row in rates[:count]] if rates.size else [[]] * count
+        ours = self._ours(problem, program, feed, rows, listed)
+        theirs = self._theirs(problem, feed, rows, listed)
+        for name, new in theirs.items():
+            before = self.step.constants[name]
+            moved = float(np.abs(new - before).max(initial=0))
+            allowed = BOUND * moved + DECIDED * float(np.abs(new).max(initial=0))
+            off = np.abs(ours[name].reshape(new.shape) - new)
+            if not float(off.max(initial=0)) <= allowed:
+                at = np.unravel_index(int(off.argmax()), off.shape)
+                facts = [("at", str([int(i) for i in at])), ("here", f"{float(ours[name].reshape(new.shape)[at]):.9g}")]
+                facts += [("torch.optim", f"{float(new[at]):.9g}"), ("moved", f"{moved:.3g} at most")]
+                cause = f"parameter {name!r} after the first {count} updates is not what torch.optim makes of it"
+                raise CaptureMismatch(cause, facts, HINT)
+
+    def _ours(
+        self, problem: Problem, program: Program, feed: Feed, rows: Sequence[Any], rates: Sequence[Any]
+    ) -> dict[str, Array]:
+        """Weights by the captured step's gradients and the program's optimizer graph."""
+        graph, evaluator = problem.graph, Evaluator(self.step)
+        memory = Memory(program, np.float64)
+        values = {old: np.asarray(self.step.constants[old]) for old in graph.original.values()}
+        memory.update({new: values[old] for new, old in graph.original.items()})
+        memory.update({n: np.zeros(program.tensors[n].type.shape) for n in program.accumulators})
+        for index, row in enumerate(rows):
+            data = {n: np.asarray(x) for n, x in zip(self.step.data, row, strict=True)}
+            given = {old: np.asarray(memory[new]).reshape(values[old].shape) for new, old in graph.original.items()}
+            found = evaluator.run(data, index + 1, given)
+            begins = index == feed.updates.window(index).start
+            for new, old in graph.trained.items():
+                name = new + BUFFER_SUFFIX
+                total = found.gradients[old] if begins else memory[name] + found.gradients[old]
+                memory[name] = np.asarray(total)
+            memory.update({new: found.states[old] for new, old in graph.states.items()})
+            if feed.updates.follows(index):
+                update = sum(feed.updates.follows(i) for i in range(index))
+                run_graph(program.graphs[1], memory, rates=rates[update])
+        return {old: np.asarray(memory[new]) for new, old in graph.trained.items()}
+
+    def _theirs(self, problem: Problem, feed: Feed, rows: Sequence[Any], rates: Sequence[Any]) -> dict[str, Array]:
+        """Weights by `.backward()` and `torch.optim`; the module has its own back in the end."""
+        module, held = self.module, held_by(self.module)
+        graph = problem.graph
+        parts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
+        with contextlib.ExitStack() as stack:
+            for part in parts:
+                stack.enter_context(part)
+            parameters = {old: held.parameter(old) for old in graph.trained.values()}
+            rules = {old: problem.rules[new] for new, old in graph.trained.items()}
+            optimizer = torch_optimizer(parameters, rules)
+            optimizer.zero_grad()
+            draws = Double(self.seed, 0, self.step.drops)
+            for index, row in enumerate(rows):
+                draws.passes, draws.streams = index + 1, 0
+                self._backward(draws, row)
+                if feed.updates.follows(index):
+                    update = sum(feed.updates.follows(i) for i in range(index))
+                    self._set_rates(problem, optimizer, rates[update])
+                    _limit(problem, list(parameters.values()))
+                    optimizer.step()
+                    optimizer.zero_grad()
+            return {name: p.detach().numpy().copy() for name, p in parameters.items()}
+
+    def _backward(self, draws: Double, row: Sequence[Any]) -> None:
+        tensors = [torch.from_numpy(np.array(x)) for x in row]
+        first = tensors.pop().double().reshape(()) if self.step.share else torch.ones((), dtype=torch.float64)
+        inputs = [_like(t, n, self.objective) for t, n in zip(tensors, self.objective.data, strict=True)]
+        with draws:
+            self.objective(self.module, *inputs).reshape(()).backward(first)
+
+    @staticmethod
+    def _set_rates(problem: Problem, optimizer: Any, rates: Sequence[float]) -> None:
+        """The rates of this update, where the run has a schedule: one for each rate that a parameter has."""
+        if not rates:
+            return
+        bases = list(dict.fromkeys(float(np.float32(rule.rate)) for rule in problem.rules.values()))
+        known = dict(zip(bases, rates, strict=True))
+        for group in optimizer.param_groups:
+            group["lr"] = known[float(np.float32(group["base"]))]
+
+
+def _like(tensor: Tensor, name: str, objective: Objective) -> Tensor:
+    """A tensor of a pass in the type that the module gets."""
+    return tensor.double() if tensor.is_floating_point() else tensor.long()
+
+
+def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, Rule]) -> Any:
+    """The optimizer of PyTorch that the rules of all parameters name, with a group for each."""
+    choices = {rule.operator.optimizer.choice for rule in rules.values() if rule.operator.optimizer}
+    [choice] = choices
+    kinds = {name.lower(): kind for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
+    groups = [{"params": [p], "base": rules[n].rate, **options_of(rules[n])} for n, p in parameters.items()]
+    return kinds[choice](groups)
+
+
+def options_of(rule: Rule) -> dict[str, Any]:
+    """The rate and the settings of a rule, in the words of `torch.optim`."""
+    declared = rule.operator.optimizer
+    assert declared is not None
+    given: dict[str, Any] = {"lr": rule.rate}
+    for setting in declared.settings:
+        value = rule.attributes.get(setting.place, setting.default)
+        if value is not None:
+            given[setting.name.replace("-", "_")] = bool(value) if setting.switch else value
+    if "beta1" in given:
+        given["betas"] = (given.pop("beta1"), given.pop("beta2"))
+    return given
+
+
+def _limit(problem: Problem, parameters: Sequence[nn.Parameter]) -> None:
+    """Bound gradients as the run does: elements first."""
+    limits = problem.limits
+    if limits.value is not None:
+        torch.nn.utils.clip_grad_value_(parameters, limits.value)
+    if limits.norm is not None:
+        torch.nn.utils.clip_grad_norm_(parameters, limits.norm)
