@@ -1,5 +1,7 @@
 """The ONNX graph that is built while a PyTorch graph is walked, and the registry of what each ATen operator becomes."""
 
+import functools
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -112,12 +114,19 @@ class GraphBuilder:
         op: str,
         inputs: Sequence[Operand | None],
         shapes: Sequence[Sequence[int] | None],
-        dtype: str = "float32",
+        dtype: str | Sequence[str] = "float32",
         **attrs: Any,
     ) -> list[Value]:
-        """Add a node with an output of each shape; of None it has none, and that is left out of the result."""
+        """Add a node with an output of each shape, all of one dtype or each of its own.
+
+        Of None it has none, and that is left out of the result.
+        """
         names = ["" if x is None else self.value(x).name for x in inputs]
-        outputs = [None if shape is None else self.declare(self.fresh(op.lower()), shape, dtype) for shape in shapes]
+        kinds = [dtype] * len(shapes) if isinstance(dtype, str) else dtype
+        outputs = [
+            None if shape is None else self.declare(self.fresh(op.lower()), shape, kind)
+            for shape, kind in zip(shapes, kinds, strict=True)
+        ]
         results = tuple("" if x is None else x.name for x in outputs)
         self._add(Node(self._label(op), op, tuple(names), results, _attributes(attrs)))
         return [x for x in outputs if x is not None]
@@ -156,6 +165,7 @@ class GraphBuilder:
         types = dict(self.types)
         types |= {n: self.types.get(n, TensorType("float32", ())) for n in results}
         tape = Tape(Resolved(types, known), GraphNames(self.reserved))
+        tape.state.types.update(self.types)
         node = fixed_form(tape.state, Node(label, op, names, results, _attributes(attrs)))
         douts = tuple("" if x is None else self.value(x).name for x in arriving)
         tape.state.types.update(self.types)
@@ -245,11 +255,30 @@ class GraphBuilder:
     def binary(self, op: str, a: Operand, b: Operand, dtype: str = "") -> Value:
         """An elementwise operator with broadcasting; an integer beside a float becomes one."""
         kinds = {dtype_of(a), dtype_of(b)}
-        common = "float32" if "float32" in kinds else "int64" if "int64" in kinds else "bool"
+        common = common_dtype(kinds)
         x, y = (self.cast(v, common) if isinstance(v, Value) else self.constant(v, common) for v in (a, b))
         shape = np.broadcast_shapes(x.shape, y.shape)
         x, y = self.compact(x, y.shape, shape), self.compact(y, x.shape, shape)
         return self.emit(op, [x, y], shape, dtype or common)
+
+    def aligned(self, a: Operand, b: Operand) -> tuple[Value, Value]:
+        """Both operands in the dtype of what is computed from them."""
+        common = common_dtype({dtype_of(a), dtype_of(b)})
+        return self.cast(a, common), self.cast(b, common)
+
+    def choose(self, condition: Operand, a: Operand, b: Operand) -> Value:
+        """a where the condition holds, else b."""
+        (x, y), c = self.aligned(a, b), self.cast(condition, "bool")
+        return self.emit("Where", [c, x, y], np.broadcast_shapes(c.shape, x.shape, y.shape), x.dtype)
+
+    def expand(self, x: Value, shape: Sequence[int]) -> Value:
+        """Axes of one element repeated, and new ones in front."""
+        if tuple(shape) == x.shape:
+            return x
+        known = self.known(x)
+        if known is not None and known.size == 1:
+            return self.constant(np.broadcast_to(known.reshape(()), tuple(shape)), x.dtype)
+        return self.emit("Expand", [x, self.ints(shape)], shape, x.dtype)
 
     def compact(self, x: Value, other: Sequence[int], shape: Sequence[int]) -> Value:
         """One number for a constant of equal elements, and the source of what was expanded, where broadcasting does it."""
@@ -275,6 +304,9 @@ class GraphBuilder:
             return self.emit("Not", [self.emit("Equal", [x, zero], x.shape, "bool")], x.shape, "bool")
         if dtype == "int64" and x.dtype == "bool":  # 0 and 1 already
             return Value(x.name, x.shape, dtype)
+        whole = self.maker(x, "Cast") if dtype == "float32" else None
+        if whole is not None and self.maker(self._value(whole.inputs[0]), "ReduceSum") is not None:
+            return self._value(whole.inputs[0])  # a sum of integers, which is made of floats
         to = onnx.TensorProto.FLOAT if dtype == "float32" else onnx.TensorProto.INT32
         return self.emit("Cast", [x], x.shape, dtype, to=int(to))
 
@@ -286,6 +318,7 @@ class GraphBuilder:
     def reduce(self, op: str, x: Value, axes: Sequence[int], keep: bool) -> Value:
         """A reduction over axes; over all where there are none."""
         of = sorted({x.axis(a) for a in axes}) or list(range(x.rank))
+        of = [a for a in of if a < x.rank]
         shape = [1 if a in of else n for a, n in enumerate(x.shape) if keep or a not in of]
         if not of:
             return x
@@ -342,6 +375,11 @@ def dtype_of(x: Operand) -> str:
     return "float32" if kind == "f" else "bool" if kind == "b" else "int64"
 
 
+def common_dtype(kinds: Collection[str]) -> str:
+    """The dtype of what is computed from operands of these, in the words of `Value`."""
+    return "float32" if "float32" in kinds else "int64" if "int64" in kinds else "bool"
+
+
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, AttrValue]:
     """Attributes as a node has them: tuples for lists, and none for those that are not given."""
     return {n: tuple(v) if isinstance(v, list) else v for n, v in attrs.items() if v is not None}
@@ -362,7 +400,32 @@ def lowers(*names: str) -> Callable[[_Lowering], _Lowering]:
         for name in names:
             if name in LOWERINGS:
                 raise ValueError(f"aten.{name} has a lowering already")
-            LOWERINGS[name] = function
+            LOWERINGS[name] = _with_values(function)
         return function
 
     return register
+
+
+TENSORS = (Value, Value | None)
+"""Annotations of arguments that are tensors of the graph."""
+
+
+def _with_values(function: Lowering) -> Lowering:
+    """The function, with known arrays and numbers as constants where an argument is annotated as a Value."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    places = {i: p.name for i, p in enumerate(parameters) if p.annotation in TENSORS}
+    lists = {i: p.name for i, p in enumerate(parameters) if p.annotation == Sequence[Value]}
+
+    @functools.wraps(function)
+    def lowering(g: GraphBuilder, *arguments: Any, **options: Any) -> Any:
+        def given(key: Any, x: Any) -> Any:
+            if key in places or key in places.values():
+                return x if x is None else g.value(x)
+            if key in lists or key in lists.values():
+                return [g.value(part) for part in x]
+            return x
+
+        read = [given(i, x) for i, x in enumerate(arguments)]
+        return function(g, *read, **{name: given(name, x) for name, x in options.items()})
+
+    return lowering

@@ -335,7 +335,7 @@ def _computed(node: torch.fx.Node, arguments: Any, options: Any) -> Any:
 
     def tensors(argument: Any) -> Any:
         if isinstance(argument, np.ndarray):
-            return torch.from_numpy(np.ascontiguousarray(argument))
+            return torch.from_numpy(np.asarray(argument, order="C"))
         if isinstance(argument, list):
             return [tensors(x) for x in argument]
         return torch.float64 if argument is torch.float32 else argument

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.arithmetic import clamp, same, scaled
+from deployer.torch.lowerings.arithmetic import clamp, scaled
+from deployer.torch.lowerings.functions import same
 
 for _aten, _op in (
-    ("relu", "Relu"), ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("softsign", "Softsign"), ("selu", "Selu"),
-    ("mish", "Mish"), ("hardswish", "HardSwish"),
+    ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("softsign", "Softsign"), ("selu", "Selu"), ("mish", "Mish"),
+    ("hardswish", "HardSwish"),
 ):  # fmt: skip
     same(_aten, _op)
 
@@ -54,10 +55,12 @@ def prelu(g: GraphBuilder, x: Value, weight: Value) -> Value:
 
 @lowers("elu")
 def elu(g: GraphBuilder, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
-    """x, below zero alpha (e^x - 1)."""
-    if (scale, input_scale) != (1, 1):
-        raise g.refusal(f"scale is {scale} and input_scale {input_scale}", "1 for both, or selu")
-    return g.unary("Elu", x, alpha=float(alpha))
+    """scale x, below zero scale alpha (e^(input_scale x) - 1)."""
+    if (scale, input_scale) == (1, 1):
+        return g.unary("Elu", x, alpha=float(alpha))
+    below = g.unary("Expm1", g.value(scaled(g, g.binary("Min", x, 0.0), input_scale)))
+    above = g.unary("Relu", x)
+    return g.binary("Add", g.value(scaled(g, above, scale)), g.value(scaled(g, below, alpha * scale)))
 
 
 @lowers("celu")
@@ -68,17 +71,28 @@ def celu(g: GraphBuilder, x: Value, alpha: float = 1.0) -> Value:
 
 @lowers("softplus")
 def softplus(g: GraphBuilder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
-    """log(1 + e^(beta x)) / beta. PyTorch's is x beyond the threshold, where the two differ by e^-threshold at most."""
-    if threshold < 20:
-        raise g.refusal(f"threshold is {threshold}", "a threshold of 20 or more")
-    y = g.unary("Softplus", g.value(scaled(g, x, beta)))
-    return g.value(scaled(g, y, 1 / beta))
+    """log(1 + e^(beta x)) / beta, and x where beta x is beyond the threshold."""
+    inner = g.value(scaled(g, x, beta))
+    y = g.value(scaled(g, g.unary("Softplus", inner), 1 / beta))
+    return g.choose(g.binary("Greater", inner, float(threshold), "bool"), x, y)
 
 
 @lowers("log_sigmoid", "logsigmoid")
 def log_sigmoid(g: GraphBuilder, x: Value) -> Value:
     """-log(1 + e^-x)."""
     return g.unary("Neg", g.unary("Softplus", g.unary("Neg", x)))
+
+
+@lowers("log_sigmoid_forward")
+def log_sigmoid_forward(g: GraphBuilder, x: Value) -> tuple[Value, Value]:
+    """The same, and x in place of what its gradient would read besides."""
+    return log_sigmoid(g, x), x
+
+
+@lowers("log_sigmoid_backward")
+def log_sigmoid_backward(g: GraphBuilder, dy: Operand, x: Value, buffer: Operand) -> Value:
+    """What arrives times the sigmoid of -x."""
+    return g.binary("Mul", dy, g.unary("Sigmoid", g.unary("Neg", x)))
 
 
 @lowers("hardshrink")
@@ -100,9 +114,9 @@ def softshrink(g: GraphBuilder, x: Value, lambd: float = 0.5) -> Value:
 @lowers("threshold")
 def threshold(g: GraphBuilder, x: Value, bound: float, value: float) -> Value:
     """x where it is above the bound, else the value."""
-    if value or bound < 0:
-        raise g.refusal(f"threshold {bound} and value {value}", "a threshold of 0 or more and a value of 0")
-    return g.unary("ThresholdedRelu", x, alpha=float(bound))
+    if not value and bound >= 0:
+        return g.unary("ThresholdedRelu", x, alpha=float(bound))
+    return g.choose(g.binary("Greater", x, float(bound), "bool"), x, float(value))
 
 
 @lowers("glu")
@@ -115,7 +129,8 @@ def glu(g: GraphBuilder, x: Value, dim: int = -1) -> Value:
 
 
 def _softmax(g: GraphBuilder, op: str, x: Value, dim: int) -> Value:
-    return g.unary(op, x, axis=x.axis(dim))
+    line = g.reshape(g.cast(x, "float32"), x.shape or (1,))
+    return g.reshape(g.unary(op, line, axis=line.axis(dim)), x.shape)
 
 
 @lowers("softmax", "_softmax", "_safe_softmax")

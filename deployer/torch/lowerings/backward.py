@@ -23,6 +23,50 @@ def threshold_backward(g: GraphBuilder, dy: Operand, x: Value, threshold: float)
     return g.emit("Where", [above, dy, 0.0], x.shape)
 
 
+def _of_result(aten: str, op: str) -> None:
+    """Register the gradient of a function by what it gave."""
+
+    @lowers(aten)
+    def backward(g: GraphBuilder, dy: Operand, y: Value) -> Value | None:
+        return g.backward(op, [y], [y], [dy], [0])[0]
+
+
+_of_result("sigmoid_backward", "Sigmoid")
+_of_result("tanh_backward", "Tanh")
+
+
+def _of_argument(aten: str, op: str) -> None:
+    """Register the gradient of a function by what it was given."""
+
+    @lowers(aten)
+    def backward(g: GraphBuilder, dy: Operand, x: Value) -> Value | None:
+        return g.backward(op, [x], [None], [dy], [0])[0]
+
+
+_of_argument("mish_backward", "Mish")
+
+
+@lowers("gelu_backward")
+def gelu_backward(g: GraphBuilder, dy: Operand, x: Value, approximate: str = "none") -> Value | None:
+    """Of the exact form, or of that by tanh."""
+    form = None if approximate == "none" else approximate
+    return g.backward("Gelu", [x], [None], [dy], [0], approximate=form)[0]
+
+
+def _softmax_backward(aten: str, op: str) -> None:
+    @lowers(aten)
+    def backward(g: GraphBuilder, dy: Operand, y: Value, dim: int, dtype: object = None) -> Value:
+        line = g.reshape(y, y.shape or (1,))
+        arriving = g.reshape(g.value(dy), line.shape)
+        [dx] = g.backward(op, [line], [line], [arriving], [0], axis=line.axis(dim))
+        assert dx is not None
+        return g.reshape(dx, y.shape)
+
+
+_softmax_backward("_softmax_backward_data", "Softmax")
+_softmax_backward("_log_softmax_backward_data", "LogSoftmax")
+
+
 @lowers("deployer::cross_entropy")
 def cross_entropy(
     g: GraphBuilder,

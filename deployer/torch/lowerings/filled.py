@@ -24,7 +24,7 @@ def _shape(x: Operand) -> tuple[int, ...]:
 def full_like(g: GraphBuilder, x: Operand, number: Operand, dtype: Any = None) -> Operand:
     """One number everywhere, in the shape of x."""
     if isinstance(number, Value):
-        return g.emit("Expand", [number, g.ints(_shape(x))], _shape(x), number.dtype)
+        return g.expand(number, _shape(x))
     return filled(_shape(x), float(np.asarray(number)), dtype, dtype_of(x))
 
 
@@ -56,5 +56,19 @@ def new_ones(g: GraphBuilder, x: Operand, shape: Sequence[int], dtype: Any = Non
 def new_full(g: GraphBuilder, x: Operand, shape: Sequence[int], number: Operand, dtype: Any = None) -> Operand:
     """One number everywhere, in the dtype of x."""
     if isinstance(number, Value):
-        return g.emit("Expand", [number, g.ints(shape)], shape, number.dtype)
+        return g.expand(number, shape)
     return filled(shape, float(np.asarray(number)), dtype, dtype_of(x))
+
+
+@lowers("full")
+def full(g: GraphBuilder, shape: Sequence[int], number: Operand, dtype: Any = None) -> Operand:
+    """One number everywhere."""
+    if isinstance(number, Value):
+        return g.expand(number, shape)
+    return filled(shape, float(np.asarray(number)), dtype, dtype_of(number))
+
+
+@lowers("fill")
+def fill(g: GraphBuilder, x: Operand, number: Operand) -> Operand:
+    """One number everywhere, in the shape and dtype of x."""
+    return full_like(g, x, number)

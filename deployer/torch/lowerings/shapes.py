@@ -5,19 +5,27 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.core.ir import TensorType
+from deployer.torch.graph import GraphBuilder, Operand, Value, common_dtype, dtype_of, lowers
 
 
-@lowers("contiguous", "clone", "alias", "lift_fresh_copy", "detach_copy", "to", "_to_copy", "type_as", "identity")
+@lowers("contiguous", "clone", "alias", "lift_fresh", "lift_fresh_copy", "detach", "detach_copy", "identity")
 def same(g: GraphBuilder, x: Value, *args: Any, **options: Any) -> Value:
     """x itself: only the layout in memory differs, of which ONNX knows nothing."""
-    wanted = next(
-        (a for a in (*args, *options.values()) if str(a).startswith("torch.") and hasattr(a, "itemsize")), None
-    )
-    if wanted is not None and str(wanted).removeprefix("torch.") != x.dtype:
-        raise g.refusal(f"it turns {x.dtype} into {wanted}", "one dtype throughout")
     return x
+
+
+@lowers("to", "_to_copy", "type_as", "view_dtype")
+def converted(g: GraphBuilder, x: Value, *args: Any, **options: Any) -> Value:
+    """x in the dtype that is asked for; all floats are one here."""
+    wanted = next((a for a in (*args, *options.values()) if isinstance(a, torch.dtype)), None)
+    if wanted is None:
+        return x
+    if wanted.is_complex:
+        raise g.refusal(f"it turns {x.dtype} into {wanted}", "real numbers")
+    return g.cast(x, "float32" if wanted.is_floating_point else "bool" if wanted is torch.bool else "int64")
 
 
 @lowers("view", "reshape", "_unsafe_view", "view_copy")
@@ -91,14 +99,13 @@ def movedim(g: GraphBuilder, x: Value, source: int, destination: int) -> Value:
 def expand(g: GraphBuilder, x: Value, sizes: Sequence[int], implicit: bool = False) -> Value:
     """Axes of one element repeated."""
     padded = (*[1] * (len(sizes) - x.rank), *x.shape)
-    shape = [n if s == -1 else s for s, n in zip(sizes, padded, strict=True)]
-    return x if tuple(shape) == x.shape else g.emit("Expand", [x, g.ints(shape)], shape, x.dtype)
+    return g.expand(x, [n if s == -1 else s for s, n in zip(sizes, padded, strict=True)])
 
 
 @lowers("copy")
 def copy(g: GraphBuilder, x: Value, source: Operand, non_blocking: bool = False) -> Value:
     """The source in the shape of x, whose elements it replaces."""
-    return expand(g, g.value(source), x.shape)
+    return g.cast(g.expand(g.value(source), x.shape), x.dtype)
 
 
 @lowers("_assert_tensor_metadata")
@@ -116,9 +123,12 @@ def repeat(g: GraphBuilder, x: Value, repeats: Sequence[int]) -> Value:
 
 @lowers("cat", "concat", "concatenate")
 def cat(g: GraphBuilder, tensors: Sequence[Operand], dim: int = 0) -> Value:
-    """Tensors one behind the other."""
-    parts = [g.value(x) for x in tensors]
-    return g.concat(parts, parts[0].axis(dim))
+    """Tensors one behind the other; those of one axis without elements do not count."""
+    common = common_dtype({dtype_of(x) for x in tensors})
+    parts = [g.cast(x, common) for x in tensors]
+    parts = [x for x in parts if x.shape != (0,)] or parts[:1]
+    axis = parts[0].axis(dim)
+    return g.concat([x for x in parts if x.shape[axis]] or parts[:1], axis)
 
 
 @lowers("stack")
@@ -181,10 +191,8 @@ def narrow(g: GraphBuilder, x: Value, dim: int, start: int, length: int) -> Valu
 def select_scatter(g: GraphBuilder, x: Value, part: Value, dim: int, index: int) -> Value:
     """x with one place along an axis replaced."""
     axis = x.axis(dim)
-    at, size = index % x.shape[axis], x.shape[axis]
-    middle = g.reshape(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
-    ends = [g.slice(x, axis, 0, at)] if at else [], [g.slice(x, axis, at + 1, size)] if at + 1 < size else []
-    return g.concat([*ends[0], middle, *ends[1]], axis)
+    at = index % x.shape[axis]
+    return placed(g, x, g.reshape(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :])), axis, range(at, at + 1))
 
 
 @lowers("slice_scatter")
@@ -197,14 +205,54 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Value:
-    """x with a run of places along an axis replaced."""
+    """x with places along an axis replaced."""
     axis = x.axis(dim)
+    return placed(g, x, part, axis, range(*slice(start, end, step).indices(x.shape[axis])))
+
+
+def placed(g: GraphBuilder, x: Value, part: Value, axis: int, places: range) -> Value:
+    """x with a part in some of its places along an axis."""
     size = x.shape[axis]
-    begin, stop, _ = slice(start, end).indices(size)
-    if step != 1:
-        raise g.refusal(f"step is {step}", "step 1")
+    part = g.cast(part, x.dtype)
+    if len(places) == size:
+        return part
+    if not places:
+        return x
+    known = g.known(x)
+    if known is not None and not known.any() and x.dtype == "float32":
+        return _among_zeros(g, part, x.shape, axis, places)
+    if places.step != 1:
+        numbers = np.arange(size)
+        numbers[places] = size + np.arange(len(places))
+        both = g.concat([x, part], axis)
+        return g.emit("Gather", [both, g.constant(numbers, "int64")], x.shape, x.dtype, axis=axis)
+    begin, stop = places[0], places[-1] + 1
     front, behind = [g.slice(x, axis, 0, begin)] if begin else [], [g.slice(x, axis, stop, size)] if stop < size else []
     return g.concat([*front, part, *behind], axis)
+
+
+def _among_zeros(g: GraphBuilder, part: Value, shape: Sequence[int], axis: int, places: range) -> Value:
+    """A part in some places along an axis, and zeros in the others: the gradient of a slice."""
+    whole = Value(g.fresh("whole"), tuple(shape))
+    g.types[whole.name] = TensorType("float32", whole.shape)
+    bounds = [g.ints([n]) for n in (places[0], places[-1] + 1, axis, places.step)]
+    [dx] = g.backward("Slice", [whole, *bounds], [None], [part], [0])
+    assert dx is not None
+    return dx
+
+
+@lowers("select_backward")
+def select_backward(g: GraphBuilder, dy: Value, sizes: Sequence[int], dim: int, index: int) -> Value:
+    """What arrives in one place along an axis, and zeros elsewhere."""
+    return select_scatter(g, g.constant(np.zeros(tuple(sizes))), dy, dim, index)
+
+
+@lowers("slice_backward")
+def slice_backward(
+    g: GraphBuilder, dy: Value, sizes: Sequence[int], dim: int, start: int, end: int, step: int
+) -> Value:
+    """What arrives in some places along an axis, and zeros elsewhere."""
+    return slice_scatter(g, g.constant(np.zeros(tuple(sizes))), dy, dim, start, end, step)
 
 
 @lowers("roll")
@@ -219,22 +267,6 @@ def roll(g: GraphBuilder, x: Value, shifts: Sequence[int], dims: Sequence[int] =
         if at:
             x = g.concat([g.slice(x, axis, at, size), g.slice(x, axis, 0, at)], axis)
     return x
-
-
-@lowers("constant_pad_nd", "pad")
-def pad(g: GraphBuilder, x: Value, pads: Sequence[int], mode: Any = "constant", value: float | None = 0.0) -> Value:
-    """Elements around x; `pads` are before and after the last axis, then the one before it."""
-    if not isinstance(mode, str):  # constant_pad_nd has the value in its place
-        mode, value = "constant", mode
-    if mode != "constant":
-        raise g.refusal(f"mode is {mode!r}", "mode 'constant'")
-    if min(pads, default=0) < 0:
-        raise g.refusal(f"pads are {list(pads)}", "a slice in place of negative pads")
-    before, after = [0] * x.rank, [0] * x.rank
-    for place in range(len(pads) // 2):
-        before[-1 - place], after[-1 - place] = pads[2 * place], pads[2 * place + 1]
-    shape = [b + n + a for b, n, a in zip(before, x.shape, after, strict=True)]
-    return g.emit("Pad", [x, g.ints([*before, *after]), g.constant(value or 0.0)], shape)
 
 
 @lowers("pixel_shuffle")
@@ -253,31 +285,3 @@ def channel_shuffle(g: GraphBuilder, x: Value, groups: int) -> Value:
     n, c, *places = x.shape
     parts = g.reshape(x, (n, groups, c // groups, *places))
     return g.reshape(g.transpose(parts, (0, 2, 1, *range(3, parts.rank))), x.shape)
-
-
-@lowers("embedding")
-def embedding(
-    g: GraphBuilder, weight: Value, ids: Operand, padding_idx: int = -1, scale: bool = False, sparse: bool = False
-) -> Value:
-    """Rows of a table."""
-    if padding_idx >= 0:
-        raise g.refusal(f"padding_idx is {padding_idx}: its row has no gradient", "an embedding without padding_idx")
-    rows = g.value(ids, "int64")
-    return g.emit("Gather", [weight, rows], (*rows.shape, *weight.shape[1:]), axis=0)
-
-
-@lowers("index")
-def index(g: GraphBuilder, x: Value, indices: Sequence[Operand | None]) -> Value:
-    """Rows along one axis by a list of numbers."""
-    used = [(a, i) for a, i in enumerate(indices) if i is not None]
-    if len(used) != 1:
-        raise g.refusal(f"{len(used)} axes are indexed by tensors", "one at a time")
-    [(axis, ids)] = used
-    known = ids if isinstance(ids, Value) else g.constant(np.asarray(ids), "int64")
-    return g.emit("Gather", [x, known], (*x.shape[:axis], *known.shape, *x.shape[axis + 1 :]), axis=axis)
-
-
-@lowers("index_select")
-def index_select(g: GraphBuilder, x: Value, dim: int, ids: Operand) -> Value:
-    """Places along an axis by a list of numbers."""
-    return index(g, x, [*[None] * x.axis(dim), ids])
