@@ -2,8 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,11 +12,11 @@ from onnx import numpy_helper
 
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
-from deployer.core.operator import Array
+from deployer.core.operator import Array, operator_of
 from deployer.frontend.graph_sort import live_nodes
-from deployer.frontend.resolve import Resolved
-from deployer.training.autodiff import Tape, apply_rule, fixed_form
-from deployer.training.onnx_writer import node_proto
+from deployer.frontend.resolve import Resolved, static_form
+from deployer.training.autodiff import Tape, apply_rule, fixed_form, pull_back
+from deployer.training.onnx_writer import input_form, node_proto
 
 OPSET, IR_VERSION = 21, 10
 
@@ -43,14 +43,24 @@ Operand = Value | Array | float | int
 """What an ATen operator takes for a tensor: one of the graph, one that is known, or a number."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of the graph whose gradient is pulled back: its nodes, and the names of what it reads and gives."""
+
+    nodes: tuple[Node, ...]
+    sources: tuple[str, ...]
+    results: tuple[str, ...]
+
+
 @dataclass(eq=False)
 class GraphBuilder:
     """Nodes and initializers in the order they are added, with the types of all values.
 
     `operator` is the ATen operator that is lowered now, `place` the submodule that called it. Without `drops` nothing
-    is dropped at random. Initializers of floats are float64, so that a check can compute with the module's own numbers;
-    `model` rounds them. `seed` is that of the nodes that draw. Unless it `ignores`, no label is below zero, as ignored ones are.
-    Where it `saves`, operators give what their gradients read; else they are ONNX's own, for a file.
+    is dropped at random. `parts` are found by their first results. Initializers of floats are float64, so that a check
+    can compute with the module's own numbers; `model` rounds them. `seed` is that of the nodes that draw. Unless it
+    `ignores`, no label is below zero, as ignored ones are. Where it `saves`, operators give what their gradients read;
+    else they are ONNX's own, for a file.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -64,6 +74,7 @@ class GraphBuilder:
     seed: int = 0
     ignores: bool = True
     saves: bool = True
+    parts: dict[str, Part] = field(default_factory=dict)
     _constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
@@ -131,6 +142,15 @@ class GraphBuilder:
         self._add(Node(self._label(op), op, tuple(names), results, _attributes(attrs)))
         return [x for x in outputs if x is not None]
 
+    def emit_parts(
+        self, op: str, inputs: Sequence[Operand | None], shapes: Sequence[Sequence[int]], **attrs: Any
+    ) -> list[Value]:
+        """Add the nodes that a composite operator stands for, with what their gradients read."""
+        names = tuple("" if x is None else self.value(x).name for x in inputs)
+        outputs = [self.declare(self.fresh(op.lower()), shape) for shape in shapes]
+        self.written_out(Node(self._label(op), op, names, tuple(x.name for x in outputs), _attributes(attrs)))
+        return outputs
+
     def _label(self, op: str) -> str:
         return self.fresh(f"{self.place}/{op}" if self.place else op)
 
@@ -161,19 +181,57 @@ class GraphBuilder:
         names = tuple("" if x is None else x.name for x in values)
         label = self._label(op)
         results = tuple(self.fresh(f"{label}/unread") if x is None else x.name for x in outputs)
-        known = {n: a for n, a in self.initializers.items() if n in names}
-        types = dict(self.types)
-        types |= {n: self.types.get(n, TensorType("float32", ())) for n in results}
-        tape = Tape(Resolved(types, known), GraphNames(self.reserved))
-        tape.state.types.update(self.types)
-        node = fixed_form(tape.state, Node(label, op, names, results, _attributes(attrs)))
         douts = tuple("" if x is None else self.value(x).name for x in arriving)
-        tape.state.types.update(self.types)
+        node = Node(label, op, names, results, _attributes(attrs))
+        if operator_of(node).composite:
+            part = self.written_out(node)
+            return self.pulled(part, dict(zip(results, douts, strict=False)), [names[i] for i in wanted])
+        tape = self._tape(names)
+        tape.state.types.update({n: self.types.get(n, TensorType("float32", ())) for n in results})
+        node = fixed_form(tape.state, node)
         targets = {i: tape.names.fresh(f"{label}/grad_{i}") for i in wanted if names[i : i + 1] != ("",)}
         apply_rule(tape, node, douts, targets)
         self._take(tape)
         given = {i: self._declared(tape, name) for i, name in targets.items()}
         return tuple(given.get(i) for i in wanted)
+
+    def _tape(self, names: Collection[str]) -> Tape:
+        """An empty tape over the values of these names."""
+        known = {n: a for n, a in self.initializers.items() if n in names}
+        return Tape(Resolved(dict(self.types), known), GraphNames(self.reserved))
+
+    def written_out(self, node: Node) -> list[Node]:
+        """Add the nodes that a composite operator stands for, with what their gradients read."""
+        constants = {n: a for n, a in self.initializers.items() if n in node.inputs}
+        added = []
+        for plain in _plain_nodes(Resolved(self.types, constants), node):
+            if plain.op == "Constant":
+                [value] = operator_of(plain).reference(plain, [])
+                self.initializers[plain.outputs[0]] = value.astype(np.float64) if value.dtype.kind == "f" else value
+                continue
+            saving = operator_of(plain).training_form(plain, self.fresh)
+            part, arrays = input_form(saving, OPSET, self.fresh)
+            for name, array in arrays.items():
+                self.initializers[name] = array.astype(np.float64) if array.dtype.kind == "f" else array
+                self.types[name] = TensorType("float32" if array.dtype.kind == "f" else "int32", array.shape)
+            operator = operator_of(saving)
+            types = operator.infer(saving, [self.types[n] if n else None for n in saving.inputs])
+            self.types.update({n: kind for n, kind in zip(saving.outputs, types, strict=False) if n})
+            self.reserved.update(filter(None, saving.outputs))
+            self._add(part)
+            added.append(part)
+        return added
+
+    def pulled(
+        self, nodes: Sequence[Node], arriving: Mapping[str, str], sources: Sequence[str]
+    ) -> tuple[Value | None, ...]:
+        """The gradients of sources of a part of the graph, given those that arrive at its results."""
+        tape = self._tape({name for node in nodes for name in node.inputs})
+        seeds = {name: dout for name, dout in arriving.items() if dout}
+        totals = pull_back(tape, nodes, seeds, sources)
+        self._take(tape)
+        found = [totals.get(name) for name in sources]
+        return tuple(None if name is None else self._declared(tape, name) for name in found)
 
     def _take(self, tape: Tape) -> None:
         """Add what a gradient rule has written."""
@@ -340,7 +398,9 @@ class GraphBuilder:
     def model(self, inputs: Sequence[Value], outputs: Sequence[Value], keep: Collection[str] = ()) -> onnx.ModelProto:
         """The whole as a model, without what no output depends on but for initializers to `keep`."""
         nodes = live_nodes(self.nodes, [x.name for x in outputs], {}, lambda node: False)
-        values = [onnx.helper.make_tensor_value_info(x.name, self._element(x.dtype), x.shape) for x in (*inputs, *outputs)]
+        values = [
+            onnx.helper.make_tensor_value_info(x.name, self._element(x.dtype), x.shape) for x in (*inputs, *outputs)
+        ]
         read = {name for node in nodes for name in node.inputs} | {x.name for x in outputs} | set(keep)
         arrays = [numpy_helper.from_array(self._narrow(a), n) for n, a in self.initializers.items() if n in read]
         first = len(inputs)
@@ -349,7 +409,6 @@ class GraphBuilder:
         opsets = [onnx.helper.make_opsetid("", OPSET)]
         opsets += [onnx.helper.make_opsetid(domain, 1) for domain in sorted({p.domain for p in protos} - {""})]
         return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-
 
     def _element(self, dtype: str) -> int:
         """ONNX's type in a file: of integers that a step computes with, the one that targets have."""
@@ -361,6 +420,23 @@ class GraphBuilder:
             return array.astype(np.float32)
         narrow = array.astype(np.int32) if array.dtype.kind == "i" and self.saves else array
         return narrow if (narrow == array).all() else array  # what int32 does not hold is refused where it is read
+
+
+def _plain_nodes(state: Resolved, node: Node) -> Iterator[Node]:
+    """The nodes that a composite one stands for, in a form with static inputs as attributes; types go to `state`."""
+    operator = operator_of(node)
+    fixed = static_form(state, replace(node, op=operator.name), operator)
+    inputs = [state.types[n] if n else None for n in fixed.inputs]
+    types = operator.infer(fixed, inputs)
+    parts = operator.lower(fixed, inputs) if operator.composite else None
+    if parts:
+        for part in parts:
+            yield from _plain_nodes(state, part)
+        return
+    state.types.update({n: kind for n, kind in zip(fixed.outputs, types, strict=False) if n})
+    if fixed.op == "Constant":
+        [state.constants[fixed.outputs[0]]] = operator.reference(fixed, [])
+    yield fixed
 
 
 _NUMPY: dict[str, Any] = {"float32": np.float64, "int64": np.int64, "bool": np.bool_}

@@ -1,7 +1,7 @@
 """Reverse-mode differentiation of a graph by the operators' own gradient rules."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -111,30 +111,46 @@ def differentiate(
     Raises NotDifferentiable with the node, and GraphProblem for a parameter that the loss does not depend on.
     """
     tape = Tape(Resolved(dict(state.types), dict(state.constants)), names)
-    fixed = [fixed_form(state, node) for node in nodes]
-    dependents = _dependents(fixed, state, parameters)
-    active, uses = _between(fixed, dependents, loss)
+    begin = first if first is None or isinstance(first, str) else tape.constant(f"{loss}_grad", first)
+    totals = pull_back(tape, nodes, {loss: begin}, parameters)
     for name in parameters:
-        if not uses[name]:
-            raise unreachable(name, [n for n in fixed if name in n.inputs])
+        if name not in totals:
+            raise unreachable(name, [n for n in (fixed_form(state, node) for node in nodes) if name in n.inputs])
+    live = live_nodes(tape.nodes, list(totals.values()), {}, lambda n: False)
+    read = {name for node in live for name in node.inputs}
+    constants = {name: value for name, value in tape.constants.items() if name in read}
+    types = {n: tape.state.types[n] for node in live for n in node.outputs if n}
+    return Backward(live, constants, types, totals)
+
+
+def pull_back(
+    tape: Tape, nodes: Sequence[Node], seeds: Mapping[str, str | None], sources: Sequence[str]
+) -> dict[str, str]:
+    """Write the gradients of those `sources` on which the seeds depend to the tape; their names.
+
+    `seeds` are results of the nodes with their own gradients, of which None stands for one.
+    """
+    state = Resolved(dict(tape.state.types), dict(tape.state.constants))
+    fixed = [fixed_form(state, node) for node in nodes]
+    dependents = _dependents(fixed, state, sources)
+    active, uses = _between(fixed, dependents, seeds)
     gradients = _Gradients(tape, uses)
-    if first is not None:
-        gradients.totals[loss] = first if isinstance(first, str) else tape.constant(f"{loss}_grad", first)
+    for name, seed in seeds.items():
+        if seed is not None and uses[name]:
+            gradients.parts[name] = [seed]
+            uses[name] += 1
+        elif seed is not None:
+            gradients.totals[name] = seed
     for node in reversed(active):
         douts = tuple(gradients.total(name) for name in node.outputs)
         targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in dependents}
         try:
             apply_rule(tape, node, douts, targets)
         except NotDifferentiable as problem:
-            behind = ", ".join(p for p in parameters if _feeds(fixed, p, node))
+            behind = ", ".join(p for p in sources if _feeds(fixed, p, node))
             facts = [*problem.facts, ("weights behind it", behind)]
             raise NotDifferentiable(problem.cause, facts, problem.hint or _WAY_OUT) from None
-    parameter_grads = {name: gradients.total(name) for name in parameters}
-    live = live_nodes(tape.nodes, list(parameter_grads.values()), {}, lambda n: False)
-    read = {name for node in live for name in node.inputs}
-    constants = {name: value for name, value in tape.constants.items() if name in read}
-    types = {n: tape.state.types[n] for node in live for n in node.outputs if n}
-    return Backward(live, constants, types, parameter_grads)
+    return {name: gradients.total(name) for name in sources if uses[name]}
 
 
 def fixed_form(state: Resolved, node: Node) -> Node:
@@ -210,9 +226,11 @@ def _dependents(nodes: Sequence[Node], state: Resolved, sources: Sequence[str]) 
     return dependents
 
 
-def _between(nodes: Sequence[Node], dependents: set[str], loss: str) -> tuple[list[Node], Counter[str]]:
-    """The nodes on a path from a source to the loss, and the number of times they use each value of `dependents`."""
-    live, uses, active = {loss} & dependents, Counter[str](), []
+def _between(
+    nodes: Sequence[Node], dependents: set[str], results: Collection[str]
+) -> tuple[list[Node], Counter[str]]:
+    """The nodes on a path from a source to a result, and the number of times they use each value of `dependents`."""
+    live, uses, active = set(results) & dependents, Counter[str](), []
     for node in reversed(nodes):
         if live.isdisjoint(node.outputs):
             continue

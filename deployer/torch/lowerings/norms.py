@@ -152,6 +152,101 @@ def group_norm(
     return g.emit("GroupNormalization", operands, x.shape, num_groups=groups, epsilon=eps)
 
 
+@lowers("native_layer_norm")
+def native_layer_norm(
+    g: GraphBuilder, x: Value, shape: Sequence[int], weight: Value | None, bias: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """Y, and the mean and inverse deviation of each row."""
+    axis = x.rank - len(shape)
+    row = (*x.shape[:axis], *[1] * len(shape))
+    operands = [x, *_scale_and_bias(g, weight, bias, shape)]
+    y, mean, inv_std = g.emit_several("LayerNormalization", operands, [x.shape, row, row], axis=axis, epsilon=eps)
+    return y, mean, inv_std
+
+
+@lowers("native_layer_norm_backward")
+def native_layer_norm_backward(
+    g: GraphBuilder,
+    dy: Value,
+    x: Value,
+    shape: Sequence[int],
+    mean: Value,
+    inv_std: Value,
+    weight: Value | None,
+    bias: Value | None,
+    wanted: Sequence[bool],
+) -> tuple[Value | None, ...]:
+    """Those of X, scale and bias."""
+    inputs = [x, *_scale_and_bias(g, weight, bias, shape)]
+    places = [i for i, is_wanted in enumerate(wanted) if is_wanted]
+    axis = x.rank - len(shape)
+    grads = g.backward("LayerNormalization", inputs, [None, mean, inv_std], [dy, None, None], places, axis=axis)
+    found = dict(zip(places, grads, strict=True))
+    return tuple(found.get(i) for i in range(3))
+
+
+def _channel(g: GraphBuilder, values: Value, rank: int) -> Value:
+    """One number per channel, in a shape that broadcasts with X."""
+    return g.reshape(values, (values.shape[0], *[1] * (rank - 2)))
+
+
+@lowers("native_group_norm")
+def native_group_norm(
+    g: GraphBuilder,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    n: int,
+    channels: int,
+    places: int,
+    groups: int,
+    eps: float,
+) -> tuple[Value, Value, Value]:
+    """Y, and the mean and inverse deviation of each group, which are the channels of one image."""
+    image = g.reshape(x, (1, n * groups, channels // groups * places))
+    unit, mean, inv_std = _with_statistics(g, image, None, None, eps)
+    y = g.reshape(unit, x.shape)
+    y = y if weight is None else g.binary("Mul", y, _channel(g, weight, x.rank))
+    y = y if bias is None else g.binary("Add", y, _channel(g, bias, x.rank))
+    return y, g.reshape(mean, (n, groups)), g.reshape(inv_std, (n, groups))
+
+
+@lowers("native_group_norm_backward")
+def native_group_norm_backward(
+    g: GraphBuilder,
+    dy: Value,
+    x: Value,
+    mean: Value,
+    inv_std: Value,
+    weight: Value | None,
+    n: int,
+    channels: int,
+    places: int,
+    groups: int,
+    wanted: Sequence[bool],
+) -> tuple[Value | None, ...]:
+    """Those of X, scale and bias."""
+    shape, count = (1, n * groups, channels // groups * places), n * groups
+    image, m, s = g.reshape(x, shape), g.reshape(mean, (count,)), g.reshape(inv_std, (count,))
+    others = [0, *range(2, x.rank)]
+    dx = scale = bias = None
+    if wanted[0]:
+        arriving = dy if weight is None else g.binary("Mul", dy, _channel(g, weight, x.rank))
+        ones, zeros = g.constant(np.ones(count)), g.constant(np.zeros(count))
+        outputs = [None, None, None, m, s]
+        inputs = [image, ones, zeros, zeros, zeros]
+        [found] = g.backward("BatchNormInternal", inputs, outputs, [g.reshape(arriving, shape), *[None] * 4], [0])
+        assert found is not None
+        dx = g.reshape(found, x.shape)
+    if wanted[1]:
+        centred = g.binary("Sub", image, g.reshape(m, (1, count, 1)))
+        unit = g.reshape(g.binary("Mul", centred, g.reshape(s, (1, count, 1))), x.shape)
+        scale = g.reduce("ReduceSum", g.binary("Mul", dy, unit), others, False)
+    if wanted[2]:
+        bias = g.reduce("ReduceSum", dy, others, False)
+    return dx, scale, bias
+
+
 @lowers("instance_norm")
 def instance_norm(
     g: GraphBuilder,

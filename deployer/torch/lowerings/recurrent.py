@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.torch.graph import GraphBuilder, Operand, Part, Value, lowers
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,13 @@ class Form:
         return g.reshape(matrix, (1, *shape))
 
     def direction(
-        self, g: GraphBuilder, x: Value, states: Sequence[Value | None], weights: Sequence[Value], reverse: bool
+        self,
+        g: GraphBuilder,
+        x: Value,
+        states: Sequence[Value | None],
+        weights: Sequence[Value],
+        reverse: bool,
+        written_out: bool = False,
     ) -> list[Value]:
         """Y[time, batch, unit] and the last states [1, batch, unit] of one direction; weights are W, R and biases."""
         w, r, *biases = weights
@@ -40,7 +46,8 @@ class Form:
             inputs.pop()
         direction = "reverse" if reverse else "forward"
         several = [y, *[y[1:]] * len(states)]
-        steps, *last = g.emit_several(self.op, inputs, several, hidden_size=units, direction=direction, **self.attrs)
+        emit = g.emit_parts if written_out else g.emit_several
+        steps, *last = emit(self.op, inputs, several, hidden_size=units, direction=direction, **self.attrs)
         return [g.reshape(steps, (y[0], *y[2:])), *last]
 
 
@@ -112,3 +119,42 @@ def _of_one_state(aten: str, form: Form) -> None:
 
 for _aten, _form in (("gru", GRU), ("rnn_tanh", TANH), ("rnn_relu", RELU)):
     _of_one_state(_aten, _form)
+
+
+FORMS = {"lstm": LSTM, "gru": GRU, "rnn_tanh": TANH, "rnn_relu": RELU}
+
+
+@lowers("deployer::recurrent")
+def recurrent(
+    g: GraphBuilder, kind: str, x: Value, states: Sequence[Operand], weights: Sequence[Value], reverse: bool
+) -> list[Value]:
+    """One direction of one layer, written out as the nodes that its gradient is pulled back over."""
+    form, begin = FORMS[kind], len(g.nodes)
+    given = [x, *map(g.value, states), *weights]
+    source, *rest = (g.emit("Identity", [v], v.shape) for v in given)  # what is in front of it is no part of it
+    own = [None if _is_zero(state) else s for state, s in zip(states, rest, strict=False)]
+    results = form.direction(g, source, own, rest[len(own) :], reverse, written_out=True)
+    names = tuple(v.name for v in given), tuple(y.name for y in results)
+    g.parts[results[0].name] = Part(tuple(g.nodes[begin:]), *names)
+    return results
+
+
+@lowers("deployer::recurrent_backward")
+def recurrent_backward(
+    g: GraphBuilder,
+    grads: Sequence[Value],
+    kind: str,
+    x: Value,
+    states: Sequence[Operand],
+    weights: Sequence[Value],
+    outputs: Sequence[Value],
+) -> tuple[Value | None, ...]:
+    """The gradients of x, of the states and of the weights, from what the forward nodes saved."""
+    part = g.parts[outputs[0].name]
+    known = (g.known(dy) for dy in grads)
+    arriving = ["" if zero is not None and not zero.any() else dy.name for zero, dy in zip(known, grads, strict=True)]
+    return g.pulled(part.nodes, dict(zip(part.results, arriving, strict=True)), part.sources)
+
+
+def _is_zero(state: Operand) -> bool:
+    return not isinstance(state, Value) and not np.any(state)

@@ -1,0 +1,69 @@
+"""Images, signals and volumes of other sizes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.torch.lowerings.pools import placeholder
+from deployer.torch.lowerings.windows import each
+
+
+def _resizing(
+    g: GraphBuilder, shape: Sequence[int], size: Any, scales: Sequence[Any], mode: str, coordinates: str, rule: str = ""
+) -> tuple[tuple[int, ...], list[Operand | None], dict[str, Any]]:
+    """The result's shape, and ONNX's inputs besides the tensor, and attributes."""
+    n = len(shape) - 2
+    if len(scales) == 1 and isinstance(scales[0], list | tuple):
+        scales = scales[0]
+    known = [float(s) for s in scales if s is not None]
+    factors = known * n if len(known) == 1 else known
+    if size is None:
+        sizes = [int(s * f) for s, f in zip(shape[2:], factors, strict=True)]
+    else:
+        sizes = each(size, n)
+    attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": rule or None}
+    result = (*shape[:2], *sizes)
+    by_scale = len(factors) == n and coordinates != "align_corners"
+    if by_scale and [int(s * f) for s, f in zip(shape[2:], factors, strict=True)] == list(sizes):
+        return result, [None, g.constant([1.0, 1.0, *factors])], attrs
+    return result, [None, None, g.ints(result)], attrs
+
+
+def _registers(names: Sequence[str], mode: str, coordinates: str, rule: str = "") -> None:
+    """Register resizing by the nearest places, and its gradient."""
+
+    @lowers(*names)
+    def forward(g: GraphBuilder, x: Value, size: Any, *scales: Any) -> Value:
+        shape, inputs, attrs = _resizing(g, x.shape, size, scales, mode, coordinates, rule)
+        return g.emit("Resize", [x, *inputs], shape, **attrs)
+
+    @lowers(*(f"{name}_backward" for name in names))
+    def backward(g: GraphBuilder, dy: Value, size: Any, source: Sequence[int], *scales: Any) -> Value | None:
+        _, inputs, attrs = _resizing(g, source, size, scales, mode, coordinates, rule)
+        return g.backward("Resize", [placeholder(g, source), *inputs], [None], [dy], [0], **attrs)[0]
+
+
+_registers([f"upsample_nearest{n}d" for n in (1, 2, 3)], "nearest", "asymmetric", "floor")
+_registers([f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)], "nearest", "half_pixel", "round_prefer_ceil")
+
+
+def _registers_smooth(names: Sequence[str], mode: str) -> None:
+    """Register resizing between places, and its gradient."""
+
+    @lowers(*names)
+    def forward(g: GraphBuilder, x: Value, size: Any, align_corners: bool, *scales: Any) -> Value:
+        coordinates = "align_corners" if align_corners else "half_pixel"
+        shape, inputs, attrs = _resizing(g, x.shape, size, scales, mode, coordinates)
+        return g.emit("Resize", [x, *inputs], shape, **attrs)
+
+    @lowers(*(f"{name}_backward" for name in names))
+    def backward(
+        g: GraphBuilder, dy: Value, size: Any, source: Sequence[int], align_corners: bool, *scales: Any
+    ) -> Value | None:
+        coordinates = "align_corners" if align_corners else "half_pixel"
+        _, inputs, attrs = _resizing(g, source, size, scales, mode, coordinates)
+        return g.backward("Resize", [placeholder(g, source), *inputs], [None], [dy], [0], **attrs)[0]
+
+
+_registers_smooth(["upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"], "linear")
+_registers_smooth(["upsample_bicubic2d"], "cubic")
