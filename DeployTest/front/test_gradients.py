@@ -50,7 +50,9 @@ def assert_alike(build: Callable[[], Any], x: Any, y: Any) -> None:
     theirs = build()  # made anew: a deep copy loses hooks
     before = {n: p.detach().clone() for n, p in ours.named_parameters()}
     buffers = {n: b.detach().clone() for n, b in ours.named_buffers()}
-    trained = front.train(ours, (x, y), "cross_entropy", learning_rate=0.1, batch=ROWS, shuffle=False, warn=lambda w: None)
+    trained = front.train(
+        ours, (x, y), "cross_entropy", learning_rate=0.1, batch=ROWS, shuffle=False, warn=lambda w: None
+    )
     assert trained.verdict == "passed"
     assert all(torch.equal(p, before[n]) for n, p in ours.named_parameters()), "training changed the module's weights"
     assert all(torch.equal(b, buffers[n]) for n, b in ours.named_buffers()), "training changed the module's buffers"
@@ -310,7 +312,9 @@ WRITES: dict[str, Callable[[], Any]] = {
         lambda net, h: (net.step.add_(1), torch.tanh(net.extra(h)) / (1 + torch.exp(-0.5 * net.step)))[1],
         lambda net: net.register_buffer("step", torch.tensor(0)),
     ),
-    "batch_norm": lambda: Net(lambda net, h: net.norm(net.extra(h)), lambda net: net.add_module("norm", nn.BatchNorm1d(WIDTH))),
+    "batch_norm": lambda: Net(
+        lambda net, h: net.norm(net.extra(h)), lambda net: net.add_module("norm", nn.BatchNorm1d(WIDTH))
+    ),
     "batch_norm_twice": lambda: Net(
         lambda net, h: net.norm(net.extra(net.norm(h))), lambda net: net.add_module("norm", nn.BatchNorm1d(WIDTH))
     ),

@@ -98,7 +98,10 @@ class Clipping(Flat):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The bounds, too."""
         low, high = bounds(node)
-        return super().args(node, access) | {"low": Const(float(np.float32(low))), "high": Const(float(np.float32(high)))}
+        return super().args(node, access) | {
+            "low": Const(float(np.float32(low))),
+            "high": Const(float(np.float32(high))),
+        }
 
 
 class Broadcasting(Operator):

@@ -140,7 +140,9 @@ class _Walk:
         signature = program.graph_signature
         self.parameters = {node: names.get(name, name) for node, name in signature.inputs_to_parameters.items()}
         self.buffers = dict(signature.inputs_to_buffers) | dict(signature.inputs_to_lifted_tensor_constants)
-        self.builder = GraphBuilder(reserved={*self.parameters.values(), *self.buffers.values()}, drops=drops, saves=False)
+        self.builder = GraphBuilder(
+            reserved={*self.parameters.values(), *self.buffers.values()}, drops=drops, saves=False
+        )
         self.values: dict[str, Any] = {}
         self.inputs: list[Value] = []
 

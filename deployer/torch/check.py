@@ -70,7 +70,9 @@ def compare(step: CapturedStep, ours: Evaluation, theirs: EagerStep) -> Compared
     """The largest difference of a step's results; CaptureMismatch where one is beyond the bound."""
     missing = sorted(theirs.gradients.keys() - ours.gradients.keys())
     if missing:
-        raise CaptureMismatch(f"PyTorch gives parameter {missing[0]!r} a gradient, and the captured step none", hint=HINT)
+        raise CaptureMismatch(
+            f"PyTorch gives parameter {missing[0]!r} a gradient, and the captured step none", hint=HINT
+        )
     zero = [n for n, g in ours.gradients.items() if n not in theirs.gradients and np.any(g)]
     if zero:
         raise CaptureMismatch(f"PyTorch gives parameter {zero[0]!r} no gradient, and the captured step one", hint=HINT)

@@ -39,9 +39,7 @@ class Columns:
     keywords: bool = False
 
 
-def read_columns(
-    data: Any, module: nn.Module, warn: Warn, classes: Sequence[str] = (), targets: str = ONE
-) -> Columns:
+def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str] = (), targets: str = ONE) -> Columns:
     """The samples of `data` as arrays, floats in float32 and integers in int64.
 
     A folder is one of images, as `read_images` has it, gray where its first image is and else of three channels; a file

@@ -133,7 +133,9 @@ class _Named:
         own, theirs = ([n for n in x.shape if n != 1] for x in (target, scores))
         if own != theirs:
             facts = [("output", str(list(scores.shape))), ("target", str(list(target.shape)))]
-            raise ShapeMismatch(f"the target does not have the shape that loss {self.name!r} compares", facts, "equal shapes")
+            raise ShapeMismatch(
+                f"the target does not have the shape that loss {self.name!r} compares", facts, "equal shapes"
+            )
         return target.reshape(scores.shape).to(scores.dtype)
 
 

@@ -13,15 +13,14 @@ from torch import Tensor, nn
 
 from deployer.core.errors import DeployerError, GraphProblem, InternalError, UnsupportedOperator
 from deployer.core.ir import Node
-from deployer.core.operator import Array, registry
+from deployer.core.operator import Array, operator_of, registry
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value, dtype_of
 from deployer.torch.tracing.draws import LIBRARY
 from deployer.torch.tracing.places import place_of
 from deployer.torch.tracing.trace import Loss, Traced, operator_name, trace_step
 from deployer.training.problem import SHARE
-from deployer.training.step_problem import StepRecord, with_record
+from deployer.training.step_problem import ASSIGN, StepRecord, with_record
 
-LOSS, GRADIENT, NEXT = "loss", "grad", "next"
 PLUMBING = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
 """Options of operators that say where and how memory lies, of which a program has its own."""
 
@@ -115,11 +114,11 @@ class StepWalk:
         self._place_inputs(set(written), set(counts))
         self._lower(needed)
         names = dict(zip(traced.trained, grads, strict=True))
-        gradients = {n: self._result(node, f"{n}_{GRADIENT}") for n, node in names.items() if node is not None}
-        renewed = {n: self._result(node, f"{n}_{NEXT}", self._state_dtype(n)) for n, node in written.items()}
-        outputs = [self._result(loss, LOSS), *gradients.values(), *renewed.values()]
+        gradients = {n: self._result(node) for n, node in names.items() if node is not None}
+        renewed = {n: self._renewed(n, node) for n, node in written.items()}
+        outputs = [self._result(loss), *gradients.values(), *renewed.values()]
         unique = list({x.name: x for x in outputs}.values())
-        model = builder.model(self.data, unique, keep=tuple(written))
+        model = builder.model(self.data, unique)
         live = {name for node in model.graph.node for name in node.output}
         kept = tuple(n for n in builder.nodes if not live.isdisjoint(n.outputs))
         return CapturedStep(
@@ -145,7 +144,7 @@ class StepWalk:
         self._check_supported(needed)
         self._place_inputs(set(), set())
         self._lower(needed)
-        value = self._result(result, LOSS)
+        value = self._result(result)
         return self.builder.model(self.data, [value], keep=tuple(self.traced.held.parameters))
 
     def _lower(self, needed: set[torch.fx.Node]) -> None:
@@ -157,8 +156,17 @@ class StepWalk:
         begin = len(self.traced.trained)
         return list(self.placeholders[begin : begin + len(self.traced.states)])
 
-    def _state_dtype(self, name: str) -> str:
-        return "float32" if self.traced.held.state(name).is_floating_point() else "int64"
+    def _renewed(self, name: str, node: torch.fx.Node) -> Value:
+        """The next value of a state, over the state itself."""
+        builder = self.builder
+        dtype = "float32" if self.traced.held.state(name).is_floating_point() else "int64"
+        value = self._result(node, dtype)
+        maker = builder.makers[value.name]
+        if operator_of(maker).inplace:
+            return value
+        builder.place = ""
+        state = Value(name, builder.types[name].shape, dtype)
+        return builder.emit(ASSIGN, [state, value], value.shape, dtype)
 
     def _counts(self, after: Sequence[Any]) -> dict[str, int]:
         """By how much the step raises each integer that is read for nothing else."""
@@ -255,7 +263,7 @@ class StepWalk:
             return {name: self._read(x) for name, x in argument.items()}
         return argument
 
-    def _result(self, node: torch.fx.Node, stem: str, dtype: str = "float32") -> Value:
+    def _result(self, node: torch.fx.Node, dtype: str = "float32") -> Value:
         """A result as a computed value of the model, under a name of its own where it is an input or a constant."""
         builder = self.builder
         value = builder.cast(builder.value(self.values[node]), dtype)

@@ -161,9 +161,7 @@ def _objective(module: nn.Module, loss: LossSpec, columns: Columns, more: dict[s
         declared = losses()[loss].loss
         assert declared is not None
         targets = (declared.target,)
-    return objective_of(
-        module, loss, inputs, targets, keywords=columns.keywords, settings=named, class_weights=weights
-    )
+    return objective_of(module, loss, inputs, targets, keywords=columns.keywords, settings=named, class_weights=weights)
 
 
 def _typed(objective: Objective, arrays: Sequence[Array]) -> list[Array]:

@@ -226,9 +226,7 @@ def _dependents(nodes: Sequence[Node], state: Resolved, sources: Sequence[str]) 
     return dependents
 
 
-def _between(
-    nodes: Sequence[Node], dependents: set[str], results: Collection[str]
-) -> tuple[list[Node], Counter[str]]:
+def _between(nodes: Sequence[Node], dependents: set[str], results: Collection[str]) -> tuple[list[Node], Counter[str]]:
     """The nodes on a path from a source to a result, and the number of times they use each value of `dependents`."""
     live, uses, active = set(results) & dependents, Counter[str](), []
     for node in reversed(nodes):

@@ -166,7 +166,9 @@ def pose_problem(
     if record is not None:
         given = {"--trainable": trainable, "--class-weights": class_weights, "--init": initial, **attributes}
         check_options(model, record, loss, given)
-        return _pose_step(model, record, (optimizer, learning_rate, own, groups, limits, free_rates), dropout, mean, warn)
+        return _pose_step(
+            model, record, (optimizer, learning_rate, own, groups, limits, free_rates), dropout, mean, warn
+        )
     source = forward.load(model, seed, dropout, axes)
     parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
     for warning in oddities(source, parameters, expected):
@@ -202,7 +204,7 @@ def _pose_step(
     state = parts.model.resolved({n: TensorType(dtype, constants[n].shape) for n, dtype in wide.items()})
     share = (record.share,) if record.share else ()
     graph = TrainGraph(
-        parts.model, parts.loss, dict(parts.model.inputs), parts.trained, parts.states, parts.running, state,
+        parts.model, parts.loss, dict(parts.model.inputs), parts.trained, parts.states, (), state,
         parts.backward, share, parts.scored,
     )  # fmt: skip
     rules = update_rules(graph.trained, optimizer, learning_rate, settings, groups, free_rates)

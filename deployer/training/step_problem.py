@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.ir import GraphNames, Node
-from deployer.core.operator import Array, losses, operator_of
+from deployer.core.operator import Array, losses
 from deployer.core.safe_text import parameter_name
 from deployer.frontend.model_file import load_model
 from deployer.training import forward
@@ -26,7 +26,7 @@ from deployer.training.forward import Forward
 STEP = "deployer.step"
 """The key of the metadata."""
 ASSIGN = "Assign"
-"""The operator by which a state becomes its next value."""
+"""The operator by which a state becomes its next value, unless the one that computes it does so itself."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,11 @@ def read_record(path: Path) -> StepRecord | None:
 
 def _checked(given: Any) -> dict[str, Any]:
     """The fields in the types that they have; TypeError otherwise."""
-    tables, lists, words = ("gradients", "states", "settings"), ("frozen", "class_weights", "targets"), ("share", "loss")
+    tables, lists, words = (
+        ("gradients", "states", "settings"),
+        ("frozen", "class_weights", "targets"),
+        ("share", "loss"),
+    )
     for name in tables:
         if not all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in dict(given[name]).items()):
             raise TypeError(f"{name} is no table")
@@ -113,7 +117,6 @@ class StepParts:
     loss: AttachedLoss
     trained: dict[str, str]
     states: dict[str, str]
-    running: tuple[Node, ...]
     backward: Backward
     scored: AttachedLoss | None
 
@@ -124,45 +127,15 @@ def step_parts(source: Forward, record: StepRecord, parameters: Sequence[str]) -
     names.reserved |= {node.name for node in source.raw.nodes} | set(source.raw.constants)
     new = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in (*parameters, *record.states)}
     model = forward.renamed(source, {old: name for old, name in new.items() if old != name})
-    makers = {output: node for node in model.raw.nodes for output in node.outputs}
-    running = tuple(
-        Node(names.fresh(f"{new[name]}/assign"), ASSIGN, (new[name], value), (names.fresh(f"{new[name]}_assigned"),))
-        for name, value in record.states.items()
-        if not _renews(makers, value, new[name])
-    )
     gradients = {new[name]: record.gradients[name] for name in parameters}
     return StepParts(
         model,
         AttachedLoss(model.raw.outputs[0]),
         {new[name]: name for name in parameters},
         {new[name]: name for name in record.states},
-        running,
         Backward((), {}, {}, gradients),
         _scored(record, model),
     )
-
-
-def _renews(makers: Mapping[str, Node], value: str, state: str) -> bool:
-    """Whether the node that computes a value writes it over the state itself."""
-    node = makers.get(value)
-    places = operator_of(node).inplace if node is not None else {}
-    return node is not None and any(
-        node.outputs[i : i + 1] == (value,) and _root(makers, node.inputs[source]) == state
-        for i, source in places.items()
-    )
-
-
-def _root(makers: Mapping[str, Node], value: str) -> str:
-    """The state at the beginning of a chain of nodes that renew it."""
-    node = makers.get(value)
-    while node is not None:
-        places = operator_of(node).inplace
-        at = next((source for i, source in places.items() if node.outputs[i : i + 1] == (value,)), None)
-        if at is None:
-            break
-        value = node.inputs[at]
-        node = makers.get(value)
-    return value
 
 
 def _scored(record: StepRecord, model: Forward) -> AttachedLoss | None:
@@ -185,7 +158,9 @@ def check_options(path: Path, record: StepRecord, loss: str, given: Mapping[str,
     """Raise OptionProblem for options that a step model has decided already."""
     if loss not in ("model", record.loss):
         facts = [("loss", record.loss or "a function of the module's")]
-        raise OptionProblem(f"{path} holds a whole training step, and --loss {loss} has no effect", facts, "--loss model")
+        raise OptionProblem(
+            f"{path} holds a whole training step, and --loss {loss} has no effect", facts, "--loss model"
+        )
     set_anyway = [name for name, value in given.items() if value]
     if set_anyway:
         cause = f"{path} holds a whole training step, and {set_anyway[0]} has no effect"

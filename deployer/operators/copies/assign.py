@@ -32,4 +32,6 @@ class Assign(Flat):
         r = rng(231)
         yield Sample("floats", (normal(r, 37), normal(r, 37)), onnx=False)
         yield Sample("matrix", (normal(r, 5, 7), normal(r, 5, 7)), onnx=False)
-        yield Sample("integers", (np.arange(5, dtype=np.int32), np.array([7, -1, 2**31 - 1, -(2**31), 0], np.int32)), onnx=False)
+        yield Sample(
+            "integers", (np.arange(5, dtype=np.int32), np.array([7, -1, 2**31 - 1, -(2**31), 0], np.int32)), onnx=False
+        )

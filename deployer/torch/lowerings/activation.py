@@ -1,7 +1,5 @@
 """Activations of torch.nn; what ONNX lacks is composed of what it has."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers

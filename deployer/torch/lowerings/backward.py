@@ -81,7 +81,10 @@ def cross_entropy(
     inputs = [scores, labels, *([] if weight is None else [weight])]
     kind = g.value(labels).shape if reduction == "none" else ()
     loss, log_prob = g.emit_several(
-        "SoftmaxCrossEntropyLoss", inputs, [kind, scores.shape], **_label_attributes(g, ignore_index, smoothing, reduction)
+        "SoftmaxCrossEntropyLoss",
+        inputs,
+        [kind, scores.shape],
+        **_label_attributes(g, ignore_index, smoothing, reduction),
     )
     return loss, log_prob
 

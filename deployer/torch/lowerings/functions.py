@@ -89,5 +89,3 @@ def sinc(g: GraphBuilder, x: Value) -> Value:
 def erfc(g: GraphBuilder, x: Value) -> Value:
     """1 - erf(x)."""
     return g.binary("Sub", 1.0, g.unary("Erf", g.cast(x, "float32")))
-
-

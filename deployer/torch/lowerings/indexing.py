@@ -180,9 +180,7 @@ def _is_mask(g: GraphBuilder, indices: Sequence[Operand | None]) -> bool:
     return len(used) == 1 and dtype_of(used[0]) == "bool" and g.known(used[0]) is None
 
 
-def _masked_put(
-    g: GraphBuilder, x: Value, indices: Sequence[Operand | None], value: Value, accumulate: bool
-) -> Value:
+def _masked_put(g: GraphBuilder, x: Value, indices: Sequence[Operand | None], value: Value, accumulate: bool) -> Value:
     """x with one number where a mask is set."""
     axis = next(a for a, one in enumerate(indices) if one is not None)
     mask = g.value(indices[axis] if indices[axis] is not None else True)
@@ -275,17 +273,13 @@ def diagonal(g: GraphBuilder, x: Value, offset: int = 0, dim1: int = 0, dim2: in
 
 
 @lowers("diagonal_scatter")
-def diagonal_scatter(
-    g: GraphBuilder, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Value:
+def diagonal_scatter(g: GraphBuilder, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """Matrices with other diagonals."""
     return put_at(g, x, np.diagonal(numbered(x.shape), offset, x.axis(dim1), x.axis(dim2)), source)
 
 
 @lowers("diagonal_backward")
-def diagonal_backward(
-    g: GraphBuilder, dy: Value, sizes: Sequence[int], offset: int, dim1: int, dim2: int
-) -> Value:
+def diagonal_backward(g: GraphBuilder, dy: Value, sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Value:
     """What arrives on diagonals, and zeros elsewhere."""
     return diagonal_scatter(g, g.constant(np.zeros(tuple(sizes))), dy, offset, dim1, dim2)
 

@@ -23,9 +23,7 @@ def addmm(g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha:
     return product(g, a, b, c, alpha, beta)
 
 
-def product(
-    g: GraphBuilder, a: Value, b: Value, c: Operand | None = None, alpha: float = 1, beta: float = 1
-) -> Value:
+def product(g: GraphBuilder, a: Value, b: Value, c: Operand | None = None, alpha: float = 1, beta: float = 1) -> Value:
     """alpha A B + beta C of matrices; their transposes are read where they lie."""
     (left, of_a), (right, of_b) = g.untransposed(a), g.untransposed(b)
     operands = [left, right] if c is None else [left, right, c]

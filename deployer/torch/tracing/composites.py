@@ -145,6 +145,29 @@ def _dropout_of(
     return dropout(input, float(p), draws.next_stream())
 
 
+@_replaces("_weight_norm")
+def _weight_norm(draws: Draws, v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """In operators that have gradients of their own."""
+    return v * (g / torch.norm_except_dim(v, 2, dim))
+
+
+@_replaces("embedding")
+def _embedding(
+    draws: Draws,
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    """A sparse gradient as a dense one, which has the same elements."""
+    if not sparse or max_norm is not None:
+        return NotImplemented
+    return torch.nn.functional.embedding(input, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq)
+
+
 @torch.library.custom_op(f"{LIBRARY}::recurrent", mutates_args=())
 def recurrent(kind: str, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], reverse: bool) -> list[Tensor]:
     """One direction of one layer over x [time, batch, features]: its outputs, and its last states [1, batch, units].

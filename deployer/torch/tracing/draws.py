@@ -103,9 +103,7 @@ class TracedDraws(Draws):
 class EagerDraws(Draws):
     """While a module runs: the numbers of a pass of the program."""
 
-    def __init__(
-        self, seed: int, passes: int, drops: bool = True, dtype: torch.dtype = torch.float64
-    ) -> None:
+    def __init__(self, seed: int, passes: int, drops: bool = True, dtype: torch.dtype = torch.float64) -> None:
         super().__init__(drops)
         self.seed, self.passes, self.dtype = seed, passes, dtype
 

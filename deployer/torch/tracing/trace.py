@@ -93,7 +93,11 @@ def _check_constants(joint: GraphModule) -> None:
             if isinstance(base, torch.fx.Node) and base.op == "get_attr":
                 shape = list(getattr(joint, str(base.target)).shape)
                 hint = "a buffer: self.register_buffer(name, tensor), which is kept from pass to pass"
-                facts = [("operator", str(node.target)), ("tensor", f"of shape {shape}"), ("in", place_of(node) or "the module")]
+                facts = [
+                    ("operator", str(node.target)),
+                    ("tensor", f"of shape {shape}"),
+                    ("in", place_of(node) or "the module"),
+                ]
                 raise GraphProblem("forward writes a tensor that is no buffer of the module", facts, hint)
 
 
