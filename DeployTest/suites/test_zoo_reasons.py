@@ -27,6 +27,11 @@ def data() -> tuple[list[list[torch.Tensor]], list[torch.Tensor]]:
     )
 
 
+def mse(module: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The loss of the layer."""
+    return torch.nn.functional.mse_loss(module(x), y)
+
+
 def layer() -> torch.nn.Linear:
     """A layer with weights from a seed."""
     torch.manual_seed(5)
@@ -44,8 +49,8 @@ def test_reach() -> None:
 
 def test_a_fault_is_not_rounding() -> None:
     """An entry that rounding may move accounts for what it does; what is off by more, or elsewhere, is not accepted."""
-    inputs, targets = data()
-    gold = by_adamw(layer(), "mse", inputs, targets, RATE)
+    batches = [[*x, y] for x, y in zip(*data(), strict=True)]
+    gold = by_adamw(layer(), mse, batches, RATE)
     place = (0, 1)
     for array in (gold.open["weight"], gold.reach["weight"]):
         array[place] = 1
@@ -55,7 +60,7 @@ def test_a_fault_is_not_rounding() -> None:
     masks["weight"][place] = True
 
     def again(states: States, taken: Mapping[str, Array]) -> Trained:
-        return by_adamw(layer(), "mse", inputs, targets, RATE, held=(states, taken))
+        return by_adamw(layer(), mse, batches, RATE, held=(states, taken))
 
     moved = again([held] * 6, masks)
     rows = [{name: x.copy() for name, x in moved.weights.items()} for _ in range(6)]

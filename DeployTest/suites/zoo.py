@@ -26,7 +26,7 @@ from deployer.core.errors import UserError
 from deployer.core.operator import Array
 from deployer.running.run import Outcome
 from deployer.torch.check import check_step
-from deployer.torch.objectives import objective_of
+from deployer.torch.objectives import Objective, objective_of
 from deployer.torch.step import capture_step
 from deployer.training.train_graph import Report, build_train_graph
 from deployer.verify.tolerances import TOLERANCES
@@ -85,12 +85,16 @@ def samples(net: Net, seed: int) -> tuple[list[list[Tensor]], list[Tensor]]:
     return inputs, [torch.randint(0, scores.shape[1], (scores.shape[0], *scores.shape[2:])) for _ in inputs]
 
 
+def _objective(net: Net) -> Objective:
+    names = tuple(f"x{i}" for i in range(len(net.inputs)))
+    return objective_of(net.module, net.loss, names, ("target",))
+
+
 def by_us(
     net: Net, optimizer: str, folder: Path, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor]
 ) -> tuple[Report, Built, Outcome]:
     """The training case's report, the case compiled, and its run in generated C on the host."""
-    names = tuple(f"x{i}" for i in range(len(net.inputs)))
-    objective = objective_of(net.module, net.loss, names, ("target",))
+    objective = _objective(net)
     batch = dict(zip(objective.data, [*inputs[0], targets[0]], strict=True))
     step = capture_step(net.module, objective, batch, ignores=False)
     check_step(step, net.module, objective, batch)
@@ -123,7 +127,9 @@ def judge(name: str, optimizer: str, seed: int, folder: Path) -> Result:
         return Result(name, optimizer, seed, UNFORESEEN, reason=traceback.format_exc(limit=-2))
     net.module.load_state_dict(state)
     peer, rate = OPTIMIZERS[optimizer]
-    gold = peer(net.module, net.loss, inputs, targets, rate)
+    batches = [[*x, y] for x, y in zip(inputs, targets, strict=True)]
+    objective = _objective(net)
+    gold = peer(net.module, objective, batches, rate)
     weights = gold.weights
     ours = {module_name: outcome.arrays[n] for n, module_name in report.trained.items()}
     expected = {n for n, p in net.module.named_parameters() if p.requires_grad}
@@ -140,7 +146,7 @@ def judge(name: str, optimizer: str, seed: int, folder: Path) -> Result:
     outcome_word, reason = RIGHT if good else OFF, "; ".join(against)[:300]
     if not (good or against):
         net.module.load_state_dict(state)
-        again = partial(_again, net, (inputs, targets), rate)
+        again = partial(_again, net, batches, rate)
         reason = because(Run(report.trained, built, outcome), gold, again)
         outcome_word = EXPLAINED if reason else OFF
     return Result(name, optimizer, seed, outcome_word, len(expected), loss, weight, moved, *counts, reason)
@@ -153,13 +159,13 @@ def because(run: Run, gold: Trained, again: Again) -> str:
 
 def _again(
     net: Net,
-    samples: tuple[Sequence[Sequence[Tensor]], Sequence[Tensor]],
+    batches: Sequence[Sequence[Tensor]],
     rate: float,
     states: Sequence[Mapping[str, Array]],
     masks: Mapping[str, Array],
 ) -> Trained:
     """AdamW with entries as they are in these states."""
-    return by_adamw(net.module, net.loss, *samples, rate, held=(states, masks))
+    return by_adamw(net.module, _objective(net), batches, rate, held=(states, masks))
 
 
 def run(names: Sequence[str], seeds: Sequence[int]) -> Iterator[Result]:

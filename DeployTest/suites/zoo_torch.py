@@ -5,18 +5,19 @@ as that of a bias before a norm is, the direction of the step is rounding's. Tho
 counted, and no one is right about them.
 """
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from deployer.core.operator import Array
 
-FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mse": F.mse_loss, "cross_entropy": F.cross_entropy}
+Loss = Callable[..., Tensor]
+"""(module, *data tensors) -> one float."""
 PROBES, SPREAD, UNIT = 4, 3.0, 2.0**-24
 """A gradient may be off by SPREAD times the most that it is in so many float32 passes, in which parameters and inputs
 are off by a rounding, UNIT of themselves, besides.
@@ -40,45 +41,39 @@ Held = tuple[Sequence[Mapping[str, Array]], Mapping[str, Array]]
 """Parameters after each step, and masks of those entries that are to be so."""
 
 
-def by_sgd(
-    module: nn.Module, loss: str, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor], rate: float
-) -> Trained:
-    """A step of SGD for each input, in float32."""
-    optimizer, made = torch.optim.SGD(module.parameters(), rate), Trained()
-    for arguments, target in zip(inputs, targets, strict=True):
+def by_sgd(module: nn.Module, loss: Loss, batches: Sequence[Sequence[Tensor]], rate: float) -> Trained:
+    """A step of SGD for each batch, in float32."""
+    optimizer, made = torch.optim.SGD(_trained(module).values(), rate), Trained()
+    for batch in batches:
         optimizer.zero_grad()
-        made.losses.append(_backward(module, loss, arguments, target))
+        made.losses.append(_backward(module, loss, batch))
         optimizer.step()
-    made.weights = {name: p.detach().numpy().copy() for name, p in module.named_parameters()}
+    made.weights = {name: p.detach().numpy().copy() for name, p in _trained(module).items()}
     return made
 
 
 def by_adamw(
-    module: nn.Module,
-    loss: str,
-    inputs: Sequence[Sequence[Tensor]],
-    targets: Sequence[Tensor],
-    rate: float,
-    held: Held | None = None,
+    module: nn.Module, loss: Loss, batches: Sequence[Sequence[Tensor]], rate: float, held: Held | None = None
 ) -> Trained:
-    """A step of AdamW for each input, in float64; undetermined is what is so in any of the steps.
+    """A step of AdamW for each batch, in float64; undetermined is what is so in any of the steps.
 
     With `held` the entries under its masks are as it says after each step, and nothing is undetermined.
     """
     wide = copy.deepcopy(module).double()
-    optimizer, made = torch.optim.AdamW(wide.parameters(), rate), Trained()
-    slopes: dict[str, list[tuple[Array, Array]]] = {name: [] for name, _ in wide.named_parameters()}
-    begun = {name: p.detach().numpy().copy() for name, p in wide.named_parameters()}
-    for index, (arguments, target) in enumerate(zip(inputs, targets, strict=True)):
+    optimizer, made = torch.optim.AdamW(_trained(wide).values(), rate), Trained()
+    slopes: dict[str, list[tuple[Array, Array]]] = {name: [] for name in _trained(wide)}
+    begun = {name: p.detach().numpy().copy() for name, p in _trained(wide).items()}
+    for index, batch in enumerate(batches):
         optimizer.zero_grad()
-        made.losses.append(_backward(wide, loss, _as(arguments, torch.float64), _as([target], torch.float64)[0]))
+        with wide_by_default():
+            made.losses.append(_backward(wide, loss, _as(batch, torch.float64)))
         if held is None:
-            for name, slope in _slopes(wide, loss, arguments, target, index).items():
+            for name, slope in _slopes(wide, loss, batch, index).items():
                 slopes[name].append(slope)
         optimizer.step()
         if held is not None:
             _hold(wide, held[0][index], held[1])
-    made.weights = {name: p.detach().numpy().copy() for name, p in wide.named_parameters()}
+    made.weights = {name: p.detach().numpy().copy() for name, p in _trained(wide).items()}
     for name, of_steps in slopes.items():
         if of_steps:
             made.open[name] = np.any([np.abs(g) < off for g, off in of_steps], axis=0)
@@ -86,15 +81,27 @@ def by_adamw(
     return made
 
 
-def _slopes(
-    wide: nn.Module, loss: str, arguments: Sequence[Tensor], target: Tensor, index: int
-) -> dict[str, tuple[Array, Array]]:
+def _trained(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+@contextlib.contextmanager
+def wide_by_default() -> Iterator[None]:
+    """New floats are float64 meanwhile."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def _slopes(wide: nn.Module, loss: Loss, batch: Sequence[Tensor], index: int) -> dict[str, tuple[Array, Array]]:
     """The gradient of each parameter, which is in float64, and how far float32 may be off."""
     gradients = {n: p.grad.clone() for n, p in wide.named_parameters() if p.grad is not None}
     off = dict.fromkeys(gradients, torch.zeros((), dtype=torch.float64))
     for probe in range(PROBES):
         noise = torch.Generator().manual_seed(PROBES * index + probe)
-        for name, gradient in _probe(wide, loss, arguments, target, noise).items():
+        for name, gradient in _probe(wide, loss, batch, noise).items():
             off[name] = torch.maximum(off[name], (gradient.double() - gradients[name]).abs())
     return {name: (g.numpy(), SPREAD * off[name].numpy()) for name, g in gradients.items()}
 
@@ -134,10 +141,9 @@ def _adamw(weights: Array, gradients: Sequence[Array], rate: float) -> Array:
     return w
 
 
-def _backward(module: nn.Module, loss: str, arguments: Sequence[Tensor], target: Tensor) -> float:
+def _backward(module: nn.Module, loss: Loss, batch: Sequence[Tensor]) -> float:
     """Gradients into the parameters; the loss."""
-    scores = module(*arguments)
-    value = FUNCTIONS[loss](scores[0] if isinstance(scores, tuple) else scores, target)
+    value = loss(module, *batch)
     value.backward()  # type: ignore[no-untyped-call]
     return value.item()
 
@@ -147,9 +153,7 @@ def _as(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
     return [t.to(dtype) if t.is_floating_point() else t for t in tensors]
 
 
-def _probe(
-    wide: nn.Module, loss: str, arguments: Sequence[Tensor], target: Tensor, noise: torch.Generator
-) -> dict[str, Tensor]:
+def _probe(wide: nn.Module, loss: Loss, batch: Sequence[Tensor], noise: torch.Generator) -> dict[str, Tensor]:
     """The gradients of a pass in float32, with parameters and inputs off by a rounding."""
 
     def disturbed(t: Tensor) -> Tensor:
@@ -160,5 +164,5 @@ def _probe(
         for mine, exact in zip(narrow.parameters(), wide.parameters(), strict=True):
             mine.copy_(disturbed(exact.detach()).float())
     narrow.zero_grad()
-    _backward(narrow, loss, [disturbed(t.double()).float() if t.is_floating_point() else t for t in arguments], target)
+    _backward(narrow, loss, [disturbed(t.double()).float() if t.is_floating_point() else t for t in batch])
     return {n: p.grad for n, p in narrow.named_parameters() if p.grad is not None}

@@ -17,7 +17,7 @@ from deployer.torch.tracing.trace import Loss
 BOUND = 1e-9
 """How far a tensor may be off, of its largest magnitude: both sides compute in float64, in another order."""
 NOISE = 1e-13
-"""The same, of the largest gradient of all: a sum that is zero but for rounding has no magnitude of its own."""
+"""The same, of the largest gradient, or buffer, of all: a sum that is zero but for rounding has no magnitude itself."""
 HINT = "report the module, or train it with check=False, which the report then says"
 
 
@@ -79,7 +79,8 @@ def compare(step: CapturedStep, ours: Evaluation, theirs: EagerStep) -> Compared
     largest = max((float(np.abs(g).max(initial=0)) for g in theirs.gradients.values()), default=0.0)
     pairs = [("the loss", np.asarray(ours.loss), np.asarray(theirs.loss), 0.0)]
     pairs += [(f"the gradient of {n!r}", ours.gradients[n], g, largest) for n, g in theirs.gradients.items()]
-    pairs += [(f"buffer {n!r}", value, theirs.states[n], 0.0) for n, value in ours.states.items()]
+    widest = max((float(np.abs(theirs.states[n]).max(initial=0)) for n in ours.states), default=0.0)
+    pairs += [(f"buffer {n!r}", value, theirs.states[n], widest) for n, value in ours.states.items()]
     worst = Compared(0.0, "")
     for what, a, b, scale in pairs:
         worst = max(worst, _compared(what, a, b, scale), key=lambda each: each.share)

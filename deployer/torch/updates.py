@@ -14,7 +14,8 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.fitting.feed import Feed
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
-from deployer.torch.check import HINT
+from deployer.torch.check import BOUND as STEP_BOUND
+from deployer.torch.check import HINT, NOISE
 from deployer.torch.eager import Double, doubled
 from deployer.torch.evaluate import Evaluator
 from deployer.torch.objectives import Objective
@@ -30,6 +31,11 @@ BOUND = 1e-6
 """How far weights may be off, of how far they moved: rates and settings are float32 in a program."""
 DECIDED = 1e-10
 """The same, of their magnitude: where they hardly moved, the rounding of float64 counts."""
+REACH = 4
+"""How many times further than gradients that are off by what the check of a step allows take a weight it may be off.
+
+Adam's step is about its rate however small a gradient is: where that is rounding, so is the direction of the step.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +54,15 @@ class FirstUpdates:
         rows = feed.passes(0, len(passes))
         listed = [list(map(float, row)) for row in rates[:count]] if rates.size else [[]] * count
         ours = self._ours(problem, program, feed, rows, listed)
-        theirs = self._theirs(problem, feed, rows, listed)
+        theirs, *shifted = (self._theirs(problem, feed, rows, listed, sign) for sign in (0, 1, -1))
         for name, new in theirs.items():
             before = self.step.constants[name]
             moved = float(np.abs(new - before).max(initial=0))
             allowed = BOUND * moved + DECIDED * float(np.abs(new).max(initial=0))
+            allowed = allowed + REACH * np.max([np.abs(other[name] - new) for other in shifted], axis=0)
             off = np.abs(ours[name].reshape(new.shape) - new)
-            if not float(off.max(initial=0)) <= allowed:
-                at = np.unravel_index(int(off.argmax()), off.shape)
+            if not (off <= allowed).all():
+                at = np.unravel_index(int((off / allowed).argmax()), off.shape)
                 facts = [("at", str([int(i) for i in at])), ("here", f"{float(ours[name].reshape(new.shape)[at]):.9g}")]
                 facts += [("torch.optim", f"{float(new[at]):.9g}"), ("moved", f"{moved:.3g} at most")]
                 cause = f"parameter {name!r} after the first {count} updates is not what torch.optim makes of it"
@@ -85,8 +92,13 @@ class FirstUpdates:
                 run_graph(program.graphs[1], memory, rates=rates[update])
         return {old: np.asarray(memory[new]) for new, old in graph.trained.items()}
 
-    def _theirs(self, problem: Problem, feed: Feed, rows: Sequence[Any], rates: Sequence[Any]) -> dict[str, Array]:
-        """Weights by `.backward()` and `torch.optim`; the module has its own back in the end."""
+    def _theirs(
+        self, problem: Problem, feed: Feed, rows: Sequence[Any], rates: Sequence[Any], sign: int
+    ) -> dict[str, Array]:
+        """Weights by `.backward()` and `torch.optim`; the module has its own back in the end.
+
+        With a sign gradients are off by what `check_step` allows, in a direction that is drawn.
+        """
         module, held = self.module, held_by(self.module)
         graph = problem.graph
         parts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
@@ -104,6 +116,7 @@ class FirstUpdates:
                 if feed.updates.follows(index):
                     update = sum(feed.updates.follows(i) for i in range(index))
                     self._set_rates(problem, optimizer, rates[update])
+                    _shift(parameters, sign, index)
                     _limit(problem, list(parameters.values()))
                     optimizer.step()
                     optimizer.zero_grad()
@@ -125,6 +138,16 @@ class FirstUpdates:
         known = dict(zip(bases, rates, strict=True))
         for group in optimizer.param_groups:
             group["lr"] = known[float(np.float32(group["base"]))]
+
+
+def _shift(parameters: Mapping[str, nn.Parameter], sign: int, index: int) -> None:
+    """Move each gradient by what a check allows it to be off."""
+    grads = [p.grad for p in parameters.values() if p.grad is not None]
+    largest = max((float(g.abs().max()) for g in grads if g.numel()), default=0.0)
+    draw = np.random.default_rng(index)
+    for grad in grads if sign else []:
+        off = sign * (STEP_BOUND * float(grad.abs().max()) + NOISE * largest)
+        grad += off * torch.from_numpy(draw.choice([-1.0, 1.0], tuple(grad.shape)))
 
 
 def _like(tensor: Tensor, name: str, objective: Objective) -> Tensor:

@@ -84,13 +84,17 @@ def cross_entropy(
         "SoftmaxCrossEntropyLoss",
         inputs,
         [kind, scores.shape],
-        **_label_attributes(g, ignore_index, smoothing, reduction),
+        **_label_attributes(g, labels, ignore_index, smoothing, reduction),
     )
     return loss, log_prob
 
 
-def _label_attributes(g: GraphBuilder, ignore_index: int, smoothing: float, reduction: str) -> dict[str, Any]:
-    ignored = ignore_index if g.ignores or ignore_index >= 0 else None
+def _label_attributes(
+    g: GraphBuilder, labels: Operand, ignore_index: int, smoothing: float, reduction: str
+) -> dict[str, Any]:
+    """The loss's attributes; data without labels below zero have none to ignore."""
+    fed = isinstance(labels, Value) and labels.name not in g.makers
+    ignored = ignore_index if g.ignores or ignore_index >= 0 or not fed else None
     return {"ignore_index": ignored, "reduction": reduction, "label_smoothing": smoothing or None}
 
 
@@ -108,7 +112,7 @@ def cross_entropy_backward(
 ) -> Value | None:
     """The gradient of the scores."""
     inputs = [scores, labels, *([] if weight is None else [weight])]
-    attrs = _label_attributes(g, ignore_index, smoothing, reduction)
+    attrs = _label_attributes(g, labels, ignore_index, smoothing, reduction)
     arriving = None if ones(dy) and reduction != "none" and weight is None and not smoothing else dy
     return g.backward("SoftmaxCrossEntropyLoss", inputs, [None, log_prob], [arriving, None], [0], **attrs)[0]
 

@@ -135,7 +135,9 @@ def _draws(*names: str) -> Callable[[Drawing], Drawing]:
 
 def _idle(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether an operator that may draw does not, as dropout in evaluation."""
-    named = {a.name: v for a, v in zip(func._schema.arguments, args, strict=False)} | kwargs
+    declared = func._schema.arguments
+    named = {a.name: a.default_value for a in declared if a.has_default_value()}
+    named |= {a.name: v for a, v in zip(declared, args, strict=False)} | kwargs
     share = named.get("p", named.get("dropout_p", named.get("dropout", 1)))
     return share == 0 or named.get("train", named.get("training", True)) is False
 
