@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from deployer.core.operator import Array
 from deployer.torch.tracing.draws import EagerDraws
@@ -46,6 +47,34 @@ def _wide(argument: Any) -> Any:
     return torch.float64 if argument in NARROW and isinstance(argument, torch.dtype) else argument
 
 
+class _Narrow(TorchFunctionMode):
+    """Numbers that PyTorch takes from the dtype are float32's, as in the module itself."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """The function, with the epsilon that it would have."""
+        given = dict(kwargs or {})
+        if getattr(func, "__name__", "") == "rms_norm" and len(args) < 4 and given.get("eps") is None:
+            given["eps"] = torch.finfo(torch.float32).eps
+        return func(*args, **given)
+
+
+@contextlib.contextmanager
+def _float32_limits() -> Iterator[None]:
+    """`torch.finfo` of float64 gives float32's meanwhile."""
+    own = torch.finfo
+
+    def finfo(dtype: torch.dtype = torch.float32) -> Any:
+        return own(torch.float32 if dtype is torch.float64 else dtype)
+
+    torch.finfo = finfo  # type: ignore[misc, assignment]
+    try:
+        yield
+    finally:
+        torch.finfo = own  # type: ignore[misc]
+
+
 @contextlib.contextmanager
 def doubled(module: nn.Module, held: Held) -> Iterator[None]:
     """The module's own tensors in float64, hooks and all; put back with their content in the end."""
@@ -57,7 +86,8 @@ def doubled(module: nn.Module, held: Held) -> Iterator[None]:
     try:
         for tensor, data in before:
             tensor.data = data.double() if data.is_floating_point() else data.clone()
-        yield
+        with _Narrow(), _float32_limits():
+            yield
     finally:
         torch.set_default_dtype(default)
         for slot, value in slots:
