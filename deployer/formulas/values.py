@@ -1,6 +1,8 @@
 """Formulas in numpy, in the type of the operands: float32 as the kernels round, float64 as the meaning."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 
@@ -9,10 +11,23 @@ from deployer.formulas.functions import FUNCTIONS
 from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
 
 
+_EXACT = ContextVar("exact settings", default=False)
+
+
+@contextmanager
+def exact_settings() -> Iterator[None]:
+    """Evaluate formulas with attributes as they are, and not with the float32 that a kernel gets."""
+    token = _EXACT.set(True)
+    try:
+        yield
+    finally:
+        _EXACT.reset(token)
+
+
 def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
     """The value of a formula: numbers in the type of the first input that is one, integers in theirs, truths as int32.
 
-    An attribute of a file is the float32 that the kernel gets; that of a captured step is the module's own number.
+    An attribute is the float32 that the kernel gets, but within `exact_settings`.
     """
     reals = [inputs[x.name] for x in walk(formula) if isinstance(x, Input) and x.kind == "real"]
     dtype = reals[0].dtype if reals else np.dtype(np.float32)
@@ -23,7 +38,7 @@ def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[st
                 case Number(value):
                     found[part] = np.asarray(value, dtype)
                 case Setting(name):
-                    found[part] = np.asarray(settings[name], dtype)
+                    found[part] = np.asarray(settings[name] if _EXACT.get() else np.float32(settings[name]), dtype)
                 case Input(name):
                     found[part] = inputs[name] != 0 if part.kind == "truth" else inputs[name]
                 case Call(function, operands):

@@ -10,6 +10,7 @@ import numpy as np
 from deployer.core.errors import InternalError
 from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of
+from deployer.formulas.values import exact_settings
 from deployer.frontend.resolve import Resolved, static_form
 from deployer.torch.step import CapturedStep
 
@@ -43,7 +44,7 @@ class Evaluator:
         """
         step = self.step
         values: dict[str, Any] = {**step.constants, **(given or {}), **data}
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), exact_settings():
             for node in self._nodes:
                 self._run(node, values, passes)
         gradients = {n: np.asarray(values[source]) for n, source in step.gradients.items()}

@@ -369,7 +369,8 @@ def _checked(builder: GraphBuilder, node: torch.fx.Node, result: Any) -> Any:
     checked = []
     for example, value in pairs:
         if isinstance(value, Value) and isinstance(example, Tensor):
-            if tuple(example.shape) != value.shape:
+            static = all(isinstance(n, int) for n in example.shape)  # else a known mask decided it
+            if static and tuple(example.shape) != value.shape:
                 raise InternalError(f"{node.target}: lowered to {value.shape}, and PyTorch has {tuple(example.shape)}")
             value = builder.cast(value, _dtype(example))
         elif isinstance(value, np.ndarray) and isinstance(example, Tensor) and dtype_of(value) != _dtype(example):

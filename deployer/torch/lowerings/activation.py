@@ -131,7 +131,15 @@ def _softmax(g: GraphBuilder, op: str, x: Value, dim: int) -> Value:
     return g.reshape(g.unary(op, line, axis=line.axis(dim)), x.shape)
 
 
-@lowers("softmax", "_softmax", "_safe_softmax")
+@lowers("_safe_softmax")
+def safe_softmax(g: GraphBuilder, x: Value, dim: int, dtype: object = None) -> Value:
+    """The softmax, and zeros where all of a line are minus infinity."""
+    line = g.reshape(x, x.shape or (1,))
+    some = g.binary("Greater", g.reduce("ReduceMax", line, [line.axis(dim)], True), -np.inf, "bool")
+    return g.reshape(g.choose(some, _softmax(g, "Softmax", g.choose(some, line, 0.0), dim), 0.0), x.shape)
+
+
+@lowers("softmax", "_softmax")
 def softmax(g: GraphBuilder, x: Value, dim: int, dtype: object = None) -> Value:
     """e^x over its sum along an axis."""
     return _softmax(g, "Softmax", x, dim)

@@ -46,6 +46,13 @@ def _of_argument(aten: str, op: str) -> None:
 _of_argument("mish_backward", "Mish")
 
 
+@lowers("hardsigmoid_backward")
+def hardsigmoid_backward(g: GraphBuilder, dy: Operand, x: Value) -> Value:
+    """A sixth of what arrives between -3 and 3; PyTorch's sixth is a float32."""
+    inside = g.binary("And", g.binary("Greater", x, -3.0, "bool"), g.binary("Less", x, 3.0, "bool"), "bool")
+    return g.choose(inside, g.binary("Mul", dy, float(np.float32(1 / 6))), 0.0)
+
+
 @lowers("gelu_backward")
 def gelu_backward(g: GraphBuilder, dy: Operand, x: Value, approximate: str = "none") -> Value | None:
     """Of the exact form, or of that by tanh."""

@@ -90,6 +90,17 @@ def scatter_reduce(
     return g.binary("Div", y, counts)
 
 
+@lowers("index_reduce")
+def index_reduce(
+    g: GraphBuilder, x: Value, dim: int, ids: Operand, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    """The same with one number for each place along the axis."""
+    table, new = lined(g, x), lined(g, source)
+    axis = table.axis(dim)
+    column = g.reshape(lined(g, ids, "int64"), (new.shape[axis], *[1] * (new.rank - axis - 1)))
+    return g.reshape(scatter_reduce(g, table, axis, g.expand(column, new.shape), new, reduce, include_self), x.shape)
+
+
 @lowers("topk")
 def top_k(
     g: GraphBuilder,

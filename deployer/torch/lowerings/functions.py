@@ -85,6 +85,12 @@ def sinc(g: GraphBuilder, x: Value) -> Value:
     return g.choose(zero, 1.0, g.binary("Div", g.unary("Sin", turned), turned))
 
 
+@lowers("angle")
+def angle_of(g: GraphBuilder, x: Value) -> Value:
+    """Half a turn for what is negative."""
+    return g.choose(g.binary("Less", x, 0.0, "bool"), math.pi, 0.0)
+
+
 @lowers("erfc")
 def erfc(g: GraphBuilder, x: Value) -> Value:
     """1 - erf(x)."""

@@ -189,6 +189,22 @@ def _masked_put(g: GraphBuilder, x: Value, indices: Sequence[Operand | None], va
     return g.choose(shaped, g.binary("Add", x, number) if accumulate else number, x)
 
 
+@lowers("take")
+def take(g: GraphBuilder, x: Value, ids: Operand) -> Value:
+    """Elements by their numbers in row-major order."""
+    return rows_of(g, g.reshape(x, (math.prod(x.shape),)), g.cast(ids, "int64"), 0)
+
+
+@lowers("put")
+def put(g: GraphBuilder, x: Value, ids: Operand, source: Value, accumulate: bool = False) -> Value:
+    """Others, or terms, at numbers in row-major order."""
+    numbers = g.cast(ids, "int64")
+    flat = g.reshape(x, (math.prod(x.shape),))
+    count = (math.prod(numbers.shape),)
+    new = index_put(g, flat, [g.reshape(numbers, count)], g.reshape(source, count), accumulate)
+    return g.reshape(new, x.shape)
+
+
 @lowers("index_add")
 def index_add(g: GraphBuilder, x: Value, dim: int, ids: Operand, source: Value, *, alpha: float = 1) -> Value:
     """x with terms added at places along an axis."""

@@ -138,3 +138,14 @@ def _whether(aten: str, op: str) -> None:
 
 _whether("any", "ReduceMax")
 _whether("all", "ReduceMin")
+
+
+@lowers("masked_scatter_backward")
+def masked_scatter_backward(g: GraphBuilder, dy: Value, mask: Operand, sizes: Sequence[int]) -> Value:
+    """What arrives where the mask is set, one after another."""
+    count, size = math.prod(dy.shape), math.prod(sizes)
+    truths = g.reshape(g.expand(g.cast(mask, "bool"), dy.shape), (count,))
+    number = g.emit("CumSum", [g.cast(truths, "int64"), g.constant(np.array(0), "int64")], (count,), "int64")
+    place = g.binary("Min", g.binary("Max", g.binary("Sub", number, 1), 0), size - 1)
+    there = g.choose(truths, g.reshape(dy, (count,)), 0.0)
+    return g.reshape(g.emit("GatherGrad", [g.ints((size,)), place, there], (size,), axis=0), sizes)

@@ -103,3 +103,37 @@ def attention(
             attn_mask = np.where(np.asarray(attn_mask), np.float32(0), np.float32(-np.inf))
         scores = g.binary("Add", scores, attn_mask)
     return matmul(g, g.dropout(g.unary("Softmax", scores, axis=scores.rank - 1), dropout_p), value)
+
+
+@lowers("addbmm")
+def addbmm(g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha: float = 1) -> Value:
+    """beta C + alpha times the sum of all products of a batch, which is one product."""
+    batch, rows, inner = a.shape
+    left = g.reshape(g.transpose(a, (1, 0, 2)), (rows, batch * inner))
+    right = g.reshape(b, (batch * inner, b.shape[2]))
+    scaled = product(g, left, right, None, alpha)
+    return scaled if beta == 0 else g.binary("Add", scaled, c if beta == 1 else g.binary("Mul", c, beta))
+
+
+@lowers("_trilinear")
+def trilinear(
+    g: GraphBuilder,
+    a: Value,
+    b: Value,
+    c: Value,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Value:
+    """The product of three tensors with more axes, summed over some."""
+    total: Value | None = None
+    for x, more in ((a, expand1), (b, expand2), (c, expand3)):
+        shape = list(x.shape)
+        for axis in sorted(more):
+            shape.insert(axis, 1)
+        part = g.reshape(x, shape)
+        total = part if total is None else g.binary("Mul", total, part)
+    assert total is not None
+    return g.reduce("ReduceSum", total, list(sumdim), False) if sumdim else total

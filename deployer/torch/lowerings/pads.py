@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from deployer.core.ir import TensorType
+from deployer.core.operator import Array
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.torch.lowerings.indexing import rows_added, rows_of
 
 
 def _both(pads: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
@@ -28,12 +32,28 @@ PADS = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circ
 
 def _padded(g: GraphBuilder, x: Value, pads: Sequence[int], mode: str, value: float = 0.0) -> Value:
     before, after = _both(pads, x.rank)
+    if min((*before, *after), default=0) < 0 and mode == "edge":
+        for axis, ids in _edges(x.shape, before, after):
+            x = rows_of(g, x, g.constant(ids, "int64"), axis)
+        return x
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        x = g.slice(x, axis, max(-low, 0), x.shape[axis] - max(-high, 0))
+    before, after = ([max(n, 0) for n in ends] for ends in (before, after))
     if not any((*before, *after)):
         return x
     shape = [b + n + a for b, n, a in zip(before, x.shape, after, strict=True)]
     constant = [g.constant(value, x.dtype)] if mode == "constant" else []
     return g.emit("Pad", [x, g.ints([*before, *after]), *constant], shape, x.dtype,
                   mode=None if mode == "constant" else mode)  # fmt: skip
+
+
+def _edges(shape: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[tuple[int, Array]]:
+    """Each axis with pads, and which elements stand there; those outside are the nearest ones."""
+    return [
+        (axis, np.clip(np.arange(-low, size + high), 0, size - 1))
+        for axis, (size, low, high) in enumerate(zip(shape, before, after, strict=True))
+        if low or high
+    ]
 
 
 def _with_elements(count: int, word: str, mode: str) -> None:
@@ -47,6 +67,11 @@ def _with_elements(count: int, word: str, mode: str) -> None:
     def backward(g: GraphBuilder, dy: Value, x: Operand, pads: Sequence[int]) -> Value | None:
         shape = g.value(x).shape
         before, after = _both(pads, len(shape))
+        if min((*before, *after)) < 0:
+            for axis, ids in reversed(_edges(shape, before, after)):
+                sizes = [shape[a] if a >= axis else n for a, n in enumerate(dy.shape)]
+                dy = rows_added(g, sizes, g.constant(ids, "int64"), dy, axis)
+            return dy
         source = Value(g.fresh("padded"), shape)
         g.types[source.name] = TensorType("float32", shape)
         return g.backward("Pad", [source, g.ints([*before, *after])], [None], [dy], [0], mode=mode)[0]

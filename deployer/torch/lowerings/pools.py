@@ -137,12 +137,16 @@ def max_pool_backward(g: GraphBuilder, dy: Value, x: Value, *args: Any) -> Value
 
 @dataclass(frozen=True)
 class Mean:
-    """Means of windows of what has zeros around, times a factor; `inside` says that padding does not count."""
+    """Means of windows of what has zeros around, times a factor.
+
+    `inside` says that padding does not count, `whole` that no window hangs over what has zeros around.
+    """
 
     windows: Windows
     around: tuple[tuple[int, int], ...]
     factor: float
     inside: bool
+    whole: bool = False
 
     @property
     def padded(self) -> tuple[int, ...]:
@@ -157,7 +161,7 @@ class Mean:
         del found["dilations"]
         if any(map(sum, self.around)):
             found |= {"pads": [0] * len(found["pads"])}
-        return found if not self.inside else found | {"count_include_pad": 0}
+        return found | {"ceil_mode": 0} if self.whole else found
 
 
 def _mean(x: Value, n: int, args: Sequence[Any]) -> Mean:
@@ -171,7 +175,9 @@ def _mean(x: Value, n: int, args: Sequence[Any]) -> Mean:
         (p, p if divisor is None else max((c - 1) * t + k - s - p, 0))
         for s, k, t, p, c in zip(w.places, w.kernel, w.stride, w.pad, w.counts, strict=True)
     ]
-    return Mean(w, tuple(ends), 1.0 if divisor is None else math.prod(w.kernel) / divisor, divisor is None)
+    if divisor is None:
+        return Mean(w, tuple(ends), 1.0, True)
+    return Mean(w, tuple(ends), math.prod(w.kernel) / divisor, True, True)
 
 
 @lowers("avg_pool1d", "avg_pool2d", "avg_pool3d")

@@ -259,7 +259,7 @@ def operator_name(target: Any) -> str:
     if not hasattr(target, "_schema"):
         return str(getattr(target, "__name__", target))
     space, _, name = str(target._schema.name).partition("::")
-    name = name.removesuffix("_copy") if name != "_to_copy" else name
+    name = name.removesuffix("_copy") if name not in ("_to_copy", "index_copy") else name
     return name if space == "aten" else f"{space}::{name}"
 
 

@@ -1,0 +1,139 @@
+"""Embeddings of bags of numbers: the sum, the mean or the maximum of their rows."""
+
+import numpy as np
+
+from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.torch.lowerings.indexing import rows_added, rows_of
+from deployer.torch.lowerings.reductions import reduced
+
+SUM, MEAN, MAX = 0, 1, 2
+
+
+def _bags(g: GraphBuilder, offsets: Operand, count: int, last: bool) -> Value:
+    """The bag of each of so many numbers: how many bags begin up to it, less one."""
+    begins = g.cast(offsets, "int64")
+    begins = g.slice(begins, 0, 0, begins.shape[0] - 1) if last else begins
+    begun = g.binary("LessOrEqual", begins, np.arange(count).reshape(-1, 1), "bool")
+    return g.binary("Sub", reduced(g, "ReduceSum", g.cast(begun, "int64"), 1, False), 1)
+
+
+def _counted(g: GraphBuilder, ids: Value, padding: int) -> Value | None:
+    """1 for each number that is not padding; None where all count."""
+    if padding < 0:
+        return None
+    return g.cast(g.unary("Not", g.binary("Equal", ids, padding, "bool")), "float32")
+
+
+@lowers("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    g: GraphBuilder,
+    weight: Value,
+    indices: Operand,
+    offsets: Operand,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Operand | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Value, Value, Value, Value]:
+    """The result, the bag of each number, how many each bag has, and where the maxima are."""
+    ids = g.cast(indices, "int64")
+    count, bags = ids.shape[0], g.value(offsets).shape[0] - int(include_last_offset)
+    bag = _bags(g, offsets, count, include_last_offset)
+    member = g.binary("Equal", np.arange(bags).reshape(-1, 1), bag, "bool")
+    share, counts = g.cast(member, "float32"), _counted(g, ids, padding_idx)
+    share = share if counts is None else g.binary("Mul", share, counts)
+    size = g.reduce("ReduceSum", share, [1], False)
+    rows = rows_of(g, weight, ids, 0)
+    if mode == MAX:
+        y, place = _largest(g, rows, share)
+        number = rows_of(g, ids, place, 0)
+        return y, bag, g.cast(size, "int64"), number
+    share = share if per_sample_weights is None else g.binary("Mul", share, per_sample_weights)
+    y = g.emit("Gemm", [share, rows], (bags, weight.shape[1]))
+    if mode == MEAN:
+        y = g.binary("Div", y, g.reshape(g.binary("Max", size, 1.0), (bags, 1)))
+    return y, bag, g.cast(size, "int64"), g.cast(size, "int64")
+
+
+def _largest(g: GraphBuilder, rows: Value, share: Value) -> tuple[Value, Value]:
+    """The maximum of each feature in each bag, 0 in an empty one, and the place in the list where it is."""
+    bags, count = share.shape
+    inside = g.reshape(g.cast(share, "bool"), (bags, count, 1))
+    every = g.choose(inside, g.reshape(rows, (1, *rows.shape)), -np.inf)
+    place = g.emit("ArgMax", [every], (bags, rows.shape[1]), "int64", axis=1, keepdims=0)
+    some = g.reduce("ReduceMax", share, [1], True)
+    return g.choose(g.cast(some, "bool"), g.reduce("ReduceMax", every, [1], False), 0.0), place
+
+
+@lowers("_embedding_bag_dense_backward")
+def embedding_bag_backward(
+    g: GraphBuilder,
+    dy: Value,
+    indices: Operand,
+    bag: Operand,
+    size: Operand,
+    maxima: Operand,
+    count: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    per_sample_weights: Operand | None,
+    padding_idx: int = -1,
+) -> Value:
+    """What arrives at each bag, at the rows of its numbers."""
+    ids, shape = g.cast(indices, "int64"), (count, dy.shape[1])
+    if mode == MAX:
+        zeros, columns = g.ints(shape), g.cast(maxima, "int64")
+        return g.emit("GatherElementsGrad", [dy, zeros, columns], shape, axis=0)
+    if mode == MEAN:
+        most = g.binary("Max", g.cast(size, "float32"), 1.0)
+        dy = g.binary("Div", dy, g.reshape(most, (dy.shape[0], 1)))
+    each = rows_of(g, dy, g.cast(bag, "int64"), 0)
+    column = (ids.shape[0], 1)
+    for factor in (per_sample_weights, _counted(g, ids, padding_idx)):
+        if factor is not None:
+            each = g.binary("Mul", each, g.reshape(g.value(factor), column))
+    if scale_grad_by_freq:
+        often = rows_added(g, (count, 1), ids, g.constant(np.ones(column)), 0)
+        each = g.binary("Div", each, rows_of(g, often, ids, 0))
+    return rows_added(g, shape, ids, each, 0)
+
+
+@lowers("_embedding_bag_backward")
+def embedding_bag_backward_of(
+    g: GraphBuilder,
+    dy: Value,
+    indices: Operand,
+    offsets: Operand,
+    bag: Operand,
+    size: Operand,
+    maxima: Operand,
+    count: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Operand | None,
+    padding_idx: int = -1,
+) -> Value:
+    """The same, whether the gradient is sparse in PyTorch or not."""
+    options = count, scale_grad_by_freq, mode, per_sample_weights, padding_idx
+    return embedding_bag_backward(g, dy, indices, bag, size, maxima, *options)
+
+
+@lowers("_embedding_bag_per_sample_weights_backward")
+def per_sample_weights_backward(
+    g: GraphBuilder,
+    dy: Value,
+    weight: Value,
+    indices: Operand,
+    offsets: Operand,
+    bag: Operand,
+    mode: int,
+    padding_idx: int = -1,
+) -> Value:
+    """What arrives at a number's bag times its row."""
+    ids = g.cast(indices, "int64")
+    product = g.binary("Mul", rows_of(g, dy, g.cast(bag, "int64"), 0), rows_of(g, weight, ids, 0))
+    found, counts = g.reduce("ReduceSum", product, [1], False), _counted(g, ids, padding_idx)
+    return found if counts is None else g.binary("Mul", found, counts)
