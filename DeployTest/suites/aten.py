@@ -83,11 +83,11 @@ def judge(make: Maker) -> tuple[str, str]:
 
 def _judged(make: Maker, held: bool) -> tuple[str, str]:
     """With integers fed to the module, or held by it."""
-    sample = make(held)
-    if sample is None:
-        return EMPTY, ""
-    module, loss, data = sample.module, sample.loss, sample.data
     try:
+        sample = make(held)
+        if sample is None:
+            return EMPTY, ""
+        module, loss, data = sample.module, sample.loss, sample.data
         gold = eager_step(module, loss, data, seed=SEED)
     except Exception as error:
         return EMPTY, f"PyTorch itself: {error}"
@@ -123,10 +123,8 @@ def judge_entry(task: tuple[str, str], most: int = 0) -> Result:
                     reasons.append((outcome, reason))
                 if most and sum(counts.values()) - counts[EMPTY] >= most:
                     break
-        except Exception:
-            if not sum(counts.values()):
-                return Result(kind, name, {EMPTY: 1}, ((EMPTY, traceback.format_exc(limit=-2)),))
-            raise
+        except Exception:  # PyTorch's own samples
+            reasons.append((EMPTY, traceback.format_exc(limit=-2)))
     return Result(kind, name, dict(counts), tuple(dict.fromkeys(reasons)))
 
 

@@ -1,27 +1,13 @@
 """Formulas in numpy, in the type of the operands: float32 as the kernels round, float64 as the meaning."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 
 import numpy as np
 
+from deployer.core.exact import as_kernel
 from deployer.core.operator import Array
 from deployer.formulas.functions import FUNCTIONS
 from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
-
-
-_EXACT = ContextVar("exact settings", default=False)
-
-
-@contextmanager
-def exact_settings() -> Iterator[None]:
-    """Evaluate formulas with attributes as they are, and not with the float32 that a kernel gets."""
-    token = _EXACT.set(True)
-    try:
-        yield
-    finally:
-        _EXACT.reset(token)
 
 
 def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
@@ -38,7 +24,7 @@ def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[st
                 case Number(value):
                     found[part] = np.asarray(value, dtype)
                 case Setting(name):
-                    found[part] = np.asarray(settings[name] if _EXACT.get() else np.float32(settings[name]), dtype)
+                    found[part] = np.asarray(as_kernel(settings[name]), dtype)
                 case Input(name):
                     found[part] = inputs[name] != 0 if part.kind == "truth" else inputs[name]
                 case Call(function, operands):

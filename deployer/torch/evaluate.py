@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from deployer.core.exact import exact_settings
 from deployer.core.errors import InternalError
 from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of
-from deployer.formulas.values import exact_settings
 from deployer.frontend.resolve import Resolved, static_form
 from deployer.torch.step import CapturedStep
 

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from deployer.core.exact import exact_settings
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of
@@ -190,7 +191,8 @@ class GraphBuilder:
         tape.state.types.update({n: self.types.get(n, TensorType("float32", ())) for n in results})
         node = fixed_form(tape.state, node)
         targets = {i: tape.names.fresh(f"{label}/grad_{i}") for i in wanted if names[i : i + 1] != ("",)}
-        apply_rule(tape, node, douts, targets)
+        with exact_settings():
+            apply_rule(tape, node, douts, targets)
         self._take(tape)
         given = {i: self._declared(tape, name) for i, name in targets.items()}
         return tuple(given.get(i) for i in wanted)
@@ -316,7 +318,8 @@ class GraphBuilder:
         common = common_dtype(kinds)
         x, y = (self.cast(v, common) if isinstance(v, Value) else self.constant(v, common) for v in (a, b))
         shape = np.broadcast_shapes(x.shape, y.shape)
-        x, y = self.compact(x, y.shape, shape), self.compact(y, x.shape, shape)
+        x = self.compact(x, y.shape, shape)
+        y = self.compact(y, x.shape, shape)
         return self.emit(op, [x, y], shape, dtype or common)
 
     def aligned(self, a: Operand, b: Operand) -> tuple[Value, Value]:
@@ -379,7 +382,7 @@ class GraphBuilder:
         of = [a for a in of if a < x.rank]
         shape = [1 if a in of else n for a, n in enumerate(x.shape) if keep or a not in of]
         if not of:
-            return x
+            return self.unary("Abs", x) if op in ("ReduceL1", "ReduceL2") else x
         return self.emit(op, [x, self.ints(of)], shape, x.dtype, keepdims=int(keep))
 
     def dropout(self, x: Operand, share: float, train: bool | None = True) -> Value:

@@ -91,8 +91,7 @@ class KeyedDropout(Operator):
         """X / (1 - ratio) where it is kept."""
         x, count = arrays(inputs, 2)
         mask = kept(node, int(count.reshape(())), x.size).reshape(x.shape)
-        scale = x.dtype.type(1 / (1 - node.attr_float("ratio", 0.5)))  # of the ratio itself, which a file rounds
-        return (np.where(mask, x * scale, x.dtype.type(0)),)
+        return (np.where(mask, x * x.dtype.type(1 / (1 - ratio_of(node))), x.dtype.type(0)),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Identity where nothing is dropped."""

@@ -36,25 +36,28 @@ def embedding_bag(
     per_sample_weights: Operand | None = None,
     include_last_offset: bool = False,
     padding_idx: int = -1,
-) -> tuple[Value, Value, Value, Value]:
-    """The result, the bag of each number, how many each bag has, and where the maxima are."""
+) -> tuple[Value, None, None, Value | None]:
+    """The result, and where the maxima are; the gradient finds by itself which bag a number is in."""
     ids = g.cast(indices, "int64")
-    count, bags = ids.shape[0], g.value(offsets).shape[0] - int(include_last_offset)
-    bag = _bags(g, offsets, count, include_last_offset)
-    member = g.binary("Equal", np.arange(bags).reshape(-1, 1), bag, "bool")
-    share, counts = g.cast(member, "float32"), _counted(g, ids, padding_idx)
-    share = share if counts is None else g.binary("Mul", share, counts)
-    size = g.reduce("ReduceSum", share, [1], False)
+    bags = g.value(offsets).shape[0] - int(include_last_offset)
+    number, counts = _bags(g, offsets, ids.shape[0], include_last_offset), _counted(g, ids, padding_idx)
+    share, size = _sizes(g, number, counts, bags)
     rows = rows_of(g, weight, ids, 0)
     if mode == MAX:
         y, place = _largest(g, rows, share)
-        number = rows_of(g, ids, place, 0)
-        return y, bag, g.cast(size, "int64"), number
+        return y, None, None, rows_of(g, ids, place, 0)
     share = share if per_sample_weights is None else g.binary("Mul", share, per_sample_weights)
     y = g.emit("Gemm", [share, rows], (bags, weight.shape[1]))
     if mode == MEAN:
         y = g.binary("Div", y, g.reshape(g.binary("Max", size, 1.0), (bags, 1)))
-    return y, bag, g.cast(size, "int64"), g.cast(size, "int64")
+    return y, None, None, None
+
+
+def _sizes(g: GraphBuilder, number: Value, counts: Value | None, bags: int) -> tuple[Value, Value]:
+    """Which numbers count in each bag [bags, numbers], and how many."""
+    share = g.cast(g.binary("Equal", np.arange(bags).reshape(-1, 1), number, "bool"), "float32")
+    share = share if counts is None else g.binary("Mul", share, counts)
+    return share, g.reduce("ReduceSum", share, [1], False)
 
 
 def _largest(g: GraphBuilder, rows: Value, share: Value) -> tuple[Value, Value]:
@@ -67,48 +70,15 @@ def _largest(g: GraphBuilder, rows: Value, share: Value) -> tuple[Value, Value]:
     return g.choose(g.cast(some, "bool"), g.reduce("ReduceMax", every, [1], False), 0.0), place
 
 
-@lowers("_embedding_bag_dense_backward")
+@lowers("_embedding_bag_backward")
 def embedding_bag_backward(
     g: GraphBuilder,
     dy: Value,
     indices: Operand,
-    bag: Operand,
-    size: Operand,
-    maxima: Operand,
-    count: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    per_sample_weights: Operand | None,
-    padding_idx: int = -1,
-) -> Value:
-    """What arrives at each bag, at the rows of its numbers."""
-    ids, shape = g.cast(indices, "int64"), (count, dy.shape[1])
-    if mode == MAX:
-        zeros, columns = g.ints(shape), g.cast(maxima, "int64")
-        return g.emit("GatherElementsGrad", [dy, zeros, columns], shape, axis=0)
-    if mode == MEAN:
-        most = g.binary("Max", g.cast(size, "float32"), 1.0)
-        dy = g.binary("Div", dy, g.reshape(most, (dy.shape[0], 1)))
-    each = rows_of(g, dy, g.cast(bag, "int64"), 0)
-    column = (ids.shape[0], 1)
-    for factor in (per_sample_weights, _counted(g, ids, padding_idx)):
-        if factor is not None:
-            each = g.binary("Mul", each, g.reshape(g.value(factor), column))
-    if scale_grad_by_freq:
-        often = rows_added(g, (count, 1), ids, g.constant(np.ones(column)), 0)
-        each = g.binary("Div", each, rows_of(g, often, ids, 0))
-    return rows_added(g, shape, ids, each, 0)
-
-
-@lowers("_embedding_bag_backward")
-def embedding_bag_backward_of(
-    g: GraphBuilder,
-    dy: Value,
-    indices: Operand,
     offsets: Operand,
-    bag: Operand,
-    size: Operand,
-    maxima: Operand,
+    bag: Operand | None,
+    size: Operand | None,
+    maxima: Operand | None,
     count: int,
     scale_grad_by_freq: bool,
     mode: int,
@@ -116,9 +86,25 @@ def embedding_bag_backward_of(
     per_sample_weights: Operand | None,
     padding_idx: int = -1,
 ) -> Value:
-    """The same, whether the gradient is sparse in PyTorch or not."""
-    options = count, scale_grad_by_freq, mode, per_sample_weights, padding_idx
-    return embedding_bag_backward(g, dy, indices, bag, size, maxima, *options)
+    """What arrives at each bag, at the rows of its numbers."""
+    ids, shape = g.cast(indices, "int64"), (count, dy.shape[1])
+    number = _bags(g, offsets, ids.shape[0], g.value(offsets).shape[0] > dy.shape[0])
+    counts, column = _counted(g, ids, padding_idx), (ids.shape[0], 1)
+    size = g.reshape(_sizes(g, number, counts, dy.shape[0])[1], (dy.shape[0], 1))
+    if mode == MAX:
+        assert maxima is not None
+        some = g.binary("Mul", dy, g.binary("Min", size, 1.0))
+        return g.emit("GatherElementsGrad", [some, g.ints(shape), g.cast(maxima, "int64")], shape, axis=0)
+    if mode == MEAN:
+        dy = g.binary("Div", dy, g.binary("Max", size, 1.0))
+    each = rows_of(g, dy, number, 0)
+    for factor in (per_sample_weights, counts):
+        if factor is not None:
+            each = g.binary("Mul", each, g.reshape(g.value(factor), column))
+    if scale_grad_by_freq:
+        often = rows_added(g, (count, 1), ids, g.constant(np.ones(column)), 0)
+        each = g.binary("Div", each, rows_of(g, often, ids, 0))
+    return rows_added(g, shape, ids, each, 0)
 
 
 @lowers("_embedding_bag_per_sample_weights_backward")
@@ -128,12 +114,13 @@ def per_sample_weights_backward(
     weight: Value,
     indices: Operand,
     offsets: Operand,
-    bag: Operand,
+    bag: Operand | None,
     mode: int,
     padding_idx: int = -1,
 ) -> Value:
     """What arrives at a number's bag times its row."""
     ids = g.cast(indices, "int64")
-    product = g.binary("Mul", rows_of(g, dy, g.cast(bag, "int64"), 0), rows_of(g, weight, ids, 0))
+    number = _bags(g, offsets, ids.shape[0], g.value(offsets).shape[0] > dy.shape[0])
+    product = g.binary("Mul", rows_of(g, dy, number, 0), rows_of(g, weight, ids, 0))
     found, counts = g.reduce("ReduceSum", product, [1], False), _counted(g, ids, padding_idx)
     return found if counts is None else g.binary("Mul", found, counts)

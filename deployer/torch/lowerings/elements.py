@@ -143,7 +143,21 @@ def kth_value(g: GraphBuilder, x: Value, k: int, dim: int = -1, keepdim: bool = 
     return _nth(g, x, k - 1, dim, keepdim)
 
 
-@lowers("median", "nanmedian")
+@lowers("nanmedian")
+def nanmedian(g: GraphBuilder, x: Value, dim: int | None = None, keepdim: bool = False) -> Value | tuple[Value, Value]:
+    """The middle one of those that are numbers; what is none comes last in the order."""
+    line = g.reshape(x, (int(np.prod(x.shape)),)) if dim is None or not x.rank else x
+    axis = line.axis(dim or 0)
+    values, places = sort(g, line, axis)
+    numbers = g.cast(g.unary("Not", g.emit("IsNaN", [line], line.shape, "bool")), "int64")
+    count = reduced(g, "ReduceSum", numbers, axis, True)
+    middle = g.binary("Max", g.binary("Div", g.binary("Sub", count, 1), 2), 0)
+    kept = values.shape[:axis] + ((1,) if keepdim and x.rank else ()) + values.shape[axis + 1 :]
+    found = [g.reshape(gather(g, part, axis, middle), kept) for part in (values, places)]
+    return found[0] if dim is None else (found[0], found[1])
+
+
+@lowers("median")
 def median(g: GraphBuilder, x: Value, dim: int | None = None, keepdim: bool = False) -> Value | tuple[Value, Value]:
     """The middle one of all elements; or along an axis, with where it is. Of two it is the smaller."""
     if dim is None:
