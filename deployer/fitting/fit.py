@@ -100,6 +100,7 @@ def fit(
     force: bool = False,
     onlooker: Onlooker | None = None,
     inspect: Inspection | None = None,
+    remarks: Sequence[str] = (),
     warn: Warn = python_warning,
     **more: Any,
 ) -> Fitted:
@@ -109,7 +110,7 @@ def fit(
     `classes` names the labels from 0 on, by default as a folder of images does.
     `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
     full speed; the bits are the same for all. `evaluated` is the model that validation runs, with initializers of the
-    same names, by default the model itself; it always runs on this machine. `inspect` is called before C is made.
+    same names, by default the model itself; it always runs on this machine. `inspect` is called before C is made. `remarks` go to the report as notes.
     Raises OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a
     run that diverges, are no exceptions: `verdict` and `faults` say so.
     """
@@ -134,7 +135,7 @@ def fit(
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker or Onlooker(), inspect)
+        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker or Onlooker(), inspect, tuple(remarks))
         return fitting.run()
 
 
@@ -239,7 +240,8 @@ class _Fit:
     origin: dict[str, str]
     force: bool
     onlooker: Onlooker
-    inspect: "Inspection | None" = None
+    inspect: Inspection | None = None
+    remarks: tuple[str, ...] = ()
 
     def run(self) -> Fitted:
         case, run = self.case, self.case.run
@@ -323,7 +325,7 @@ class _Fit:
             faults.append(f"the loss on {self.samples.count} samples is not below {run.bound:g}: {reached} at best")
         drawn = ", ".join(self.case.problem.drawn)
         initial = f"initial weights drawn by {self.case.task.initial} from seed {run.seed}: {drawn}" if drawn else ""
-        notes = [note for note in (initial, feed.order.note, feed.updates.note(end.passes)) if note]
+        notes = [note for note in (*self.remarks, initial, feed.order.note, feed.updates.note(end.passes)) if note]
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said, classes = tuple(map(float, end.losses)), (tuple(faults), tuple(notes)), self.samples.classes

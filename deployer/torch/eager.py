@@ -34,17 +34,18 @@ class Double(EagerDraws):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The operator on float64."""
-        given = dict(kwargs or {})
-        if given.get("dtype") in NARROW:
-            given["dtype"] = torch.float64
-        wide = torch.utils._pytree.tree_map(_wide, args)
-        return super().__torch_dispatch__(func, types, wide, given)
+        if kwargs and kwargs.get("dtype") in NARROW:
+            kwargs = {**kwargs, "dtype": torch.float64}
+        return super().__torch_dispatch__(func, types, tuple(map(_wide, args)), kwargs)
 
 
 def _wide(argument: Any) -> Any:
-    if isinstance(argument, Tensor) and argument.dtype in NARROW:
-        return argument.double()
-    return torch.float64 if argument in NARROW and isinstance(argument, torch.dtype) else argument
+    """An argument in float64; every operator of a step comes by here, so the usual cases are first."""
+    if isinstance(argument, Tensor):
+        return argument.double() if argument.dtype in NARROW else argument
+    if isinstance(argument, list | tuple):
+        return [_wide(x) for x in argument]
+    return torch.float64 if isinstance(argument, torch.dtype) and argument in NARROW else argument
 
 
 class _Narrow(TorchFunctionMode):

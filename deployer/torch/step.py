@@ -165,8 +165,16 @@ class StepWalk:
         if operator_of(maker).inplace:
             return value
         builder.place = ""
-        state = Value(name, builder.types[name].shape, dtype)
+        state = Value(self._last_written(name), builder.types[name].shape, dtype)
         return builder.emit(ASSIGN, [state, value], value.shape, dtype)
+
+    def _last_written(self, state: str) -> str:
+        """The name under which nodes that renew a state in place have left it."""
+        for node in self.builder.nodes:
+            places = operator_of(node).inplace
+            written = [out for out, source in places.items() if node.inputs[source] == state and node.outputs[out]]
+            state = node.outputs[written[0]] if written else state
+        return state
 
     def _counts(self, after: Sequence[Any]) -> dict[str, int]:
         """By how much the step raises each integer that is read for nothing else."""

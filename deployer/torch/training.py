@@ -87,8 +87,10 @@ def train(
     ignores = any(x.dtype.kind in "iu" and x.size and int(x.min()) < 0 for x in arrays)
     drops = dropout == "on"
     step = capture_step(module, objective, first, seed=seed, share=is_mean, drops=drops, ignores=ignores)
+    remark = UNCHECKED
     if check:
-        check_step(step, module, objective, first, seed=seed)
+        found = check_step(step, module, objective, first, seed=seed)
+        remark = f"{CHECKED}: at most {100 * found.share:.1g} % of what is allowed ({found.tensor})"
     if step.unused:
         facts = [("not trained", ", ".join(step.unused))]
         warn(DeployerWarning("parameters of the module get no gradient", facts))
@@ -102,19 +104,19 @@ def train(
         more.pop("class_weights", None)
         given = (objective.name or OWN_LOSS, optimizer)
         more["inspect"] = FirstUpdates(module, objective, step, seed).check if check else None
+        more["remarks"] = (remark, *more.get("remarks", ()))
         fitted = fit(model, tuple(arrays), *given, folder=place / RUN, options=options, force=True, **more)
     _raise_faults(fitted, bool(more.get("overfit")))
-    notes = fitted.notes if check else (*fitted.notes, UNCHECKED)
     passes = len(fitted.losses)
     best = next((row.passes for row in fitted.rows if row.epoch == fitted.best_epoch), passes)
     return replace(
         fitted,
-        notes=notes,
         buffers=fitted.buffers | _counts(module, step, passes),
         best_buffers=fitted.best_buffers | _counts(module, step, best),
     )
 
 
+CHECKED = "the captured step was compared with PyTorch in float64"
 UNCHECKED = "the captured step was not compared with PyTorch, as asked"
 
 

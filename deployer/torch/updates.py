@@ -54,7 +54,8 @@ class FirstUpdates:
         rows = feed.passes(0, len(passes))
         listed = [list(map(float, row)) for row in rates[:count]] if rates.size else [[]] * count
         ours = self._ours(problem, program, feed, rows, listed)
-        theirs, *shifted = (self._theirs(problem, feed, rows, listed, sign) for sign in (0, 1, -1))
+        theirs, slopes = self._theirs(problem, feed, rows, listed)
+        shifted = [self._stepped(problem, slopes, listed, sign) for sign in (1, -1)]
         for name, new in theirs.items():
             before = self.step.constants[name]
             moved = float(np.abs(new - before).max(initial=0))
@@ -93,34 +94,44 @@ class FirstUpdates:
         return {old: np.asarray(memory[new]) for new, old in graph.trained.items()}
 
     def _theirs(
-        self, problem: Problem, feed: Feed, rows: Sequence[Any], rates: Sequence[Any], sign: int
-    ) -> dict[str, Array]:
-        """Weights by `.backward()` and `torch.optim`; the module has its own back in the end.
+        self, problem: Problem, feed: Feed, rows: Sequence[Any], rates: Sequence[Any]
+    ) -> tuple[dict[str, Array], list[dict[str, Tensor]]]:
+        """Weights by `.backward()` and `torch.optim`, and the gradients of each update.
 
-        With a sign gradients are off by what `check_step` allows, in a direction that is drawn.
+        The module has its own tensors back in the end.
         """
-        module, held = self.module, held_by(self.module)
-        graph = problem.graph
+        module, held, slopes = self.module, held_by(self.module), []
         parts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
         with contextlib.ExitStack() as stack:
             for part in parts:
                 stack.enter_context(part)
-            parameters = {old: held.parameter(old) for old in graph.trained.values()}
-            rules = {old: problem.rules[new] for new, old in graph.trained.items()}
-            optimizer = torch_optimizer(parameters, rules)
+            parameters = {old: held.parameter(old) for old in problem.graph.trained.values()}
+            optimizer = torch_optimizer(parameters, _rules(problem))
             optimizer.zero_grad()
             draws = Double(self.seed, 0, self.step.drops)
             for index, row in enumerate(rows):
                 draws.passes, draws.streams = index + 1, 0
                 self._backward(draws, row)
                 if feed.updates.follows(index):
-                    update = sum(feed.updates.follows(i) for i in range(index))
-                    self._set_rates(problem, optimizer, rates[update])
-                    _shift(parameters, sign, index)
-                    _limit(problem, list(parameters.values()))
-                    optimizer.step()
-                    optimizer.zero_grad()
-            return {name: p.detach().numpy().copy() for name, p in parameters.items()}
+                    slopes.append({n: p.grad.clone() for n, p in parameters.items() if p.grad is not None})
+                    _update(problem, optimizer, parameters, rates[len(slopes) - 1])
+            return {name: p.detach().numpy().copy() for name, p in parameters.items()}, slopes
+
+    def _stepped(
+        self, problem: Problem, slopes: Sequence[dict[str, Tensor]], rates: Sequence[Any], sign: int
+    ) -> dict[str, Array]:
+        """Weights by gradients that are off by what `check_step` allows, in a direction that is drawn."""
+        names = problem.graph.trained.values()
+        parameters = {n: nn.Parameter(torch.from_numpy(np.array(self.step.constants[n]))) for n in names}
+        optimizer = torch_optimizer(parameters, _rules(problem))
+        for index, gradients in enumerate(slopes):
+            largest = max((float(g.abs().max()) for g in gradients.values() if g.numel()), default=0.0)
+            draw = np.random.default_rng(index)
+            for name, grad in gradients.items():
+                off = sign * (STEP_BOUND * float(grad.abs().max()) + NOISE * largest)
+                parameters[name].grad = grad + off * torch.from_numpy(draw.choice([-1.0, 1.0], tuple(grad.shape)))
+            _update(problem, optimizer, parameters, rates[index])
+        return {name: p.detach().numpy() for name, p in parameters.items()}
 
     def _backward(self, draws: Double, row: Sequence[Any]) -> None:
         tensors = [torch.from_numpy(np.array(x)) for x in row]
@@ -129,25 +140,24 @@ class FirstUpdates:
         with draws:
             self.objective(self.module, *inputs).reshape(()).backward(first)
 
-    @staticmethod
-    def _set_rates(problem: Problem, optimizer: Any, rates: Sequence[float]) -> None:
-        """The rates of this update, where the run has a schedule: one for each rate that a parameter has."""
-        if not rates:
-            return
+
+def _rules(problem: Problem) -> dict[str, Rule]:
+    """The rule of each parameter by the module's name."""
+    return {old: problem.rules[new] for new, old in problem.graph.trained.items()}
+
+
+def _update(
+    problem: Problem, optimizer: Any, parameters: Mapping[str, nn.Parameter], rates: Sequence[float]
+) -> None:
+    """An update at these rates, one for each rate that a parameter has, or at constant ones; no gradients are left."""
+    if rates:
         bases = list(dict.fromkeys(float(np.float32(rule.rate)) for rule in problem.rules.values()))
         known = dict(zip(bases, rates, strict=True))
         for group in optimizer.param_groups:
             group["lr"] = known[float(np.float32(group["base"]))]
-
-
-def _shift(parameters: Mapping[str, nn.Parameter], sign: int, index: int) -> None:
-    """Move each gradient by what a check allows it to be off."""
-    grads = [p.grad for p in parameters.values() if p.grad is not None]
-    largest = max((float(g.abs().max()) for g in grads if g.numel()), default=0.0)
-    draw = np.random.default_rng(index)
-    for grad in grads if sign else []:
-        off = sign * (STEP_BOUND * float(grad.abs().max()) + NOISE * largest)
-        grad += off * torch.from_numpy(draw.choice([-1.0, 1.0], tuple(grad.shape)))
+    _limit(problem, list(parameters.values()))
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def _like(tensor: Tensor, name: str, objective: Objective) -> Tensor:

@@ -7,6 +7,7 @@ compute with the same numbers, and no generator of PyTorch's is touched.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class Draws(TorchDispatchMode):
     ) -> Any:
         """The operator itself, or what stands for one that draws."""
         given = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags or _idle(func, args, given):
+        if not _may_draw(func) or _idle(func, args, given):
             return func(*args, **given)
         name = func._schema.name.removeprefix("aten::")
         if name not in DRAWING:
@@ -131,6 +132,11 @@ def _draws(*names: str) -> Callable[[Drawing], Drawing]:
         return function
 
     return register
+
+
+@cache
+def _may_draw(func: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def _idle(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

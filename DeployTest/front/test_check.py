@@ -1,0 +1,239 @@
+"""The check of a captured step beside PyTorch: it finds planted faults, and leaves everything of the user's as it was."""
+
+import importlib
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deployer.core.errors import CaptureMismatch, GraphProblem, OptionProblem
+from DeployTest.support.tolerances import table
+
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+front: Any = importlib.import_module("deployer.torch")
+graph: Any = importlib.import_module("deployer.torch.graph")
+updates: Any = importlib.import_module("deployer.torch.updates")
+nn, F = torch.nn, torch.nn.functional
+
+
+def module() -> Any:
+    """Layers with a norm, noise, and a kink at zero."""
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.25), nn.ReLU(), nn.Linear(6, 3))
+
+
+def data() -> tuple[Any, Any]:
+    """Rows and labels."""
+    return torch.randn((8, 4), generator=torch.Generator().manual_seed(1)), torch.arange(8) % 3
+
+
+def train(net: Any, **more: Any) -> Any:
+    """A short run."""
+    return front.train(net, data(), "cross_entropy", "adamw", batch=4, n_steps=2, shuffle=False, **more)
+
+
+def scaled(name: str, factor: float, result: int | None = None) -> Any:
+    """A lowering whose result is off by a factor."""
+    own = graph.LOWERINGS[name]
+
+    def lowered(g: Any, *args: Any, **options: Any) -> Any:
+        value = own(g, *args, **options)
+        if result is None:
+            return g.binary("Mul", value, factor)
+        return tuple(g.binary("Mul", v, factor) if i == result else v for i, v in enumerate(value))
+
+    return lowered
+
+
+FAULTS = {
+    "tanh": (None, "the loss|the gradient of"),
+    "tanh_backward": (None, "the gradient of '0.weight'"),
+    "threshold_backward": (None, "the gradient of"),
+    "native_batch_norm_backward": (1, "the gradient of '1.weight'"),
+    "_native_batch_norm_legit_functional": (4, "buffer '1.running_var'"),
+    "deployer::dropout": (None, "the loss|the gradient of"),
+    "deployer::cross_entropy_backward": (None, "the gradient of"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_lowering_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator that is off by one part in a hundred million names the first tensor that differs."""
+    result, words = FAULTS[name]
+    train(module())
+    monkeypatch.setitem(graph.LOWERINGS, name, scaled(name, 1 + 1e-8, result))
+    with pytest.raises(CaptureMismatch, match=words):
+        train(module())
+    unchecked = train(module(), check=False)
+    assert any("not compared with PyTorch" in note for note in unchecked.notes)
+
+
+def test_a_wrong_optimizer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update with another decay than torch.optim's names the parameter."""
+    own = updates.options_of
+    monkeypatch.setattr(updates, "options_of", lambda rule: {**own(rule), "weight_decay": 0.011})
+    with pytest.raises(CaptureMismatch, match=r"'\d\.weight' after the first 2 updates"):
+        train(module())
+
+
+def test_a_lost_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parameter that has a gradient in PyTorch alone."""
+    step: Any = importlib.import_module("deployer.torch.step")
+    own = step.StepWalk.captured
+
+    def without(self: Any) -> Any:
+        captured = own(self)
+        captured.gradients.pop("5.bias")
+        return captured
+
+    monkeypatch.setattr(step.StepWalk, "captured", without)
+    with pytest.raises(CaptureMismatch, match=r"gives parameter '5\.bias' a gradient"):
+        train(module())
+
+
+def test_nothing_of_the_users_changes() -> None:
+    """Weights, buffers, gradients, attributes, modes, hooks, and random states are as before."""
+    net = module()
+    calls: list[int] = []
+    net[0].seen = {"list": [1, 2], "number": 3}
+    net[0].register_forward_hook(lambda m, i, o: None)
+    net[5].weight.register_hook(lambda g: g)
+    net[0].weight.grad = torch.full_like(net[0].weight, 7)
+    net[1].eval()
+    tensors = {n: t.clone() for n, t in net.state_dict().items()}
+    dictionaries = [dict(part.__dict__) for part in net.modules()]
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    dtype = torch.get_default_dtype()
+    train(net)
+    assert not calls
+    assert all(torch.equal(t, tensors[n]) and t.dtype == tensors[n].dtype for n, t in net.state_dict().items())
+    assert [part.__dict__.keys() for part in net.modules()] == [d.keys() for d in dictionaries]
+    assert net[0].seen == {"list": [1, 2], "number": 3}
+    assert float(net[0].weight.grad.min()) == float(net[0].weight.grad.max()) == 7
+    assert net[5].weight.grad is None
+    assert (net.training, net[1].training) == (True, False)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (np.random.get_state()[1] == states[1]).all()
+    assert random.getstate() == states[2]
+    assert torch.get_default_dtype() == dtype
+    assert torch.finfo(torch.float64).eps < 1e-15
+
+
+def test_random_numbers_are_compared() -> None:
+    """Noise of all kinds is the program's in the eager step, and so is compared."""
+
+    class Noisy(nn.Module):
+        """A layer with noise on its weight, its input and its output."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x: Any) -> Any:
+            x = x + 0.1 * torch.randn_like(x)
+            x = F.dropout1d(x.unsqueeze(0), 0.3, self.training).squeeze(0)
+            mask = torch.bernoulli(torch.full_like(x, 0.7))
+            h = F.linear(x * mask, self.layer.weight * (1 + 0.1 * torch.rand(3, 4)), self.layer.bias)
+            return F.rrelu(h, training=True) + torch.normal(0.0, 0.1, h.shape) + F.gumbel_softmax(h)
+
+    torch.manual_seed(4)
+    x, y = data()
+    runs = [front.train(Noisy(), (x, y), "cross_entropy", batch=4, n_steps=3, seed=seed) for seed in (0, 0, 1)]
+    assert [run.verdict for run in runs] == ["passed"] * 3
+
+
+def test_losses_of_all_kinds() -> None:
+    """A function, a module, the module's own, soft targets, several inputs by name, and several outputs."""
+    x, y = data()
+
+    class Two(nn.Module):
+        """Two inputs, one by keyword, and two outputs in a dictionary."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x: Any, *, other: Any, scale: float = 1.0) -> Any:
+            return {"logits": self.a(x) + scale * self.b(other), "hidden": self.b(x)}
+
+    class Own(nn.Module):
+        """Returns its loss."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Linear(4, 3)
+
+        def forward(self, x: Any, labels: Any) -> Any:
+            h = self.a(x)
+            return F.nll_loss(F.log_softmax(h, 1), labels) + 0.1 * h.square().mean(), h
+
+    def both(output: Any, target: Any) -> Any:
+        return F.cross_entropy(output["logits"], target["labels"]) + F.l1_loss(output["hidden"], target["close"])
+
+    soft = F.softmax(torch.randn((8, 3), generator=torch.Generator().manual_seed(6)), 1)
+    named = {"x": x, "other": x.flip(0)}
+    cases = [
+        (nn.Linear(4, 3), (x, y), nn.CrossEntropyLoss(label_smoothing=0.1)),
+        (nn.Linear(4, 3), (x, soft), F.cross_entropy),
+        (nn.Linear(4, 3), (x, soft), lambda o, t: F.kl_div(F.log_softmax(o, 1), t, reduction="batchmean")),
+        (nn.Linear(4, 3), (x, F.one_hot(y, 3).float()), nn.BCEWithLogitsLoss(pos_weight=torch.tensor([1.0, 2.0, 3.0]))),
+        (nn.Linear(4, 1), (x, y[:, None]), "mse"),
+        (Two(), {**named, "labels": y}, "cross_entropy"),
+        (Two(), {**named, "labels": y, "close": soft}, both),
+        (Own(), {"x": x, "labels": y}, "model"),
+        (Own(), (x, y), "model"),
+    ]
+    for net, given, loss in cases:
+        before = {n: p.detach().clone() for n, p in net.named_parameters()}
+        trained = front.train(net, given, loss, learning_rate=0.1, batch=4, shuffle=False, warn=lambda w: None)
+        assert trained.verdict == "passed"
+        assert any((torch.from_numpy(trained.weights[n]) != before[n]).any() for n in before)
+
+
+def test_losses_are_those_of_pytorch() -> None:
+    """A loss of several terms over named inputs, update by update."""
+    x, y = data()
+    torch.manual_seed(3)
+    ours, theirs = (nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+
+    def loss(output: Any, target: Any) -> Any:
+        return F.multi_margin_loss(output, target) + 0.1 * output.abs().mean() + 0.01 * F.softplus(output).sum()
+
+    trained = front.train(ours, (x, y), loss, learning_rate=0.1, batch=4, epochs=2, shuffle=False)
+    optimizer, losses = torch.optim.SGD(theirs.parameters(), 0.1), []
+    for begin in (0, 4, 0, 4):
+        optimizer.zero_grad()
+        value = loss(theirs(x[begin : begin + 4]), y[begin : begin + 4])
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    assert np.allclose(trained.losses, losses, rtol=0, atol=table()["front"]["loss"])
+
+
+def test_what_a_loss_cannot_be() -> None:
+    """Not a vector, not without a gradient, not one with settings or parameters of its own."""
+    x, y = data()
+    with pytest.raises(GraphProblem, match="not one float"):
+        front.train(nn.Linear(4, 3), (x, y), lambda o, t: F.cross_entropy(o, t, reduction="none"), batch=4)
+    with pytest.raises(GraphProblem, match="depends on no parameter"):
+        front.train(nn.Linear(4, 3), (x, y), lambda o, t: F.cross_entropy(o.detach(), t), batch=4)
+    with pytest.raises(OptionProblem, match="has no effect on a loss that is a function"):
+        front.train(nn.Linear(4, 3), (x, y), F.cross_entropy, batch=4, class_weights=[1, 2, 3])
+    with pytest.raises(OptionProblem, match="parameters of its own"):
+        front.train(nn.Linear(4, 3), (x, y), Learnt(), batch=4)
+    with pytest.raises(OptionProblem, match="there is no loss 'hinge'"):
+        front.train(nn.Linear(4, 3), (x, y), "hinge", batch=4)
+
+
+class Learnt(nn.Module):
+    """A loss with a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, output: Any, target: Any) -> Any:
+        return F.cross_entropy(output, target) * self.weight
