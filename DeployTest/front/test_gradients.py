@@ -316,7 +316,7 @@ WRITES: dict[str, Callable[[], Any]] = {
         lambda net, h: net.norm(net.extra(h)), lambda net: net.add_module("norm", nn.BatchNorm1d(WIDTH))
     ),
     "batch_norm_clamped": lambda: Net(
-        lambda net, h: (net.norm(net.extra(h)), net.norm.running_var.clamp_(min=0.9))[0],
+        lambda net, h: (net.norm(net.extra(h)), net.norm.running_var.data.clamp_(min=0.9))[0],
         lambda net: net.add_module("norm", nn.BatchNorm1d(WIDTH)),
     ),
     "batch_norm_twice": lambda: Net(

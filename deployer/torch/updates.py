@@ -139,6 +139,9 @@ class FirstUpdates:
         inputs = [_like(t, n, self.objective) for t, n in zip(tensors, self.objective.data, strict=True)]
         with draws:
             self.objective(self.module, *inputs).reshape(()).backward(first)
+        for parameter in self.module.parameters():
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                parameter.grad = parameter.grad.to_dense()
 
 
 def _rules(problem: Problem) -> dict[str, Rule]:
