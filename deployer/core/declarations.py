@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access
-from deployer.core.exact import as_kernel
 from deployer.core.forms import Form
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 
@@ -80,10 +79,10 @@ class Setting:
         return above and below and (number != 0 or value == 0)
 
     def of(self, node: Node) -> float:
-        """The node's number, as the kernel gets it."""
+        """The node's number; one from a file is a float32, a captured step has the module's own."""
         if self.integer:
             return node.attr_int(self.place, int(self.default or 0))
-        return as_kernel(node.attr_float(self.place, self.default or 0.0))
+        return node.attr_float(self.place, float(np.float32(self.default or 0.0)))
 
 
 @dataclass(frozen=True)

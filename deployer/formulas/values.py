@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from deployer.core.exact import as_kernel
 from deployer.core.operator import Array
 from deployer.formulas.functions import FUNCTIONS
 from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
@@ -13,7 +12,7 @@ from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
 def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
     """The value of a formula: numbers in the type of the first input that is one, integers in theirs, truths as int32.
 
-    An attribute is the float32 that the kernel gets, but within `exact_settings`.
+    An attribute of a file is the float32 that the kernel gets; that of a captured step is the module's own number.
     """
     reals = [inputs[x.name] for x in walk(formula) if isinstance(x, Input) and x.kind == "real"]
     dtype = reals[0].dtype if reals else np.dtype(np.float32)
@@ -24,7 +23,7 @@ def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[st
                 case Number(value):
                     found[part] = np.asarray(value, dtype)
                 case Setting(name):
-                    found[part] = np.asarray(as_kernel(settings[name]), dtype)
+                    found[part] = np.asarray(settings[name], dtype)
                 case Input(name):
                     found[part] = inputs[name] != 0 if part.kind == "truth" else inputs[name]
                 case Call(function, operands):

@@ -68,7 +68,7 @@ class Declared(Operator, ABC):
 
     def values(self, node: Node) -> dict[str, float]:
         """The value of each attribute that the formula reads."""
-        return {name: node.attr_float(name, default) for name, default in self.settings.items()}
+        return {name: node.attr_float(name, float(np.float32(default))) for name, default in self.settings.items()}
 
     def types(self, node: Node, inputs: Sequence[TensorType | None]) -> list[TensorType]:
         """The types of the operands; an error where one is absent or of another type, or a divisor is 0."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.exact import exact_settings
 from deployer.core.errors import InternalError
 from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of
@@ -44,7 +43,7 @@ class Evaluator:
         """
         step = self.step
         values: dict[str, Any] = {**step.constants, **(given or {}), **data}
-        with np.errstate(all="ignore"), exact_settings():
+        with np.errstate(all="ignore"):
             for node in self._nodes:
                 self._run(node, values, passes)
         gradients = {n: np.asarray(values[source]) for n, source in step.gradients.items()}

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from deployer.core.exact import exact_settings
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of
@@ -191,8 +190,7 @@ class GraphBuilder:
         tape.state.types.update({n: self.types.get(n, TensorType("float32", ())) for n in results})
         node = fixed_form(tape.state, node)
         targets = {i: tape.names.fresh(f"{label}/grad_{i}") for i in wanted if names[i : i + 1] != ("",)}
-        with exact_settings():
-            apply_rule(tape, node, douts, targets)
+        apply_rule(tape, node, douts, targets)
         self._take(tape)
         given = {i: self._declared(tape, name) for i, name in targets.items()}
         return tuple(given.get(i) for i in wanted)
