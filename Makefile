@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-slow | test-torch | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow test-torch test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases clean
+.PHONY: demo test test-slow test-torch coverage test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -23,6 +23,11 @@ test-torch: # what is compared with PyTorch, and its front, in an environment of
 	test -x out/torch-environment/bin/python || $(PYTHON) -m venv out/torch-environment
 	out/torch-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
 	out/torch-environment/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m torch --must-run=torch $(PYTEST)
+
+coverage: # what of PyTorch can be trained, into docs/pytorch-coverage.md; an hour on two cores
+	test -x out/torch-environment/bin/python || $(PYTHON) -m venv out/torch-environment
+	out/torch-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
+	OMP_NUM_THREADS=1 out/torch-environment/bin/python -m DeployTest.suites.aten --write --jobs $(WORKERS)
 
 test-siracusa: $(READY) # needs GVSOC_INSTALL_DIR
 	@test -n "$$GVSOC_INSTALL_DIR" || { echo "make: GVSOC_INSTALL_DIR is not set: build GVSoC for its target siracusa, and name its install folder" >&2; exit 1; }

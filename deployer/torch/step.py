@@ -15,6 +15,7 @@ from deployer.core.errors import DeployerError, GraphProblem, InternalError, Uns
 from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of, registry
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value, dtype_of
+from deployer.torch.lowerings.absent import ABSENT
 from deployer.torch.tracing.draws import LIBRARY
 from deployer.torch.tracing.places import place_of
 from deployer.torch.tracing.trace import Loss, Traced, operator_name, trace_step
@@ -214,9 +215,11 @@ class StepWalk:
             if node.target is not operator.getitem and name not in LOWERINGS:
                 missing.setdefault(name, []).append(place_of(node))
         if missing:
-            places = [(_spoken(n), f"{len(p)} times, first in {p[0] or 'the module'}") for n, p in missing.items()]
+            places = [(_spoken(n), _absence(n, p)) for n, p in missing.items()]
             count = "1 operator of PyTorch has" if len(missing) == 1 else f"{len(missing)} operators of PyTorch have"
-            raise UnsupportedOperator(f"{count} no lowering", places, "other operators in the module or the loss")
+            ways = dict.fromkeys(ABSENT[n][1] for n in map(_bare, missing) if n in ABSENT)
+            hint = "; ".join(ways) or "other operators in the module or the loss"
+            raise UnsupportedOperator(f"{count} no lowering", places, hint)
 
     def _place_inputs(self, written: set[str], counts: set[str]) -> None:
         """Parameters and buffers as initializers, and the data as inputs."""
@@ -315,6 +318,18 @@ def _needed(results: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
             needed.add(node)
             waiting += node.all_input_nodes
     return needed
+
+
+def _bare(name: str) -> str:
+    """The operator's name without namespace."""
+    return name.rpartition("::")[2]
+
+
+def _absence(name: str, places: Sequence[str]) -> str:
+    """How often and where an operator without lowering is called and, where that is known, why it has none."""
+    where = f"{len(places)} times, first in {places[0] or 'the module'}"
+    reason = ABSENT.get(_bare(name))
+    return f"{where}: {reason[0]}" if reason else where
 
 
 def _spoken(name: str) -> str:

@@ -1,0 +1,69 @@
+"""The page of what of PyTorch can be trained, from the results of the suite."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from DeployTest.suites.aten import EMPTY, KINDS, REFUSED, RIGHT, Result, refusals
+from DeployTest.suites.aten_core import ABSENT_WORD, LOWERED, MISSING, core_operators
+from DeployTest.support.documents.pages import renew
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pytorch-coverage.md"
+CORE, SCORES, BLAMED = (
+    (f"<!-- {name} -->", f"<!-- end of {name} -->") for name in ("core", "scores", "refused operators")
+)
+SUITES = {"operators": "op_db", "modules": "module_db"}
+SHOWN, LONGEST = 60, 160
+"""Rows of refused operators, and characters of a reason."""
+
+
+def core_table() -> str:
+    """How many operators there are of each kind, and those that have no lowering."""
+    cores = list(core_operators())
+    counts = Counter(c.outcome for c in cores)
+    words = ", ".join(f"{n} {'are' if n > 1 else 'is'} {outcome}" for outcome, n in counts.most_common())
+    rows = [f"Of {len(cores)} core operators {words}.", "", "| operator | | |", "|---|---|---|"]
+    rows += [f"| `{c.name}` | {c.outcome} | {c.reason} |" for c in cores if c.outcome != LOWERED]
+    return "\n".join(rows) + "\n"
+
+
+def scores(results: Sequence[Result]) -> str:
+    """A sentence and a table for each suite: the entries that are not right."""
+    lines = []
+    for kind in KINDS:
+        of = sorted((r for r in results if r.kind == kind and r.outcome != EMPTY), key=lambda r: r.entry)
+        counts, in_c = Counter(r.outcome for r in of), Counter(r.in_c for r in of)
+        samples = sum(sum(n for o, n in r.counts.items() if o != EMPTY) for r in of)
+        right = sum(r.counts.get(RIGHT, 0) for r in of)
+        others = ", ".join(f"{n} {outcome}" for outcome, n in counts.most_common() if outcome != RIGHT) or "none other"
+        lines += [
+            f"`{SUITES[kind]}`: of {len(of)} entries with samples {counts[RIGHT]} are right, {others}; "
+            f"{right} of {samples} samples are right. In C a sample is right of {in_c[RIGHT]} entries.",
+            "",
+        ]
+        odd = [r for r in of if r.outcome != RIGHT or r.in_c not in (RIGHT, "")]
+        lines += ["| entry | right samples | others | in C | reason |", "|---|---|---|---|---|", *map(_row, odd), ""]
+    return "\n".join(lines)
+
+
+def _row(r: Result) -> str:
+    others = sum(n for o, n in r.counts.items() if o not in (RIGHT, EMPTY))
+    reason = next((text for outcome, text in r.reasons if outcome == r.outcome), "") or r.c_reason
+    shown = reason.strip().splitlines()[-1].replace("|", "/").replace("<", "&lt;")[:LONGEST] if reason.strip() else ""
+    word = r.outcome if others else ""
+    return f"| {r.entry} | {r.counts.get(RIGHT, 0)} | {others} {word} | {r.in_c} | {shown} |"
+
+
+def blamed_table(results: Sequence[Result]) -> str:
+    """The operators for whose sake entries are refused."""
+    rows = [f"| `{name}` | {count} |" for name, count in refusals(results)[:SHOWN]]
+    return "\n".join(["| operator | entries |", "|---|---|", *rows]) + "\n"
+
+
+def write(results: Sequence[Result]) -> None:
+    """Renew the page."""
+    for marks, text in ((CORE, core_table()), (SCORES, scores(results)), (BLAMED, blamed_table(results))):
+        renew(DOCUMENT, marks, text)
+
+
+__all__ = ["ABSENT_WORD", "MISSING", "REFUSED", "core_table", "scores", "write"]
