@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, UnsupportedOperator
+from deployer.core.errors import CaptureMismatch, DatasetMismatch, DeployerWarning, OptionProblem, UnsupportedOperator
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
@@ -219,3 +219,22 @@ def test_lines_of_the_readme() -> None:
     exec(compile(block, "README.md", "exec"), names)
     assert names["trained"].verdict == "passed"
     assert not torch.equal(module[0].weight, before)
+
+
+def test_a_forward_pass_that_hides_gradients_is_refused() -> None:
+    """A file has the forward pass alone: where its own gradients are not PyTorch's, capturing says so by name."""
+
+    class Stopped(nn.Module):
+        """Two layers, the first of which gets no gradient through the second's gate."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Any) -> Any:
+            h = self.a(x)
+            return self.b(h * torch.sigmoid(h).detach())
+
+    with pytest.raises(CaptureMismatch, match=r"'a\.(weight|bias)'"):
+        front.capture(Stopped(), [draw(3, 4)])
+    assert front.capture(Stopped(), [draw(3, 4)], check=False).parameters

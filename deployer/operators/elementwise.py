@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.exact import as_kernel
 from deployer.core.forms import without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
@@ -70,9 +69,9 @@ BOUNDS: tuple[tuple[str, CType], ...] = (("n", "u32"), ("low", "f32"), ("high", 
 
 
 def bounds(node: Node) -> tuple[float, float]:
-    """`min` and `max` as the kernel gets them, by default the limits of finite float32.
+    """`min` and `max`, by default the limits of finite float32; UnsupportedOperator unless each is a number.
 
-    UnsupportedOperator unless each is a number.
+    Those of a file are float32 already; a captured step has the module's own, which kernels round.
     """
     limits, largest = [], float(np.finfo(np.float32).max)
     for name, absent in (("min", -largest), ("max", largest)):
@@ -83,7 +82,7 @@ def bounds(node: Node) -> tuple[float, float]:
             raise unsupported(node, f"{name} {value!r} is not one number", "a scalar")
         if math.isnan(value):
             raise unsupported(node, f"{name} is NaN, which bounds nothing", "a number, or no bound")
-        limits.append(as_kernel(value))
+        limits.append(float(value))
     return limits[0], limits[1]
 
 
@@ -99,7 +98,10 @@ class Clipping(Flat):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The bounds, too."""
         low, high = bounds(node)
-        return super().args(node, access) | {"low": Const(float(low)), "high": Const(float(high))}
+        return super().args(node, access) | {
+            "low": Const(float(np.float32(low))),
+            "high": Const(float(np.float32(high))),
+        }
 
 
 class Broadcasting(Operator):

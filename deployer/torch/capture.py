@@ -21,6 +21,7 @@ from deployer.core.errors import GraphProblem, InternalError, OptionProblem, Uns
 from deployer.core.operator import registry
 from deployer.core.packages import walk
 from deployer.torch import lowerings
+from deployer.torch.forward_check import check_forward
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
 from deployer.torch.objectives import Objective, scores_of
 from deployer.torch.step import StepWalk
@@ -81,11 +82,15 @@ def _with_dropout(module: nn.Module, drops: bool) -> Iterator[None]:
             setattr(layer, name, value)
 
 
-def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, dropout: str = "on") -> Captured:
+def capture(
+    module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, dropout: str = "on", check: bool = True
+) -> Captured:
     """The module's forward pass at the shapes of `inputs`, in the mode the module is in.
 
-    `output` is the number of the result to keep, where there are several. Dropout "off" leaves it out.
-    Raises OptionProblem for another word, UnsupportedOperator with the place in the module for what has no lowering.
+    `output` is the number of the result to keep, where there are several. Dropout "off" leaves it out. A file of the
+    model is differentiated by our own rules; these gradients are compared with PyTorch's unless `check` is False.
+    Raises OptionProblem for another word, UnsupportedOperator with the place in the module for what has no lowering,
+    CaptureMismatch where PyTorch stops, scales or replaces a gradient, which a forward pass does not say.
     """
     if dropout not in ("on", "off"):
         raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
@@ -95,7 +100,11 @@ def capture(module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, 
     first: dict[int, str] = {}
     names = {n: first.setdefault(id(p), n) for n, p in module.named_parameters(remove_duplicate=False)}
     frozen = {n for n, p in module.named_parameters() if not p.requires_grad}
-    return _Walk(program, names, frozen, output, dropout == "on").captured()
+    captured = _Walk(program, names, frozen, output, dropout == "on").captured()
+    if check and captured.parameters:
+        with _with_dropout(module, dropout == "on"):
+            check_forward(captured.model, captured.trainable, module, inputs, output)
+    return captured
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,14 @@ def scores_of(output: Any) -> Tensor:
     return found[0]
 
 
+def flattened(output: Any) -> list[Tensor]:
+    """The tensors of an output, in order."""
+    if isinstance(output, Tensor):
+        return [output]
+    items = list(output.values()) if isinstance(output, Mapping) else list(output)
+    return [x for item in items if item is not None for x in flattened(item)]
+
+
 def own_loss(output: Any) -> Tensor:
     """The loss that a module returns: its output, `loss` in it, or the first of several."""
     if isinstance(output, Mapping) and isinstance(output.get("loss"), Tensor):
