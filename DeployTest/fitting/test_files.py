@@ -126,21 +126,17 @@ def test_history() -> None:
 
 
 def test_sources(tmp_path: Path) -> None:
-    """The same samples from an archive, two arrays, a table with and without a heading, memory, and an iterable."""
+    """The same samples from an archive, two arrays, memory, and an iterable; tables have tests of their own."""
     x, y = np.arange(6, dtype=np.float64).reshape(3, 2), np.array([1, 0, 2])
     np.savez(tmp_path / "d.npz", x=x, labels=y)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
-    (tmp_path / "d.csv").write_text("".join(f"{a},{b},{c}\n" for (a, b), c in zip(x, y, strict=True)))
-    (tmp_path / "h.csv").write_text("labels,p,q\n" + "".join(f"{c},{a},{b}\n" for (a, b), c in zip(x, y, strict=True)))
     (tmp_path / "d.safetensors").write_bytes(safetensors_bytes({"x": x, "labels": y}))
     batches = [(x[:2], y[:2]), (x[2:], y[2:])]
     for source, target in (
         (tmp_path / "d.npz", None),
         (str(tmp_path / "d.npz"), None),
         (tmp_path / "x.npy", tmp_path / "y.npy"),
-        (tmp_path / "d.csv", None),
-        (tmp_path / "h.csv", None),
         (tmp_path / "d.safetensors", None),
         ({"x": x, "labels": y}, None),
         ((x, y), None),
@@ -154,12 +150,9 @@ def test_sources(tmp_path: Path) -> None:
 
 
 def test_bad_sources(tmp_path: Path) -> None:
-    """Other kinds of files, rows of other lengths, and batches that do not fit are refused by place."""
+    """Other kinds of files, and batches that do not fit are refused by place."""
     for name, text, word in (
         ("d.txt", "1", "no file of samples"),
-        ("d.csv", "1,2\n3\n", "row 2 is no row"),
-        ("e.csv", "a,b\n1,x\n", "row 2 is no row"),
-        ("f.csv", "a,b\n", "holds no rows"),
         ("d.npy", "x", "no .npy array"),
     ):
         (tmp_path / name).write_text(text)

@@ -273,7 +273,8 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     words += ["--accumulate", "mean", "--leftover", "flush"]
     assert deployer(*words, "-o", tmp_path / "a", "--json") == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [events[0]["event"], events[-1]["event"]] == ["begin", "end"]
+    assert [events[0]["event"], events[1]["event"], events[-1]["event"]] == ["data", "begin", "end"]
+    assert (events[0]["inputs"], events[0]["target"], events[0]["samples"]) == (["input"], "labels", SAMPLES)
     assert (events[-1]["verdict"], events[-1]["passes"]) == ("passed", 5)
     assert "passes at the end with an update of their own, where others have 2: 1" in events[-1]["notes"]
     assert deployer(*words, "-o", tmp_path / "b", "--quiet", "-p", "host") == 0

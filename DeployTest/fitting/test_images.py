@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from deployer.core.errors import DatasetMismatch, FileProblem, ToolMissing
 from deployer.core.ir import TensorType
 from deployer.fitting.sources import read_samples
+from deployer.training.tables.reader import Request
 from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host]
@@ -66,7 +67,9 @@ def test_pixels_labels_and_names(tmp_path: Path) -> None:
     weights = np.array([0.299, 0.587, 0.114])
     assert np.abs(gray[0, 0] - PIXELS @ weights / 255).max() <= 0.5 / 255 + 1e-6, "ITU-R 601, rounded"
     only = read_samples(
-        folder(tmp_path / "more", **{"dog/c.png": png(PIXELS, COLOURS)}), types(3), classes=("cat", "dog")
+        folder(tmp_path / "more", **{"dog/c.png": png(PIXELS, COLOURS)}),
+        types(3),
+        request=Request(classes=("cat", "dog")),
     )
     assert only.arrays["labels"].tolist() == [0, 1, 1]
 
@@ -137,7 +140,7 @@ def test_faults_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(FileProblem, match=r"link\.png leads out of"):
         read_samples(tmp_path / "a", types(3))
     with pytest.raises(FileProblem, match="dog is no class of the samples that are trained"):
-        read_samples(tmp_path / "b", types(3), classes=("cat", "mouse"))
+        read_samples(tmp_path / "b", types(3), request=Request(classes=("cat", "mouse")))
     with pytest.raises(DatasetMismatch, match="the model takes no images"):
         read_samples(tmp_path / "b", {"x": TensorType("float32", (2, 4)), "labels": LABELS})
     (tmp_path / "c/cat").mkdir(parents=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deployer.core.errors import DatasetMismatch, FileProblem
+from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
 from DeployTest.fitting.test_images import HEIGHT, WIDTH, folder
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
@@ -167,3 +167,49 @@ def test_train(tmp_path: Path) -> None:
     assert one.losses == two.losses == three.losses
     assert one.rows == two.rows == three.rows
     assert (one.classes, two.classes, three.classes) == (("cat", "dog"), ("cat", "dog"), ())
+
+
+TABLE = "kind;a;b;c\ndog;1;2;3\ncat;4;5;6\ndog;7;8;9\ncat;1;1;2\n"
+
+
+def test_tables(tmp_path: Path) -> None:
+    """A table is read by the rule of `fit`: a named column, words as classes, the same ones for validation."""
+    torch.manual_seed(0)
+    (tmp_path / "data.csv").write_text(TABLE)
+    (tmp_path / "held.csv").write_text("c;b;kind;a\n3;2;dog;1\n")
+    module, options = Two(), {"batch": 2, "checks": 1}
+    files = {"validation": tmp_path / "held.csv", "target_column": "kind"}
+    one = front.train(module, tmp_path / "data.csv", "cross_entropy", **files, **options)
+    x = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 2]])
+    y = torch.tensor([1, 0, 1, 0])
+    two = front.train(module, (x, y), "cross_entropy", validation=(x[:1], y[:1]), **options)
+    assert (one.losses, one.rows) == (two.losses, two.rows)
+    assert (one.classes, one.data.inputs, one.data.target) == (("cat", "dog"), ("a", "b", "c"), "kind")
+    assert (one.validation.samples, two.classes, two.data.kind) == (1, (), "arrays")
+    with pytest.raises(DatasetMismatch, match="which column is the target is not clear"):
+        front.train(module, tmp_path / "data.csv", "cross_entropy", **options)
+    (tmp_path / "held.csv").write_text("c;b;kind;a\n3;2;cow;1\n")
+    with pytest.raises(FileProblem, match="'cow' is no class of the samples that are trained"):
+        front.train(module, tmp_path / "data.csv", "cross_entropy", **files, **options)
+    with pytest.raises(OptionProblem, match="target-column has no effect"):
+        front.train(module, (x, y), "cross_entropy", target_column="kind", **options)
+
+
+def test_whole_numbers_for_floats(tmp_path: Path) -> None:
+    """The loss says what a target of whole numbers is."""
+    (tmp_path / "data.csv").write_text("a,b,c,y\n1,2,3,4\n5,6,7,8\n")
+    one = front.train(nn.Linear(3, 1), tmp_path / "data.csv", "mse", batch=2, checks=1)
+    assert one.verdict == "passed"
+
+
+@pytest.mark.parametrize("number", [-1, 5])
+def test_rows_of_an_embedding(number: int) -> None:
+    """A number that is no row is refused by its place, as PyTorch raises IndexError for it."""
+    module = nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(6, 3))
+    ids = torch.tensor([[1, 2], [3, 0], [0, number]])
+    with pytest.raises(IndexError):
+        module(ids)
+    with pytest.raises(DatasetMismatch, match=f"holds index {number}, outside the rows") as caught:
+        front.train(module, (ids, torch.tensor([0, 1, 2])), "cross_entropy", batch=2)
+    facts = dict(caught.value.facts)
+    assert (facts["rows"], facts["at"].endswith("[2, 1]")) == ("0 to 4", True)

@@ -99,11 +99,18 @@ def test_embedding(tmp_path: Path) -> None:
 
 
 def test_repeated_ids(tmp_path: Path) -> None:
-    """The same row many times, rows counted from the end, and rows that no id names, which stay as they are."""
+    """The same row many times, rows counted from the end, and rows that no id names, which stay as they are.
+
+    Ids of a case are ONNX's, so that those from the end are rows; whoever makes one from samples counts from the front.
+    """
     ids = np.array([[[1, 1, 1, -6, 2], [1, 0, -7, 2, 2]]], np.int64)
-    data = {"ids": ids, "target": random(1, 2, 3)}
+    data = {"ids": ids % ROWS, "target": random(1, 2, 3)}
     report = built(tmp_path, embedding(), data=data)
+    arrays = dict(np.load(report.train / "inputs.npz"))
+    np.testing.assert_array_equal(arrays["arr_0000"], ids[0] % ROWS)
+    np.savez(report.train / "inputs.npz", **{**arrays, "arr_0000": ids[0]})
     program, dataset = opened(report.train)
+    assert dataset.samples[0][0].min() == -ROWS
     check_differences(program, dataset, entries=ROWS * COLUMNS)
     assert deployer("train", "-t", report.train, "-o", tmp_path, "--dump", tmp_path / "dump.npz") == 0
     trained = np.load(tmp_path / "dump.npz")["table"]
@@ -116,11 +123,11 @@ def test_ids_outside_the_table(wrong: int, tmp_path: Path) -> None:
     """An id that is no row is found in the data, by the name of the array and of the node."""
     ids = np.zeros((1, *WORDS), np.int64)
     ids[0, 1, 2] = wrong
-    texts = (f"index {wrong}, outside the rows", f"{-ROWS} to {ROWS - 1}", "node 'Gather_rows' (Gather)")
-    with raises(DatasetMismatch, *texts):
+    texts = (f"index {wrong}, outside the rows", "node 'Gather_rows' (Gather)")
+    with raises(DatasetMismatch, *texts, f"0 to {ROWS - 1}", "ids[0, 1, 2]"):
         built(tmp_path, embedding(), data={"ids": ids, "target": random(1, 2, 3)})
     constants = (*embedding().initializers, constant("ids", ids[0]))
-    with raises(DatasetMismatch, "constant 'ids'", *texts):
+    with raises(DatasetMismatch, "constant 'ids'", *texts, f"{-ROWS} to {ROWS - 1}"):
         infer(tmp_path, embedding(inputs=(value("table", (ROWS, COLUMNS)),), initializers=constants[1:]))
     number = (ints("at", wrong),)
     with raises(ShapeMismatch, f"index {wrong} is outside {ROWS} rows"):

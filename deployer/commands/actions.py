@@ -305,6 +305,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         n_batches=a.n_steps,
         seed=a.seed,
         data=a.data,
+        target_column=a.target_column,
         force=a.force,
         settings=given_settings(a),
         class_weights=a.class_weights,

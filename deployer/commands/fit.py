@@ -1,6 +1,7 @@
 """What `deployer fit` does: its options as arguments of `deployer.fit`, and what is shown of a run."""
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -18,6 +19,7 @@ from deployer.fitting.history import EpochRow
 from deployer.fitting.sources import Source
 from deployer.running.terminal import Terminal
 from deployer.training.groups import read_group
+from deployer.training.order import Samples
 from deployer.training.update_graph import Limits
 
 
@@ -37,6 +39,11 @@ class Lines(Onlooker):
         self.bar = Progress(*texts, console=console, transient=True, disable=not console.is_terminal)
         self.console = console
         self.task = self.bar.add_task("", total=None)
+
+    def read(self, place: str, samples: Samples) -> None:
+        """Print what is taken of samples."""
+        for line in samples.taken.lines(place, samples.classes) if samples.taken else ():
+            self.console.print(line, soft_wrap=True)
 
     def stage(self, text: str) -> None:
         """Show what is done before the first pass."""
@@ -64,6 +71,11 @@ class JsonLines(Onlooker):
     def __init__(self, console: Terminal) -> None:
         self.console = console
 
+    def read(self, place: str, samples: Samples) -> None:
+        """What is taken of samples."""
+        taken = asdict(samples.taken) if samples.taken else {}
+        self.console.event("data", {"source": place, **taken, "classes": samples.classes})
+
     def begin(self, passes: int, per_epoch: int, place: Place) -> None:
         """The run's size."""
         self.console.event("begin", {"passes": passes, "per_epoch": per_epoch, "made": place.passes})
@@ -90,6 +102,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             a.optimizer,
             folder=a.output,
             target_data=a.target,
+            target_column=a.target_column,
             options=options,
             force=a.force,
             onlooker=shown,

@@ -7,17 +7,20 @@ from deployer.commands.values import budget, finite, passes, path, positive, see
 from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 
 REST = ("fill", "drop")
+TARGET_COLUMN = "heading of the target in a table (default: labels, label, target or y; without headings the last)"
 
 
 def add_fit_options(p: argparse.ArgumentParser) -> None:
     """Data, course, validation, machine and output of a run over epochs."""
     data = p.add_argument_group("data")
     text = (
-        "samples: .npz or .safetensors with an array per graph input and `labels` or `target`, .npy, .csv, or a folder"
+        "samples: .npz or .safetensors with an array per graph input and `labels` or `target`, .npy, a table (.csv, "
+        ".tsv), or a folder"
     )
     text += " that has a folder of images, PNG or JPEG, for each class"
     data.add_argument("--data", type=path, required=True, metavar="FILE|FOLDER", help=text)
     data.add_argument("--target", type=path, metavar="FILE.npy", help="labels or target, where --data is an .npy")
+    data.add_argument("--target-column", default="", metavar="NAME", help=TARGET_COLUMN)
     text = "share of the samples, drawn by --seed, or a file of others, that is measured, not trained (default: none)"
     data.add_argument("--validation", metavar="SHARE|FILE|FOLDER", help=text)
     data.add_argument("--validation-target", type=path, metavar="FILE.npy", help="as --target, of --validation")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from deployer import __version__
 from deployer.commands.config import OPTION, with_config
-from deployer.commands.fit_options import add_export_options, add_fit_options
+from deployer.commands.fit_options import TARGET_COLUMN, add_export_options, add_fit_options
 from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
 from deployer.commands.late import LateParser
 from deployer.commands.package_options import add_package_options
@@ -165,8 +165,9 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LateParser]") -> None
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
     _add_task(p)
-    data = "arrays by input name, samples along the first axis (default: drawn from --seed)"
+    data = "arrays by input name, samples along the first axis, or a table (.csv, .tsv) (default: drawn from --seed)"
     p.add_argument("--data", type=path, metavar="data.npz", help=data)
+    p.add_argument("--target-column", default="", metavar="NAME", help=TARGET_COLUMN)
     p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
     p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
     p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")

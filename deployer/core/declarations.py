@@ -315,6 +315,7 @@ class Indices:
     word: str = "label"
     among: str = "classes"
     hint: str = "renumber the labels, or set ignore_index"
+    sizes: tuple[int, ...] = ()  # rows for each number along the last axis; `count` is that of the largest
 
 
 class Fusible:
@@ -384,9 +385,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Fans:
-    """How wide a weight is: it leads from so many `inputs` to so many `outputs`, where windows overlap from all taps,
-    as PyTorch's `torch.nn.init` has it, by which initial weights are scaled.
-    """
+    """Fan-in (`inputs`) and fan-out (`outputs`) of a weight, as `torch.nn.init` defines them."""
 
     inputs: int
     outputs: int

@@ -34,6 +34,8 @@ from deployer.running.report import printable
 from deployer.training.order import Order, Samples, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
+from deployer.training.tables.reader import Request, check_column
+from deployer.training.tables.taken import Taken
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
@@ -49,6 +51,7 @@ class Fitted:
     `checked` which passes were repeated in float64, `notes` what else a reader should know. `ended` is why the run
     ended before its last pass, if it did: "diverged", "patience", "reached". `buffers` and `best_buffers` are running
     statistics beside `weights` and `best`, `classes` the names of the labels from 0 on, where the samples have some.
+    `data` says what of the samples was taken for inputs and target, `validation` the same of others that are validated.
     """
 
     rows: tuple[EpochRow, ...]
@@ -64,6 +67,8 @@ class Fitted:
     buffers: dict[str, Array] = field(default_factory=dict)
     best_buffers: dict[str, Array] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
+    data: Taken | None = None
+    validation: Taken | None = None
 
 
 Inspection = Callable[[Problem, Program, Feed, Array], None]
@@ -72,6 +77,9 @@ Inspection = Callable[[Problem, Program, Feed, Array], None]
 
 class Onlooker:
     """Watches a run without a word; a subclass shows it."""
+
+    def read(self, place: str, samples: Samples) -> None:
+        """Samples were read from a source of that name."""
 
     def stage(self, text: str) -> None:
         """A stage of the compiler begins."""
@@ -94,6 +102,7 @@ def fit(
     *,
     folder: Path | str,
     target_data: Path | None = None,
+    target_column: str = "",
     classes: Sequence[str] = (),
     options: Options | None = None,
     evaluated: Path | None = None,
@@ -106,7 +115,8 @@ def fit(
 ) -> Fitted:
     """Train a forward model over epochs by its generated program; files go to `folder`.
 
-    `data` is a source of samples as `read_source` has it, `target_data` the file of targets beside a single array;
+    `data` is a source of samples as `read_samples` has it, `target_data` the file of targets beside a single array,
+    `target_column` the heading of the target in tables, where it is not one of the usual ones;
     `classes` names the labels from 0 on, by default as a folder of images does.
     `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
     full speed; the bits are the same for all. `evaluated` is the model that validation runs, with initializers of the
@@ -125,7 +135,9 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    samples, held_out = case.split_samples(data, target_data, classes, warn)
+    onlooker = onlooker or Onlooker()
+    check_column(target_column, data, run.validation)
+    samples, held_out = case.split_samples(data, target_data, Request(target_column, tuple(classes)), onlooker, warn)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
@@ -135,7 +147,7 @@ def fit(
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker or Onlooker(), inspect, tuple(remarks))
+        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker, inspect, tuple(remarks))
         return fitting.run()
 
 
@@ -155,12 +167,13 @@ class _Case:
         return metrics_of(self.problem.graph, self.run.top)
 
     def split_samples(
-        self, source: Source, target: Path | None, classes: Sequence[str], warn: Warn
+        self, source: Source, target: Path | None, request: Request, onlooker: "Onlooker", warn: Warn
     ) -> tuple[Samples, Samples | None]:
         """What is trained, and what is validated."""
-        run, types = self.run, self.problem.graph.sampled
+        run, types, targets = self.run, self.problem.graph.sampled, self.problem.graph.loss.targets
         place = str(source) if isinstance(source, Path | str) else "data"
-        samples = read_samples(source, types, place, target, classes, warn)
+        samples = read_samples(source, types, place, target, request, warn, targets)
+        onlooker.read(place, samples)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -168,8 +181,11 @@ class _Case:
             return samples, None
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
-        place = "the validation set"
-        return samples, read_samples(run.validation, types, place, run.validation_target, samples.classes, warn)
+        place = str(run.validation) if isinstance(run.validation, Path | str) else "the validation set"
+        request = replace(request, classes=samples.classes, like=samples.taken)
+        held_out = read_samples(run.validation, types, place, run.validation_target, request, warn, targets)
+        onlooker.read(place, held_out)
+        return samples, held_out
 
     def check_watched(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
@@ -225,6 +241,7 @@ def _digest(samples: Samples) -> str:
     for name, array in samples.arrays.items():
         total.update(f"{name} {array.dtype} {array.shape}\n".encode())
         total.update(np.ascontiguousarray(array).tobytes())
+    total.update(json_text(samples.classes).encode() if samples.classes else b"")
     return total.hexdigest()[:16]
 
 
@@ -266,8 +283,9 @@ class _Fit:
             self.case.problem.write(*paths)
             output.write(self.directory, {path.name: path.read_bytes() for path in paths}, self.force)
         program = self.case.problem.program(*(self.directory / name for name in GRAPHS))
-        for samples in (self.samples, self.held_out):
-            check_classes(program, samples.arrays if samples else {}, "data:")
+        for samples, name in ((self.samples, "data"), (self.held_out, "the validation set")):
+            if samples:
+                check_classes(program, samples.arrays, f"{name}:", samples.place, from_front=True)
         feed = self.case.feed(self.samples, program)
         check_counts(program, map(feed.bare, range(feed.updates.passes)), "data: the batch of pass")
         if self.held_out:
@@ -342,8 +360,11 @@ class _Fit:
             running,
             best_running,
             classes,
+            *self._taken(),
         )
-        report = FitReport(verdict, judge.text, *said, end.passes, end.ended, end.best_epoch, end.rows, classes)
+        report = FitReport(
+            verdict, judge.text, *said, end.passes, end.ended, end.best_epoch, end.rows, classes, *self._taken()
+        )
         record = printable(asdict(report))
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
@@ -359,6 +380,11 @@ class _Fit:
             files |= {TRAINED[0]: npz_bytes(named), TRAINED[1]: safetensors_bytes(weights)}
         output.write(self.directory, files, self.force)
         return result
+
+    def _taken(self) -> tuple[Taken | None, Taken | None]:
+        """What was taken of the source of the samples, and of that of those held out, if that is another one."""
+        data, validation = self.samples.taken, self.held_out.taken if self.held_out else None
+        return data, None if validation is data else validation
 
     def _best(self, end: Place) -> Mapping[str, Array]:
         path = self.directory / BEST

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from deployer.core.operator import Array
+from deployer.training.tables.taken import Taken
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class FitReport:
     """What report.json says of a run, for other programs; NaN and infinities are texts there.
 
     `verdict` and what it rests on (`checked`), `faults`, `notes`; `passes` made, why the run `ended` before its last
-    (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, and the
-    names of the labels from 0 on, where the samples have some.
+    (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, the names of
+    the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of others.
     """
 
     verdict: str
@@ -46,6 +47,8 @@ class FitReport:
     best_epoch: int
     epochs: tuple[EpochRow, ...]
     classes: tuple[str, ...]
+    data: Taken | None
+    validation: Taken | None
 
 
 def history_csv(rows: Sequence[EpochRow]) -> str:

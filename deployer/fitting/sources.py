@@ -1,8 +1,7 @@
 """Where samples come from: archives, arrays, tables of text, folders of images, and whatever can be iterated."""
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,24 @@ from deployer.core.operator import Array
 from deployer.fitting.images import read_images
 from deployer.fitting.safetensors import read_safetensors
 from deployer.frontend.archive import read_npz
-from deployer.training.batches import fitted_samples, tell_unread
+from deployer.training.batches import fitted_samples, taken_arrays, tell_unread
 from deployer.training.order import Samples
+from deployer.training.tables.reader import Request, is_table, read_table
+from deployer.training.tables.taken import Taken
 
-Source = Path | str | Mapping[str, Any] | Sequence[Any] | Iterable[Any]
+
+@dataclass(frozen=True, eq=False)
+class ReadArrays:
+    """Arrays in the order of the inputs, target last, and what they were where they were read."""
+
+    arrays: tuple[Array, ...]
+    taken: Taken | None = None
+
+
+Source = Path | str | Mapping[str, Any] | Sequence[Any] | Iterable[Any] | ReadArrays
 """A file or a folder of images, its path as a text, arrays by name, arrays in the order of the inputs with the target
 last, or an iterable of such batches."""
+NO_REQUEST = Request()
 Columns = dict[str, Array]
 ARRAY = ".npy"
 """The suffix of a file of one array, whose target is in another."""
@@ -31,20 +42,29 @@ def read_samples(
     types: Mapping[str, TensorType],
     place: str = "data",
     target: Path | None = None,
-    classes: Sequence[str] = (),
+    request: Request = NO_REQUEST,
     warn: Warn = python_warning,
+    targets: Collection[str] | None = None,
 ) -> Samples:
     """The samples of a source for data inputs of these types, target last; `warn` gets those of arrays without use.
 
-    A folder is one of images, as `read_images` has it; everything else as `read_source` and `fitted_samples` have it.
-    `classes` names the labels from 0 on, for a folder those that there may be.
+    A folder is one of images, as `read_images` has it, a table as `read_table` has it; everything else as `read_source`
+    and `fitted_samples` have it. The request's classes name the labels from 0 on, for a folder those that there may be.
+    `targets` are the data inputs that a loss takes, by default the last of several.
     """
-    folder = Path(source) if isinstance(source, str | Path) else None
-    if target is None and folder is not None and folder.is_dir():
-        columns, names = read_images(folder, types, classes)
-        return replace(fitted_samples(columns, types, place), classes=names)
-    samples = fitted_samples(read_source(source, list(types), place, target, warn), types, place)
-    return replace(samples, classes=tuple(classes))
+    classes, path = request.classes, Path(source) if isinstance(source, str | Path) else None
+    if target is None and path is not None and path.is_dir():
+        columns, classes = read_images(path, types, classes)
+        samples = fitted_samples(columns, types, place)
+        taken = replace(taken_arrays(types, samples.count, targets), kind="images")
+    elif target is None and path is not None and is_table(path):
+        table = read_table(path, types, request)
+        samples, taken, classes = fitted_samples(table.columns, types, place), table.taken, table.classes
+    else:
+        samples = fitted_samples(read_source(source, list(types), place, target, warn), types, place)
+        known = source.taken if isinstance(source, ReadArrays) else None
+        taken = known or taken_arrays(types, samples.count, targets)
+    return replace(samples, classes=classes, taken=taken)
 
 
 def read_source(
@@ -56,12 +76,12 @@ def read_source(
 ) -> Columns:
     """The arrays of a source by the names of data inputs, target last in `names`.
 
-    A `.csv` has a row per sample: the column of the target's name, else the last one, is the target, the others are the
-    only input. A `.npy` is the only input, and `target` the file with its target. An iterable is read once, to its end.
+    A `.npy` is the only input, and `target` the file with its target. An iterable is read once, to its end.
     `warn` gets a warning for arrays of other names.
     Raises FileProblem and DatasetMismatch, OptionProblem for a `target` beside anything else.
     """
     source = Path(source) if isinstance(source, str) else source
+    source = source.arrays if isinstance(source, ReadArrays) else source
     if target is not None and not (isinstance(source, Path) and source.suffix.lower() == ARRAY):
         raise OptionProblem(f"{target} has no effect: {place} has its target itself", hint=f"with one {ARRAY} alone")
     if isinstance(source, Path | Mapping):
@@ -94,7 +114,7 @@ def _is_array(value: Any) -> bool:
 
 def _file(path: Path, names: Sequence[str], target: Path | None) -> Columns:
     kind = path.suffix.lower()
-    if kind not in (ARRAY, ".npz", ".csv", ".safetensors"):
+    if kind not in (ARRAY, ".npz", ".safetensors"):
         raise FileProblem(
             f"{path} is no file of samples", hint="an .npz, .npy, .csv or .safetensors file, or a folder of images"
         )
@@ -103,8 +123,6 @@ def _file(path: Path, names: Sequence[str], target: Path | None) -> Columns:
     if len(names) > 2:
         facts = [("inputs", ", ".join(names[:-1]))]
         raise DatasetMismatch(f"{path} is one array, and the model has several inputs", facts, "an .npz with all")
-    if kind == ".csv":
-        return _table(path, names)
     arrays = {names[0]: _npy(path)}
     if target is not None:
         arrays[names[-1]] = _npy(target)
@@ -124,36 +142,6 @@ def _npy(path: Path) -> Array:
         facts = [("found", f"{array.dtype}{list(array.shape)}"), ("at most", f"{ARCHIVE_BYTES} B")]
         raise FileProblem(f"{path} holds no array of numbers of that size", facts)
     return np.array(array)
-
-
-def _table(path: Path, names: Sequence[str]) -> Columns:
-    """The columns of a CSV file, whose first line may name them."""
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="the path of a .csv file")
-    if path.stat().st_size > ARCHIVE_BYTES:
-        raise FileProblem(f"{path} is too large", [("at most", f"{ARCHIVE_BYTES} B")], "an .npz of the same numbers")
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        rows = [row for row in csv.reader(file) if row]
-    heading = rows.pop(0) if rows and not all(map(_is_number, rows[0])) else []
-    for number, row in enumerate(rows, 1 + bool(heading)):
-        if len(row) != len(rows[0]) or len(row) < 2 or not all(map(_is_number, row)):
-            facts = [("row", ", ".join(row)[:100]), ("columns", str(len(rows[0])))]
-            raise FileProblem(f"{path}: row {number} is no row of as many numbers as the first", facts)
-    if not rows:
-        raise FileProblem(f"{path} holds no rows of numbers", hint="a row per sample, a column per number")
-    table = np.array(rows, np.float64)
-    at = heading.index(names[-1]) if names[-1] in heading else table.shape[1] - 1
-    labels = table[:, at]
-    whole = bool((labels == np.floor(labels)).all())
-    return {names[0]: np.delete(table, at, axis=1), names[-1]: labels.astype(np.int64) if whole else labels}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _drained(source: Iterable[Any], names: Sequence[str], place: str, warn: Warn) -> Columns:

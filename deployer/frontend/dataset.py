@@ -2,8 +2,9 @@
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.archive import Arrays, read_npz
-from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, loss_counts, narrowed
+from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, indexed, loss_counts, narrowed
 from deployer.rates.windows import LEFTOVERS, Updates, mean_shares
 
 FILE_LIMIT = (1 << 31) - 1
@@ -181,10 +182,21 @@ def check_run(program: Program, passes: int, accum: int, recorded: str, flush: b
     check_passes((program.tensors[n].type for n in program.data), passes)
 
 
-def check_sample_classes(program: Program, samples: Sequence[Sequence[Array]], place: Path | str) -> None:
-    """DatasetMismatch where a label of a sample is no class of what it labels, or none of its labels counts."""
+def check_sample_classes(
+    program: Program,
+    samples: Sequence[Sequence[Array]],
+    place: Path | str,
+    where: Callable[[int, str, tuple[int, ...]], str] | None = None,
+    from_front: bool = False,
+) -> None:
+    """DatasetMismatch where a label of a sample is no class of what it labels, or none of its labels counts.
+
+    `where` says where a number is, by the sample, the data input and the index; `from_front` is as in `check_classes`.
+    """
     for k, sample in enumerate(samples):
-        check_classes(program, dict(zip(program.data, sample, strict=True)), f"{place}: sample {k} of")
+        own = indexed if where is None else partial(where, k)
+        values = dict(zip(program.data, sample, strict=True))
+        check_classes(program, values, f"{place}: sample {k} of", own, from_front)
     check_counts(program, samples, f"{place}: sample")
 
 

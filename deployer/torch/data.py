@@ -1,8 +1,8 @@
 """The samples that a module is trained on: arrays, what gives batches or single samples, files, folders of images."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from deployer.core.errors import DatasetMismatch, Warn
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array, losses
 from deployer.fitting.images import image_shape, read_images
-from deployer.fitting.sources import read_source, to_array
+from deployer.fitting.sources import ReadArrays, read_source, to_array
 from deployer.frontend.data_numbers import narrowed
 from deployer.torch.objectives import arguments_of
-from deployer.training.batches import tell_unread
+from deployer.training.batches import taken_arrays, tell_unread
+from deployer.training.tables.reader import Request, is_table, read_table
+from deployer.training.tables.taken import Taken
 
 COLLATED = 256
 """Samples of a data set that are put together at a time."""
@@ -30,6 +32,7 @@ class Columns:
     """A module's inputs and then what its loss takes, samples along the first axis; `classes` names the labels.
 
     `inputs` and `targets` are the names of both; with `keywords` the module's arguments have those of the inputs.
+    `taken` says what they were in the source.
     """
 
     arrays: list[Array]
@@ -37,27 +40,45 @@ class Columns:
     inputs: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     keywords: bool = False
+    taken: Taken | None = None
+
+    def source(self, arrays: list[Array]) -> ReadArrays:
+        """The arrays for `fit`, in the types of its model."""
+        return ReadArrays(tuple(arrays), self.taken)
 
 
-def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str] = (), targets: str = ONE) -> Columns:
+def read_columns(
+    data: Any,
+    module: nn.Module,
+    warn: Warn,
+    like: Columns | None = None,
+    *,
+    targets: str = ONE,
+    loss: str = "",
+    target_column: str = "",
+) -> Columns:
     """The samples of `data` as arrays, floats in float32 and integers in int64.
 
     A folder is one of images, as `read_images` has it, gray where its first image is and else of three channels; a file
     or a mapping has arrays by the names of the module's arguments and `labels` or `target`, and so may batches. A data
-    set, which has a length and gives a sample for a number, or a loader of one, is read once, in its order.
+    set, which has a length and gives a sample for a number, or a loader of one, is read once, in its order. A table is
+    as `read_table` has it, with class numbers as its target unless `loss` takes floats. `like` are the samples that are
+    trained, where others are read for validation.
     `targets` says how many arrays are the loss's and not the module's: ONE; NONE; or ANY, the last one of a tuple, and
     of a mapping all that are no arguments.
     DatasetMismatch for data that are no arrays, beside what reading raises.
     """
-    called = _Called(module, targets)
+    called, classes = _Called(module, targets), like.classes if like else ()
     known = tuple(str(name) for name in getattr(data, "classes", None) or ())
     if isinstance(data, str | Path):
         path = Path(data)
+        if is_table(path):
+            return _table(path, called, loss, Request(target_column, classes, like.taken if like else None))
         if path.is_dir():
             types = {"images": TensorType("float32", (1, *image_shape(path))), "labels": TensorType("int32", (1,))}
             columns, known = read_images(path, types, classes)
         else:
-            names = [*_needed(called), "labels"]  # of a table, whose target is called that, or is its last column
+            names = [*_needed(called), "labels"]  # those of an archive are looked up below
             columns = _named(read_source(path, names, "data", None, lambda _: None), called, str(path), warn)
     elif isinstance(data, Mapping):
         columns = {name: to_array(x) for name, x in _named(data, called, "data", warn).items()}
@@ -70,7 +91,19 @@ def read_columns(data: Any, module: nn.Module, warn: Warn, classes: Sequence[str
         batches = DataLoader(data, COLLATED, collate_fn=_collated) if samples else data
         columns = _batches(batches, called, warn)
     arrays = [_array(x, i) for i, x in enumerate(columns.values())]
-    return _named_columns(called, list(columns), arrays, known)
+    named = _named_columns(called, list(columns), arrays, known)
+    has_names = isinstance(data, str | Path | Mapping)
+    return replace(named, taken=taken_arrays(columns, len(arrays[0]), named.targets)) if has_names else named
+
+
+def _table(path: Path, called: "_Called", loss: str, request: Request) -> Columns:
+    """The samples of a table, whose columns but the target's are the module's only argument."""
+    operator = losses().get(loss)
+    is_float = operator is not None and operator.loss is not None and operator.loss.class_axis is None
+    inputs = {name: TensorType("float32", (1,)) for name in _needed(called)}
+    table = read_table(path, {**inputs, "": TensorType("float32" if is_float else "int32", (1,))}, request)
+    arrays = [_array(x, i) for i, x in enumerate(table.columns.values())]
+    return Columns(arrays, table.classes, tuple(inputs), ("target",), taken=table.taken)
 
 
 def _named_columns(module: "_Called", names: list[str], arrays: list[Array], classes: tuple[str, ...]) -> Columns:

@@ -25,6 +25,7 @@ from deployer.torch.step import CapturedStep, capture_step
 from deployer.torch.updates import FirstUpdates
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import split_settings
+from deployer.training.tables.reader import check_column
 
 MODEL, EVALUATED, RUN = "module.onnx", "evaluated.onnx", "run"
 """The captured step, the forward pass in evaluation, and the folder of the run, in the folder of a call."""
@@ -38,6 +39,7 @@ def train(
     *,
     batch: int | None = None,
     target: str = "",
+    target_column: str = "",
     buffering: str = Options.strategy,
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
@@ -57,6 +59,7 @@ def train(
     writes are renewed in each pass. Before anything is compiled, the step is compared with `.backward()` on the module
     in float64, on the first batch and on a drawn one, and the first updates with `torch.optim`; `check=False` leaves
     that out, and the report says so.
+    `target_column` is the heading of the target in tables, where it is not one of the usual ones.
     `target` is the machine, by default this one at full speed; `buffering`, `budgets` (bytes by level) and `outermost`
     (the last level tensors may lie in, by default the target's) are as in `deployer train`. Files go to `folder`, by
     default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
@@ -72,13 +75,15 @@ def train(
     options = Options(machine.name, buffering, dict(budgets or {}), outermost=outermost or machine.levels[-1].name)
     size = (getattr(data, "batch_size", None) or 1) if batch is None else batch
     warn = more.get("warn", python_warning)
-    columns = read_columns(data, module, warn, targets=_targets(loss))
+    held_out = more.get("validation")
+    check_column(target_column, data, held_out)
+    kind = {"targets": _targets(loss), "loss": loss if isinstance(loss, str) else "", "target_column": target_column}
+    columns = read_columns(data, module, warn, **kind)
     objective = _objective(module, loss, columns, more)
     arrays = _typed(objective, columns.arrays)
-    held_out = more.get("validation")
     if held_out is not None and not isinstance(held_out, float | int):
-        others = read_columns(held_out, module, warn, columns.classes, targets=_targets(loss))
-        more["validation"] = tuple(_typed(objective, others.arrays))
+        others = read_columns(held_out, module, warn, columns, **kind)
+        more["validation"] = others.source(_typed(objective, others.arrays))
     _check(arrays, size, objective)
     rows = np.arange(size) % len(arrays[0])
     first = {n: torch.from_numpy(x[rows]) for n, x in zip(objective.data, arrays, strict=True)}
@@ -105,7 +110,7 @@ def train(
         given = (objective.name or OWN_LOSS, optimizer)
         more["inspect"] = FirstUpdates(module, objective, step, seed).check if check else None
         more["remarks"] = (remark, *more.get("remarks", ()))
-        fitted = fit(model, tuple(arrays), *given, folder=place / RUN, options=options, force=True, **more)
+        fitted = fit(model, columns.source(arrays), *given, folder=place / RUN, options=options, force=True, **more)
     _raise_faults(fitted, bool(more.get("overfit")))
     passes = len(fitted.losses)
     best = next((row.passes for row in fitted.rows if row.epoch == fitted.best_epoch), passes)

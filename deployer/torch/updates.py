@@ -149,9 +149,7 @@ def _rules(problem: Problem) -> dict[str, Rule]:
     return {old: problem.rules[new] for new, old in problem.graph.trained.items()}
 
 
-def _update(
-    problem: Problem, optimizer: Any, parameters: Mapping[str, nn.Parameter], rates: Sequence[float]
-) -> None:
+def _update(problem: Problem, optimizer: Any, parameters: Mapping[str, nn.Parameter], rates: Sequence[float]) -> None:
     """An update at these rates, one for each rate that a parameter has, or at constant ones; no gradients are left."""
     if rates:
         bases = list(dict.fromkeys(float(np.float32(rule.rate)) for rule in problem.rules.values()))

@@ -1,6 +1,6 @@
 """Samples out of columns: as many as there are of each data input, taken out of batches or to be put into some."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from deployer.core.errors import DatasetMismatch, DeployerWarning, Warn
 from deployer.core.ir import TensorType
@@ -8,6 +8,7 @@ from deployer.core.operator import Array
 from deployer.core.safe_text import listed
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.training.order import Samples
+from deployer.training.tables.taken import Taken
 
 
 def tell_unread(columns: Iterable[str], names: Iterable[str], place: str, warn: Warn) -> None:
@@ -47,6 +48,17 @@ def fitted_samples(columns: Mapping[str, Array], types: Mapping[str, TensorType]
             f"{place} has different numbers of samples", [("samples", str(counts))], "as many of each"
         )
     return Samples(types, arrays, batch)
+
+
+def taken_arrays(names: Iterable[str], count: int, targets: Collection[str] | None = None) -> Taken:
+    """What is taken of arrays of so many samples, which have the names of data inputs.
+
+    `targets` are by default the last of several.
+    """
+    names = list(names)
+    targets = names[1:][-1:] if targets is None else targets
+    inputs = tuple(name for name in names if name not in targets)
+    return Taken("arrays", count, inputs, next((name for name in names if name in targets), ""))
 
 
 def _per_sample(kind: TensorType, batch: int) -> str:

@@ -1,6 +1,6 @@
 """Which samples a pass sees: epochs of whole batches, in an order that follows from a seed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -9,6 +9,7 @@ import numpy as np
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
+from deployer.training.tables.taken import Taken
 
 FILL, DROP = "fill", "drop"
 
@@ -75,13 +76,16 @@ def _drawn(count: int, seed: int, epoch: int) -> Array:
 class Samples:
     """Arrays by data input, samples along the first axis, each in the numbers and the shape that a batch has.
 
-    `classes` are the names of the labels from 0 on, where the source has some.
+    `classes` are the names of the labels from 0 on, where the source has some, `taken` says what they were in the
+    source, where that is known, and `numbers` which of its samples these are, by default all.
     """
 
     types: Mapping[str, TensorType]
     arrays: Mapping[str, Array]
     batch: int
     classes: tuple[str, ...] = ()
+    taken: Taken | None = None
+    numbers: Array | None = None
 
     @property
     def count(self) -> int:
@@ -94,7 +98,15 @@ class Samples:
 
     def part(self, indices: Array) -> "Samples":
         """These samples alone."""
-        return replace(self, arrays={name: array[indices] for name, array in self.arrays.items()})
+        numbers = indices if self.numbers is None else self.numbers[indices]
+        return replace(self, arrays={name: array[indices] for name, array in self.arrays.items()}, numbers=numbers)
+
+    def place(self, name: str, index: Sequence[int]) -> str:
+        """The place in the source of a number of these samples."""
+        row = index[0] if self.numbers is None else int(self.numbers[index[0]])
+        if self.taken is None:
+            return f"{name}{[row, *index[1:]]}"
+        return self.taken.place(name, (row, *index[1:]), self.arrays[name].shape[1:], name == list(self.types)[-1])
 
     def in_order(self) -> Iterator[tuple[Array, ...]]:
         """The data inputs of passes over all samples as they come; the first ones fill up the last batch."""

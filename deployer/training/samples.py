@@ -2,7 +2,8 @@
 
 import io
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file
-from deployer.training.batches import fitted_samples, tell_unread
-from deployer.training.order import Order
+from deployer.training.batches import fitted_samples, taken_arrays, tell_unread
+from deployer.training.order import Order, Samples
+from deployer.training.tables.reader import Request, check_column, is_table, read_table
+from deployer.training.tables.taken import Taken
 
 Passes = tuple[dict[str, Array], ...]
 """The data inputs of each pass, by name."""
@@ -67,7 +70,7 @@ def index_ends(nodes: Iterable[Node], types: Mapping[str, TensorType], root: Cal
     for node in nodes:
         indices = operator_of(node).indices(node, types)
         if indices:
-            name, end = root(indices.input), indices.least + indices.count
+            name, end = root(indices.input), min(indices.sizes, default=indices.least + indices.count)
             ends[name] = min(end, ends.get(name, end))
     return ends
 
@@ -83,27 +86,67 @@ def drawn_inputs(program: Program) -> dict[str, Array]:
     return {name: values.astype(types[name].dtype) for name, values in sample.items()}
 
 
-def read_samples(
-    inputs: Mapping[str, TensorType], data: Path | Mapping[str, Array], warn: Warn = python_warning
-) -> Passes:
-    """The data inputs of passes from an npz archive or arrays: one per data input, by name.
+@dataclass(frozen=True)
+class GivenSamples:
+    """The data inputs of each pass that a source gives, what was taken of it, and the names of classes.
 
-    The first axis counts passes, where the others are the input's; else samples, as `fitted_samples` has it, which
-    are put into batches in their order. The first ones fill up the last batch; `warn` is told of that, and of arrays
-    that no input takes.
+    `samples` are the same before they were put into batches, if they were.
+    """
+
+    passes: Passes
+    taken: Taken
+    classes: tuple[str, ...] = ()
+    samples: Samples | None = None
+
+    def place(self, number: int, name: str, index: Sequence[int]) -> str:
+        """The place in the source of a number of a pass."""
+        if self.samples is None:
+            return f"{name}{[number, *index]}"
+        kind, array = self.samples.types[name], self.samples.arrays[name]
+        flat = int(np.ravel_multi_index(tuple(index), kind.shape)) if kind.shape else 0
+        row, *rest = map(int, np.unravel_index(flat, (self.samples.batch, *array.shape[1:])))
+        row = (number * self.samples.batch + row) % self.samples.count
+        return self.samples.place(name, (row, *rest))
+
+
+def read_samples(
+    inputs: Mapping[str, TensorType],
+    data: Path | Mapping[str, Array],
+    warn: Warn = python_warning,
+    column: str = "",
+    targets: Collection[str] | None = None,
+) -> GivenSamples:
+    """The data inputs of passes from a table, an npz archive or arrays: one per data input, by name.
+
+    A table is as `read_table` has it, `column` its target's heading if it is not one of the usual ones. In arrays the
+    first axis counts passes, where the others are the input's; else samples, as `fitted_samples` has it. Samples are
+    put into batches in their order. The first ones fill up the last batch; `warn` is told of that, and of arrays that
+    no input takes. `targets` are the data inputs that a loss takes, by default the last of several.
     Raises FileProblem, and DatasetMismatch where names, shapes, dtypes, counts or numbers do not fit.
     """
-    arrays, place = (read_npz(data), str(data)) if isinstance(data, Path) else (dict(data), "data")
+    check_column(column, data)
+    place = str(data) if isinstance(data, Path) else "data"
+    if isinstance(data, Path) and is_table(data):
+        table = read_table(data, inputs, Request(column))
+        samples = replace(fitted_samples(table.columns, inputs, place), classes=table.classes, taken=table.taken)
+        return GivenSamples(_batches(samples, place, warn), table.taken, table.classes, samples)
+    arrays = read_npz(data) if isinstance(data, Path) else dict(data)
     tell_unread(arrays, inputs, place, warn)
     if all(name in arrays and _counts_passes(arrays[name], kind) for name, kind in inputs.items()):
-        return _passes(inputs, arrays, place)
+        passes = _passes(inputs, arrays, place)
+        return GivenSamples(passes, taken_arrays(inputs, len(passes), targets))
     samples = fitted_samples(arrays, inputs, place)
+    return GivenSamples(_batches(samples, place, warn), taken_arrays(inputs, samples.count, targets), samples=samples)
+
+
+def _batches(samples: Samples, place: str, warn: Warn) -> Passes:
+    """The samples in batches in their order; `warn` is told of what fills up the last one."""
     order = Order(samples.count, samples.batch, shuffled=False)
     if order.left:
         cause = f"{place}: {samples.count} samples are no whole number of batches of {samples.batch}"
         fact = f"it has {order.left}, and is filled up with the first samples"
         warn(DeployerWarning(cause, [("the last batch", fact)], "a number of samples that the batch divides"))
-    passes = (dict(zip(inputs, values, strict=True)) for values in samples.in_order())
+    passes = (dict(zip(samples.types, values, strict=True)) for values in samples.in_order())
     return tuple(
         {n: a.astype(np.int64) if a.dtype.kind in "biu" else a for n, a in values.items()} for values in passes
     )

@@ -30,6 +30,8 @@ from deployer.training.forward import Forward
 from deployer.training.groups import Group
 from deployer.training.problem import NO_LIMITS, TrainGraph, pose_problem
 from deployer.training.settings import Given
+from deployer.training.tables.reader import check_column
+from deployer.training.tables.taken import Taken
 from deployer.training.update_graph import Limits
 from deployer.verify.reference import with_oracle
 
@@ -44,7 +46,8 @@ class Report:
 
     `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops. `running`
     are running statistics that are renewed, as `trained` has parameters. `drawn` are the model's names of parameters
-    whose initial values were drawn.
+    whose initial values were drawn, `data` says what of given samples was taken, and `classes` names the labels of a
+    table of words.
     """
 
     train: Path
@@ -57,6 +60,8 @@ class Report:
     dropout: str = ""
     running: dict[str, str] = field(default_factory=dict)
     drawn: tuple[str, ...] = ()
+    data: Taken | None = None
+    classes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """A few lines for a person."""
@@ -66,6 +71,7 @@ class Report:
             f"frozen: {', '.join(map(one_line, self.frozen)) or 'none'}",
             f"loss: {self.losses[0]:.6g} -> {self.losses[-1]:.6g} in {len(self.losses)} passes",
         ]
+        lines += self.data.lines("data", self.classes) if self.data else []
         lines += [f"drawn: {', '.join(map(one_line, self.drawn))}"] if self.drawn else []
         return "\n".join([*lines, *([f"dropout: {self.dropout}"] if self.dropout else [])])
 
@@ -84,6 +90,7 @@ def build_train_graph(
     n_batches: int | None = None,
     seed: int | None = None,
     data: Path | Mapping[str, Array] | None = None,
+    target_column: str = "",
     force: bool = False,
     settings: Given | None = None,
     class_weights: Sequence[float] = (),
@@ -104,9 +111,10 @@ def build_train_graph(
 
     `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; loss OWN_LOSS
     is the model's output itself. `trainable` is as `forward.choose_parameters` has it.
-    `data`, as `samples.read_samples` has it, replaces the `samples` drawn from `seed`, by default 0. `n_batches` is the
-    number of forward passes, by default the fewest that see every sample and end with an update. `force` overwrites
-    files in those folders that no earlier call wrote, or that changed since; a failure leaves no partial case.
+    `data` and `target_column`, as `read_samples` has them, replace the `samples` drawn from `seed`, by default 0.
+    `n_batches` is the number of forward passes, by default the fewest that see every sample and end with an update.
+    `force` overwrites files in those folders that no earlier call wrote, or that changed since; a failure leaves no
+    partial case.
     `settings` are numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits`
     bound gradients.
     With a `course` the case has the rates of all updates, and its program takes them when it runs; `free_rates` are
@@ -146,9 +154,10 @@ def build_train_graph(
     if data is not None and seed is not None and not (initial or (dropout and source.draws.drawing)):
         raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
     folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
-    drawn = (
-        numbers.read_samples(case.sampled, data, warn) if data is not None else _draw_samples(case, samples, seed or 0)
-    )
+    if data is None:
+        check_column(target_column)
+    given = None if data is None else numbers.read_samples(case.sampled, data, warn, target_column, case.loss.targets)
+    drawn = _draw_samples(case, samples, seed or 0) if given is None else given.passes
     sample_arrays = tuple({**sample, **dict.fromkeys(case.share, np.ones((), np.float32))} for sample in drawn)
     each = 1 if flush else n_accum
     batches = n_batches or each * math.ceil(len(sample_arrays) / each)
@@ -159,7 +168,8 @@ def build_train_graph(
             train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
             problem.write(train, step)
             program = problem.program(train, step)
-            check_sample_classes(program, dataset.samples, str(data) if isinstance(data, Path) else "data")
+            origin = str(data) if isinstance(data, Path) else "data"
+            check_sample_classes(program, dataset.samples, origin, given.place if given else None, from_front=True)
             if course is not None:
                 program, rates = problem.rated(program, course, dataset.updates)
                 dataset = replace(dataset, rates=rates)
@@ -177,7 +187,8 @@ def build_train_graph(
     counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
     dropped = _dropout(source, seed or 0, dropout)
     losses = tuple(map(float, gold))
-    return Report(folder, update, case.trained, frozen, *counts, losses, dropped, dict(case.states), problem.drawn)
+    running, taken = dict(case.states), (given.taken, given.classes) if given else ()
+    return Report(folder, update, case.trained, frozen, *counts, losses, dropped, running, problem.drawn, *taken)
 
 
 def _dropout(model: Forward, seed: int, on: bool) -> str:

@@ -182,7 +182,8 @@ def _in_range(program: Program, arrays: dict[str, Array]) -> dict[str, Array]:
         found = operator_of(node).indices(node, types)
         name = program.storage(found.input) if found else ""
         if found and name in arrays:
-            chosen = (arrays[name] - found.least) % found.count + found.least
+            count, least = (min(found.sizes), 0) if found.sizes else (found.count, found.least)
+            chosen = (arrays[name] - least) % count + least
             arrays[name] = np.where(arrays[name] == found.ignored, arrays[name], chosen).astype(arrays[name].dtype)
     return arrays
 

@@ -72,6 +72,11 @@ COMMANDS = (
     ("Operators are missing: all of them are named at once.", "infer -t missing.onnx -o out"),
     ("The scratchpad is too small for the smallest tile.", "infer -t large.onnx --l1 60 -o out"),
     ("A label is no class.", "fit classes.onnx --data labels.npz --loss cross_entropy -o run"),
+    ("The target of a table is not clear.", "fit classes.onnx --data kinds.csv --loss cross_entropy -o run"),
+    (
+        "A cell of a table is no number.",
+        "fit classes.onnx --data kinds.csv --loss cross_entropy --target-column kind -o run",
+    ),
     ("A rate is beyond the guard.", "fit classes.onnx --data data.npz --loss cross_entropy --lr 40 -o run"),
     ("A file is not what its name says.", "fit classes.onnx --data classes.onnx --loss cross_entropy -o run"),
 )
@@ -92,6 +97,7 @@ def _files() -> None:
     x = np.random.default_rng(0).standard_normal((8, 64), np.float32)
     np.savez("data.npz", x=x, labels=np.arange(8) % 3)
     np.savez("labels.npz", x=x, labels=np.arange(8) % 4)
+    Path("kinds.csv").write_text("kind,height,weight\ncat,25,4.5\ndog,NA,30\n")
 
 
 PARTS: tuple[Part, ...] = (

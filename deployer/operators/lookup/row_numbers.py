@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
+from deployer.core.declarations import Indices
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
@@ -25,7 +26,7 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.operators.inputs import operands
-from deployer.operators.lookup.table import check_ids
+from deployer.operators.lookup.table import check_ids, place_indices
 
 AXES = 4
 """The most axes of a place: arguments of the kernel."""
@@ -73,6 +74,10 @@ class RowNumbers(Operator):
             outside |= (front < 0) | (front >= size)
             number = number * size + front
         return (np.where(outside, NOWHERE, number).astype(np.int32).reshape(ids.shape[:-1]),)
+
+    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
+        """The places."""
+        return place_indices(node.inputs[0], node.attr_ints("sizes", ()))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """One dim over places."""

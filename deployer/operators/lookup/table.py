@@ -15,6 +15,8 @@ from deployer.operators.view import normalized_axes
 TABLE_SCALARS: tuple[tuple[str, CType], ...] = tuple((name, "u32") for name in ("o", "k", "i", "rows", "r", "r_start"))
 """Kernel scalars that `table_args` fills, besides strides and `first`."""
 
+MORE_ROWS = "renumber the indices, or a table with more rows"
+
 
 def table_axis(node: Node, table: Sequence[int], inputs: Sequence[TensorType | None]) -> int:
     """The axis of the rows, counted from the front."""
@@ -35,8 +37,13 @@ def absent(dtype: np.dtype[Any]) -> Array:
 
 def row_indices(ids: str, rows: int) -> Indices:
     """The numbers of rows, which count from the end where they are negative."""
-    hint = "renumber the indices, or a table with more rows"
-    return Indices(ids, 2 * rows, -rows, word="index", among="rows", hint=hint)
+    return Indices(ids, 2 * rows, -rows, word="index", among="rows", hint=MORE_ROWS)
+
+
+def place_indices(ids: str, sizes: Sequence[int]) -> Indices:
+    """Places of rows along several axes, an index per axis, which counts from the end where it is negative."""
+    largest = max(sizes)
+    return Indices(ids, 2 * largest, -largest, word="index", among="rows", hint=MORE_ROWS, sizes=tuple(sizes))
 
 
 def from_the_front(ids: Array, rows: int) -> Array:
