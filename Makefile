@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-slow | test-torch | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow test-torch coverage test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases clean
+.PHONY: demo test test-slow test-torch coverage test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -68,6 +68,13 @@ runtime-cases: # ONNX Runtime's training artifacts with its results, which the t
 	python3.11 -m venv out/runtime-environment
 	out/runtime-environment/bin/python -m pip install --quiet --disable-pip-version-check -r DeployTest/artifacts/requirements.txt
 	out/runtime-environment/bin/python DeployTest/artifacts/generate.py out/runtime-cases
+	out/runtime-environment/bin/python DeployTest/artifacts/generate_torch.py out/runtime-cases
+
+runtime-results: runtime-cases $(READY) # train all of them by the command line, and write the table of docs/runtime-artifacts.md
+	$(PY) -m DeployTest.artifacts.results out/runtime-cases docs/runtime-artifacts.md
+
+runtime-operators: # what ONNX Runtime's training operators compute on small inputs, which the tests compare
+	out/runtime-environment/bin/python DeployTest/artifacts/operator_results.py DeployTest/frontend/runtime/runtime_results.npz
 
 golden: $(READY)
 	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py DeployTest/house/test_readme.py \

@@ -26,7 +26,7 @@ _package = types.ModuleType("onnxruntime.training")
 _package.__path__ = [os.path.join(os.path.dirname(onnxruntime.__file__), "training")]
 sys.modules["onnxruntime.training"] = _package
 
-from onnxruntime.training import artifacts  # noqa: E402
+from onnxruntime.training import artifacts, onnxblock  # noqa: E402
 from onnxruntime.training.api import CheckpointState, Module, Optimizer  # noqa: E402
 
 Array = npt.NDArray[np.float32]
@@ -195,38 +195,58 @@ FAMILIES: dict[str, Callable[[bool], Net]] = {
 
 def write_case(folder: Path, name: str, optimizer: str) -> None:
     """Artifacts, data and results of a net under an optimizer."""
-    loss, per_update = TABLE["nets"][name]["loss"], TABLE["per_update"]
+    loss = TABLE["nets"][name]["loss"]
     net = FAMILIES[name.removesuffix("_bn")](TABLE["nets"][name]["batch_norm"])
-    folder.mkdir(parents=True, exist_ok=True)
-    artifacts.generate_artifacts(
-        net.model(),
-        requires_grad=[*net.weights],
-        frozen_params=[*net.statistics],
-        loss=artifacts.LossType[loss],
-        optimizer=artifacts.OptimType[optimizer],
-        artifact_directory=folder,
-    )
-    state = CheckpointState.load_checkpoint(folder / "checkpoint")
-    module = Module(folder / "training_model.onnx", state)
-    update = Optimizer(folder / "optimizer_model.onnx", module)
-    update.set_learning_rate(TABLE["rates"][optimizer])
     draw = np.random.default_rng(100)
-    data = {"x": draw.standard_normal((PASSES, *net.given)).astype(np.float32)}
-    target = module.input_names()[1]
-    if loss == "CrossEntropyLoss":
-        data[target] = draw.integers(0, CLASSES, (PASSES, BATCH)).astype(np.int64)
-    else:
-        data[target] = data["x"].copy()
-    losses = []
-    for k in range(PASSES):
-        if k % per_update == 0:
-            module.lazy_reset_grad()
-        losses.append(module(*(array[k] for array in data.values())))
-        if (k + 1) % per_update == 0:
-            update.step()
-    finals = {weight: state.parameters[weight].data for weight in net.weights}
-    np.savez(folder / "data.npz", **data)
-    np.savez(folder / "expected.npz", loss=np.array(losses, np.float32).reshape(-1), **finals)
+    x = draw.standard_normal((PASSES, *net.given)).astype(np.float32)
+    target = draw.integers(0, CLASSES, (PASSES, BATCH)) if loss == "CrossEntropyLoss" else x.copy()
+    case = Case(net.model(), [*net.weights], [*net.statistics], loss, optimizer, TABLE["rates"][optimizer])
+    case.write(folder, x, target)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A forward model and how it is trained; gradients are clipped to a norm of `clip` together, unless that is 0."""
+
+    model: onnx.ModelProto
+    trained: Sequence[str]
+    frozen: Sequence[str]
+    loss: str
+    optimizer: str
+    rate: float
+    clip: float = 0.0
+
+    def _update(self) -> object:
+        if not self.clip:
+            return artifacts.OptimType[self.optimizer]
+        return getattr(onnxblock.optim, self.optimizer)(clip_grad=onnxblock.optim.ClipGradNorm(self.clip))
+
+    def write(self, folder: Path, x: npt.NDArray[np.generic], target: npt.NDArray[np.generic]) -> None:
+        """Artifacts, and the losses and final parameters of passes over x and the target."""
+        folder.mkdir(parents=True, exist_ok=True)
+        artifacts.generate_artifacts(
+            self.model,
+            requires_grad=[*self.trained],
+            frozen_params=[*self.frozen],
+            loss=artifacts.LossType[self.loss],
+            optimizer=self._update(),
+            artifact_directory=folder,
+        )
+        state = CheckpointState.load_checkpoint(folder / "checkpoint")
+        module = Module(folder / "training_model.onnx", state)
+        update = Optimizer(folder / "optimizer_model.onnx", module)
+        update.set_learning_rate(self.rate)
+        data = {"x": x, module.input_names()[1]: target}
+        losses = []
+        for k in range(PASSES):
+            if k % TABLE["per_update"] == 0:
+                module.lazy_reset_grad()
+            losses.append(module(*(array[k] for array in data.values())))
+            if (k + 1) % TABLE["per_update"] == 0:
+                update.step()
+        finals = {name: state.parameters[name].data for name in (*self.trained, *self.frozen)}
+        np.savez(folder / "data.npz", **data)
+        np.savez(folder / "expected.npz", loss=np.array(losses, np.float32).reshape(-1), **finals)
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Operator, registry
 from deployer.frontend import check, parse
 from deployer.frontend.opsets import imports_of, schema_version, versions_of
+from deployer.frontend.prepare.harmless_attributes import harmless
 from deployer.training.onnx_writer import node_proto
 from DeployTest.frontend.file_nodes import FileNode, attribute, file_node, ours
 from DeployTest.support.graphs.small_graphs import DATA, TRAIN, Case, chain, constant, infer, node, raises
@@ -73,7 +74,7 @@ def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
     _check_domains(operator, plain, tmp_path)
     form = operator.custom if plain.version == 0 else schema_form(operator.name, plain.version)
     assert form is not None
-    extras = {e.attribute for e in (NOTE, *operator.extras)}
+    extras = {e.attribute for e in (NOTE, *operator.extras, *harmless(operator.name)) if e.values is None}
     for name, kind in ATTRIBUTES:
         model = plain.model(*IMPORTS)
         model.graph.node[0].attribute.append(attribute(name, ZERO[kind], kind))  # type: ignore[arg-type]

@@ -136,11 +136,32 @@ def test_unused_initializers(model: str, tmp_path: Path) -> None:
     assert case.program(tmp_path / "a") == Case().program(tmp_path / "b")
 
 
+@pytest.mark.parametrize(("attrs", "limit"), [({"max_norm": 0.25}, 0.25), ({}, 1.0)], ids=["given", "default"])
+def test_limit_of_the_norm(attrs: dict[str, float], limit: float, tmp_path: Path) -> None:
+    """All gradients together are scaled by one number, and each weight is updated by its part of them."""
+    nodes = (limiter(**attrs), clipped(limit)[1])
+    program = Case(runtime_cases.TRAIN, replace(SGD, nodes=nodes)).program(tmp_path, learning_rate=RATE)
+    verify_program(program)
+    steps = program.graphs[1].nodes
+    assert [n.op for n in steps].count("SquareSum") == len(SIZES)
+    (scale,) = [n for n in steps if n.op == "NormScale"]
+    assert scale.attrs["limit"] == limit
+    scaled = {n.outputs[0]: n.inputs for n in steps if n.op == "Mul"}
+    for update in (n for n in steps if n.op == "SGD"):
+        assert scaled[update.inputs[1]] == (f"{update.inputs[0]}{runtime_cases.BUFFER}", scale.outputs[0])
+
+
 TENSORS = replace(SGD, inputs=(SGD.inputs[0], SGD.inputs[1], value("params", (3,)), *SGD.inputs[3:]))
-CLIPPED = (
-    node("InplaceClipGradNorm", ("gradients",), ("clipped",), domain=MICROSOFT, max_norm=1.0),
-    sgd_node("learning_rate", "params", "clipped"),
-)
+
+
+def limiter(**attrs: object) -> onnx.NodeProto:
+    """The node by which ONNX Runtime limits the norm of all gradients."""
+    return node("InplaceClipGradNorm", ("gradients",), ("clipped",), domain=MICROSOFT, **attrs)
+
+
+def clipped(limit: float) -> tuple[onnx.NodeProto, onnx.NodeProto]:
+    """A limit of the norm of all gradients, and the optimizer behind it."""
+    return limiter(max_norm=limit), sgd_node("learning_rate", "params", "clipped")
 
 
 def relabelled(buffer: str) -> Model:
@@ -167,13 +188,23 @@ FAULTS: dict[str, tuple[dict[str, Model], type[DeployerError], tuple[str, ...]]]
     ),
     "no rate": ({"optimizer": SGD}, OptionProblem, ("'learning_rate'", "(SGDOptimizerV2)", "--learning-rate")),
     "two": ({"optimizer": with_nodes(adamw(), SGD.nodes[0])}, GraphProblem, ("updates all weights 2 times",)),
-    "clipped": (
-        {"optimizer": replace(SGD, nodes=CLIPPED)},
+    "clipped to nothing": (
+        {"optimizer": replace(SGD, nodes=clipped(0.0))},
         UnsupportedOperator,
-        ("input 2 ('clipped') is no sequence", "SGDOptimizerV2"),
+        ("(InplaceClipGradNorm): max_norm is 0", "a number above 0"),
+    ),
+    "clipped for others as well": (
+        {"optimizer": replace(SGD, nodes=(*clipped(1.0), node("SequenceLength", ("clipped",), ("n",))))},
+        UnsupportedOperator,
+        ("(SequenceLength): it reads gradients that InplaceClipGradNorm has limited",),
+    ),
+    "clipped by another attribute": (
+        {"optimizer": replace(SGD, nodes=(limiter(norm_type="max"), clipped(1.0)[1]))},
+        UnsupportedOperator,
+        ("(InplaceClipGradNorm): attribute 'norm_type' is unknown",),
     ),
     "clipped in place": (
-        {"optimizer": replace(SGD, nodes=(CLIPPED[0], sgd_node()))},
+        {"optimizer": replace(SGD, nodes=(clipped(1.0)[0], sgd_node()))},
         UnsupportedOperator,
         ("(InplaceClipGradNorm): it works on what SGDOptimizerV2 updates",),
     ),

@@ -45,13 +45,15 @@ class Form:
 class Extra:
     """An attribute that a file may hold although the operator's form does not have it.
 
-    `instead_of` is the position of the input with the same meaning in the form, or -1; a node may not have both.
+    `instead_of` is the position of the input with the same meaning in the form, or -1; a node may not have both. Where
+    `values` are given, the attribute has one of them.
     """
 
     attribute: str
     kinds: tuple[str, ...]
     reason: str
     instead_of: int = -1
+    values: tuple[int | float | str, ...] | None = None
 
 
 NOTE = Extra("description", ("STRING",), "a note of the exporter, which no operator reads")
@@ -146,6 +148,12 @@ def _attribute_fault(
     problem = value_fault(attribute, kinds)
     if problem is not None:
         return problem
+    if extra is not None and extra.values is not None and name not in form.attributes:
+        value = onnx.helper.get_attribute_value(attribute)
+        value = value.decode(errors="replace") if isinstance(value, bytes) else value
+        if value not in extra.values:
+            listing = " or ".join(map(repr, extra.values))
+            return f"attribute {name!r} is unknown, and {value!r} could change a value", f"{listing}, or no {name!r}"
     if extra is not None and len(proto.input) > extra.instead_of > 0 and proto.input[extra.instead_of]:
         return f"{name!r} is an attribute and input {extra.instead_of} as well", "one of both"
     return None
@@ -293,6 +301,13 @@ class Modes:
 
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
         """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
+        return None
+
+    def renewing(self, node: Node, fresh: Callable[[str], str]) -> Tracked | None:
+        """The node of a training graph of ONNX Runtime, which renews inputs in place, in two parts; None for others.
+
+        `fresh` gives names for values that the node itself does not name.
+        """
         return None
 
 

@@ -26,6 +26,7 @@ from deployer.core.declarations import (
     Weighing,
 )
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
+from deployer.core.files.roles import FileRoles
 from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Joining, Modes, Rule, Updating
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
@@ -189,7 +190,7 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updating, Weighing, ABC):
+class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updating, Weighing, FileRoles, ABC):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
@@ -202,8 +203,8 @@ class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updati
     default domain that lacks it; an operator with none of these is internal. `extras` are attributes beyond the form.
     Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
 
-    Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`, `sums` in an order. `literal` says that a node is a
-    constant, `type_only` that its result depends on the type of its input alone.
+    Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`, `sums` in an order. `literal` says that
+    a node is a constant, `type_only` that its result depends on the type of its input alone.
     """
 
     name: ClassVar[str]

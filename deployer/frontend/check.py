@@ -15,6 +15,7 @@ from deployer.frontend.graph_sort import check_producers, closure, live_nodes, t
 from deployer.frontend.node_checks import check_kernel
 from deployer.frontend.optimizer_graph import prepared
 from deployer.frontend.prepare.draws import check_drawless, with_passes
+from deployer.frontend.prepare.losses import with_losses
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.resolve import Resolved, resolve
 from deployer.rates.course import LARGEST_RATE
@@ -35,7 +36,7 @@ def check_program(
     `learning_rate` replaces that of the optimizer. `warn` gets a warning for each harmless oddity of the files.
     Raises GraphProblem, UnsupportedOperator, ShapeMismatch and OptionProblem.
     """
-    main = source.main if source.optimizer is None else with_passes(source.main)
+    main = source.main if source.optimizer is None else with_passes(with_losses(source.main))
     check_producers(main)
     if not main.outputs:
         raise GraphProblem(f"the {main.name} graph has no outputs", hint="declare the loss, or the results, as outputs")

@@ -6,9 +6,11 @@ import onnx
 from onnx import NodeProto, OperatorSetIdProto
 
 from deployer.core.errors import UnsupportedOperator
+from deployer.core.files.roles import Limiter
 from deployer.core.forms import MICROSOFT, fault, has_body, schema_form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
+from deployer.frontend.prepare.harmless_attributes import harmless
 from deployer.operators.control.control import controls
 
 CUSTOM = 0
@@ -71,7 +73,7 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     schemas = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, opsets)
     for opset, version in schemas.items():
         form = operator.custom if version == CUSTOM else schema_form(node.op, version)
-        misfit = fault(proto, form, operator.extras) if form else None
+        misfit = fault(proto, form, (*harmless(operator.name), *operator.extras)) if form else None
         if misfit is not None:
             raise _refused(node, misfit[0], opset, opsets, misfit[1])
     return tuple(sorted(set(schemas.values())))
@@ -105,10 +107,15 @@ def _function_versions(proto: NodeProto, node: Node, imports: Imports) -> tuple[
     return tuple(sorted(set(schemas.values())))
 
 
+def limiters() -> dict[str, Limiter]:
+    """Declarations of operators that limit all gradients together, by the name of the node over their sequence."""
+    return {op.limiter.name: op.limiter for op in registry().values() if op.limiter}
+
+
 def _check_sequences(proto: NodeProto, node: Node, imports: Imports) -> None:
-    """UnsupportedOperator where an optimizer over sequences is not of its form."""
+    """UnsupportedOperator where an optimizer, or a limit, over sequences is not of its form."""
     operator = sequence_optimizers().get(proto.op_type)
-    form = operator.optimizer.sequences if operator and operator.optimizer else None
+    form = operator.optimizer.sequences if operator and operator.optimizer else limiters().get(proto.op_type)
     if form is None:
         return
     domain = domain_of(proto.domain)

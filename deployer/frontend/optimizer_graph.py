@@ -1,7 +1,10 @@
 """The optimizer graph of a file in the one form that is compiled: a node per weight, a known rate, a counted update."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+
+import numpy as np
 
 from deployer.core.declarations import Optimizer, Sequences
 from deployer.core.errors import GraphProblem, OptionProblem
@@ -16,8 +19,10 @@ from deployer.core.operator import (
     update_counter,
 )
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
+from deployer.frontend.opsets import limiters
 from deployer.frontend.raw_graph import Input, RawGraph
 from deployer.frontend.reader import check_tensors
+from deployer.operators.update.clipping import by_norm
 
 UPDATED = "_updated"
 """Behind the name of a weight or a state, that of its value after the update."""
@@ -45,7 +50,7 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
     """
     operator = sequence_optimizers()[node.op]
     declared, form = _declarations(operator)
-    rest = [other for other in graph.nodes if other is not node]
+    node, limit, rest = _unlimited(graph, node)
     _check_sequences(graph, node, rest)
     types = {item.name: item.declared for item in train.inputs}
     names = GraphNames({*types, *train.constants, *(name for other in train.nodes for name in other.outputs)})
@@ -56,22 +61,50 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
             shared[position] = names.fresh(name)
             inputs[shared[position]] = replace(inputs.pop(name), name=shared[position])
     attrs = {**node.attrs, declared.rate: _rate(graph, node, form.rate, rate)}
-    nodes: list[Node] = []
-    for weight, buffer in _trained(train).items():
+    trained = _trained(train)
+    nodes, gradients = ([], trained) if limit is None else by_norm(trained, limit, names.fresh)
+    updates = list[Node]()
+    for weight, buffer in trained.items():
         states = {i: names.fresh(f"{weight}{state.suffix}") for i, state in sorted(declared.states.items())}
-        operands = {declared.weight: weight, declared.gradient: buffer} | states
-        inputs |= {name: Input(name, types[weight]) for name in operands.values()}
+        operands = {declared.weight: weight, declared.gradient: gradients[weight]} | states
+        inputs |= {name: Input(name, types[weight]) for name in (weight, buffer, *states.values())}
         results = {i: names.fresh(f"{operands[source]}{UPDATED}") for i, source in sorted(operator.inplace.items())}
         lists = _listed(operands | shared), _listed(results)
-        nodes.append(Node(f"{node.name}/{weight}", operator.name, *lists, dict(sorted(attrs.items()))))
-    read = {name for other in (*rest, *nodes) for name in other.inputs}
+        updates.append(Node(f"{node.name}/{weight}", operator.name, *lists, dict(sorted(attrs.items()))))
+    nodes = [*rest, *nodes, *updates]
+    read = {name for other in nodes for name in other.inputs}
     return replace(
         graph,
-        nodes=(*rest, *nodes),
+        nodes=tuple(nodes),
         inputs=tuple(item for item in inputs.values() if item.name in read),
-        outputs=tuple(name for update in nodes for name in update.outputs if name),
+        outputs=tuple(name for update in updates for name in update.outputs if name),
         sequences=(),
     )
+
+
+def _unlimited(graph: RawGraph, node: Node) -> tuple[Node, float | None, list[Node]]:
+    """The optimizer over sequences as it reads gradients without a limit, the limit of their norm, and the other nodes.
+
+    UnsupportedOperator where the node that limits them is not between the graph's input and the optimizer alone.
+    """
+    declared, form = _declarations(sequence_optimizers()[node.op])
+    rest = [other for other in graph.nodes if other is not node]
+    place = next(theirs for theirs, ours in form.places.items() if ours == declared.gradient)
+    found = [other for other in rest if other.op in limiters() and node.inputs[place] in other.outputs]
+    if not found:
+        return node, None, rest
+    [limiter] = found
+    limits = limiters()[limiter.op]
+    rest.remove(limiter)
+    for other in (node, *rest):
+        if limiter.outputs[0] in (n for i, n in enumerate(other.inputs) if other is not node or i != place):
+            raise unsupported(other, f"it reads gradients that {limiter.op} has limited", "the optimizer alone")
+    limit = float(np.float32(limiter.attr_float(limits.attribute, limits.limit)))
+    if not 0 < limit < math.inf:
+        raise unsupported(limiter, f"{limits.attribute} is {limit:g}", "a number above 0")
+    inputs = tuple(limiter.inputs[0] if i == place else name for i, name in enumerate(node.inputs))
+    sequences = replace(node, inputs=inputs)
+    return sequences, limit, rest
 
 
 def _declarations(operator: Operator) -> tuple[Optimizer, Sequences]:

@@ -125,7 +125,7 @@ def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...
         _check_elements(state, node, versions)
         return
     _find(node, graph.domains.get(node.name, ""))
-    known = _with_sources(state, node)
+    known = _with_shape(graph, _with_sources(state, node))
     kept, wraps = within_types(known, elements)
     for part in (*_in_current_form(state, kept, versions), *wraps):
         _read_pieces(state, graph, part)
@@ -247,6 +247,15 @@ def _with_sources(state: Resolved, node: Node) -> Node:
             inputs[position] = maker.inputs[declared.source]
             attrs |= maker.attrs
     return replace(node, inputs=tuple(inputs), attrs=attrs)
+
+
+def _with_shape(graph: RawGraph, node: Node) -> Node:
+    """The node with the declared shape of its result, where its inputs leave that open and no attribute says it."""
+    attribute = registry()[node.op].open_shape
+    declared = graph.declared.get(node.outputs[0]) if attribute and node.outputs else None
+    if declared is None or attribute in node.attrs or not declared.static:
+        return node
+    return replace(node, attrs={**node.attrs, attribute: declared.shape or ()})
 
 
 def _in_current_form(state: Resolved, node: Node, versions: tuple[int, ...]) -> list[Node]:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deployer.core.operator import GradientBuilder
+from deployer.core.operator import Array, GradientBuilder
 from deployer.operators.arithmetic.add import Add
+from deployer.operators.broadcast import Shape, aligned
+from deployer.operators.construction import Construction
 from deployer.operators.reduction.reduce_sum import ReduceSum
 from deployer.operators.view import reshape_to
 from deployer.operators.views.identity import Identity
@@ -29,3 +31,22 @@ def sum_to(b: GradientBuilder, name: str, shape: Sequence[int], out: str) -> Non
     b.emit(ReduceSum.name, (name, source), (total,), keepdims=int(inner))
     if reshaped:
         reshape_to(b, total, tuple(shape), out)
+
+
+def summed_axes(wide: Shape, shape: Shape) -> tuple[int, ...]:
+    """The axes of the wide shape along which the other was broadcast."""
+    own = aligned(shape, len(wide))
+    added = len(wide) - len(shape)
+    return tuple(axis for axis, (n, m) in enumerate(zip(wide, own, strict=True)) if axis < added or n != m)
+
+
+def sum_nodes(parts: Construction, name: str, wide: Shape, shape: Shape, output: str) -> None:
+    """Append nodes for `output`, of that shape, from a value of the wide one."""
+    axes = summed_axes(wide, shape)
+    total = parts.emit("ReduceSum", (name,), axes=axes, keepdims=0) if axes else name
+    parts.emit("Reshape", (total,), output, shape=shape)
+
+
+def sum_array(x: Array, shape: Shape) -> Array:
+    """An array of that shape from one of a wide shape."""
+    return np.asarray(x.sum(summed_axes(x.shape, shape), dtype=x.dtype)).reshape(shape)

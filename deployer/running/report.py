@@ -93,10 +93,11 @@ def make_report(
 ) -> Report:
     """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault.
 
-    Losses may differ by `tolerance`, arrays by `relative` times their largest finite expected magnitude more;
-    movements by what tolerances.toml allows. Where `judge` finds every pass it checks right from the program's own
-    state, a difference from the float64 run is drift; one from the case's own values is a fault unless explained. Of a
-    run that diverged the passes that it made are compared, and no final value: it has none.
+    Losses may differ by `tolerance`, or so many times it as they are above 1; arrays by it, and by `relative` times
+    their largest finite expected magnitude more; movements by what tolerances.toml allows. Where `judge` finds every
+    pass it checks right from the program's own state, a difference from the float64 run is drift; one from the case's
+    own values is a fault unless explained. Of a run that diverged the passes that it made are compared, and no final
+    value: it has none.
     """
     if outcome.divergence:
         losses = expected.losses[: len(outcome.losses)]
@@ -152,7 +153,8 @@ def make_report(
 def _losses(losses: Sequence[float], expected: Sequence[float], tolerance: float) -> tuple[float, list[str]]:
     """The largest difference of all losses, NaN if one is, and the faults."""
     distances = verdict.distances(np.array(losses), np.array(expected))
-    beyond = [i for i, distance in enumerate(distances) if not distance <= tolerance]
+    sizes = np.maximum(np.abs(np.array(expected)), 1)  # of a loss above 1, whose rounding grows with it
+    beyond = [i for i, distance in enumerate(distances) if not distance <= tolerance * sizes[i]]
     texts = [f"loss {i}: computed {losses[i]:.9g}, expected {expected[i]:.9g}" for i in beyond]
     return float(distances.max(initial=0.0)), texts
 

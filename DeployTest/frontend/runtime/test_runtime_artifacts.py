@@ -1,13 +1,16 @@
 """ONNX Runtime's own artifacts, trained here, against its own results; absent unless `make runtime-cases` ran."""
 
+import shutil
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from deployer import pipeline
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.support.building.cases import HERE, compile_case, faults, worst_difference
+from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 FOLDER = HERE.parent / "out" / "runtime-cases"
@@ -19,6 +22,32 @@ CASES = [
     for name, net in TABLE["nets"].items()
     for optimizer, rate in TABLE["rates"].items()
 ]
+
+
+TORCH = TABLE["torch_nets"]
+QUICK = ("mlp_gelu", "lstm", "bag_of_words")
+"""Nets of PyTorch that are trained without `slow` as well."""
+NETS = [pytest.param(name, id=name, marks=[] if name in QUICK else pytest.mark.slow) for name in TORCH]
+NOISY = {"mlp_batch_norm"}
+"""Nets with a bias before a batch norm, whose gradient is rounding alone, of which AdamW makes steps."""
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["expected", "alone"])
+@pytest.mark.parametrize("name", NETS)
+def test_nets_of_pytorch(name: str, recorded: bool, tmp_path: Path) -> None:
+    """The command line passes, with ONNX Runtime's results and without; these and the program's own are near."""
+    source, folder, net = FOLDER / f"torch_{name}", tmp_path / "case", TORCH[name]
+    if not source.is_dir():
+        pytest.skip(f"{source} is absent: `make runtime-cases` makes it with ONNX Runtime")
+    shutil.copytree(source, folder)
+    if not recorded or name in NOISY:
+        (folder / "expected.npz").unlink()
+    rate, dump = TABLE["rates"][net["optimizer"]], tmp_path / "dump.npz"
+    words = ("train", "-t", folder, "-o", tmp_path / "c", "--n-accum", TABLE["per_update"], "--learning-rate", rate)
+    assert deployer(*words, "--l1", 32000, "--dump", dump) == 0
+    with np.load(dump) as ours, np.load(source / "expected.npz") as theirs:
+        for array in theirs.files if name not in NOISY else ("loss",):
+            assert np.abs(ours[array] - theirs[array]).max() <= TOLERANCES.weight, array
 
 
 @pytest.mark.parametrize(("name", "rate"), CASES)

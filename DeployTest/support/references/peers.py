@@ -11,6 +11,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from deployer.core.errors import DeployerError
+from deployer.core.forms import MICROSOFT
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator
 from deployer.frontend.node_checks import MISFITS
@@ -41,10 +42,12 @@ def run_by_onnx(step: Step) -> list[Array]:
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
     ]
     outputs = [helper.make_empty_tensor_value_info(n) for n in step.node.outputs]
-    node = helper.make_node(step.node.op, names, list(step.node.outputs))
+    domain = "" if version else step.operator.domain
+    node = helper.make_node(step.node.op, names, list(step.node.outputs), domain=domain)
     node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
     graph = helper.make_graph([node], "one", inputs, outputs, constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset_of(step.operator))], ir_version=10)
+    imports = [helper.make_opsetid("", opset_of(step.operator)), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
     text = onnx.shape_inference.infer_shapes(model).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1

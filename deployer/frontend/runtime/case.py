@@ -1,7 +1,7 @@
 """A folder with ONNX Runtime's own training artifacts as a case: graphs, initial parameters, data, expected results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.reader import read_initializers
 from deployer.frontend.runtime.checkpoint import read_checkpoint
+from deployer.frontend.runtime.renewal import with_renewal
 
 TRAIN, OPTIMIZER, EVAL, CHECKPOINT = "training_model.onnx", "optimizer_model.onnx", "eval_model.onnx", "checkpoint"
 DATA, EXPECTED, LOSS = "data.npz", "expected.npz", "loss"
@@ -28,8 +29,17 @@ def is_runtime_case(folder: Path) -> bool:
 
 
 def read_runtime_graphs(folder: Path, axes: Axes = NO_AXES) -> Source:
-    """Both graphs; FileProblem where one is missing or damaged."""
-    return read_graphs(folder / TRAIN, folder / OPTIMIZER, axes)
+    """Both graphs, with running statistics that follow the data; FileProblem where one is missing or damaged."""
+    source = read_graphs(folder / TRAIN, folder / OPTIMIZER, axes)
+    return replace(source, main=with_renewal(_with_buffers(source.main)))
+
+
+def _with_buffers(train: RawGraph) -> RawGraph:
+    """The graph whose accumulators are of their weights' types, where the file leaves their shapes open."""
+    types = {item.name: item.declared for item in train.inputs}
+    known = {name + BUFFER_SUFFIX: declared for name, declared in types.items()}
+    inputs = (i if i.declared.static else replace(i, declared=known.get(i.name, i.declared)) for i in train.inputs)
+    return replace(train, inputs=tuple(inputs))
 
 
 def is_read(name: str) -> bool:

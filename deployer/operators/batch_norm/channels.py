@@ -217,6 +217,22 @@ class BatchNorm(Operator):
         )
         return Tracked(replace(node, outputs=(node.outputs[0], "", "", mean, inv_std)), update)
 
+    def renewing(self, node: Node, fresh: Callable[[str], str]) -> Tracked | None:
+        """RunningStatistics of the batch with its biased variance, as ONNX Runtime's kernel writes them."""
+        if not self.training(node):
+            return None
+        norm = self.training_form(node, fresh)
+        attrs: dict[str, AttrValue] = {
+            **{"momentum": node.attr_float("momentum", MOMENTUM), "epsilon": node.attr_float("epsilon", EPSILON)},
+            "biased": 1,
+        }
+        y, *running, mean, inv_std = norm.outputs
+        outputs = tuple(
+            name or fresh(f"{source}_updated") for name, source in zip(running, node.inputs[3:5], strict=True)
+        )
+        update = Node(f"{node.name}/running", "RunningStatistics", (*node.inputs[3:5], mean, inv_std), outputs, attrs)
+        return Tracked(replace(norm, outputs=(y, "", "", mean, inv_std)), update)
+
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """BatchNormalizationGrad with the saved statistics; in inference form these are constants."""
         targets = tuple(b.grad(i) if b.needs_grad(i) else "" for i in range(3))

@@ -29,7 +29,7 @@ class Slice(Picking):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The number of elements taken along each axis; of floats at least one."""
         x = operands(node, inputs, 1)[0]
-        shape = tuple(p.count for p in _picks(node, x))
+        shape = tuple(p.count for p in taken(node, x))
         if x.dtype == "float32" and 0 in shape:
             raise mismatch(node, f"it takes nothing along axis {shape.index(0)}", inputs)
         return (TensorType(x.dtype, shape),)
@@ -37,25 +37,25 @@ class Slice(Picking):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's slice."""
         x = arrays(inputs, 1)[0]
-        picks = _picks(node, TensorType("float32", x.shape))
+        picks = taken(node, TensorType("float32", x.shape))
         y = x[tuple(slice(p.first, p.first + p.count * p.step, p.step) for p in picks)]
-        return (np.ascontiguousarray(np.flip(y, _backward(node, TensorType("float32", x.shape)))),)
+        return (np.ascontiguousarray(np.flip(y, backward_axes(node, TensorType("float32", x.shape)))),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX holds dY at the elements that the slice took, and zero elsewhere."""
         if b.needs_grad(0):
             x, dy = b.type(node.inputs[0]), douts[0]
-            for axis in _backward(node, x):
+            for axis in backward_axes(node, x):
                 ids = b.constant("turned", np.arange(b.type(dy).shape[axis])[::-1].copy())
                 turned = b.temp("turned")
                 b.emit("Gather", (dy, ids), (turned,), axis=axis)
                 dy = turned
-            put_back(b, dy, _picks(node, x), b.grad(0))
+            put_back(b, dy, taken(node, x), b.grad(0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Identity where the slice takes all elements; what goes backward is turned round behind a Slice."""
         x = operands(node, inputs, 1)[0]
-        picks, axes = _picks(node, x), _backward(node, x)
+        picks, axes = taken(node, x), backward_axes(node, x)
         if axes:
             return _turned(node, picks, axes)
         if not all(p.everything for p in picks):
@@ -64,7 +64,7 @@ class Slice(Picking):
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Up to four parallel dims over Y, merged from its axes; a tile's X begins with its first element."""
-        picks = self.loops(node, _picks(node, types[node.inputs[0]]))
+        picks = self.loops(node, taken(node, types[node.inputs[0]]))
         maps = [Window(d, 1, p.step, pad=-p.first) for d, p in zip(dims_of(len(picks)), picks, strict=True)]
         return self.picked(node, types, ([p.size for p in picks], [p.count for p in picks]), maps)
 
@@ -110,7 +110,7 @@ def put_back(b: GradientBuilder, dy: str, picks: Sequence[Pick], dx: str) -> Non
     b.emit("Pad", (dy, b.constant("pads", np.array(pads, np.int64))), (dx,))
 
 
-def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
+def taken(node: Node, x: TensorType) -> tuple[Pick, ...]:
     """For each axis of X the elements of it that Y holds."""
     if "starts" not in node.attrs or "ends" not in node.attrs:
         raise unsupported(node, "starts or ends are not constant", "constant starts and ends")
@@ -124,15 +124,15 @@ def _picks(node: Node, x: TensorType) -> tuple[Pick, ...]:
         raise unsupported(node, f"steps are {steps}, of which one stands", "steps other than 0")
     picks = [Pick(size, 0, 1, size) for size in x.shape]
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        taken = range(*slice(start, end, step).indices(x.shape[axis]))
-        taken = taken[::-1] if step < 0 else taken
-        picks[axis] = Pick(x.shape[axis], taken.start, taken.step if len(taken) > 1 else 1, len(taken))
+        places = range(*slice(start, end, step).indices(x.shape[axis]))
+        places = places[::-1] if step < 0 else places
+        picks[axis] = Pick(x.shape[axis], places.start, places.step if len(places) > 1 else 1, len(places))
     return tuple(picks)
 
 
-def _backward(node: Node, x: TensorType) -> tuple[int, ...]:
-    """The axes along which several elements are taken backward; `_picks` has them forward."""
-    picks, rank = _picks(node, x), len(x.shape)
+def backward_axes(node: Node, x: TensorType) -> tuple[int, ...]:
+    """The axes along which several elements are taken backward; `taken` has them forward."""
+    picks, rank = taken(node, x), len(x.shape)
     axes = node.attr_ints("axes", ()) if "axes" in node.attrs else tuple(range(rank))
     steps = zip(axes, node.attr_ints("steps", ()), strict=False)
     return tuple(axis % rank for axis, step in steps if step < 0 and picks[axis].count > 1)

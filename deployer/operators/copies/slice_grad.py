@@ -1,23 +1,33 @@
-"""SliceGrad: dX of a Slice with steps, zero but for the elements that the Slice took."""
+"""SliceGrad: dX of a Slice, zero but for the elements that the Slice took."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, Reach
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Sample, mismatch, register, rng
-from deployer.operators.copies.selection import Pick, Picking, dims_of, per_loop, pick_kernel
+from deployer.core.operator import Array, Sample, mismatch, register, registry, rng
+from deployer.operators.copies.selection import Pick, Picking, dims_of, gathered, per_loop, pick_kernel
+from deployer.operators.copies.slice import backward_axes, taken
 from deployer.operators.inputs import arrays, normal, operands
+
+SHAPE = "shape"
+"""The attribute that the shape of X becomes where it is an input."""
 
 
 @register
 class SliceGrad(Picking):
-    """dY to dX of `input_shape`: along each axis, dY's element i is dX's element `starts + i * steps`."""
+    """dY to dX of `input_shape`: along each axis, dY's element i is dX's element `starts + i * steps`.
+
+    ONNX Runtime's form has behind dY the shape of X, and starts, ends, axes and steps as Slice has them.
+    """
 
     name = "SliceGrad"
-    custom = Form((1, 1), (1, 1), {"input_shape": "INTS", "starts": "INTS", "steps": "INTS"})
+    custom = Form((1, 6), (1, 1), {"input_shape": "INTS", "starts": "INTS", "steps": "INTS"})
+    static_inputs: ClassVar[dict[int, str]] = dict(enumerate((SHAPE, "starts", "ends", "axes", "steps"), 1))
     kernel = pick_kernel(
         "slice_grad_f32", "dy", "dx", *per_loop("at", "i32"), *per_loop("len", "u32"), *per_loop("step", "u32")
     )
@@ -26,6 +36,12 @@ class SliceGrad(Picking):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, inside of which all of dY must lie."""
         dy = operands(node, inputs, 1)[0]
+        if SHAPE in node.attrs:
+            x = TensorType(dy.dtype, node.attr_ints(SHAPE, ()))
+            (taken,) = registry()["Slice"].infer(_slice(node), (x,))
+            if taken != dy:
+                raise mismatch(node, f"a Slice of {x} with its bounds is {taken}, not dY's type", inputs)
+            return (x,)
         for p in _picks(node, dy):
             if p.first < 0 or p.step < 1 or p.first + (p.count - 1) * p.step >= p.size:
                 raise mismatch(node, f"dY does not lie inside of X, {node.attr_ints('input_shape', ())}", inputs)
@@ -34,10 +50,37 @@ class SliceGrad(Picking):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Zeros, with dY at the elements that the Slice took."""
         dy = arrays(inputs, 1)[0]
+        if SHAPE in node.attrs:
+            shape = node.attr_ints(SHAPE, ())
+            numbers = np.arange(math.prod(shape)).reshape(shape)
+            dx = np.zeros(numbers.size, dy.dtype)
+            dx[registry()["Slice"].reference(_slice(node), (numbers,))[0]] = dy
+            return (dx.reshape(shape),)
         dx = np.zeros(node.attr_ints("input_shape", ()), dy.dtype)
         picks = _picks(node, TensorType("float32", dy.shape))
         dx[tuple(slice(p.first, p.first + p.count * p.step, p.step) for p in picks)] = dy
         return (dx,)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """ONNX Runtime's form as what the gradient of a Slice is here: axes turned round, then this operator or Pad."""
+        if SHAPE not in node.attrs:
+            return None
+        dy = operands(node, inputs, 1)[0]
+        x = TensorType(dy.dtype, node.attr_ints(SHAPE, ()))
+        picks, axes = taken(_slice(node), x), backward_axes(_slice(node), x)
+        name, nodes = node.inputs[0], list[Node]()
+        if axes:
+            turned = f"{node.name}/turned"
+            chosen = Node(turned, "Gather", (name,), (turned,))
+            nodes += gathered(chosen, name, [(axis, range(picks[axis].count)[::-1]) for axis in axes], "forward")
+            name = turned
+        if any(p.step > 1 for p in picks):
+            columns = zip(*((p.size, p.first, p.step) for p in picks), strict=True)
+            shape, starts, steps = (tuple(column) for column in columns)
+            attrs: dict[str, AttrValue] = {"input_shape": shape, "starts": starts, "steps": steps}
+            return [*nodes, Node(node.name, self.name, (name,), node.outputs, attrs)]
+        pads = tuple(p.first for p in picks) + tuple(p.size - p.first - p.count for p in picks)
+        return [*nodes, Node(node.name, "Pad", (name,), node.outputs, {"pads": pads})]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Up to four parallel dims over dX, merged from its axes; a tile between two steps has no dY."""
@@ -58,10 +101,22 @@ class SliceGrad(Picking):
         for label, (part, shape, starts, steps) in forms.items():
             attrs: dict[str, AttrValue] = {"input_shape": shape, "starts": starts, "steps": steps}
             yield Sample(label, (normal(r, *part),), attrs, onnx=False)
+        given: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+            "padded": ((3, 5), {SHAPE: (6, 5), "starts": (-4,), "ends": (-1,), "axes": (0,)}),
+            "stepped": ((2, 3), {SHAPE: (5, 7), "starts": (1, 0), "ends": (99, 6), "axes": (0, 1), "steps": (2, 2)}),
+            "reversed": ((4, 3), {SHAPE: (4, 7), "starts": (3, 6), "ends": (-9, 0), "axes": (0, 1), "steps": (-1, -2)}),
+        }
+        for label, (part, attrs) in given.items():
+            yield Sample(label, (normal(r, *part),), attrs, onnx=False)
 
     def sweep(self) -> Iterator[Sample]:
-        """The samples."""
-        yield from self.samples()
+        """The samples that the kernel runs."""
+        yield from (sample for sample in self.samples() if SHAPE not in sample.attrs)
+
+
+def _slice(node: Node) -> Node:
+    """The Slice whose gradient a node of ONNX Runtime's form is."""
+    return Node(node.name, "Slice", (), node.outputs, {n: v for n, v in node.attrs.items() if n != SHAPE})
 
 
 def _picks(node: Node, dy: TensorType) -> tuple[Pick, ...]:

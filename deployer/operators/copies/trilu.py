@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng
 from deployer.operators.inputs import arrays, normal, one_number, operands
@@ -16,6 +17,7 @@ class Trilu(Operator):
 
     name = "Trilu"
     versions = (14,)
+    custom = Form((1, 2), (1, 1), {"upper": "INT"})
     flags = ("upper",)
     static_inputs: ClassVar[dict[int, str]] = {1: "k"}
     composite = True

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.operators.group_norm.groups import EPSILON
@@ -14,10 +15,12 @@ from deployer.operators.reduction.composed import number
 
 @register
 class RMSNormalization(Operator):
-    """Made of Mul, ReduceMean, Add, Sqrt and Div."""
+    """Made of Mul, ReduceMean, Add, Sqrt and Div; files of older versions of ONNX may have it, too."""
 
     name = "RMSNormalization"
     versions = (23,)
+    custom = Form((2, 2), (1, 1), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
+    domain = ""
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

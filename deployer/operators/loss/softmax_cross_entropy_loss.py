@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from deployer.core.declarations import Indices, Loss
+from deployer.core.files.roles import SoleOutput
 from deployer.core.forms import Extra
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, register
@@ -51,6 +52,8 @@ class SoftmaxCrossEntropyLoss(Operator):
         contains=("LogSoftmax", "Softmax"),
         settings=(SMOOTHING, IGNORED),
     )
+
+    sole_output = SoleOutput(1, "SoftmaxCrossEntropyLossGrad")
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """The labels are classes."""

@@ -23,10 +23,10 @@ from deployer.core.operator import (
     Work,
     mismatch,
     register,
+    registry,
     rng,
-    unsupported,
 )
-from deployer.operators.inputs import arrays, normal
+from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.loss.classification import (
     LABEL_SCALARS,
     check_labels,
@@ -38,14 +38,23 @@ from deployer.operators.loss.classification import (
     log_softmax,
     loss_samples,
 )
+from deployer.operators.loss.label_loss_grad import LabelLossGrad
+from deployer.operators.loss.weighted_labels import check_weights
+
+OPERANDS = ("dloss", "log_prob", "labels")
+ORDER = (0, 2, 1, 3)
+"""Where LabelLossGrad's inputs are among those of a node with class weights."""
 
 
 @register
 class SoftmaxCrossEntropyLossGrad(Operator):
-    """Inputs [dloss,] log_prob [N, C, d1..], labels [N, d1..]; dloss is one where absent."""
+    """Inputs [dloss,] log_prob [N, C, d1..], labels [N, d1..]; dloss is one where absent.
+
+    ONNX Runtime has class weights behind them, under which it is another operator here.
+    """
 
     name = "SoftmaxCrossEntropyLossGrad"
-    custom = Form((2, 3), (1, 1), {"reduction": "STRING", "ignore_index": "INT"})
+    custom = Form((2, 4), (1, 1), {"reduction": "STRING", "ignore_index": "INT"})
     kernel = Kernel(
         "softmax_ce_grad_f32",
         pointers=(
@@ -63,18 +72,20 @@ class SoftmaxCrossEntropyLossGrad(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of log_prob."""
-        dloss, log_prob, labels, *rest = (None, *inputs) if len(inputs) == 2 else (*inputs, None, None, None)
-        if any(t is not None for t in rest):
-            raise unsupported(node, "class weights", "two or three inputs: dloss, log_prob, labels")
+        dloss, log_prob, labels, *weights = (None, *inputs) if len(inputs) == 2 else inputs
         if log_prob is None or labels is None:
             raise mismatch(node, "log_prob or labels are absent", inputs)
         check_labels(node, log_prob, labels, inputs)
+        check_weights(node, weights[0] if weights else None, log_prob.shape[1], inputs)
         if dloss is not None and not (dloss.shape == labels.shape if _per_label(node) else dloss.size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
         return (log_prob,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """dloss (exp(log_prob) - onehot(label)) / count, zero where the label is ignored."""
+        if len(inputs) > len(OPERANDS):
+            plain = _weighted(node, arrays(inputs[1:], 1)[0].shape[1])
+            return registry()[plain.op].reference(plain, [inputs[i] for i in ORDER])
         dloss, log_prob, labels = (None, *inputs) if len(inputs) == 2 else inputs
         assert log_prob is not None
         assert labels is not None
@@ -86,6 +97,13 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         if dloss is not None:
             dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))
         return (np.where(counts[:, None], dx, log_prob.dtype.type(0)),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """LabelLossGrad, where there are class weights."""
+        if len(node.inputs) <= len(OPERANDS):
+            return None
+        (log_prob,) = operands(node, inputs[1:], 1)
+        return [_weighted(node, log_prob.shape[1])]
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
         """Labels are the last input; their log probabilities are the one before."""
@@ -140,6 +158,14 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             yield Sample(s.label, (log_prob, labels), s.attrs, onnx=False)
             dloss = normal(r, *(labels.shape if s.attrs.get("reduction") == "none" else ()))
             yield Sample(f"dloss_{s.label}", (dloss, log_prob, labels), s.attrs, onnx=False)
+        weights = np.abs(normal(r, x.shape[1]))
+        yield Sample("weights", (dloss.reshape(-1)[0], log_prob, labels, weights), {"reduction": "sum"}, onnx=False)
+
+
+def _weighted(node: Node, classes: int) -> Node:
+    """The node with class weights, by the operator that has them."""
+    names = tuple(node.inputs[i] for i in ORDER)
+    return Node(node.name, LabelLossGrad.name, names, node.outputs, {**node.attrs, "classes": classes})
 
 
 def _per_label(node: Node) -> bool:

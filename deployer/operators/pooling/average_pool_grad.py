@@ -64,6 +64,7 @@ class AveragePoolGrad(PoolGrad):
     custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
     domain = ""
     flags = ("ceil_mode", "count_include_pad")
+    open_shape = "input_shape"
     kernel = Kernel(_UNGATED.symbol, (_UNGATED.pointers[0], GATE_POINTER, *_UNGATED.pointers[1:]), _UNGATED.scalars)
     pointed: ClassVar[dict[str, int]] = {GATE: 1}
 

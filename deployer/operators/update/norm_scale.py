@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.files.roles import Limiter
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Sample, Work, register, rng, unsupported
@@ -12,7 +13,7 @@ from deployer.operators.elementwise import Flat
 from deployer.operators.inputs import arrays, floats, normal
 
 MARGIN = 1e-6
-"""What PyTorch's clip_grad_norm_ adds to the norm, so that none of zero divides."""
+"""PyTorch's clip_grad_norm_ and ONNX Runtime's InplaceClipGradNorm add it to the norm, so that none of zero divides."""
 
 
 @register
@@ -26,6 +27,7 @@ class NormScale(Flat):
         pointers=(("x", "float32", False), ("y", "float32", True)),
         scalars=(("n", "u32"), ("limit", "f32"), ("margin", "f32")),
     )
+    limiter = Limiter("InplaceClipGradNorm", Form((1, 1), (1, 1), {"max_norm": "FLOAT"}), "max_norm", 1.0)
     no_gradient = "it belongs to an update"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -1,0 +1,1 @@
+"""Forms of files that frameworks write and ONNX does not define."""

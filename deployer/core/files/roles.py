@@ -1,0 +1,42 @@
+"""Declarations by which an operator reads forms of files that frameworks write and ONNX does not define."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from deployer.core.forms import Form
+
+
+@dataclass(frozen=True)
+class Limiter:
+    """Declares that files limit all gradients together by a node over their sequence, whose scale the operator gives.
+
+    The node is `name` in MICROSOFT's domain, of that form; `attribute` holds the limit, by default `limit`.
+    """
+
+    name: str
+    form: Form
+    attribute: str
+    limit: float
+
+
+@dataclass(frozen=True)
+class SoleOutput:
+    """Declares that files may have the output at `position` of a loss alone, as if it were the first.
+
+    It is told by its shape, or by a node of operator `reader` that reads it.
+    """
+
+    position: int
+    reader: str
+
+
+class FileRoles:
+    """The part of an operator that says which of these forms it has; by default none.
+
+    `open_shape` is the attribute with the shape of the result where inputs leave that open; where a node has none, it
+    is the shape that the file declares.
+    """
+
+    limiter: ClassVar[Limiter | None] = None
+    sole_output: ClassVar[SoleOutput | None] = None
+    open_shape: ClassVar[str] = ""

@@ -1,0 +1,1 @@
+"""Joining and splitting as training graphs have them."""
