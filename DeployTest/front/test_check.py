@@ -1,4 +1,4 @@
-"""The check of a captured step beside PyTorch: it finds planted faults, and leaves everything of the user's as it was."""
+"""The check of a captured step beside PyTorch: it finds planted faults, and changes nothing of the user's."""
 
 import importlib
 import random

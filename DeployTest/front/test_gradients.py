@@ -1,4 +1,4 @@
-"""Modules that stop, scale or replace gradients, or write buffers: trained as PyTorch trains them, or refused by name."""
+"""Modules that stop, scale or replace gradients, or write buffers: trained as by PyTorch, or refused by name."""
 
 import copy
 import importlib

@@ -12,7 +12,9 @@ from DeployTest.house.test_layout import ROOT, code, strings
 pytestmark = [pytest.mark.host]
 
 
-WRITERS = ("deployer/operators", "deployer/torch/lowerings", "deployer/torch/graph.py")
+WRITERS = (
+    *("deployer/operators", "deployer/torch/lowerings", "deployer/torch/graph.py", "deployer/torch/forward_check.py"),
+)
 
 
 def _names() -> set[str]:

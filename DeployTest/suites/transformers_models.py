@@ -263,7 +263,9 @@ def trials(names: Sequence[str]) -> list[Trial]:
 def document(results: Sequence[Result]) -> str:
     """The section of the page."""
     right = sum(r.outcome == RIGHT for r in results)
-    head = f"transformers {hf.__version__}, PyTorch {torch.__version__}: {right} of {len(results)} models are right.\n\n"
+    head = (
+        f"transformers {hf.__version__}, PyTorch {torch.__version__}: {right} of {len(results)} models are right.\n\n"
+    )
     return head + table(results)
 
 

@@ -120,7 +120,8 @@ def fit(
     `classes` names the labels from 0 on, by default as a folder of images does.
     `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
     full speed; the bits are the same for all. `evaluated` is the model that validation runs, with initializers of the
-    same names, by default the model itself; it always runs on this machine. `inspect` is called before C is made. `remarks` go to the report as notes.
+    same names, by default the model itself; it always runs on this machine. `inspect` is called before C is made.
+    `remarks` go to the report as notes.
     Raises OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a
     run that diverges, are no exceptions: `verdict` and `faults` say so.
     """

@@ -69,11 +69,11 @@ def _float32_limits() -> Iterator[None]:
     def finfo(dtype: torch.dtype = torch.float32) -> Any:
         return own(torch.float32 if dtype is torch.float64 else dtype)
 
-    torch.finfo = finfo  # type: ignore[misc, assignment]
+    torch.finfo = finfo
     try:
         yield
     finally:
-        torch.finfo = own  # type: ignore[misc]
+        torch.finfo = own
 
 
 @contextlib.contextmanager
@@ -125,12 +125,9 @@ def eager_step(
             value.reshape(()).backward(torch.tensor(first, dtype=torch.float64))
         found = {n: held.parameter(n).grad for n in held.trained}
         gradients = {n: _array(g) for n, g in found.items() if g is not None}
-        states = {n: _array(places[0].get()) for n, places in held.states.items() if _is_tensor(places[0].get())}
+        found_states = {n: next(iter(slots)).get() for n, slots in held.states.items()}
+        states = {n: _array(value) for n, value in found_states.items() if isinstance(value, Tensor)}
     return EagerStep(float(value.detach()), gradients, states)
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
 
 
 def _array(tensor: Tensor) -> Array:

@@ -2,7 +2,7 @@
 
 import copy
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +24,8 @@ from deployer.verify.reference import Memory, run_graph
 BOUND, NOISE = 1e-5, 1e-7
 """How far a gradient may be off, of its largest magnitude, and of that of all: the numbers of a file are float32."""
 HINT = (
-    "deployer.torch.train or capture_step: they take the gradients from PyTorch; a forward pass alone does not say where"
-    " the module stops or replaces them"
+    "deployer.torch.train or capture_step: they take the gradients from PyTorch; a forward pass alone does not say"
+    " where the module stops or replaces them"
 )
 
 
@@ -77,14 +77,14 @@ def _gradients(model: onnx.ModelProto, trainable: str, inputs: Sequence[Array]) 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
-        problem = pose_problem(path, OWN_LOSS, "sgd", 0.01, trainable, warn=lambda warning: None)
+        problem = pose_problem(path, OWN_LOSS, "", 0.01, trainable, warn=lambda warning: None)
         graphs = [Path(folder) / f"{name}.onnx" for name in ("train", "optimizer")]
         problem.write(*graphs)
         program = problem.program(*graphs)
     return _run(problem, program, inputs)
 
 
-def _run(problem: Problem, program: Program, inputs: Sequence[Array]) -> Mapping[str, Array]:
+def _run(problem: Problem, program: Program, inputs: Sequence[Array]) -> dict[str, Array]:
     memory = Memory(program, np.float64)
     memory.update(problem.graph.weights)
     memory.update({n: np.zeros(program.tensors[n].type.shape) for n in program.accumulators})

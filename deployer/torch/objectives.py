@@ -1,9 +1,9 @@
-"""What a module is trained for: a loss by name, any function of output and target, or the loss that the module returns."""
+"""What a module is trained for: a loss by name, a function of output and target, or the loss that it returns."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody calls it
@@ -14,12 +14,8 @@ from deployer.core.operator import losses
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import Given, split_settings
 
-LossSpec = str | nn.Module | Callable[..., Tensor]
+LossSpec: TypeAlias = str | nn.Module | Callable[..., Tensor]
 """A name, a function of (output, target), or OWN_LOSS."""
-SHORT = {"bce": "binary_cross_entropy"}
-"""Words in names of losses that PyTorch spells out."""
-ARGUMENTS: Mapping[str, Mapping[str, Any]] = {"kl_div": {"reduction": "batchmean"}}
-"""What a loss of ours means, where PyTorch's default is another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +110,7 @@ class _Named:
         scores = scores_of(output)
         declared = losses()[self.name].loss
         assert declared is not None
-        options: dict[str, Any] = {**self.attributes, **ARGUMENTS.get(self.name, {})}
+        options: dict[str, Any] = {**self.attributes, **declared.arguments}
         if self.weight is not None:
             if self.weight.shape != scores.shape[1:2]:
                 counts = [("weights", str(len(self.weight))), ("classes", str(scores.shape[1:2]))]
@@ -141,7 +137,9 @@ class _Named:
 
 def torch_function(name: str) -> Callable[..., Tensor]:
     """PyTorch's function for a loss of ours."""
-    spelled = "_".join(SHORT.get(word, word) for word in name.split("_"))
+    declared = losses()[name].loss
+    assert declared is not None
+    spelled = declared.function or name
     found = [getattr(F, n, None) for n in (spelled, f"{spelled}_loss")]
     function = next(f for f in found if callable(f))
     return function  # type: ignore[no-any-return]
@@ -173,7 +171,8 @@ def own_loss(output: Any) -> Tensor:
     if isinstance(output, Mapping) and isinstance(output.get("loss"), Tensor):
         return output["loss"]
     if isinstance(getattr(output, "loss", None), Tensor):
-        return output.loss  # type: ignore[no-any-return]
+        loss: Tensor = output.loss
+        return loss
     return scores_of(output)
 
 

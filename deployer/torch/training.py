@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,13 @@ def train(
     warn = more.get("warn", python_warning)
     held_out = more.get("validation")
     check_column(target_column, data, held_out)
-    kind = {"targets": _targets(loss), "loss": loss if isinstance(loss, str) else "", "target_column": target_column}
-    columns = read_columns(data, module, warn, **kind)
+    named = loss if isinstance(loss, str) else ""
+    read = partial(read_columns, targets=_targets(loss), loss=named, target_column=target_column)
+    columns = read(data, module, warn)
     objective = _objective(module, loss, columns, more)
     arrays = _typed(objective, columns.arrays)
     if held_out is not None and not isinstance(held_out, float | int):
-        others = read_columns(held_out, module, warn, columns, **kind)
+        others = read(held_out, module, warn, columns)
         more["validation"] = others.source(_typed(objective, others.arrays))
     _check(arrays, size, objective)
     rows = np.arange(size) % len(arrays[0])

@@ -16,8 +16,9 @@ from onnx import ModelProto
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.ir import GraphNames, Node
 from deployer.core.operator import Array, losses
-from deployer.core.safe_text import parameter_name
+from deployer.core.safe_text import json_line, parameter_name
 from deployer.frontend.model_file import load_model
+from deployer.operators.copies.assign import Assign
 from deployer.training import forward
 from deployer.training.attached_loss import AttachedLoss
 from deployer.training.autodiff import Backward
@@ -25,7 +26,7 @@ from deployer.training.forward import Forward
 
 STEP = "deployer.step"
 """The key of the metadata."""
-ASSIGN = "Assign"
+ASSIGN = Assign.name
 """The operator by which a state becomes its next value, unless the one that computes it does so itself."""
 
 
@@ -50,7 +51,7 @@ class StepRecord:
     @property
     def text(self) -> str:
         """The metadata."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json_line(asdict(self))
 
 
 def with_record(model: ModelProto, record: StepRecord) -> ModelProto:

@@ -23,7 +23,13 @@ class BCELoss(MeanLoss):
 
     name = "BCELoss"
     custom = Form((2, 2), (1, 1))
-    loss = Loss("bce", "target", lambda output: output, "probabilities, whose target is from 0 to 1")
+    loss = Loss(
+        "bce",
+        "target",
+        lambda output: output,
+        "probabilities, whose target is from 0 to 1",
+        function="binary_cross_entropy",
+    )
     kernel = loss_kernel("bce_loss_f32", "floor", "least")
     bounded: ClassVar = {0: UNIT, 1: UNIT}
     grad = "BCELossGrad"

@@ -19,7 +19,13 @@ class BCEWithLogitsLoss(MeanLoss):
 
     name = "BCEWithLogitsLoss"
     custom = Form((2, 2), (1, 1))
-    loss = Loss("bce_with_logits", "target", lambda output: output, "scores, whose target is from 0 to 1")
+    loss = Loss(
+        "bce_with_logits",
+        "target",
+        lambda output: output,
+        "scores, whose target is from 0 to 1",
+        function="binary_cross_entropy_with_logits",
+    )
     kernel = loss_kernel("bce_logits_loss_f32")
     bounded: ClassVar = {1: UNIT}
     grad = "BCEWithLogitsLossGrad"

@@ -36,7 +36,13 @@ class KLDivLoss(MeanLoss):
 
     name = "KLDivLoss"
     custom = FORM
-    loss = Loss("kl_div", "target", lambda output: output if output.shape else None, LOGARITHMS)
+    loss = Loss(
+        "kl_div",
+        "target",
+        lambda output: output if output.shape else None,
+        LOGARITHMS,
+        arguments={"reduction": "batchmean"},
+    )
     kernel = loss_kernel("kl_div_loss_f32")
     bounded: ClassVar = {1: UNIT}
     grad = "KLDivLossGrad"

@@ -79,14 +79,16 @@ class Draws(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The operator itself, or what stands for one that draws."""
-        given = kwargs or {}
-        if not _may_draw(func) or _idle(func, args, given):
-            return func(*args, **given)
+        if not _may_draw(func):
+            return func(*args, **(kwargs or {}))
+        given = _arguments(func, args, kwargs or {})
+        if _idle(given):
+            return func(*args, **(kwargs or {}))
         name = func._schema.name.removeprefix("aten::")
         if name not in DRAWING:
             hint = f"one of {', '.join(sorted(DRAWING))}, or numbers that come with the data"
             raise UnsupportedOperator(f"aten.{name} draws random numbers, and has no lowering", hint=hint)
-        return DRAWING[name](self, func, args, given)
+        return DRAWING[name](self, name, given)
 
 
 class TracedDraws(Draws):
@@ -121,7 +123,10 @@ class EagerDraws(Draws):
         return torch.from_numpy(kept.reshape(tuple(size))).to(self.dtype)
 
 
-Drawing = Callable[[Draws, Any, tuple[Any, ...], dict[str, Any]], Any]
+Arguments = dict[str, Any]
+"""The arguments of an operator by name, defaults included."""
+Drawing = Callable[[Draws, str, Arguments], Any]
+"""(draws, the operator's name without overload, its arguments) -> its result."""
 DRAWING: dict[str, Drawing] = {}
 """What stands for each operator that draws, by its name without overload."""
 
@@ -139,22 +144,21 @@ def _may_draw(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-def _idle(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator that may draw does not, as dropout in evaluation."""
+def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     declared = func._schema.arguments
     named = {a.name: a.default_value for a in declared if a.has_default_value()}
-    named |= {a.name: v for a, v in zip(declared, args, strict=False)} | kwargs
-    share = named.get("p", named.get("dropout_p", named.get("dropout", 1)))
-    return share == 0 or named.get("train", named.get("training", True)) is False
+    return named | {a.name: v for a, v in zip(declared, args, strict=False)} | kwargs
 
 
-def _like(x: Tensor, values: Tensor, kwargs: dict[str, Any]) -> Tensor:
-    """The numbers in the dtype that is asked for, or that of a tensor."""
-    return values.to(kwargs.get("dtype") or x.dtype)
+def _idle(given: Arguments) -> bool:
+    """Whether an operator that may draw does not, as dropout in evaluation."""
+    share = given.get("p", given.get("dropout_p", given.get("dropout", 1)))
+    return share == 0 or given.get("train", given.get("training", True)) is False
 
 
-def _filled(x: Tensor, values: Tensor) -> Tensor:
-    return x.copy_(values.to(x.dtype))
+def _filled(name: str, x: Tensor, values: Tensor) -> Tensor:
+    """The numbers in the place of x, or in its dtype."""
+    return x.copy_(values.to(x.dtype)) if name.endswith("_") else values.to(x.dtype)
 
 
 def _bernoulli(draws: Draws, x: Tensor, share: Any) -> Tensor:
@@ -166,83 +170,76 @@ def _bernoulli(draws: Draws, x: Tensor, share: Any) -> Tensor:
 
 
 @_draws("bernoulli", "bernoulli_")
-def _bernoulli_of(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, *rest = args
-    share = rest[0] if rest else kwargs.get("p", 0.5 if func._schema.name.endswith("_") else x)
-    values = _bernoulli(draws, x, share)
-    return _filled(x, values) if func._schema.name.endswith("_") else values.to(x.dtype)
+def _bernoulli_of(draws: Draws, name: str, given: Arguments) -> Any:
+    x = given.get("self", given.get("input"))
+    assert isinstance(x, Tensor)
+    return _filled(name, x, _bernoulli(draws, x, given.get("p", x)))
 
 
 @_draws("rand", "randn")
-def _fresh(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    values = (draws.normal if "randn" in func._schema.name else draws.uniform)(args[0])
-    return values.to(kwargs.get("dtype") or values.dtype)
+def _fresh(draws: Draws, name: str, given: Arguments) -> Any:
+    values = (draws.normal if name == "randn" else draws.uniform)(given["size"])
+    return values.to(given.get("dtype") or values.dtype)
 
 
 @_draws("rand_like", "randn_like")
-def _fresh_like(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    values = (draws.normal if "randn" in func._schema.name else draws.uniform)(args[0].shape)
-    return _like(args[0], values, kwargs)
+def _fresh_like(draws: Draws, name: str, given: Arguments) -> Any:
+    x = given["self"]
+    values = (draws.normal if name == "randn_like" else draws.uniform)(x.shape)
+    return values.to(given.get("dtype") or x.dtype)
 
 
 @_draws("uniform_", "uniform")
-def _uniform(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, low, high = (*args, *(0.0, 1.0)[len(args) - 1 :])
-    low, high = kwargs.get("from", low), kwargs.get("to", high)
-    values = draws.uniform(x.shape) * (high - low) + low
-    return _filled(x, values) if func._schema.name.endswith("_") else values.to(x.dtype)
+def _uniform(draws: Draws, name: str, given: Arguments) -> Any:
+    x, low, high = given["self"], given["from"], given["to"]
+    return _filled(name, x, draws.uniform(x.shape) * (high - low) + low)
 
 
 @_draws("normal_", "normal_functional")
-def _normal_of(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, mean, std = (*args, *(0.0, 1.0)[len(args) - 1 :])
-    mean, std = kwargs.get("mean", mean), kwargs.get("std", std)
-    values = draws.normal(x.shape) * std + mean
-    return _filled(x, values) if func._schema.name.endswith("_") else values.to(x.dtype)
+def _normal_of(draws: Draws, name: str, given: Arguments) -> Any:
+    x = given["self"]
+    return _filled(name, x, draws.normal(x.shape) * given["std"] + given["mean"])
 
 
 @_draws("normal")
-def _normal(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    mean, std = (*args, *(0.0, 1.0)[len(args) :])[:2]
-    size = args[2] if len(args) > 2 else kwargs.get("size")
+def _normal(draws: Draws, name: str, given: Arguments) -> Any:
+    mean, std = given["mean"], given["std"]
+    size = given.get("size")
     if size is None:
         size = torch.broadcast_shapes(*(x.shape for x in (mean, std) if isinstance(x, Tensor)))
     return draws.normal(size) * std + mean
 
 
 @_draws("exponential", "exponential_")
-def _exponential(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, rate = (*args, *(1.0,)[len(args) - 1 :])
-    values = -torch.log(1.0 - draws.uniform(x.shape)) / kwargs.get("lambd", rate)
-    return _filled(x, values) if func._schema.name.endswith("_") else values.to(x.dtype)
+def _exponential(draws: Draws, name: str, given: Arguments) -> Any:
+    x = given["self"]
+    return _filled(name, x, -torch.log(1.0 - draws.uniform(x.shape)) / given["lambd"])
 
 
 @_draws("native_dropout")
-def _native_dropout(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, share = args[0], args[1]
+def _native_dropout(draws: Draws, name: str, given: Arguments) -> Any:
+    x, share = given["input"], given["p"]
     kept = _bernoulli(draws, x, 1 - share)
     return x * kept.to(x.dtype) / (1 - share) if share != 1 else x * 0, kept.to(torch.bool)
 
 
 @_draws("rrelu_with_noise", "rrelu_with_noise_functional")
-def _rrelu(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, noise, low, high = (*args, *(0.125, 1 / 3)[len(args) - 2 :])[:4]
+def _rrelu(draws: Draws, name: str, given: Arguments) -> Any:
+    x, low, high = given["self"], given["lower"], given["upper"]
     slope = draws.uniform(x.shape) * (high - low) + low
     values = torch.where(x <= 0, slope.to(x.dtype), torch.ones_like(x))
-    noise.copy_(values)
-    return (x * values, values) if func._schema.name.endswith("functional") else x * values
+    given["noise"].copy_(values)
+    return (x * values, values) if name.endswith("functional") else x * values
 
 
 @_draws("randint", "randint_like")
-def _integers(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    like = func._schema.name.endswith("like")
-    numbers = [a for a in args if isinstance(a, int)]
-    low, high = (0, *numbers)[-2:]
-    size = args[0].shape if like else next(a for a in args if not isinstance(a, int))
-    values = torch.floor(draws.uniform(size) * (high - low)) + low
-    return values.to(kwargs.get("dtype") or (args[0].dtype if like else torch.int64))
+def _integers(draws: Draws, name: str, given: Arguments) -> Any:
+    like, low = given.get("self"), given.get("low", 0)
+    size = given["size"] if like is None else like.shape
+    values = torch.floor(draws.uniform(size) * (given["high"] - low)) + low
+    return values.to(given.get("dtype") or (torch.int64 if like is None else like.dtype))
 
 
 @_draws("randperm")
-def _permutation(draws: Draws, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return torch.argsort(draws.uniform([args[0]]))
+def _permutation(draws: Draws, name: str, given: Arguments) -> Any:
+    return torch.argsort(draws.uniform([given["n"]]))

@@ -173,7 +173,7 @@ def check_unchanged(module: nn.Module, before: Mapping[str, Any]) -> None:
         name = changed[0]
         facts = [("before", repr(before[name])[:80]), ("after", repr(after.get(name, "no plain value"))[:80])]
         facts += [("others", ", ".join(changed[1:]))] if changed[1:] else []
-        hint = f"a buffer in its place: self.register_buffer({name.rpartition('.')[2]!r}, torch.tensor(...)), which is kept"
+        hint = f"a buffer instead: self.register_buffer({name.rpartition('.')[2]!r}, torch.tensor(...)), which is kept"
         raise GraphProblem(f"forward changes the attribute {name!r} of the module", facts, hint)
 
 
@@ -183,9 +183,11 @@ def _now_tensor(module: nn.Module, name: str) -> bool:
     return isinstance(getattr(part, key, None), Tensor)
 
 
-def random_state_kept() -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def random_state_kept() -> Iterator[None]:
     """Put the state of PyTorch's own generator back in the end."""
-    return torch.random.fork_rng(devices=[])
+    with torch.random.fork_rng(devices=[]):
+        yield
 
 
 def parameter_hooks(parameter: nn.Parameter) -> tuple[Sequence[Any], Sequence[Any]]:

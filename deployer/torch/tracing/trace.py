@@ -56,9 +56,9 @@ class Traced:
 def trace_step(
     module: nn.Module, loss: Loss, data: Mapping[str, Tensor], share: bool = False, drops: bool = True
 ) -> Traced:
-    """The step of a module on data of these shapes, the last of which is what its gradient begins with if it has a `share`.
+    """The step of a module on data of these shapes.
 
-    Unless it `drops`, dropout is left out.
+    With a `share` the last of these is what the gradient begins with. Unless it `drops`, dropout is left out.
 
     The module keeps its tensors, attributes, gradients and hooks, and PyTorch its random state. Raises GraphProblem
     where forward fails, branches on values, or changes Python attributes, and UnsupportedOperator for what cannot be
@@ -108,9 +108,9 @@ def _is_view(node: torch.fx.Node) -> bool:
 
 
 def trace_forward(module: nn.Module, output: Loss, data: Mapping[str, Tensor], training: bool = False) -> Traced:
-    """What `output` makes of a module and of data of these shapes, without gradients, in evaluation mode or in training.
+    """What `output` makes of a module and of data of these shapes, without gradients, in evaluation or in training.
 
-    The graph's only result is that tensor; it may read parameters and states, all of which count as frozen or states.
+    The graph's only result is that tensor; all parameters count as frozen.
     """
     held = held_by(module)
     names, states = tuple(held.parameters), tuple(held.states)
@@ -201,7 +201,7 @@ class _Step:
 
 def _as_parameter(tensor: Tensor) -> Tensor:
     """A tensor that the module takes for a parameter, as isinstance sees it."""
-    tensor._is_param = True  # type: ignore[attr-defined]
+    tensor._is_param = True
     return tensor
 
 
