@@ -136,6 +136,7 @@ def test_random_numbers_are_compared() -> None:
             x = F.dropout1d(x.unsqueeze(0), 0.3, self.training).squeeze(0)
             mask = torch.bernoulli(torch.full_like(x, 0.7))
             h = F.linear(x * mask, self.layer.weight * (1 + 0.1 * torch.rand(3, 4)), self.layer.bias)
+            h = h[torch.randperm(len(h))] + torch.randint(0, 3, h.shape)
             return F.rrelu(h, training=True) + torch.normal(0.0, 0.1, h.shape) + F.gumbel_softmax(h)
 
     torch.manual_seed(4)

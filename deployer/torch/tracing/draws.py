@@ -146,7 +146,8 @@ def _may_draw(func: Any) -> bool:
 
 def _arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     declared = func._schema.arguments
-    named = {a.name: a.default_value for a in declared if a.has_default_value()}
+    # A default dtype is a number in the schema, and the operator's own besides.
+    named = {a.name: a.default_value for a in declared if a.has_default_value() and a.name != "dtype"}
     return named | {a.name: v for a, v in zip(declared, args, strict=False)} | kwargs
 
 
