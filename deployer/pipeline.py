@@ -10,7 +10,7 @@ from deployer.codegen import generate
 from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
 from deployer.core.errors import DatasetMismatch, OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
-from deployer.core.ir import Graph, Program
+from deployer.core.ir import Graph, Program, records_of
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
 from deployer.frontend import check, parse
@@ -245,6 +245,7 @@ def expectation(case: Case, plan: Plan) -> Expected:
         accumulators=accumulators,
         by_reference=bool(dataset and dataset.by_reference),
         notes=case.notes,
+        tensors=records_of(program) if dataset else (),
     )
 
 

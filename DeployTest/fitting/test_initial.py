@@ -15,6 +15,7 @@ from deployer.core.declarations import Fans
 from deployer.core.errors import OptionProblem
 from deployer.training import forward
 from deployer.training.initial import BLOCK, RULES, InitialRule, drawn_weights, natural_log, normal_quantile, widths
+from deployer.training.tensors.selection import select
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import small_fit, small_model
 from DeployTest.support.building.command_line import deployer, refused
@@ -38,7 +39,7 @@ def _model(folder: Path, *nodes: NodeProto, x: tuple[int, ...] = X, **shapes: tu
 
 def _widths(path: Path) -> dict[str, tuple[int, int]]:
     model = forward.load(path)
-    return {name: (f.inputs, f.outputs) for name, f in widths(model, forward.choose_parameters(model, "")).items()}
+    return {name: (f.inputs, f.outputs) for name, f in widths(model, select(model, ".").parameters).items()}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.host]
 
 WRITERS = (
     *("deployer/operators", "deployer/torch/lowerings", "deployer/torch/graph.py", "deployer/torch/forward_check.py"),
+    "deployer/training/tensors/edits.py",
 )
 
 
@@ -41,7 +42,7 @@ def test_mentions_are_seen() -> None:
 
 def test_no_operator_is_named() -> None:
     """Names are below `deployer/operators`, where gradients and lowered forms are made of other operators, and where
-    `deployer/torch` writes ONNX nodes.
+    `deployer/torch` and the edits of a forward model write ONNX nodes.
     """
     for path in code("deployer", "tilers", "templates"):
         place = path.relative_to(ROOT)

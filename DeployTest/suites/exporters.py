@@ -22,16 +22,23 @@ import torch
 from torch import Tensor, nn
 
 from deployer.core.errors import DeployerError, DeployerWarning
+from deployer.core.operator import losses
 from deployer.torch import capture
 from deployer.training import forward
+from deployer.training.tensors.selection import Expected
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.tolerances import TOLERANCES
+from DeployTest.suites.exporter_nets import NETS
+from DeployTest.suites.zoo import samples
+from DeployTest.suites.zoo_base import ZOO, Net
 from DeployTest.suites.zoo_torch import by_sgd
 from DeployTest.support.documents.pages import renew
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "exporters.md"
 MARKS = ("<!-- exporters -->", "<!-- end of exporters -->")
+NET_MARKS = ("<!-- nets -->", "<!-- end of nets -->")
 STEPS, RATE, SEED = 6, 0.1, 0
+NET_RATE = 0.05
 FRONT = "deployer.torch"
 KEEPING: dict[str, Any] = {"dynamo": False, "training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False}
 WAYS: dict[str, dict[str, Any]] = {
@@ -142,7 +149,7 @@ def judged(name: str, way: str, folder: Path) -> Row:
         captured.save(path)
         trainable = captured.trainable
     else:
-        _export(module, inputs[0], path, WAYS[way])
+        _export(module, (inputs[0],), path, WAYS[way])
     module.load_state_dict(state)
     sizes = {key: p.numel() for key, p in module.named_parameters()}
     found: list[list[DeployerWarning]] = []
@@ -157,19 +164,108 @@ def judged(name: str, way: str, folder: Path) -> Row:
             )  # fmt: skip
     except DeployerError as error:
         return Row(name, way, refused=error.cause)
-    losses = by_sgd(module, "cross_entropy", [[x] for x in inputs], labels, RATE).losses
+    gold = by_sgd(module, "cross_entropy", [[x] for x in inputs], labels, RATE).losses
     known = [key for key in report.trained.values() if key in sizes]
     constants = forward.load(path).raw.constants
     elements = sum(constants[key].array.size for key in report.trained.values())
-    off = float(np.abs(np.array(report.losses) - losses).max())
+    off = float(np.abs(np.array(report.losses) - gold).max())
     warned = (len(found[0]), len(found[1]))
     return Row(name, way, (len(known), len(sizes)), (elements, sum(sizes.values())), off, warned)
 
 
-def _export(module: nn.Module, x: Tensor, path: Path, words: dict[str, Any]) -> None:
+FORMS = ("eval", "train")
+EXPORTERS = {"dynamo=True": True, "dynamo=False": False}
+"""Each exporter's usual call, by the form that a module is exported in."""
+RIGHT, WARNED, REFUSED, SILENT, NONE = "right", "warned", "refused", "SILENT", "not exported"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a net's file without and with `--parameters`: a word, and how far losses are off."""
+
+    word: str
+    loss: float = 0.0
+    said: str = ""
+
+    def __str__(self) -> str:
+        """The cell of the table."""
+        return f"{self.word}, {self.loss:.0e}" if self.word in (WARNED, SILENT) else self.word
+
+
+def net_of(name: str) -> Net:
+    """A net of the zoo, or one of those that are made for exporters, with weights from the seed."""
+    torch.manual_seed(SEED)
+    return NETS[name]() if name in NETS else ZOO[name](np.random.default_rng(SEED))
+
+
+def outcomes(name: str, dynamo: bool, form: str, folder: Path) -> tuple[Outcome, Outcome]:
+    """Train a net's file by default, and with the numbers of the module's parameters."""
+    net, path = net_of(name), folder / "net.onnx"
+    inputs, labels = samples(net, SEED)
+    net = net_of(name)
+    modes = {key: module.training for key, module in net.module.named_modules()}
+    state = {key: tensor.clone() for key, tensor in net.module.state_dict().items()}
+    words: dict[str, Any] = {"dynamo": dynamo}
+    if form == "train" and not dynamo:
+        words["training"] = torch.onnx.TrainingMode.PRESERVE
+    if form == "eval":
+        net.module.eval()
+    try:
+        _export(net.module, tuple(inputs[0]), path, words)
+    except (torch.onnx.errors.OnnxExporterError, RuntimeError, ValueError) as error:
+        return Outcome(NONE, said=str(error)), Outcome(NONE, said=str(error))
+    for key, module in net.module.named_modules():
+        module.training = modes[key]
+    net.module.load_state_dict(state)
+    parameters = {key: p.detach().numpy().copy() for key, p in net.module.named_parameters()}
+    gold = by_sgd(net.module, net.loss, inputs, labels, NET_RATE).losses
+    names = [value.name for value in onnx.load(path).graph.input]
+    data = {key: np.stack([x[i].numpy() for x in inputs]) for i, key in enumerate(names)}
+    declared = losses()[net.loss].loss
+    assert declared is not None
+    data[declared.target] = np.stack([y.numpy() for y in labels])
+    return _outcome(path, net.loss, data, gold, ()), _outcome(path, net.loss, data, gold, parameters)
+
+
+def _outcome(path: Path, loss: str, data: dict[str, Any], gold: list[float], expected: Expected) -> Outcome:
+    found: list[DeployerWarning] = []
+    try:
+        report = build_train_graph(
+            path, loss, "sgd", NET_RATE, "", path.parent, data=data, expected=expected, warn=found.append, force=True
+        )
+    except DeployerError as error:
+        return Outcome(REFUSED, said=str(error))
+    off = float(np.abs(np.array(report.losses) - gold).max())
+    right = off <= TOLERANCES.loss
+    said = "\n".join(map(str, found))
+    return Outcome(RIGHT if right else WARNED if found else SILENT, off, said)
+
+
+def net_names() -> list[str]:
+    """The zoo's nets, of those with an activation alone one with a parameter, and those that are made for exporters."""
+    return [name for name in ZOO if not name.startswith("act_") or name == "act_prelu"] + list(NETS)
+
+
+def net_table() -> str:
+    """A row for each net: how it ends for each exporter and form, without and with `--parameters`."""
+    heads = ["net", *(f"`{words}`, {form}" for words in EXPORTERS for form in FORMS)]
+    lines = [heads, ["---"] * len(heads)]
+    for name in net_names():
+        cells = [name]
+        for dynamo in EXPORTERS.values():
+            for form in FORMS:
+                with tempfile.TemporaryDirectory() as folder:
+                    pair = outcomes(name, dynamo, form, Path(folder))
+                cells.append(str(pair[0]) if pair[0].word == pair[1].word == NONE else f"{pair[0]}; {pair[1]}")
+        lines.append(cells)
+        print(*cells, sep=" | ", file=sys.stderr, flush=True)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _export(module: nn.Module, x: tuple[Tensor, ...], path: Path, words: dict[str, Any]) -> None:
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (x,), path, verbose=False, **words)
+        torch.onnx.export(module, x, path, verbose=False, **words)
 
 
 def rows() -> list[Row]:
@@ -196,6 +292,7 @@ def main() -> int:
     text = f"PyTorch {torch.__version__}, {STEPS} steps of SGD.\n\n{table(rows())}"
     if arguments.parse_args().write:
         renew(DOCUMENT, MARKS, text)
+        renew(DOCUMENT, NET_MARKS, net_table())
     print(text)
     return 0
 

@@ -10,6 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from deployer.frontend import parse
+from deployer.training.tensors.decisions import pattern_of
 from deployer.training.train_graph import build_train_graph
 from DeployTest.support.graphs.built_cases import (
     DENSE,
@@ -125,8 +126,8 @@ def test_operator_in_a_chain(name: str, tmp_path: Path) -> None:
     nodes, constants = CHAINS[name]
     model = mlp(*nodes)
     model = Model(model.nodes, model.inputs, model.outputs, (*model.initializers, *constants))
-    report = built(tmp_path, model)
     floats = {c.name for c in constants if c.data_type == FLOAT and c.dims}
+    report = built(tmp_path, model, trainable=pattern_of(["w1", *floats]))
     assert set(report.trained) == {"w1"} | floats
     check_differences(*opened(report.train))
 
@@ -209,7 +210,7 @@ def test_published_case_is_reproduced(name: str, tmp_path: Path) -> None:
     rate = onnx.load(str(parse.optimizer_dir(folder) / "network.onnx")).graph.node[0].attribute[0].f
     path = model.save(tmp_path / "model.onnx")
     loss = "mse" if target == "target" else "cross_entropy"
-    report = build_train_graph(path, loss, "sgd", rate, "", tmp_path, data=data)
+    report = build_train_graph(path, loss, "sgd", rate, pattern_of(parameters), tmp_path, data=data)
     assert list(report.trained) == parameters
     ours = np.load(report.train / "outputs.npz")
     np.testing.assert_allclose(ours["loss"], gold["loss"], rtol=0, atol=table()["training"]["loss"])
@@ -259,7 +260,7 @@ def test_unsorted_model(tmp_path: Path) -> None:
 
 
 def test_constant_nodes_and_shape_arithmetic(tmp_path: Path) -> None:
-    """A Constant node is frozen; a shape computed from an activation carries no gradient."""
+    """A Constant node that is not asked for is frozen; a shape computed from an activation carries no gradient."""
     shaped = mlp(
         node("Constant", (), ("scale",), value=constant("", random(4))),
         node("Mul", ("h", "scale"), ("s",)),
@@ -267,6 +268,7 @@ def test_constant_nodes_and_shape_arithmetic(tmp_path: Path) -> None:
         node("Reshape", ("s", "n"), ("r",)),
         LAST,
     )
-    report = built(tmp_path, shaped)
+    report = built(tmp_path, shaped, trainable="^w")
     assert list(report.trained) == ["w1", "w2"]
+    assert report.frozen == ("scale",)
     check_differences(*opened(report.train))

@@ -16,9 +16,9 @@ from DeployTest.support.graphs.small_graphs import Model, node, value
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
-def _warnings(path: Path, folder: Path, expected: tuple[str, ...] = ()) -> list[DeployerWarning]:
+def _warnings(path: Path, folder: Path, expected: tuple[str, ...] = (), trainable: str = "") -> list[DeployerWarning]:
     found: list[DeployerWarning] = []
-    build_train_graph(path, "mse", "sgd", 0.01, "", folder, samples=1, expected=expected, warn=found.append)
+    build_train_graph(path, "mse", "sgd", 0.01, trainable, folder, samples=1, expected=expected, warn=found.append)
     return found
 
 
@@ -43,7 +43,7 @@ def _chain(name: str, values: np.ndarray[Any, Any]) -> Model:
 )
 def test_signs(name: str, values: Any, expected: tuple[str, ...], said: list[str], tmp_path: Path) -> None:
     """Each sign has its warning, which names the call that keeps parameters; files without one have none."""
-    found = _warnings(_chain(name, values).save(tmp_path / "net.onnx"), tmp_path, expected)
+    found = _warnings(_chain(name, values).save(tmp_path / "net.onnx"), tmp_path, expected, name)
     assert len(found) == len(said)
     for warning, words in zip(found, said, strict=True):
         assert words in warning.cause
@@ -55,7 +55,7 @@ def test_norms_in_use(mode: int, pattern: str, said: int, tmp_path: Path) -> Non
     """One whose parameters are trained while its statistics stand still has a warning; one that is frozen has none."""
     names = ("scale", "bias", "mean", "var")
     constants = [onnx.numpy_helper.from_array(np.arange(1, 4, dtype=np.float32), name) for name in names]
-    constants += [onnx.numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")]
+    constants += [onnx.numpy_helper.from_array(np.ones((3, 3), np.float32), "w")]
     outputs = ("n", "m", "v") if mode else ("n",)
     nodes = (
         node("MatMul", ("x", "w"), ("h",)),

@@ -386,4 +386,4 @@ def test_scores_that_do_not_fit(tmp_path: Path) -> None:
         (constant("w", random(3)),),
     )
     with pytest.raises(ShapeMismatch, match="does not fit"):
-        build_train_graph(model.save(tmp_path / "model.onnx"), "nll", "sgd", 0.1, "", tmp_path)
+        build_train_graph(model.save(tmp_path / "model.onnx"), "nll", "sgd", 0.1, "w", tmp_path)

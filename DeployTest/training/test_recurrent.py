@@ -72,7 +72,7 @@ def model(directions: int) -> Model:
 
 def test_gradients(tmp_path: Path) -> None:
     """Those of all weights and initial states are those of central differences."""
-    report = built(tmp_path, model(directions=2), samples=1)
+    report = built(tmp_path, model(directions=2), samples=1, trainable=".")
     assert {"h_first", "c_first", "w_lstm", "r_reset", "b_gru", "b_rnn"} <= set(report.trained)
     check_differences(*opened(report.train), entries=2)
 
@@ -125,7 +125,7 @@ EACH = [
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A case in memory enough that every step is one tile."""
     folder = tmp_path_factory.mktemp("whole")
-    report = built(folder, model(directions=1), samples=2, n_batches=4)
+    report = built(folder, model(directions=1), samples=2, trainable=".", n_batches=4)
     return compile_case(pipeline.load_training(report.train), folder, "single", WHOLE_L1)
 
 
@@ -234,7 +234,7 @@ def test_gradients_of_other_forms(tmp_path: Path) -> None:
 
     A length beyond the steps is refused.
     """
-    report = built(tmp_path, rare_model(4), samples=2)
+    report = built(tmp_path, rare_model(4), samples=2, trainable=".")
     assert {"w_lstm", "r_peeped", "p_peeped", "h_gru", "b_gru"} <= set(report.trained)
     check_differences(*opened(report.train), entries=2)
     arrays = dict(np.load(report.train / "inputs.npz"))
@@ -247,7 +247,7 @@ def test_gradients_of_other_forms(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_bits_of_other_forms(tmp_path: Path) -> None:
     """The same for little memory and for all that is wanted."""
-    report = built(tmp_path, rare_model(2), samples=2)
+    report = built(tmp_path, rare_model(2), samples=2, trainable=".")
     case = pipeline.load_training(report.train)
     whole = compile_case(case, tmp_path / "whole", "single", WHOLE_L1)
     outcome = whole.run()

@@ -133,7 +133,7 @@ def test_names_become_valid_in_c(tmp_path: Path) -> None:
     """Dots and leading digits are replaced, a duplicate gets a number, and `--trainable` matches either spelling."""
     names = {"a.b": random(4), "a_b": random(4), "1st": random(4)}
     nodes = [node("Add", (f"h{i}" if i else "h", n), (f"h{i + 1}" if i < 2 else "r",)) for i, n in enumerate(names)]
-    report = built(tmp_path, mlp(*nodes, LAST, initializers=names))
+    report = built(tmp_path, mlp(*nodes, LAST, initializers=names), trainable=".")
     assert report.trained == {"w1": "w1", "w2": "w2", "a_b_2": "a.b", "a_b": "a_b", "p_1st": "1st"}
     check_differences(*opened(report.train))
     one = built(tmp_path / "one", mlp(*nodes, LAST, initializers=names), trainable="^p_1st$")

@@ -44,7 +44,7 @@ FAULTS: dict[str, tuple[Model, dict[str, Any], pytest.RaisesExc]] = {
     ),
     "exponent": (
         mlp(node("Pow", ("h", "p"), ("y",), "power"), initializers={"p": random(4)}),
-        {},
+        {"trainable": "p"},
         raises(NotDifferentiable, "'power' (Pow)", "exponent", "p", "freeze"),
     ),
     "no_match": (RELU, {"trainable": "bias"}, raises(OptionProblem, "'bias' matches no", "w1", "try")),

@@ -1,6 +1,7 @@
 """What `deployer fit` does: its options as arguments of `deployer.fit`, and what is shown of a run."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -49,6 +50,10 @@ class Lines(Onlooker):
         """Show what is done before the first pass."""
         self.bar.update(self.task, description=text)
         self.bar.start()
+
+    def tensors(self, lines: Sequence[str]) -> None:
+        """Print them."""
+        self.console.lines("\n".join(lines))
 
     def begin(self, passes: int, per_epoch: int, place: Place) -> None:
         """Give the bar its length."""
@@ -169,7 +174,7 @@ def _validation(a: argparse.Namespace) -> Source | float | None:
 def _tell(a: argparse.Namespace, fitted: Fitted, console: Terminal) -> None:
     """The verdict, and where things are."""
     record = {"verdict": fitted.verdict, "faults": fitted.faults, "notes": fitted.notes, "output": str(a.output)}
-    console.event("end", {**record, "passes": len(fitted.losses)})
+    console.event("end", {**record, "passes": len(fitted.losses), "tensors": [asdict(t) for t in fitted.tensors]})
     for fault in fitted.faults if a.quiet else ():
         ending.tell(fault)
     for note in fitted.notes:

@@ -198,18 +198,22 @@ def _add_task(p: LateParser, loss: str = "") -> None:
     text = "one of %(choices)s (default: the first)"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
-    group = "what is different for parameters in whose names REGEX is found: rate, settings by name, or frozen;"
+    group = "what is different for parameters in whose names REGEX is found: rate, settings by name, frozen, or trained"
+    group += " for tensors that are none of a layer's;"
     group += " may be repeated"
     p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
     for kind, text in (("value", "each element of a gradient"), ("norm", "the norm of all gradients together")):
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
-    trainable = "initializers to train, found anywhere in the name (default: all that have a gradient)"
+    trainable = "float tensors to train, found anywhere in the name (default: parameters of layers; an error lists what"
+    trainable += " may be a parameter or not)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
     text = "draw initial weights from --seed, scaled by how wide each is; biases, scales and tables stay as they are:"
     text += " one of %(choices)s (default: those of the file)"
     p.add_argument("--init", choices=_Choices(_initial_rules), default="", metavar="RULE", help=text)
-    text = "names that the module's parameters have, one per line: those that the file lacks get a warning"
-    p.add_argument("--parameters", type=path, metavar="names.txt", help=text)
+    text = "the module's parameters: exactly these are trained. An .npz or .safetensors file has their numbers, by"
+    text += " which renamed, turned and repeated ones are found, and those that are not are an error; a text has names,"
+    text += " one per line, and those that the file lacks get a warning"
+    p.add_argument("--parameters", type=path, metavar="FILE", help=text)
     add_axes(p)
     off = "whether nodes that drop elements in training do so (default on)"
     p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +26,11 @@ from deployer.rates.schedules import CONSTANT
 from deployer.running import output
 from deployer.running.run import check_flags as check_run_flags
 
+if TYPE_CHECKING:
+    from deployer.training.tensors.selection import Expected
+
+ARRAYS = (".npz", ".safetensors")
+"""Suffixes of files of arrays."""
 ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""
 CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
@@ -79,11 +85,14 @@ def course_of(a: argparse.Namespace) -> Course | None:
     return None
 
 
-def expected_of(a: argparse.Namespace) -> tuple[str, ...]:
-    """The names of --parameters; none without it."""
+def expected_of(a: argparse.Namespace) -> "Expected":
+    """The parameters of --parameters: names, or arrays by name; none without it."""
+    from deployer.fitting.export import read_weights
     from deployer.training.exported import read_names
 
-    return read_names(a.parameters) if a.parameters else ()
+    if not a.parameters:
+        return ()
+    return read_weights(a.parameters) if a.parameters.suffix.lower() in ARRAYS else read_names(a.parameters)
 
 
 def axes_of(a: argparse.Namespace) -> Axes:

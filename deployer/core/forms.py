@@ -280,6 +280,8 @@ class Modes:
     """
 
     passes: ClassVar[int | None] = None
+    learned: ClassVar[Mapping[int, str]] = {}
+    """Roles of inputs, by position, that a layer learns or keeps and that are no weights of its products."""
 
     def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
         """Whether the node draws random numbers, given the constants of its graph; its attributes `seed` and `stream`

@@ -182,3 +182,44 @@ class GraphNames:
             name = f"{base}_{self.numbers[base] + 1}"
         self.reserved.add(name)
         return name
+
+
+WEIGHT, BIAS, GAIN, SLOPE, TABLE = "weight", "bias", "gain", "slope", "table"
+"""Roles of inputs that a layer learns: a gain is the scale of a norm, a table holds a row for each number."""
+START, STATISTIC = "initial state", "statistic"
+"""Roles of inputs beside these: a state before the first step, and a running statistic."""
+TRAINED, FROZEN, CONSTANT, STATE = "trained", "frozen", "constant", "state"
+"""Roles in training. A constant belongs to the graph, as a mask or an epsilon do; a frozen tensor is a parameter, or
+may be one, that is not trained; a state is renewed without a gradient, or is where a layer begins.
+"""
+
+
+@dataclass(frozen=True)
+class TensorRecord:
+    """A tensor by its name, what becomes of it, and why."""
+
+    name: str
+    shape: tuple[int, ...]
+    role: str
+    why: str
+
+
+def records_of(program: Program) -> tuple[TensorRecord, ...]:
+    """What becomes of the float tensors of a training program that no step computes, by name."""
+    written = {program.storage(name) for node in program.nodes for name in node.outputs if name}
+    found = []
+    for name, tensor in sorted(program.tensors.items()):
+        if tensor.type.dtype != "float32" or tensor.storage != name:
+            continue
+        if tensor.role == "constant":
+            frozen = tensor.type.size > 1
+            why = "in the training graph without a gradient" if frozen else "one number"
+            found.append(TensorRecord(name, tensor.type.shape, FROZEN if frozen else CONSTANT, why))
+        elif tensor.role == "weight":
+            role, why = STATE, "state of the optimizer"
+            if tensor.data is None and name in program.updated.values():
+                role, why = TRAINED, "updated by the optimizer"
+            elif tensor.data is None:
+                role, why = (STATE, "renewed in each pass") if name in written else (FROZEN, "never written")
+            found.append(TensorRecord(name, tensor.type.shape, role, why))
+    return tuple(found)

@@ -1,10 +1,10 @@
 """A forward model with trained weights: the file as it was, but for the content of initializers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import ModelProto, numpy_helper
 
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
 from deployer.core.operator import Array
@@ -13,7 +13,11 @@ from deployer.fitting.checkpoint import STATE
 from deployer.fitting.safetensors import read_safetensors
 from deployer.frontend.archive import read_npz
 from deployer.frontend.model_file import load_model
+from deployer.frontend.reader import is_literal
 from deployer.running.output import replace_file
+from deployer.training.tensors.edits import FLOATS, hoist, literals_out, part
+from deployer.training.tensors.equal import by_key, copy_of
+from deployer.training.tensors.origins import is_invented
 
 LOSS = "loss"
 """The array of a dump beside the weights."""
@@ -48,12 +52,22 @@ def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: 
     FileProblem for damaged files, DatasetMismatch where shapes differ or no array belongs to the model.
     """
     proto = load_model(model)
+    names = {tensor.name for tensor in proto.graph.initializer}
+    inside = load_model(model)
+    moved = {*hoist(inside), *part(inside), *(n.output[0] for n in inside.graph.node if is_literal(n))}
+    moved |= {tensor.name for tensor in inside.graph.initializer}
+    if any(_key(name, arrays) is not None for name in moved - names):
+        proto = inside
+        literals_out(proto, {name for name in moved if _key(name, arrays) is not None})
+    before = {t.name: numpy_helper.to_array(t) for t in proto.graph.initializer if t.data_type in FLOATS}
     written = []
     for tensor in proto.graph.initializer:
         key = _key(tensor.name, arrays)
         if key is None:
             continue
         old, new = numpy_helper.to_array(tensor), arrays[key]
+        if old.shape != new.shape and _is_part(new.shape, old):
+            new = np.broadcast_to(new, old.shape)
         if old.shape != new.shape and not old.size == new.size == 1:
             facts = [("in the model", str(list(old.shape))), ("in the file", str(list(new.shape)))]
             raise DatasetMismatch(f"{weights}: {key!r} has another shape than the initializer", facts)
@@ -66,6 +80,7 @@ def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: 
     if not written:
         facts = [("initializers", ", ".join(t.name for t in proto.graph.initializer)), ("arrays", ", ".join(arrays))]
         raise DatasetMismatch(f"{weights} has no array for an initializer of {model}", facts, "weights of this model")
+    written += _copies(proto, before, written)
     if not out.parent.is_dir():
         raise FileProblem(f"{out.parent} is no folder", hint="a folder that is there")
     replace_file(out, proto.SerializeToString(deterministic=True))
@@ -75,3 +90,28 @@ def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: 
 def _key(name: str, arrays: Mapping[str, Array]) -> str | None:
     """The name of an initializer's array, if there is one."""
     return next((key for key in (name, member_name(name), parameter_name(name)) if key in arrays), None)
+
+
+def _is_part(shape: tuple[int, ...], array: Array) -> bool:
+    """Whether an array of that shape is what an exporter repeated along axes of another one, which training did not."""
+    if len(shape) != array.ndim or any(a not in (1, b) for a, b in zip(shape, array.shape, strict=True)):
+        return False
+    first = array[tuple(slice(0, length) for length in shape)]
+    return bool((array == first).all())
+
+
+def _copies(proto: ModelProto, before: Mapping[str, Array], written: Sequence[str]) -> list[str]:
+    """Write tensors that were copies of written ones under an exporter's names, as tied weights may be; their names."""
+    new = {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.graph.initializer if tensor.name in written}
+    found = []
+    for names in by_key(before).values():
+        sources = [name for name in names if name in new]
+        for tensor in proto.graph.initializer if sources else ():
+            if tensor.name not in names or tensor.name in new or not is_invented(tensor.name):
+                continue
+            copy = copy_of(sources[0], before[sources[0]], before[tensor.name])
+            if copy is not None:
+                name, array = tensor.name, np.ascontiguousarray(copy.made(new[sources[0]]))
+                tensor.CopyFrom(numpy_helper.from_array(array.astype(before[name].dtype), name))
+                found.append(name)
+    return found

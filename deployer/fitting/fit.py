@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deployer.core.errors import FileProblem, OptionProblem, Warn, python_warning
-from deployer.core.ir import Program
+from deployer.core.ir import Program, TensorRecord
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
@@ -34,8 +34,12 @@ from deployer.running.report import printable
 from deployer.training.order import Order, Samples, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
+from deployer.training.step_problem import read_record
 from deployer.training.tables.reader import Request, check_column
 from deployer.training.tables.taken import Taken
+from deployer.training.tensors.decisions import records, told
+from deployer.training.tensors.edits import NO_EDITS
+from deployer.training.tensors.selection import Expected
 
 CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
@@ -52,6 +56,7 @@ class Fitted:
     ended before its last pass, if it did: "diverged", "patience", "reached". `buffers` and `best_buffers` are running
     statistics beside `weights` and `best`, `classes` the names of the labels from 0 on, where the samples have some.
     `data` says what of the samples was taken for inputs and target, `validation` the same of others that are validated.
+    `tensors` says of each float tensor of the model whether it is trained, frozen, a constant or a state, and why.
     """
 
     rows: tuple[EpochRow, ...]
@@ -69,6 +74,7 @@ class Fitted:
     classes: tuple[str, ...] = ()
     data: Taken | None = None
     validation: Taken | None = None
+    tensors: tuple[TensorRecord, ...] = ()
 
 
 Inspection = Callable[[Problem, Program, Feed, Array], None]
@@ -83,6 +89,9 @@ class Onlooker:
 
     def stage(self, text: str) -> None:
         """A stage of the compiler begins."""
+
+    def tensors(self, lines: Sequence[str]) -> None:
+        """What becomes of the model's tensors, in lines of text."""
 
     def begin(self, passes: int, per_epoch: int, place: Place) -> None:
         """The run goes on from a place, to so many passes in all."""
@@ -222,8 +231,9 @@ class _Case:
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
         """What the bits of a run follow from, by name: digests, and the options that matter."""
         task, run = self.task, self.run
-        rule = asdict(replace(task, groups=(), schedule="", warm_up=""))
+        rule = asdict(replace(task, groups=(), schedule="", warm_up="", expected=()))
         rule["groups"] = [repr(group) for group in task.groups]
+        rule["expected"] = expected_origin(task.expected)
         given = {name: getattr(run, name) for name in ("n_accum", "seed", "shuffle", "rest", "overfit")}
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
@@ -233,8 +243,23 @@ class _Case:
 
     def evaluation(self) -> Program:
         """The program of the model that validation runs."""
-        graph = parse.read_graphs(self.evaluated, None, self.task.axes).main
+        if self.evaluated == self.model and read_record(self.model) is not None:
+            cause = f"{self.model} holds a training step, and validation needs the model as it is in use"
+            raise OptionProblem(cause, hint="validation by deployer.torch.train, which captures that as well; or none")
+        edits = self.problem.edits if self.evaluated == self.model else NO_EDITS
+        graph = parse.read_graphs(self.evaluated, None, self.task.axes, edits.apply).main
         return evaluated_program(graph, tuple(self.problem.graph.original.values()))
+
+
+def expected_origin(expected: Expected) -> list[str] | str:
+    """The names of parameters, or a digest where there are numbers as well."""
+    if not isinstance(expected, Mapping):
+        return list(expected)
+    total = hashlib.sha256()
+    for name, array in sorted(expected.items()):
+        total.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()[:16]
 
 
 def _digest(samples: Samples) -> str:
@@ -272,6 +297,7 @@ class _Fit:
         rates = case.rates(self.samples)
         bound = run.bound if run.overfit is not None else None
         horizon = Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, watched, rising)
+        self.onlooker.tensors(told(records(case.problem.tensors)))
         self.onlooker.begin(feed.updates.passes, feed.order.passes, start)
         loop = Loop(trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.onlooker)
         end = loop.run(start)
@@ -348,6 +374,7 @@ class _Fit:
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
         losses, said, classes = tuple(map(float, end.losses)), (tuple(faults), tuple(notes)), self.samples.classes
+        tensors = records(self.case.problem.tensors)
         result = Fitted(
             end.rows,
             losses,
@@ -362,9 +389,19 @@ class _Fit:
             best_running,
             classes,
             *self._taken(),
+            tensors,
         )
         report = FitReport(
-            verdict, judge.text, *said, end.passes, end.ended, end.best_epoch, end.rows, classes, *self._taken()
+            verdict,
+            judge.text,
+            *said,
+            end.passes,
+            end.ended,
+            end.best_epoch,
+            end.rows,
+            classes,
+            *self._taken(),
+            tensors,
         )
         record = printable(asdict(report))
         weights = weights | running

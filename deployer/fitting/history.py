@@ -5,6 +5,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from deployer.core.ir import TensorRecord
 from deployer.core.operator import Array
 from deployer.training.tables.taken import Taken
 
@@ -35,7 +36,8 @@ class FitReport:
 
     `verdict` and what it rests on (`checked`), `faults`, `notes`; `passes` made, why the run `ended` before its last
     (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, the names of
-    the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of others.
+    the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of others;
+    `tensors` as in `Fitted`.
     """
 
     verdict: str
@@ -49,6 +51,7 @@ class FitReport:
     classes: tuple[str, ...]
     data: Taken | None
     validation: Taken | None
+    tensors: tuple[TensorRecord, ...] = ()
 
 
 def history_csv(rows: Sequence[EpochRow]) -> str:

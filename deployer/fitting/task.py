@@ -15,6 +15,7 @@ from deployer.training.groups import Group
 from deployer.training.order import FILL
 from deployer.training.problem import NO_LIMITS, Problem, pose_problem
 from deployer.training.settings import Given
+from deployer.training.tensors.selection import Expected
 from deployer.training.update_graph import Limits
 
 CHECKS = 8
@@ -45,7 +46,7 @@ class Task:
     schedule: str = ""
     warm_up: str = ""
     accumulate: str = ACCUMULATIONS[0]
-    expected: Sequence[str] = ()
+    expected: Expected = ()
     initial: str = ""
 
     def __post_init__(self) -> None:

@@ -6,15 +6,16 @@ from deployer.core.errors import FileProblem
 from deployer.core.operator import accumulator_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.raw_graph import Source
-from deployer.frontend.reader import read_graph
+from deployer.frontend.reader import Edit, read_graph
 
 
-def read_graphs(train: Path, optimizer: Path | None, axes: Axes = NO_AXES) -> Source:
-    """Read a training graph with its optimizer graph, or an inference graph alone; `axes` are lengths of its open axes.
+def read_graphs(train: Path, optimizer: Path | None, axes: Axes = NO_AXES, edit: Edit | None = None) -> Source:
+    """Read a training graph with its optimizer graph, or an inference graph alone; `axes` are lengths of its open axes,
+    `edit` changes its model before it is read.
 
     Raises FileProblem where a file is missing or damaged, or a training graph comes without optimizer.
     """
-    main = read_graph(train, "train" if optimizer else "infer", axes=axes)
+    main = read_graph(train, "train" if optimizer else "infer", axes=axes, edit=edit)
     if optimizer is not None:
         return Source(main, read_graph(optimizer, "optimizer", sequences=True))
     if any(accumulator_of(node) for node in main.nodes):

@@ -42,14 +42,23 @@ _CONSTANT_FORMS = {
 """The kinds of the attributes that hold a constant's numbers."""
 
 
-def read_graph(path: Path, name: str, sequences: bool = False, axes: Axes = NO_AXES) -> RawGraph:
+Edit = Callable[[onnx.ModelProto], object]
+"""What changes a model in place before it is read."""
+
+
+def read_graph(
+    path: Path, name: str, sequences: bool = False, axes: Axes = NO_AXES, edit: Edit | None = None
+) -> RawGraph:
     """The graph of an ONNX file; FileProblem, GraphProblem, ShapeMismatch or UnsupportedOperator if unfit.
 
-    `sequences` says that values may be sequences of tensors, `axes` lengths that the file leaves open.
+    `sequences` says that values may be sequences of tensors, `axes` lengths that the file leaves open; `edit` changes
+    the model first.
     """
     model = load_model(path)
     axes.fix(model)
     check_parts(model)
+    if edit is not None:
+        edit(model)
     graph, calls = model.graph, inlined(model)
     constants: dict[str, RawConstant] = {}
     nodes: list[Node] = []

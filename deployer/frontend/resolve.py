@@ -43,7 +43,8 @@ class Resolved:
 
     `storage` leads from a view to its source and from an in-place output to the operand it overwrites. `dropped` are
     the outputs that a node may have though no kernel computes them, each with its node. `read` are the file's nodes
-    in the newest form of their operators. `warnings` holds each warning by the name of its value.
+    in the newest form of their operators, `whole` the same before composite ones became others. `warnings` holds each
+    warning by the name of its value.
 
     `bodies` holds the operator of each node of the file that a function's body replaces, `fixed` the constants of
     bodies, `empty` the values of theirs that have no elements, `elements` ONNX's element types of values, where known.
@@ -55,6 +56,7 @@ class Resolved:
     storage: dict[str, str] = field(default_factory=dict)
     dropped: dict[str, Node] = field(default_factory=dict)
     read: list[Node] = field(default_factory=list)
+    whole: list[Node] = field(default_factory=list)
     warnings: dict[str, DeployerWarning] = field(default_factory=dict)
     elements: dict[str, int] = field(default_factory=dict)
     fixed: dict[str, Array] = field(default_factory=dict)
@@ -128,6 +130,7 @@ def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...
     known = _with_shape(graph, _with_sources(state, node))
     kept, wraps = within_types(known, elements)
     for part in (*_in_current_form(state, kept, versions), *wraps):
+        state.whole.append(part)
         _read_pieces(state, graph, part)
     check_wide(known, elements, state.constants)
     state.constants |= wrapped(known, elements, state.constants)
@@ -158,12 +161,12 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
     """Type the nodes of a function's body; False where that fails, and an operator of that name has a better reason."""
     for name in node.inputs:
         state.check_computed(name, f"node {node.name!r} ({node.op})")
-    before = len(state.read)
+    before = len(state.read), len(state.whole)
     try:
         for part in body(node, versions, scope):
             _read_part(state, graph, part, scope)
     except UnsupportedOperator:
-        del state.read[before:]
+        _forget(state, before)
         if node.op in registry():
             return False
         raise
@@ -180,7 +183,7 @@ def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> No
         name, array = part.node.outputs[0], part.constant.array
         state.types[name], state.constants[name], state.fixed[name] = _type_of(array), array, array
         return
-    before = len(state.read)
+    before = len(state.read), len(state.whole)
     node = without_empty(part.node, part.versions, state.empty)
     if not state.empty.isdisjoint(node.inputs):
         name = next(name for name in node.inputs if name in state.empty)
@@ -189,8 +192,14 @@ def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> No
     check_counted(node, state.constants)
     _read(state, graph, node, part.versions, scope)
     if _is_fixed(state, part.node):
-        del state.read[before:]
+        _forget(state, before)
         state.fixed |= {name: state.constants[name] for name in part.node.outputs if name}
+
+
+def _forget(state: Resolved, counts: tuple[int, int]) -> None:
+    """Drop the nodes that were read since there were so many."""
+    del state.read[counts[0] :]
+    del state.whole[counts[1] :]
 
 
 def _with_elements(state: Resolved, node: Node) -> Node:

@@ -14,6 +14,14 @@ from deployer.operators.views.identity import Identity
 
 SUM = Add.name
 """The operator of two parts of a gradient and their sum."""
+SUMS, FACTORS, QUOTIENTS = ("Add", "Sum", "Sub"), ("Mul",), ("Div",)
+"""Operators by which a layer's bias and gain stand apart from it, and by which a norm written out divides."""
+ROOT, POWER, INVERSES, MEANS = "Sqrt", "Pow", ("Reciprocal", "Div"), "Reduce"
+"""Operators of the divisor of a norm that is written out; those of means begin so."""
+PASSING = ("Cast", "Dropout")
+"""Operators that leave values as they are, or drop some."""
+PRODUCT, UNIT_NORM = "MatMul", "InstanceNormalization"
+"""The operator of two matrices, and that of a norm which exporters also write inside of others."""
 
 
 def sum_to(b: GradientBuilder, name: str, shape: Sequence[int], out: str) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from deployer.codegen.render import tile_text
 from deployer.core.cost import without_cost
 from deployer.core.errors import DeployerWarning
+from deployer.core.ir import TensorRecord
 from deployer.core.level import SPILLED, USUAL
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import json_text, one_line
@@ -76,6 +77,8 @@ class Report:
     """Kernels whose cycles are those of the target's default kernel."""
     notes: tuple[str, ...] = ()
     """Lines on what of the run is other than the graphs say."""
+    tensors: tuple[TensorRecord, ...] = ()
+    """What becomes of each float tensor of the training graph."""
 
     @property
     def passed(self) -> bool:
@@ -147,6 +150,7 @@ def make_report(
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
         assumed=without_cost(target_of(plan.options), (step.kernel.symbol for step in plan.steps)),
         notes=expected.notes,
+        tensors=expected.tensors,
     )
 
 

@@ -58,7 +58,7 @@ class CapturedStep:
 
     def save(self, path: Path, **known: Any) -> Path:
         """Write the model; its metadata say what trains it. `known` are further fields of `StepRecord`."""
-        record = StepRecord(self.gradients, self.states, self.frozen, self.share, **known)
+        record = StepRecord(self.gradients, self.states, (*self.frozen, *self.unused), self.share, **known)
         onnx.save(with_record(self.model, record), path)
         return path
 

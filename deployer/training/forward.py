@@ -1,13 +1,14 @@
 """A forward ONNX model as autodiff needs it: sorted live nodes, its parameters and their names in C."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from onnx import NodeProto, TensorProto
+from onnx import ModelProto, NodeProto, TensorProto
 
-from deployer.core.errors import DeployerWarning, GraphProblem, NotDifferentiable, OptionProblem
+from deployer.core.errors import DeployerWarning, GraphProblem
 from deployer.core.forms import family
 from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of, registry
@@ -21,10 +22,11 @@ from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.prepare.draws import Draws, find_draws, with_keys, without_draws
 from deployer.frontend.raw_graph import RawConstant, RawGraph
-from deployer.frontend.reader import ELEMENTS, is_literal
+from deployer.frontend.reader import is_literal
 from deployer.frontend.resolve import Resolved, by_body, resolve
-from deployer.training.autodiff import Rule, Tape, fixed_form, unreachable
 from deployer.training.onnx_writer import input_form, node_proto
+from deployer.training.tensors.edits import FLOATS, NO_EDITS, Edits
+from deployer.training.tensors.origins import UNTOLD, Origins, origins_of
 
 OPSET = 17
 """The lowest opset of a written graph."""
@@ -35,8 +37,12 @@ class Forward:
     """A model with one output.
 
     `raw` holds only the nodes that the output needs, producers first; `protos` the file's node of each name,
-    `inputs` the data inputs, `initializers` the float initializers in file order, `draws` the file's nodes that may
-    draw random numbers, `notes` what is to be said of it.
+    `inputs` the data inputs, `initializers` the float constants of the file, `literals` those among them that nodes
+    hold, `hoisted` those that were inside of a node, by that node. `origins` is what exporters say of nodes, `shared`
+    leads from constants of functions that are called several times to what they have in common, `parted` from each
+    parameter that was merged with another one to that, `unused` has shapes of those that no node reads, `read` is the
+    model as it was read, `draws` are the file's nodes that may draw random numbers, `notes` what is to be said of the
+    model.
     """
 
     raw: RawGraph
@@ -46,6 +52,13 @@ class Forward:
     opset: int
     draws: Draws
     notes: tuple[DeployerWarning, ...] = ()
+    literals: frozenset[str] = frozenset()
+    hoisted: Mapping[str, str] = field(default_factory=dict)
+    origins: Origins = UNTOLD
+    shared: Mapping[str, str] = field(default_factory=dict)
+    parted: Mapping[str, str] = field(default_factory=dict)
+    unused: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    read: Resolved = field(default_factory=lambda: Resolved({}, {}))
 
     @property
     def output(self) -> str:
@@ -62,13 +75,21 @@ class Forward:
         return {new: TensorType("float32", constants[old].shape) for old, new in names.items()}
 
 
-def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES, is_step: bool = False) -> Forward:
+def load(
+    path: Path,
+    seed: int = 0,
+    dropout: bool = True,
+    axes: Axes = NO_AXES,
+    edits: Edits = NO_EDITS,
+    is_step: bool = False,
+) -> Forward:
     """Read a forward model, with keys of that seed for nodes that draw random numbers, or without drawing any.
 
-    `axes` are lengths that the file leaves open. A whole training step has several outputs, and custom operators.
+    `axes` are lengths that the file leaves open, `edits` rewrite the model first. A whole training step has several
+    outputs, and custom operators.
     Raises what reading raises, and GraphProblem where a forward model has not one output.
     """
-    raw = parse.read_graphs(path, None, axes).main
+    raw = parse.read_graphs(path, None, axes, edits.apply).main
     check_producers(raw)
     if len(raw.outputs) != 1 and not is_step:
         raise GraphProblem(
@@ -78,16 +99,36 @@ def load(path: Path, seed: int = 0, dropout: bool = True, axes: Axes = NO_AXES, 
         )
     inputs = inference_roles(raw).types
     model = load_model(path)
-    protos = [n for n, _ in inlined(model) if not is_literal(n)]
+    hoisted, parted = edits.apply(model)
+    calls = [n for n, _ in inlined(model)]
+    protos = [n for n in calls if not is_literal(n)]
     proto_by_name = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
+    origins = origins_of(model.producer_name, proto_by_name.items())
     raw = replace(raw, nodes=live_nodes(topological(raw), raw.outputs, {}, lambda n: False))
     draws = find_draws(raw)
     raw = with_keys(raw, seed) if dropout else without_draws(raw)
-    floats = [t.name for t in model.graph.initializer if ELEMENTS.get(t.data_type) == "float32"]
+    literals = [n.output[0] for n in calls if is_literal(n)]
+    names = (*(t.name for t in model.graph.initializer), *literals)
+    floats = [n for n in names if n in raw.constants and raw.constants[n].dtype == "float32"]
+    left = [t for t in model.graph.initializer if t.name not in raw.constants and t.data_type in FLOATS]
+    unused = {tensor.name: tuple(tensor.dims) for tensor in left}
     opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])
-    source = Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws)
+    told = frozenset(literals), hoisted, origins, _shared(model, calls), parted, unused
+    source = Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws, (), *told)
     state = source.resolved()
-    return replace(_in_opset(source, state), notes=state.notes)
+    return replace(_in_opset(source, state), notes=state.notes, read=state)
+
+
+def _shared(model: ModelProto, calls: Sequence[NodeProto]) -> dict[str, str]:
+    """The constants of functions that several calls have, each with a text that is the same for all calls."""
+    own = {node.output[0] for node in model.graph.node if is_literal(node)}
+    labels = {
+        n.output[0]: f"{n.output[0].rpartition('/')[2]} {hash(tuple(a.SerializeToString() for a in n.attribute))}"
+        for n in calls
+        if is_literal(n) and n.output[0] not in own
+    }
+    counts = Counter(labels.values())
+    return {name: label for name, label in labels.items() if counts[label] > 1}
 
 
 def _in_opset(model: Forward, state: Resolved) -> Forward:
@@ -142,66 +183,6 @@ def _keeps(model: Forward, node: Node) -> bool:
 def matches(expression: re.Pattern[str], parameter: str) -> bool:
     """Whether an expression is found in a parameter's name, or in its name in C."""
     return bool(expression.search(parameter) or expression.search(parameter_name(parameter)))
-
-
-def choose_parameters(model: Forward, pattern: str) -> tuple[str, ...]:
-    """The initializers to train, in file order.
-
-    `pattern` is searched for (`re.search`) in the initializer's name and in its name in C. Empty: every
-    initializer with at least one axis for which an operator that reads it gives a gradient.
-    Raises OptionProblem where nothing matches, GraphProblem where a match is unused.
-    """
-    if not pattern:
-        parameters = _default_parameters(model)
-        if not parameters:
-            raise OptionProblem(
-                "the model has no initializer that can be trained",
-                [("initializers", ", ".join(model.initializers) or "none")],
-                "export the weights as float initializers",
-            )
-        return parameters
-    try:
-        expression = re.compile(pattern)
-    except re.error as error:
-        raise OptionProblem(f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]) from None
-    parameters = tuple(n for n in model.initializers if matches(expression, n))
-    if not parameters:
-        raise OptionProblem(
-            f"--trainable {pattern!r} matches no initializer",
-            [("initializers", ", ".join(model.initializers) or "none")],
-            "an expression that is found in one of these names",
-        )
-    for name in parameters:
-        if not any(name in node.inputs for node in model.raw.nodes):
-            raise unreachable(name, ())
-    return parameters
-
-
-def _default_parameters(model: Forward) -> tuple[str, ...]:
-    state = model.resolved()
-    names = set(model.initializers)
-    nodes = [n for n in model.raw.nodes if not names.isdisjoint(n.inputs)]
-    candidates = {name for node in nodes for name in _places(fixed_form(state, node), state) if name in names}
-    return tuple(n for n in model.initializers if n in candidates and model.raw.constants[n].shape)
-
-
-def _places(node: Node, state: Resolved) -> set[str]:
-    """The float inputs for which the gradient rule gives a gradient or raises; the user sees that error later."""
-    names = set()
-    for index, name in enumerate(node.inputs):
-        if not name or state.types[name].dtype != "float32":
-            continue
-        tape = Tape(Resolved(dict(state.types), dict(state.constants)), GraphNames(set(state.types)))
-        douts = tuple(tape.names.fresh(f"{output}_grad") if output else "" for output in node.outputs)
-        tape.state.types.update({d: state.types[o] for d, o in zip(douts, node.outputs, strict=True) if d})
-        target = tape.names.fresh(f"{name}_grad")
-        try:
-            operator_of(node).gradient(node, douts, Rule(tape, node, {index: target}))
-        except NotDifferentiable:
-            names.add(name)
-        if target in tape.state.types:
-            names.add(name)
-    return names
 
 
 def renamed(model: Forward, names: Mapping[str, str]) -> Forward:

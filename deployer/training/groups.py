@@ -10,8 +10,8 @@ from deployer.rates.course import check_rate
 from deployer.training.forward import matches
 from deployer.training.settings import Given, with_settings
 
-RATE, FROZEN = "rate", "frozen"
-FORM = f"REGEX:{RATE}=0.001,weight_decay=0 or REGEX:{FROZEN}"
+RATE, FROZEN, TRAINED = "rate", "frozen", "trained"
+FORM = f"REGEX:{RATE}=0.001,weight_decay=0, REGEX:{TRAINED} or REGEX:{FROZEN}"
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,15 @@ class Rule:
 
 @dataclass(frozen=True)
 class Group:
-    """The parameters in whose names an expression is found, with what is different for them."""
+    """The parameters in whose names an expression is found, with what is different for them.
+
+    `trained` says that all tensors of such names are parameters, `frozen` that those that are stay as they are.
+    """
 
     pattern: re.Pattern[str]
     rate: float | None = None
     frozen: bool = False
+    trained: bool = False
     settings: Given = field(default_factory=dict)
 
     @property
@@ -52,15 +56,17 @@ def read_group(text: str) -> Group:
     words = rest.split(",")
     for word in words:
         name, sign, number = word.partition("=")
-        if word == FROZEN:
+        if word in (FROZEN, TRAINED):
             continue
         key = name.strip().replace("_", "-")
         if not sign or not key or key in numbers:
             raise OptionProblem(f"{place}: {word!r} is not NAME=NUMBER, once for each name", hint=FORM)
         numbers[key] = _number(number, f"{place}: {name}")
+    if words.count(TRAINED) > 1:
+        raise OptionProblem(f"{place}: {TRAINED!r} is there twice", hint=FORM)
     if FROZEN in words and len(words) > 1:
         raise OptionProblem(f"{place}: what is {FROZEN} has no other settings", hint=f"{pattern}:{FROZEN}")
-    return Group(expression, numbers.pop(RATE, None), FROZEN in words, numbers)
+    return Group(expression, numbers.pop(RATE, None), FROZEN in words, TRAINED in words, numbers)
 
 
 def _number(text: str, place: str) -> float:

@@ -1,7 +1,7 @@
 """A training problem without samples: both graphs of a forward model, a loss, and the rule of each parameter."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
-from deployer.core.ir import GraphNames, Node, Program, TensorType
+from deployer.core.ir import FROZEN, TRAINED, GraphNames, Node, Program, TensorType
 from deployer.core.operator import Array, losses, optimizers, usual_accumulator
 from deployer.core.safe_text import parameter_name
 from deployer.frontend import check, parse
@@ -44,7 +44,17 @@ from deployer.training.onnx_writer import (
 )
 from deployer.training.running import Running, with_running
 from deployer.training.settings import Given, split_settings, with_settings
-from deployer.training.step_problem import StepRecord, check_options, chosen_parameters, read_record, step_parts
+from deployer.training.step_problem import (
+    StepRecord,
+    check_options,
+    chosen_parameters,
+    read_record,
+    step_parts,
+    tensor_fates,
+)
+from deployer.training.tensors.decisions import Decision
+from deployer.training.tensors.edits import NO_EDITS, Edits
+from deployer.training.tensors.selection import Expected, select
 from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program
 
@@ -100,6 +110,7 @@ class Problem:
     """A training problem without samples: the model, its training graph, the update of each parameter, and limits.
 
     `learning_rate` is that of parameters that have none of their own, `drawn` are those whose initial values were.
+    `tensors` says of each float tensor of the model what becomes of it, `edits` how the model was rewritten.
     """
 
     source: Forward
@@ -108,6 +119,8 @@ class Problem:
     limits: Limits
     learning_rate: float
     drawn: tuple[str, ...] = ()
+    tensors: tuple[Decision, ...] = ()
+    edits: Edits = NO_EDITS
 
     def write(self, train: Path, optimizer: Path) -> None:
         """Write both graphs."""
@@ -149,7 +162,7 @@ def pose_problem(
     axes: Axes = NO_AXES,
     statistics: bool = False,
     mean: bool = False,
-    expected: Sequence[str] = (),
+    expected: Expected = (),
     initial: str = "",
     warn: Warn = python_warning,
 ) -> Problem:
@@ -170,8 +183,11 @@ def pose_problem(
             model, record, (optimizer, learning_rate, own, groups, limits, free_rates), dropout, mean, warn
         )
     source = forward.load(model, seed, dropout, axes)
-    parameters = trained_parameters(forward.choose_parameters(source, trainable), groups)
-    for warning in oddities(source, parameters, expected):
+    selection = select(source, trainable, expected, groups)
+    parameters = trained_parameters(selection.parameters, groups)
+    if selection.edits:
+        source = forward.load(model, seed, dropout, axes, selection.edits)
+    for warning in (*selection.warnings, *oddities(source, parameters, expected)):
         warn(warning)
     source, drawn = with_initial(source, parameters, initial, seed) if initial else (source, ())
     case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
@@ -180,7 +196,15 @@ def pose_problem(
         warn(warning)
     for weight, array in case.weights.items():
         check_finite(array, f"{model}: the initial weight {case.original[weight]!r}")
-    return Problem(source, case, rules, limits, learning_rate, drawn)
+    decisions = tuple(_after_groups(d, parameters, selection.edits) for d in selection.decisions)
+    return Problem(source, case, rules, limits, learning_rate, drawn, decisions, selection.edits)
+
+
+def _after_groups(decision: Decision, parameters: Collection[str], edits: Edits) -> Decision:
+    """The decision about a tensor that a group may have frozen."""
+    copy = edits.copies.get(decision.name)
+    trained = (copy.source if copy else decision.name) in parameters
+    return decision if trained or decision.fate != TRAINED else replace(decision, fate=FROZEN, why="frozen by --group")
 
 
 def _pose_step(
@@ -212,7 +236,8 @@ def _pose_step(
         warn(warning)
     for weight, array in graph.weights.items():
         check_finite(array, f"{path}: the initial value of {graph.original[weight]!r}")
-    return Problem(source, graph, rules, limits, learning_rate)
+    decisions = tuple(tensor_fates(source, record, parameters))
+    return Problem(source, graph, rules, limits, learning_rate, tensors=decisions)
 
 
 def _make_train_graph(

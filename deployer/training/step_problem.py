@@ -5,7 +5,7 @@ gradient of which initializer, and which is the next value of which state.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from onnx import ModelProto
 
 from deployer.core.errors import FileProblem, OptionProblem
-from deployer.core.ir import GraphNames, Node
+from deployer.core.ir import CONSTANT, FROZEN, STATE, TRAINED, GraphNames, Node
 from deployer.core.operator import Array, losses
 from deployer.core.safe_text import json_line, parameter_name
 from deployer.frontend.model_file import load_model
@@ -23,6 +23,7 @@ from deployer.training import forward
 from deployer.training.attached_loss import AttachedLoss
 from deployer.training.autodiff import Backward
 from deployer.training.forward import Forward
+from deployer.training.tensors.decisions import Decision
 
 STEP = "deployer.step"
 """The key of the metadata."""
@@ -131,12 +132,25 @@ def step_parts(source: Forward, record: StepRecord, parameters: Sequence[str]) -
     gradients = {new[name]: record.gradients[name] for name in parameters}
     return StepParts(
         model,
-        AttachedLoss(model.raw.outputs[0]),
+        AttachedLoss(model.raw.outputs[0], targets={name: model.inputs[name] for name in record.targets}),
         {new[name]: name for name in parameters},
         {new[name]: name for name in record.states},
         Backward((), {}, {}, gradients),
         _scored(record, model),
     )
+
+
+def tensor_fates(source: Forward, record: StepRecord, parameters: Collection[str]) -> Iterator[Decision]:
+    """What becomes of each float tensor of the file, and why."""
+    for name, constant in source.raw.constants.items():
+        if name in parameters:
+            yield Decision(name, constant.shape, TRAINED, "the module's parameter, with a gradient")
+        elif name in record.states:
+            yield Decision(name, constant.shape, STATE, "a buffer that each step writes")
+        elif name in record.frozen or name in record.gradients:
+            yield Decision(name, constant.shape, FROZEN, "the module's parameter, frozen or without a gradient")
+        elif constant.dtype == "float32":
+            yield Decision(name, constant.shape, CONSTANT, "a number or a buffer of the module that no step writes")
 
 
 def _scored(record: StepRecord, model: Forward) -> AttachedLoss | None:

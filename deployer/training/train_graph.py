@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem, Warn, python_warning
-from deployer.core.ir import Program
+from deployer.core.ir import FROZEN, Program, TensorRecord
 from deployer.core.operator import Array
 from deployer.core.safe_text import one_line
 from deployer.frontend.data_numbers import check_finite
@@ -32,6 +32,8 @@ from deployer.training.problem import NO_LIMITS, TrainGraph, pose_problem
 from deployer.training.settings import Given
 from deployer.training.tables.reader import check_column
 from deployer.training.tables.taken import Taken
+from deployer.training.tensors.decisions import records, told
+from deployer.training.tensors.selection import Expected
 from deployer.training.update_graph import Limits
 from deployer.verify.reference import with_oracle
 
@@ -42,7 +44,8 @@ GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a call: folders, trained parameters (name in the graph -> in the model), frozen initializers.
+    """The result of a call: folders, trained parameters (name in the graph -> in the model), and frozen ones; `tensors`
+    says of every float tensor of the model what becomes of it.
 
     `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops. `running`
     are running statistics that are renewed, as `trained` has parameters. `drawn` are the model's names of parameters
@@ -62,13 +65,13 @@ class Report:
     drawn: tuple[str, ...] = ()
     data: Taken | None = None
     classes: tuple[str, ...] = ()
+    tensors: tuple[TensorRecord, ...] = ()
 
     def __str__(self) -> str:
         """A few lines for a person."""
         lines = [
             f"{one_line(str(self.train))}: {self.forward_nodes} forward and {self.backward_nodes} backward nodes",
-            f"trained: {', '.join(map(one_line, self.trained))}",
-            f"frozen: {', '.join(map(one_line, self.frozen)) or 'none'}",
+            *told(self.tensors),
             f"loss: {self.losses[0]:.6g} -> {self.losses[-1]:.6g} in {len(self.losses)} passes",
         ]
         lines += self.data.lines("data", self.classes) if self.data else []
@@ -103,14 +106,14 @@ def build_train_graph(
     free_rates: bool = False,
     mean: bool = False,
     flush: bool = False,
-    expected: Sequence[str] = (),
+    expected: Expected = (),
     initial: str = "",
     warn: Warn = python_warning,
 ) -> Report:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
     `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; loss OWN_LOSS
-    is the model's output itself. `trainable` is as `forward.choose_parameters` has it.
+    is the model's output itself. `trainable` and `expected` are as `tensors.selection.select` has them.
     `data` and `target_column`, as `read_samples` has them, replace the `samples` drawn from `seed`, by default 0.
     `n_batches` is the number of forward passes, by default the fewest that see every sample and end with an update.
     `force` overwrites files in those folders that no earlier call wrote, or that changed since; a failure leaves no
@@ -125,7 +128,7 @@ def build_train_graph(
     `axes` are lengths that the model leaves open. With `statistics` running ones are renewed in each pass, as PyTorch
     defines them.
     `warn` gets a warning for each harmless oddity of the model, also for parameters that the module is `expected` to
-    have, by their names, and the file lacks.
+    have, by their names, and the file lacks; with their numbers, by name, exactly these are trained.
     Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
     DatasetMismatch.
     """
@@ -183,12 +186,14 @@ def build_train_graph(
         outputs = numbers.npz_bytes({MARK: np.array([gold_mark(results)], np.int64), **results})
         output.write(update, {GRAPH: graphs[1]})
         output.write(folder, {GRAPH: graphs[0], INPUTS: inputs, OUTPUTS: outputs})
-    frozen = tuple(n for n in source.initializers if n in source.raw.constants and n not in case.original.values())
+    tensors = records(problem.tensors)
+    frozen = tuple(record.name for record in tensors if record.role == FROZEN)
     counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
     dropped = _dropout(source, seed or 0, dropout)
     losses = tuple(map(float, gold))
-    running, taken = dict(case.states), (given.taken, given.classes) if given else ()
-    return Report(folder, update, case.trained, frozen, *counts, losses, dropped, running, problem.drawn, *taken)
+    states, taken = dict(case.states), (given.taken, given.classes) if given else (None, ())
+    names = problem.drawn
+    return Report(folder, update, case.trained, frozen, *counts, losses, dropped, states, names, *taken, tensors)
 
 
 def _dropout(model: Forward, seed: int, on: bool) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from deployer.core.ir import TensorRecord
 from deployer.core.operator import Array
 from deployer.verify.tolerances import TOLERANCES
 
@@ -21,7 +22,7 @@ class Expected:
     nothing may change. `accumulators` has the gradient accumulators after the run, or nothing if there is no
     reference for them. `reference` names the source of these values, and
     `by_reference` says that this is the float64 reference's own run, from which a right float32 run drifts away.
-    `notes` are lines for the report.
+    `notes` are lines for the report, `tensors` says what becomes of the case's float tensors.
     """
 
     reference: str
@@ -33,6 +34,7 @@ class Expected:
     accumulators: Arrays = field(default_factory=dict)
     by_reference: bool = False
     notes: tuple[str, ...] = ()
+    tensors: tuple[TensorRecord, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.forms import Tracked
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import BIAS, GAIN, STATISTIC, AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -128,6 +128,7 @@ class BatchNorm(Operator):
     """Y = (X - mean) * inv_std * scale + B; a subclass says whether mean and variance are the batch's."""
 
     flags = ("training_mode",)
+    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS, 3: STATISTIC, 4: STATISTIC}
 
     @abstractmethod
     def training(self, node: Node) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
 from deployer.core.declarations import ACTIVATION, Fans
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import BIAS, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured_layers
 from deployer.core.operator import (
     ArgValue,
@@ -64,6 +64,7 @@ class Conv(Operator):
     """
 
     name = "Conv"
+    learned: ClassVar[dict[int, str]] = {2: BIAS}
     versions = (1, 11, 22)
     kernel = Kernel(
         "conv_f32",

@@ -1,11 +1,12 @@
 """ConvTranspose: the gradient of a convolution with respect to X, as a forward pass."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.declarations import Fans
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import BIAS, AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.operators.convolution.conv_grad_x import ConvGradX
 from deployer.operators.convolution.geometry import fans_of, smallest_input
@@ -20,6 +21,7 @@ class ConvTranspose(Operator):
     """X[N, C, ..], W[C, M / group, ..], optional B[M] to Y[N, M, ..]: X is the dY of a Conv with that W."""
 
     name = "ConvTranspose"
+    learned: ClassVar[dict[int, str]] = {2: BIAS}
     versions = (1, 11, 22)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

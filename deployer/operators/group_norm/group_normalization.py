@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.forms import Rule
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import BIAS, GAIN, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng, unsupported
 from deployer.operators.group_norm.groups import along_channels, group_nodes, group_types, group_values
 from deployer.operators.inputs import arrays, normal, operands
@@ -29,6 +29,7 @@ class GroupNormalization(Operator):
     """BatchNormalization of one image, of which the channels are the groups of all samples, then Mul and Add."""
 
     name = "GroupNormalization"
+    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS}
     versions = (21,)
     older: ClassVar[dict[int, Rule]] = {18: _scale_of_a_group}
     composite = True

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.forms import CONSUMED, Rule
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import BIAS, GAIN, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng
 from deployer.operators.group_norm.groups import along_channels, group_nodes, group_types, group_values
 from deployer.operators.inputs import arrays, normal, operands
@@ -17,6 +17,7 @@ class InstanceNormalization(Operator):
     """BatchNormalization of one image, of which the channels are those of all samples."""
 
     name = "InstanceNormalization"
+    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS}
     versions = (6, 22)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     composite = True

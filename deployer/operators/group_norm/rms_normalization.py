@@ -1,11 +1,12 @@
 """RMSNormalization: Y = X scale / sqrt(mean(X X) + epsilon), with the mean over the axes from `axis` on."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.forms import Form
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import GAIN, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.operators.group_norm.groups import EPSILON
 from deployer.operators.inputs import arrays, floats, normal
@@ -18,6 +19,7 @@ class RMSNormalization(Operator):
     """Made of Mul, ReduceMean, Add, Sqrt and Div; files of older versions of ONNX may have it, too."""
 
     name = "RMSNormalization"
+    learned: ClassVar[dict[int, str]] = {1: GAIN}
     versions = (23,)
     custom = Form((2, 2), (1, 1), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
     domain = ""

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.errors import NotDifferentiable
 from deployer.core.forms import Form
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import BIAS, GAIN, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.operators.inputs import floats, normal
 from deployer.operators.layer_norm.rows_by_columns import EPSILON, first_axis
@@ -19,6 +20,7 @@ class LayerNormalization(Operator):
     """X, scale[, bias] to Y[, mean, inv_std]; biased variance, `epsilon` under the root."""
 
     name = "LayerNormalization"
+    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS}
     versions = (17,)
     custom = Form((2, 3), (1, 3), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.declarations import Indices
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import TABLE, AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -44,6 +44,7 @@ class Gather(Operator):
     """X and indices, which count from the end where they are negative. Constant ones with a step are an attribute."""
 
     name = "Gather"
+    learned: ClassVar[dict[int, str]] = {0: TABLE}
     versions = (1, 11, 13)
     kernel = Kernel(
         "gather_f32",

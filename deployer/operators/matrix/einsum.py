@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import WEIGHT, AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng, unsupported
 from deployer.operators.inputs import floats, normal
 
@@ -18,6 +19,7 @@ class Einsum(Operator):
     """Operands are multiplied pair by pair from the left: Transpose, Reshape and MatMul, over batches of matrices."""
 
     name = "Einsum"
+    learned: ClassVar[dict[int, str]] = {0: WEIGHT, 1: WEIGHT}
     versions = (12, 28)
     composite = True
 

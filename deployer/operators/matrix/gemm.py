@@ -9,7 +9,7 @@ from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.declarations import ACTIVATION, Addend, Fans
 from deployer.core.errors import NotDifferentiable
 from deployer.core.forms import Rule, without
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import BIAS, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.operator import (
     ArgValue,
@@ -82,11 +82,11 @@ class Gemm(Operator):
     """op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
 
     Fusion sets attribute `activation` where Relu follows, a fourth input where the gradient of a Relu does: its Y; C
-    where an Add follows, alpha where a product with a number does, and orders of axes where a Transpose precedes or
-    follows.
+    where an Add follows, alpha where a product with a number does, and orders of axes where a Transpose is next to it.
     """
 
     name = "Gemm"
+    learned: ClassVar[dict[int, str]] = {2: BIAS}
     overflow = "any"
     versions = (7, 9, 11, 13)
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}

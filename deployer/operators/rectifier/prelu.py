@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from deployer.core import ir
 from deployer.core.forms import Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import mismatch
@@ -36,6 +37,7 @@ class PRelu(Spread):
     """Elementwise; at 0 the gradient of X is that of the other side, as PyTorch's."""
 
     name = "PRelu"
+    learned: ClassVar[dict[int, str]] = {1: ir.SLOPE}
     versions = (7, 9, 16)
     older: ClassVar[dict[int, Rule]] = {1: _by_channel, 6: _by_channel}
     operands = (X, SLOPE)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import BIAS, START, WEIGHT, AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, unsupported
 from deployer.operators.inputs import floats
 from deployer.operators.recurrent.parts import Parts, Sizes, add_masks
@@ -46,6 +46,7 @@ class RecurrentLayer(Operator):
     """
 
     composite = True
+    learned: ClassVar[dict[int, str]] = {1: WEIGHT, 2: WEIGHT, 3: BIAS, 5: START, 6: START, 7: WEIGHT}
     gates: ClassVar[int]
     states: ClassVar[int] = 1
     peepholes: ClassVar[int] = 0

@@ -40,7 +40,7 @@ def batch_norm_training(
             _BATCH_NORM, operands, [x.shape, channels, channels], epsilon=eps, momentum=1 - momentum, training_mode=1
         )
         return y, None, None, after[0], after[1]
-    y, saved_mean, inv_std = _with_statistics(g, x, weight, bias, eps)
+    y, saved_mean, inv_std = _with_statistics(g, x, weight, bias, eps, (mean, var))
     channels, count = saved_mean.shape, math.prod(x.shape) // x.shape[1]
     if count < 2:
         raise g.refusal("a channel has one element, which has no variance", "a larger batch")
@@ -52,12 +52,17 @@ def batch_norm_training(
 
 
 def _with_statistics(
-    g: GraphBuilder, x: Value, weight: Value | None, bias: Value | None, eps: float
+    g: GraphBuilder,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    running: Sequence[Operand] = (),
 ) -> tuple[Value, Value, Value]:
-    """Y, and the mean and inverse deviation of the batch."""
+    """Y, and the mean and inverse deviation of the batch; `running` statistics are those that prediction takes."""
     channels = (x.shape[1],)
     zeros = g.constant(np.zeros(channels))
-    operands = [x, *_scale_and_bias(g, weight, bias, channels), zeros, zeros]
+    operands = [x, *_scale_and_bias(g, weight, bias, channels), *(running or (zeros, zeros))]
     shapes = [x.shape, None, None, channels, channels]
     y, mean, inv_std = g.emit_several("BatchNormInternal", operands, shapes, epsilon=eps)
     return y, mean, inv_std
