@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from the pinned requirements.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
 
-.PHONY: demo test test-slow test-torch coverage test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -19,10 +19,17 @@ test: $(READY)
 test-slow: $(READY)
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow $(PYTEST)
 
-test-torch: # what is compared with PyTorch, and its front, in an environment of its own
-	test -x out/torch-environment/bin/python || $(PYTHON) -m venv out/torch-environment
-	out/torch-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
-	out/torch-environment/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m torch --must-run=torch $(PYTEST)
+TORCH := out/torch-environment/bin/python
+
+torch-environment: # PyTorch, and what is compared with it, in an environment of their own
+	test -x $(TORCH) || $(PYTHON) -m venv out/torch-environment
+	$(TORCH) -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
+
+test-torch: torch-environment
+	$(TORCH) -m pytest -q -n $(WORKERS) --dist worksteal -m torch --must-run=torch $(PYTEST)
+
+test-torch-sample: torch-environment # at most five minutes of them
+	$(TORCH) -m pytest -q -n $(WORKERS) --dist worksteal -m "torch and not slow" --must-run=torch $(PYTEST)
 
 coverage: # what of PyTorch can be trained, into docs/pytorch-coverage.md; an hour on two cores
 	test -x out/torch-environment/bin/python || $(PYTHON) -m venv out/torch-environment
