@@ -1,8 +1,8 @@
 """What of PyTorch can be trained: its core operators, and all samples of its own tests of operators and of modules.
 
 Run as `python -m DeployTest.suites.aten` where PyTorch and expecttest are installed; with --write it renews
-docs/pytorch-coverage.md. A sample is right where loss and every gradient of the captured step, evaluated in float64, are
-those of the module itself in float64. Of each entry one sample is besides trained for a step in generated C.
+docs/pytorch-coverage.md. A sample is right where loss and every gradient of the captured step, evaluated in float64,
+are those of the module itself in float64. Of each entry one sample is besides trained for a step in generated C.
 """
 
 import argparse
@@ -154,11 +154,12 @@ def judge_entry(task: tuple[str, str], most: int = 0, compiles: bool = True) -> 
     """All samples of an entry, or the first `most`."""
     kind, name = task
     found, samples = KINDS[kind]
+    entry = found()[name]
     counts, reasons, tried = Counter[str](), [], list[tuple[str, str]]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            for make in samples(found()[name]):
+            for make in samples(entry):
                 judged = judge(make)
                 counts[judged.outcome] += 1
                 if judged.outcome not in (RIGHT, EMPTY):

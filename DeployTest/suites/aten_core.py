@@ -1,4 +1,4 @@
-"""What becomes of each of ATen's core operators: lowered, made of others, computed while a step is traced, or refused."""
+"""What becomes of each of ATen's core operators: lowered, made of others, known while a step is traced, or refused."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

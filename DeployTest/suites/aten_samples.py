@@ -120,7 +120,7 @@ def modules() -> dict[str, Any]:
 
 def samples_of_module(info: Any) -> Iterator[Callable[[bool], Sample | None]]:
     """What makes each sample of a module, in training mode and, where it differs, in evaluation."""
-    for training in (info.train_and_eval_differ and (True, False)) or (True,):
+    for training in (True, False) if info.train_and_eval_differ else (True,):
         torch.manual_seed(0)
         inputs = info.module_inputs_func(info, "cpu", torch.float32, requires_grad=True, training=training)
         for given in inputs:

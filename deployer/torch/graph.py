@@ -361,8 +361,6 @@ class GraphBuilder:
         if dtype == "bool":
             zero = self.constant(0, x.dtype)
             return self.emit("Not", [self.emit("Equal", [x, zero], x.shape, "bool")], x.shape, "bool")
-        if dtype == "int64" and x.dtype == "bool":  # 0 and 1 already
-            return Value(x.name, x.shape, dtype)
         whole = self.maker(x, "Cast") if dtype == "float32" else None
         if whole is not None and self.maker(self._value(whole.inputs[0]), "ReduceSum") is not None:
             return self._value(whole.inputs[0])  # a sum of integers, which is made of floats

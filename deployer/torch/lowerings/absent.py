@@ -12,6 +12,10 @@ _REASONS: Mapping[tuple[str, str], Sequence[str]] = {
         "a number in the module, or tensors throughout",
     ): ("_local_scalar_dense", "item", "equal"),
     (
+        "it changes the memory of a tensor, and a step has no memory of its own while it is traced",
+        "a new tensor in the module",
+    ): ("resize_",),
+    (
         "it computes with complex numbers, and numbers are float32 here",
         "real and imaginary parts, or a matrix product with sines and cosines",
     ): ("_fft_r2c", "_fft_c2r", "_fft_c2c", "view_as_real", "view_as_complex", "_conj", "complex", "polar"),

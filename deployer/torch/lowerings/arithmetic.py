@@ -86,8 +86,9 @@ def _left(g: GraphBuilder, a: Operand, b: Operand, fmod: int) -> Value:
 @lowers("pow")
 def power(g: GraphBuilder, a: Operand, b: Operand) -> Value:
     """a ** b; squares are products."""
-    number = None if isinstance(b, Value) or np.size(b) > 1 else float(np.asarray(b).reshape(()))
-    if number is not None and isinstance(a, Value) and np.ndim(b) <= a.rank:
+    known = None if isinstance(b, Value) else np.asarray(b)
+    number = None if known is None or known.size > 1 else float(known.reshape(()))
+    if known is not None and number is not None and isinstance(a, Value) and known.ndim <= a.rank:
         if number == 2:
             return square(g, a)
         if number == 1 and dtype_of(b) in ("int64", dtype_of(a)):

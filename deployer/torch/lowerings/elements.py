@@ -32,7 +32,10 @@ def gather(g: GraphBuilder, x: Value, dim: int, ids: Operand, sparse_grad: bool 
 
 
 def scattered(g: GraphBuilder, x: Value, dim: int, ids: Operand, source: Operand, reduction: str | None) -> Value:
-    """x with elements of the source at the places of numbers along an axis."""
+    """x with elements of the source at the places of numbers along an axis; integers go there as floats."""
+    if x.dtype != "float32":
+        y = scattered(g, g.cast(x, "float32"), dim, ids, g.cast(source, "float32"), reduction)
+        return g.cast(y, x.dtype)
     table, numbers = lined(g, x), lined(g, ids, "int64")
     axis = table.axis(dim)
     new = g.cast(source, x.dtype)

@@ -148,7 +148,10 @@ def index(g: GraphBuilder, x: Value, indices: Sequence[Operand | None]) -> Value
 def index_put(
     g: GraphBuilder, x: Value, indices: Sequence[Operand | None], values: Operand, accumulate: bool = False
 ) -> Value:
-    """x with other elements at those places, or with terms added there."""
+    """x with other elements at those places, or with terms added there; integers go there as floats."""
+    if x.dtype != "float32" and not _is_mask(g, indices):
+        y = index_put(g, g.cast(x, "float32"), indices, g.cast(values, "float32"), accumulate)
+        return g.cast(y, x.dtype)
     given = g.cast(values, x.dtype)
     if _is_mask(g, indices) and math.prod(given.shape) == 1:
         return _masked_put(g, x, indices, given, accumulate)
@@ -182,8 +185,7 @@ def _is_mask(g: GraphBuilder, indices: Sequence[Operand | None]) -> bool:
 
 def _masked_put(g: GraphBuilder, x: Value, indices: Sequence[Operand | None], value: Value, accumulate: bool) -> Value:
     """x with one number where a mask is set."""
-    axis = next(a for a, one in enumerate(indices) if one is not None)
-    mask = g.value(indices[axis] if indices[axis] is not None else True)
+    axis, mask = next((a, g.value(one)) for a, one in enumerate(indices) if one is not None)
     shaped = g.reshape(mask, (*[1] * axis, *mask.shape, *[1] * (x.rank - axis - mask.rank)))
     number = g.reshape(value, ())
     return g.choose(shaped, g.binary("Add", x, number) if accumulate else number, x)

@@ -38,7 +38,7 @@ def _loss(aten: str, op: str, setting: str, terms: Terms, slopes: Terms) -> None
 
     @lowers(aten)
     def forward(g: GraphBuilder, x: Value, target: Value, reduction: int = MEAN, number: float = 1.0) -> Value:
-        attrs = {setting: float(number)} if setting else {}
+        attrs: dict[str, Any] = {setting: float(number)} if setting else {}
         if has_kernel(x, target, reduction) and number > 0:
             return g.emit(op, [x, target], (), **attrs)
         return reduced_loss(g, terms(g, g.binary("Sub", x, target), number), reduction)
@@ -47,7 +47,7 @@ def _loss(aten: str, op: str, setting: str, terms: Terms, slopes: Terms) -> None
     def backward(
         g: GraphBuilder, dy: Operand, x: Value, target: Value, reduction: int, number: float = 1.0
     ) -> Value | None:
-        attrs = {setting: float(number)} if setting else {}
+        attrs: dict[str, Any] = {setting: float(number)} if setting else {}
         if has_kernel(x, target, reduction) and number > 0:
             return g.backward(op, [x, target], [None], [None if ones(dy) else dy], [0], **attrs)[0]
         return shared(g, dy, slopes(g, g.binary("Sub", x, target), number), reduction)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def product(g: GraphBuilder, a: Value, b: Value, c: Operand | None = None, alpha
     """alpha A B + beta C of matrices; their transposes are read where they lie."""
     (left, of_a), (right, of_b) = g.untransposed(a), g.untransposed(b)
     operands = [left, right] if c is None else [left, right, c]
-    attrs = {"transA": int(of_a), "transB": int(of_b), "alpha": float(alpha), "beta": float(beta)}
+    attrs: dict[str, Any] = {"transA": int(of_a), "transB": int(of_b), "alpha": float(alpha), "beta": float(beta)}
     given = {name: value for name, value in attrs.items() if value != (0 if name.startswith("trans") else 1)}
     return g.emit("Gemm", operands, (a.shape[0], b.shape[1]), **given)
 

@@ -28,11 +28,10 @@ def batch_norm_training(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[Value, Operand, Operand, Operand, Operand]:
+) -> tuple[Value, Operand | None, Operand | None, Operand, Operand]:
     """With the batch's statistics, which it saves; the running ones are renewed."""
     if not training:
-        y = batch_norm_inference(g, x, weight, bias, mean, var, momentum, eps)
-        return y[0], None, None, mean, var
+        return _with_running(g, x, weight, bias, mean, var, eps), None, None, mean, var
     if not g.saves:
         channels = (x.shape[1],)
         operands = [x, *_scale_and_bias(g, weight, bias, channels), mean, var]
@@ -41,7 +40,7 @@ def batch_norm_training(
         )
         return y, None, None, after[0], after[1]
     y, saved_mean, inv_std = _with_statistics(g, x, weight, bias, eps, (mean, var))
-    channels, count = saved_mean.shape, math.prod(x.shape) // x.shape[1]
+    channels, count = (x.shape[1],), math.prod(x.shape) // x.shape[1]
     if count < 2:
         raise g.refusal("a channel has one element, which has no variance", "a larger batch")
     after = g.emit_several(
@@ -122,9 +121,15 @@ def batch_norm_inference(
 ) -> tuple[Value, None, None] | Value:
     """With the running statistics."""
     eps = options[-1] if g.operator.endswith("no_training") else options[2]
-    operands = [x, *_scale_and_bias(g, weight, bias, (x.shape[1],)), mean, var]
-    y = g.emit("BatchNormalization", operands, x.shape, epsilon=eps)
+    y = _with_running(g, x, weight, bias, mean, var, eps)
     return (y, None, None) if g.operator.endswith("no_training") else y
+
+
+def _with_running(
+    g: GraphBuilder, x: Value, weight: Value | None, bias: Value | None, mean: Operand, var: Operand, eps: float
+) -> Value:
+    operands = [x, *_scale_and_bias(g, weight, bias, (x.shape[1],)), mean, var]
+    return g.emit("BatchNormalization", operands, x.shape, epsilon=eps)
 
 
 @lowers("layer_norm")

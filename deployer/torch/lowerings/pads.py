@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
+from deployer.operators.copies.pad import SOURCES
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
 from deployer.torch.lowerings.indexing import rows_added, rows_of
 
@@ -32,8 +33,8 @@ PADS = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circ
 
 def _padded(g: GraphBuilder, x: Value, pads: Sequence[int], mode: str, value: float = 0.0) -> Value:
     before, after = _both(pads, x.rank)
-    if min((*before, *after), default=0) < 0 and mode == "edge":
-        for axis, ids in _edges(x.shape, before, after):
+    if min((*before, *after), default=0) < 0 and mode in SOURCES:
+        for axis, ids in _elements(mode, x.shape, before, after):
             x = rows_of(g, x, g.constant(ids, "int64"), axis)
         return x
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
@@ -47,10 +48,10 @@ def _padded(g: GraphBuilder, x: Value, pads: Sequence[int], mode: str, value: fl
                   mode=None if mode == "constant" else mode)  # fmt: skip
 
 
-def _edges(shape: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[tuple[int, Array]]:
-    """Each axis with pads, and which elements stand there; those outside are the nearest ones."""
+def _elements(mode: str, shape: Sequence[int], before: Sequence[int], after: Sequence[int]) -> list[tuple[int, Array]]:
+    """Each axis with pads, and which elements stand there; negative pads cut."""
     return [
-        (axis, np.clip(np.arange(-low, size + high), 0, size - 1))
+        (axis, SOURCES[mode](np.arange(-low, size + high), size))
         for axis, (size, low, high) in enumerate(zip(shape, before, after, strict=True))
         if low or high
     ]
@@ -68,7 +69,7 @@ def _with_elements(count: int, word: str, mode: str) -> None:
         shape = g.value(x).shape
         before, after = _both(pads, len(shape))
         if min((*before, *after)) < 0:
-            for axis, ids in reversed(_edges(shape, before, after)):
+            for axis, ids in reversed(_elements(mode, shape, before, after)):
                 sizes = [shape[a] if a >= axis else n for a, n in enumerate(dy.shape)]
                 dy = rows_added(g, sizes, g.constant(ids, "int64"), dy, axis)
             return dy

@@ -166,7 +166,8 @@ class Mean:
 
 def _mean(x: Value, n: int, args: Sequence[Any]) -> Mean:
     """The means that PyTorch's arguments say: kernel, stride, padding, ceil, count_include_pad, divisor."""
-    kernel, stride, padding, ceil, counts, divisor = (*args, *(None, None, 0, False, True, None)[len(args) :])
+    usual: tuple[Any, ...] = (None, None, 0, False, True, None)
+    kernel, stride, padding, ceil, counts, divisor = [*args, *usual[len(args) :]]
     w = windows_of(x, n, kernel, stride, padding, 1, ceil)
     none = ((0, 0),) * n
     if divisor is None and not (ceil and counts and any(w.pad)):

@@ -98,8 +98,10 @@ def norm(
 
 @lowers("cumprod")
 def cumulative_product(g: GraphBuilder, x: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
-    """The products of all elements so far along an axis."""
-    return cumulative(g, "CumProd", x, dim)
+    """The products of all elements so far along an axis, for each of all up to it."""
+    if not x.rank:
+        return x
+    return reduced(g, "ReduceProd", so_far(g, x, dim, 1), -1, False)
 
 
 @lowers("cumsum")

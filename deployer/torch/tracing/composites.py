@@ -4,6 +4,7 @@ Everything else is traced as the operators of ATen that PyTorch makes of it. The
 without this mode, so that a mistake here is seen there.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,6 +144,27 @@ def _dropout_of(
     if inplace or not (training and train and 0 < p < 1 and draws.drops) or input.dtype != torch.float32:
         return NotImplemented
     return dropout(input, float(p), draws.next_stream())
+
+
+@_replaces("gaussian_nll_loss")
+def _gaussian_nll_loss(
+    draws: Draws,
+    input: Tensor,
+    target: Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """The same without a look at whether a variance is negative, on which no program can branch."""
+    if isinstance(var, float):
+        return NotImplemented
+    if var.shape != input.shape and var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    bounded = var + (var.clamp(min=eps) - var).detach()  # the gradient passes below the bound, too
+    loss = 0.5 * (torch.log(bounded) + (input - target) ** 2 / bounded)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
 @_replaces("_weight_norm")
