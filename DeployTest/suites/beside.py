@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 import deployer.torch as front
 from deployer.core.errors import DeployerError
-from deployer.torch.objectives import LossSpec, arguments_of, objective_of
+from deployer.torch.objectives import LossSpec, Objective, arguments_of, objective_of
+from deployer.torch.tracing.draws import EagerDraws
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.suites.zoo_torch import by_adamw, by_sgd, wide_by_default
+from DeployTest.suites.zoo_torch import Loss, by_adamw, by_sgd, wide_by_default
 
 RIGHT, OFF, REFUSED, UNFORESEEN = "right", "off", "refused", "unforeseen"
 PEERS = {"sgd": by_sgd, "adamw": by_adamw}
@@ -72,7 +73,8 @@ def judge(trial: Trial, optimizer: str, rate: float) -> Result:
     keywords = not set(trial.inputs).isdisjoint(arguments_of(peer))
     targets = () if trial.target is None else ("target",)
     objective = objective_of(peer, trial.loss, tuple(trial.inputs), targets, keywords=keywords)
-    batches = split(list(named.values()), trial.batch)
+    objective = _drawing(objective)
+    batches = [[*rows, torch.tensor(i + 1)] for i, rows in enumerate(split(list(named.values()), trial.batch))]
     gold = PEERS[optimizer](peer, objective, batches, rate)
     result = _compared(trial, optimizer, state, (trained.losses, trained.weights), gold, (0.0, 0.0))
     if result.outcome == RIGHT or optimizer == "sgd":
@@ -82,6 +84,17 @@ def judge(trial: Trial, optimizer: str, rate: float) -> Result:
     own = _by_float32(narrow, objective, batches, rate)
     limits = _compared(trial, optimizer, state, own, gold, (0.0, 0.0))
     return _compared(trial, optimizer, state, (trained.losses, trained.weights), gold, (limits.loss, limits.weight))
+
+
+def _drawing(objective: Objective) -> Loss:
+    """The objective with the random numbers of the program's pass, whose number is the last of the data."""
+
+    def loss(module: nn.Module, *data: Tensor) -> Tensor:
+        *rows, passes = data
+        with EagerDraws(0, int(passes), dtype=torch.get_default_dtype()):
+            return objective(module, *rows)
+
+    return loss
 
 
 def _by_float32(module: nn.Module, objective: Any, batches: Sequence[Sequence[Tensor]], rate: float) -> tuple[Any, Any]:

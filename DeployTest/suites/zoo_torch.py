@@ -65,10 +65,11 @@ def by_adamw(
     begun = {name: p.detach().numpy().copy() for name, p in _trained(wide).items()}
     for index, batch in enumerate(batches):
         optimizer.zero_grad()
+        before = copy.deepcopy(wide) if held is None else wide  # with the buffers that the pass reads
         with wide_by_default():
             made.losses.append(_backward(wide, loss, _as(batch, torch.float64)))
         if held is None:
-            for name, slope in _slopes(wide, loss, batch, index).items():
+            for name, slope in _slopes(wide, before, loss, batch, index).items():
                 slopes[name].append(slope)
         optimizer.step()
         if held is not None:
@@ -95,13 +96,15 @@ def wide_by_default() -> Iterator[None]:
         torch.set_default_dtype(torch.float32)
 
 
-def _slopes(wide: nn.Module, loss: Loss, batch: Sequence[Tensor], index: int) -> dict[str, tuple[Array, Array]]:
-    """The gradient of each parameter, which is in float64, and how far float32 may be off."""
+def _slopes(
+    wide: nn.Module, before: nn.Module, loss: Loss, batch: Sequence[Tensor], index: int
+) -> dict[str, tuple[Array, Array]]:
+    """The gradient of each parameter, which is in float64, and how far float32 may be off from the state `before`."""
     gradients = {n: p.grad.clone() for n, p in wide.named_parameters() if p.grad is not None}
     off = dict.fromkeys(gradients, torch.zeros((), dtype=torch.float64))
     for probe in range(PROBES):
         noise = torch.Generator().manual_seed(PROBES * index + probe)
-        for name, gradient in _probe(wide, loss, batch, noise).items():
+        for name, gradient in _probe(before, loss, batch, noise).items():
             off[name] = torch.maximum(off[name], (gradient.double() - gradients[name]).abs())
     return {name: (g.numpy(), SPREAD * off[name].numpy()) for name, g in gradients.items()}
 
