@@ -15,7 +15,7 @@ from deployer.torch.step import CapturedStep
 from deployer.torch.tracing.trace import Loss
 
 BOUND = 1e-9
-"""How far a tensor may be off, of its largest magnitude: both sides compute in float64, in another order."""
+"""Largest allowed difference, of a tensor's largest magnitude: both sides compute in float64, in another order."""
 NOISE = 1e-13
 """The same, of the largest gradient, or buffer, of all: a sum that is zero but for rounding has no magnitude itself."""
 HINT = "report the module, or train it with check=False, which the report then says"
@@ -107,5 +107,5 @@ def _compared(what: str, ours: Array, theirs: Array, scale: float) -> Compared:
 
 
 def _same(ours: Array, theirs: Array) -> Array:
-    """Where both are the same infinity, or both no number."""
+    """Mask of elements that are the same infinity, or both NaN."""
     return np.asarray((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)))

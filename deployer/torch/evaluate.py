@@ -16,7 +16,7 @@ from deployer.torch.step import CapturedStep
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a step gives: the loss, the gradient of each trained parameter, and each buffer that it writes."""
+    """The results of a step: the loss, the gradient of each trained parameter, and each buffer that it writes."""
 
     loss: float
     gradients: dict[str, Array]

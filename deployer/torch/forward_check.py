@@ -22,7 +22,7 @@ from deployer.training.problem import Problem, pose_problem
 from deployer.verify.reference import Memory, run_graph
 
 BOUND, NOISE = 1e-5, 1e-7
-"""How far a gradient may be off, of its largest magnitude, and of that of all: the numbers of a file are float32."""
+"""Largest allowed difference, of a gradient's largest magnitude, and of all: numbers of a file are float32."""
 HINT = (
     "deployer.torch.train or capture_step: they take the gradients from PyTorch; a forward pass alone does not say"
     " where the module stops or replaces them"

@@ -340,7 +340,7 @@ class GraphBuilder:
         return self.emit("Expand", [x, self.ints(shape)], shape, x.dtype)
 
     def compact(self, x: Value, other: Sequence[int], shape: Sequence[int]) -> Value:
-        """One number for a constant of equal elements, and the source of what was expanded, where broadcasting does it."""
+        """One number for equal elements, and the source of what was expanded, where broadcasting does it."""
         known = self.known(x)
         if known is not None and known.size > 1 and tuple(other) == tuple(shape) and (known == known.flat[0]).all():
             return self.constant(known.flat[0], x.dtype)

@@ -1,4 +1,4 @@
-"""What a module is trained for: a loss by name, a function of output and target, or the loss that it returns."""
+"""Objectives of training: a loss by name, a function of output and target, or the loss that it returns."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ class Objective:
         return (*self.inputs, *self.targets)
 
     def output(self, module: nn.Module, *data: Tensor) -> Any:
-        """What the module gives for its inputs, the first of the data."""
+        """Run the module on its inputs, the first of the data."""
         count = len(self.inputs)
         if self.keywords:
             return module(**dict(zip(self.inputs, data[:count], strict=True)))

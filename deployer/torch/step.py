@@ -310,7 +310,7 @@ def _users(node: torch.fx.Node) -> set[torch.fx.Node]:
 
 
 def _needed(results: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
-    """What the results depend on."""
+    """Nodes that the results depend on."""
     needed, waiting = set[torch.fx.Node](), list(results)
     while waiting:
         node = waiting.pop()
@@ -326,7 +326,7 @@ def _bare(name: str) -> str:
 
 
 def _absence(name: str, places: Sequence[str]) -> str:
-    """How often and where an operator without lowering is called and, where that is known, why it has none."""
+    """Count and first place of calls of an operator without lowering, and the reason where it is known."""
     where = f"{len(places)} times, first in {places[0] or 'the module'}"
     reason = ABSENT.get(_bare(name))
     return f"{where}: {reason[0]}" if reason else where

@@ -26,13 +26,13 @@ from deployer.training.problem import Problem
 from deployer.verify.reference import Memory, run_graph
 
 UPDATES = 2
-"""How many updates are compared: the second reads what the first kept, such as a momentum."""
+"""Number of updates that are compared: the second reads what the first kept, such as a momentum."""
 BOUND = 1e-6
-"""How far weights may be off, of how far they moved: rates and settings are float32 in a program."""
+"""Largest allowed difference of weights, of how far they moved: rates and settings are float32 in a program."""
 DECIDED = 1e-10
 """The same, of their magnitude: where they hardly moved, the rounding of float64 counts."""
 REACH = 4
-"""How many times further than gradients that are off by what the check of a step allows take a weight it may be off.
+"""Factor by which a weight may be off further than gradients take it that are off by what a step's check allows.
 
 Adam's step is about its rate however small a gradient is: where that is rounding, so is the direction of the step.
 """

@@ -33,7 +33,7 @@ ASSIGN = Assign.name
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What a file says of its step: values by initializer, inputs that are targets, and the loss where it has a name.
+    """The record of a step in a file's metadata: values by initializer, inputs that are targets, and the loss where it has a name.
 
     `gradients` and `states` map initializers to values of the graph, `frozen` are the module's parameters that are not
     trained, `share` is the input that the gradient begins with, if there is one. `targets` are the data that the model
@@ -65,7 +65,7 @@ def with_record(model: ModelProto, record: StepRecord) -> ModelProto:
 
 
 def read_record(path: Path) -> StepRecord | None:
-    """What a file says of its step; None where it is no step model, FileProblem where the metadata make no sense."""
+    """Read the record of a step; None where a file is no step model, FileProblem for metadata that make no sense."""
     entries = [entry.value for entry in load_model(path).metadata_props if entry.key == STEP]
     if not entries:
         return None
@@ -141,7 +141,7 @@ def step_parts(source: Forward, record: StepRecord, parameters: Sequence[str]) -
 
 
 def tensor_fates(source: Forward, record: StepRecord, parameters: Collection[str]) -> Iterator[Decision]:
-    """What becomes of each float tensor of the file, and why."""
+    """Yield the fate of each float tensor of the file, and why."""
     for name, constant in source.raw.constants.items():
         if name in parameters:
             yield Decision(name, constant.shape, TRAINED, "the module's parameter, with a gradient")

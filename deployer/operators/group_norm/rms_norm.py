@@ -9,7 +9,7 @@ from deployer.core.operator import Array, Operator, Sample, register, registry, 
 from deployer.operators.inputs import normal
 
 NAMES = ("eps", "epsilon")
-"""What is added to the mean is an attribute with one of these names."""
+"""Names of the attribute that is added to the mean."""
 
 
 @register

@@ -9,7 +9,7 @@ from deployer.core.operator import Array, Operator, Sample, register, registry, 
 from deployer.operators.inputs import floats, normal
 
 ALPHA = 1.702
-"""Where a node has none."""
+"""Default of a node without the attribute."""
 
 
 class Quick(Operator):

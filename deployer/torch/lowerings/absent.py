@@ -1,4 +1,4 @@
-"""Why core operators of ATen have no lowering, where that has a reason of its own, and what to do instead."""
+"""Reasons why core operators of ATen have no lowering, and what to do instead."""
 
 from collections.abc import Mapping, Sequence
 
@@ -42,4 +42,4 @@ _REASONS: Mapping[tuple[str, str], Sequence[str]] = {
 ABSENT: Mapping[str, tuple[str, str]] = {name: why for why, names in _REASONS.items() for name in names}
 """Reason and way out by operator, without namespace."""
 SYMBOLIC = "it is of sizes that are not known, and all are known while a step is traced"
-"""Why operators whose names begin with `sym_` are never met."""
+"""Reason why operators whose names begin with `sym_` are never met."""

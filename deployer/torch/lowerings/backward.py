@@ -16,7 +16,7 @@ def ones(x: Operand) -> bool:
 
 @lowers("threshold_backward")
 def threshold_backward(g: GraphBuilder, dy: Operand, x: Value, threshold: float) -> Value:
-    """What arrives where x is above the threshold; x may be what relu gave."""
+    """The arriving gradient where x is above the threshold; x may be what relu gave."""
     if threshold == 0:
         return g.emit("ReluGrad", [dy, x], x.shape)
     above = g.binary("Greater", x, float(threshold), "bool")

@@ -86,7 +86,7 @@ def embedding_bag_backward(
     per_sample_weights: Operand | None,
     padding_idx: int = -1,
 ) -> Value:
-    """What arrives at each bag, at the rows of its numbers."""
+    """The gradient of each bag, at the rows of its numbers."""
     ids, shape = g.cast(indices, "int64"), (count, dy.shape[1])
     number = _bags(g, offsets, ids.shape[0], g.value(offsets).shape[0] > dy.shape[0])
     counts, column = _counted(g, ids, padding_idx), (ids.shape[0], 1)
@@ -118,7 +118,7 @@ def per_sample_weights_backward(
     mode: int,
     padding_idx: int = -1,
 ) -> Value:
-    """What arrives at a number's bag times its row."""
+    """The gradient of a number's bag times its row."""
     ids = g.cast(indices, "int64")
     number = _bags(g, offsets, ids.shape[0], g.value(offsets).shape[0] > dy.shape[0])
     product = g.binary("Mul", rows_of(g, dy, number, 0), rows_of(g, weight, ids, 0))

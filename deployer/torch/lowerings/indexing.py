@@ -33,7 +33,7 @@ def rows_added(g: GraphBuilder, shape: Sequence[int], ids: Value, dy: Value, axi
 def embedding_dense_backward(
     g: GraphBuilder, dy: Value, ids: Operand, count: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Value:
-    """What arrives at each row, but for that of padding; over how often the row was taken where that is asked for."""
+    """The gradient of each row, but for that of padding; over how often the row was taken where that is asked for."""
     numbers = g.cast(ids, "int64")
     width = dy.shape[-1]
     if scale_grad_by_freq:
@@ -298,7 +298,7 @@ def diagonal_scatter(g: GraphBuilder, x: Value, source: Value, offset: int = 0, 
 
 @lowers("diagonal_backward")
 def diagonal_backward(g: GraphBuilder, dy: Value, sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Value:
-    """What arrives on diagonals, and zeros elsewhere."""
+    """The arriving gradient on diagonals, and zeros elsewhere."""
     return diagonal_scatter(g, g.constant(np.zeros(tuple(sizes))), dy, offset, dim1, dim2)
 
 
@@ -329,7 +329,7 @@ def _windows(length: int, size: int, step: int) -> Array:
 
 @lowers("unfold_backward")
 def unfold_backward(g: GraphBuilder, dy: Value, sizes: Sequence[int], dim: int, size: int, step: int) -> Value:
-    """What arrives, added up in the places it came from."""
+    """The arriving gradient, added up in the places it came from."""
     if not sizes:
         return g.reshape(dy, ())
     axis = dim % len(sizes)

@@ -142,7 +142,7 @@ _whether("all", "ReduceMin")
 
 @lowers("masked_scatter_backward")
 def masked_scatter_backward(g: GraphBuilder, dy: Value, mask: Operand, sizes: Sequence[int]) -> Value:
-    """What arrives where the mask is set, one after another."""
+    """The arriving gradient where the mask is set, one after another."""
     count, size = math.prod(dy.shape), math.prod(sizes)
     truths = g.reshape(g.expand(g.cast(mask, "bool"), dy.shape), (count,))
     number = g.emit("CumSum", [g.cast(truths, "int64"), g.constant(np.array(0), "int64")], (count,), "int64")

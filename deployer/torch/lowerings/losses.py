@@ -23,7 +23,7 @@ def reduced_loss(g: GraphBuilder, terms: Value, reduction: int) -> Value:
 
 
 def shared(g: GraphBuilder, dy: Operand, slope: Value, reduction: int) -> Value:
-    """What arrives times the slope of each term, over their number where the loss is a mean."""
+    """The arriving gradient times the slope of each term, over their number where the loss is a mean."""
     factor = dy if reduction != MEAN else g.binary("Div", dy, math.prod(slope.shape))
     return g.binary("Mul", slope, factor)
 
@@ -257,7 +257,7 @@ def pdist(g: GraphBuilder, x: Value, p: float = 2) -> Value:
 
 @lowers("_pdist_backward")
 def pdist_backward(g: GraphBuilder, dy: Value, x: Value, p: float, distance: Value) -> Value:
-    """What arrives, at both rows of each pair."""
+    """The arriving gradient, at both rows of each pair."""
     d, numbers = _pairs(g, x)
     column = (distance.shape[0], 1)
     slope = _distance_slope(g, d, g.reshape(distance, column), p)

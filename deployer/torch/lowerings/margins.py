@@ -19,7 +19,7 @@ def _one_hot(g: GraphBuilder, numbers: Value, classes: int) -> Value:
 
 
 def _margins(g: GraphBuilder, x: Value, labels: Value, margin: float) -> tuple[Value, Value]:
-    """How much less than the margin the label's score is above each other one, and the labels as shares."""
+    """The missing margin of the label's score over each other one, and the labels as shares."""
     hot = g.cast(_one_hot(g, labels, x.shape[1]), "float32")
     own = g.reduce("ReduceSum", g.binary("Mul", x, hot), [1], True)
     missing = g.unary("Relu", g.binary("Add", g.binary("Sub", x, own), margin))

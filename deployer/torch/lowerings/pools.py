@@ -127,7 +127,7 @@ def max_pool_with_indices(g: GraphBuilder, x: Value, *args: Any) -> tuple[Value,
 
 @lowers("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def max_pool_backward(g: GraphBuilder, dy: Value, x: Value, *args: Any) -> Value:
-    """What arrives goes to the first maximum of its window."""
+    """Route the arriving gradient to the first maximum of its window."""
     w = windows_of(x, _axes(g), *args[:-1])
     arriving = g.reshape(dy, (*w.batched[:2], *w.counts))
     [dx] = g.backward("MaxPool", [g.reshape(x, w.batched)], [None], [arriving], [0], **w.attributes())
@@ -197,7 +197,7 @@ def avg_pool(g: GraphBuilder, x: Value, *args: Any) -> Value:
 
 @lowers("avg_pool2d_backward", "avg_pool3d_backward")
 def avg_pool_backward(g: GraphBuilder, dy: Value, x: Value, *args: Any) -> Value:
-    """What arrives over the count, to each element of its window."""
+    """The arriving gradient over the count, to each element of its window."""
     mean = _mean(x, _axes(g), args)
     w = mean.windows
     arriving = g.reshape(dy, (*w.batched[:2], *w.counts))
@@ -277,7 +277,7 @@ def _plain(w: Windows) -> dict[str, Any]:
 
 @lowers("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
 def adaptive_avg_pool_backward(g: GraphBuilder, dy: Value, x: Value) -> Value:
-    """What arrives over the count, to each element of its part."""
+    """The arriving gradient over the count, to each element of its part."""
     n = _axes(g)
     sizes = dy.shape[dy.rank - n :]
     w = _even(x, sizes)
@@ -322,7 +322,7 @@ def _adaptive_taps(places: Sequence[int], sizes: Sequence[int]) -> tuple[Array, 
 
 @lowers("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")
 def adaptive_max_pool_backward(g: GraphBuilder, dy: Value, x: Value, place: Value) -> Value:
-    """What arrives goes to the place of each maximum."""
+    """Route the arriving gradient to the place of each maximum."""
     n = _axes(g)
     w = _even(x, dy.shape[dy.rank - n :])
     if w is not None:
@@ -334,7 +334,7 @@ def adaptive_max_pool_backward(g: GraphBuilder, dy: Value, x: Value, place: Valu
 
 
 def put_in_places(g: GraphBuilder, dy: Value, place: Operand, shape: tuple[int, ...], n: int) -> Value:
-    """What arrives, added up in the places of the last axes that numbers say."""
+    """The arriving gradient, added up in the places of the last axes that numbers say."""
     lines, count = math.prod(shape[: len(shape) - n]), math.prod(dy.shape[dy.rank - n :])
     size = (lines, math.prod(shape[len(shape) - n :]))
     rows = g.reshape(g.cast(place, "int64"), (lines, count))

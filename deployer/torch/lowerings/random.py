@@ -1,4 +1,4 @@
-"""What draws random numbers: each by a stream of its own."""
+"""Operators that draw random numbers, each by a stream of its own."""
 
 from collections.abc import Sequence
 

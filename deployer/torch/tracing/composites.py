@@ -16,7 +16,7 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.torch.tracing.draws import LIBRARY, Draws
 
 REPLACED: dict[str, Callable[..., Any]] = {}
-"""What stands for functions, by name: (draws, *arguments) -> the result, or NotImplemented."""
+"""Replacements of functions, by name: (draws, *arguments) -> the result, or NotImplemented."""
 
 
 def _replaces(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -140,7 +140,7 @@ dropout.register_autograd(_dropout_grad, setup_context=_dropout_setup)
 def _dropout_of(
     draws: Draws, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
 ) -> Any:
-    """Where something is dropped, and something is kept."""
+    """Dropout that drops some elements and keeps others; all else is traced."""
     if inplace or not (training and train and 0 < p < 1 and draws.drops) or input.dtype != torch.float32:
         return NotImplemented
     return dropout(input, float(p), draws.next_stream())

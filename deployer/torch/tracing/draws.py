@@ -128,7 +128,7 @@ Arguments = dict[str, Any]
 Drawing = Callable[[Draws, str, Arguments], Any]
 """(draws, the operator's name without overload, its arguments) -> its result."""
 DRAWING: dict[str, Drawing] = {}
-"""What stands for each operator that draws, by its name without overload."""
+"""Replacements of operators that draw, by name without overload."""
 
 
 def _draws(*names: str) -> Callable[[Drawing], Drawing]:

@@ -1,4 +1,4 @@
-"""What a module keeps: parameters, buffers, plain tensors, and Python attributes; set for a while, and put back."""
+"""The state of a module: parameters, buffers, plain tensors, Python attributes; swapped for a while, then restored."""
 
 import contextlib
 import copy
@@ -24,7 +24,7 @@ class Slot:
     key: Any
 
     def get(self) -> Any:
-        """What is there now."""
+        """Return the current tensor."""
         if isinstance(self.table, dict):
             return self.table.get(self.key)
         return self.table[self.key] if self.key < len(self.table) else None

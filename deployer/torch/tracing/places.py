@@ -1,4 +1,4 @@
-"""Where in a module an operator of a traced graph comes from, also where autograd added it."""
+"""The submodule that each operator of a traced graph comes from, also where autograd added it."""
 
 import contextlib
 from collections.abc import Iterator

@@ -108,7 +108,7 @@ def _is_view(node: torch.fx.Node) -> bool:
 
 
 def trace_forward(module: nn.Module, output: Loss, data: Mapping[str, Tensor], training: bool = False) -> Traced:
-    """What `output` makes of a module and of data of these shapes, without gradients, in evaluation or in training.
+    """Trace what `output` computes of a module and of data of these shapes, without gradients.
 
     The graph's only result is that tensor; all parameters count as frozen.
     """
