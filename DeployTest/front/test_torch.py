@@ -78,6 +78,23 @@ def test_frozen() -> None:
     assert sorted(found) == sorted(captured.parameters)
 
 
+def test_what_is_trained_survives_a_file(tmp_path: Path) -> None:
+    """Frozen, tied and parametrised weights are so in a file of the forward pass, and in one of the whole step."""
+    norm = importlib.import_module("torch.nn.utils.parametrizations").weight_norm
+    module = nn.Sequential(nn.Linear(4, 4), norm(nn.Linear(4, 4)), nn.Linear(4, 4, bias=False), nn.Linear(4, 2))
+    module[2].weight = module[0].weight
+    module[3].bias.requires_grad_(False)
+    names = {n for n, p in module.named_parameters() if p.requires_grad}
+    training: Any = importlib.import_module("deployer.training.train_graph")
+    build = training.build_train_graph
+    forward = front.capture(module, [draw(3, 4)]).save(tmp_path / "forward.onnx")
+    step = front.capture_step(module, lambda m, x: m(x).square().mean(), {"x": draw(3, 4)})
+    for path, loss in ((forward, "mse"), (step.save(tmp_path / "step.onnx"), "model")):
+        report = build(path, loss, "sgd", 0.1, "", tmp_path / path.stem)
+        assert set(report.trained.values()) == names
+        assert "3.bias" in report.frozen
+
+
 def test_train_and_load(tmp_path: Path) -> None:
     """As PyTorch trains, over two epochs; the module keeps its own weights until the trained ones are loaded."""
     module = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).train()

@@ -26,6 +26,7 @@ from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
 from deployer.torch.objectives import Objective, scores_of
 from deployer.torch.step import StepWalk
 from deployer.torch.tracing.trace import trace_forward
+from deployer.training.step_problem import with_trained
 
 KNOWN = (int, float, bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -57,8 +58,8 @@ class Captured:
         return f"^(?:{'|'.join(map(re.escape, self.parameters))})$"
 
     def save(self, path: Path) -> Path:
-        """Write the model."""
-        onnx.save(self.model, path)
+        """Write the model; its metadata say which parameters are trained."""
+        onnx.save(with_trained(self.model, self.parameters), path)
         return path
 
 

@@ -49,6 +49,7 @@ from deployer.training.step_problem import (
     check_options,
     chosen_parameters,
     read_record,
+    read_trained,
     step_parts,
     tensor_fates,
 )
@@ -182,6 +183,7 @@ def pose_problem(
         return _pose_step(
             model, record, (optimizer, learning_rate, own, groups, limits, free_rates), dropout, mean, warn
         )
+    trainable = trainable or ("" if expected else read_trained(model))
     source = forward.load(model, seed, dropout, axes)
     selection = select(source, trainable, expected, groups)
     parameters = trained_parameters(selection.parameters, groups)

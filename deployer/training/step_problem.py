@@ -5,6 +5,7 @@ gradient of which initializer, and which is the next value of which state.
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,15 +26,15 @@ from deployer.training.autodiff import Backward
 from deployer.training.forward import Forward
 from deployer.training.tensors.decisions import Decision
 
-STEP = "deployer.step"
-"""The key of the metadata."""
+STEP, TRAINED_NAMES = "deployer.step", "deployer.trained"
+"""Keys of metadata: of a step, and of the parameters that a forward model trains."""
 ASSIGN = Assign.name
 """The operator by which a state becomes its next value, unless the one that computes it does so itself."""
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """The record of a step in a file's metadata: values by initializer, inputs that are targets, and the loss where it has a name.
+    """The record of a step in a file's metadata: values by initializer, targets, and the loss where it has a name.
 
     `gradients` and `states` map initializers to values of the graph, `frozen` are the module's parameters that are not
     trained, `share` is the input that the gradient begins with, if there is one. `targets` are the data that the model
@@ -76,6 +77,27 @@ def read_record(path: Path) -> StepRecord | None:
         facts = [("cause", str(error)[:200])]
         raise FileProblem(f"{path} has metadata {STEP!r} that make no sense", facts, "save the step again") from None
     return record
+
+
+def with_trained(model: ModelProto, names: Sequence[str]) -> ModelProto:
+    """The forward model with the names of the module's trained parameters as metadata, in place."""
+    model.metadata_props.add(key=TRAINED_NAMES, value=json_line(list(names)))
+    return model
+
+
+def read_trained(path: Path) -> str:
+    """An expression for the parameters that a captured forward model trains; empty where a file does not say it."""
+    entries = [entry.value for entry in load_model(path).metadata_props if entry.key == TRAINED_NAMES]
+    if not entries:
+        return ""
+    try:
+        names = json.loads(entries[0])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError("no list of names")
+    except (ValueError, TypeError, RecursionError) as error:
+        facts = [("cause", str(error)[:200])]
+        raise FileProblem(f"{path} has metadata {TRAINED_NAMES!r} that make no sense", facts, "save it again") from None
+    return f"^(?:{'|'.join(map(re.escape, names))})$" if names else ""
 
 
 def _checked(given: Any) -> dict[str, Any]:

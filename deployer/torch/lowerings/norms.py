@@ -295,3 +295,10 @@ def local_response_norm(
 ) -> Value:
     """Over neighbouring channels."""
     return g.emit("LRN", [x], x.shape, size=size, alpha=alpha, beta=beta, bias=k)
+
+
+@lowers("_weight_norm")
+def weight_norm(g: GraphBuilder, v: Value, magnitude: Value, dim: int = 0) -> Value:
+    """v over its norm along all axes but one, times the magnitude."""
+    others = [a for a in range(v.rank) if a != v.axis(dim)]
+    return g.binary("Mul", v, g.binary("Div", magnitude, g.reduce("ReduceL2", v, others, True)))
