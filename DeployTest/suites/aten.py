@@ -129,7 +129,8 @@ def _judged(make: Maker, held: bool) -> Judged:
 
 
 def _told(error: DeployerError) -> str:
-    return " ".join(str(error).split())[:400]
+    text = re.sub(r" at \S+:\d+ in \S+", "", " ".join(str(error).split()))
+    return re.sub(r"/\S+/(?=step\.onnx)", "", text)[:2000]  # folders of this run
 
 
 def in_c(step: CapturedStep, sample: Sample) -> tuple[str, str]:

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from DeployTest.suites.aten import EMPTY, KINDS, REFUSED, RIGHT, Result, refusals
-from DeployTest.suites.aten_core import ABSENT_WORD, LOWERED, MISSING, core_operators
+from DeployTest.suites.aten import EMPTY, KINDS, RIGHT, Result, blamed, refusals
+from DeployTest.suites.aten_core import LOWERED, core_operators, overloads
 from DeployTest.support.documents.pages import renew
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pytorch-coverage.md"
@@ -13,8 +13,8 @@ CORE, SCORES, BLAMED = (
     (f"<!-- {name} -->", f"<!-- end of {name} -->") for name in ("core", "scores", "refused operators")
 )
 SUITES = {"operators": "op_db", "modules": "module_db"}
-SHOWN, LONGEST = 60, 160
-"""Rows of refused operators, and characters of a reason."""
+SHOWN, NAMED, LONGEST = 60, 4, 160
+"""Rows of refused operators, operators in a row, and characters of a reason."""
 
 
 def core_table() -> str:
@@ -22,7 +22,13 @@ def core_table() -> str:
     cores = list(core_operators())
     counts = Counter(c.outcome for c in cores)
     words = ", ".join(f"{n} {'are' if n > 1 else 'is'} {outcome}" for outcome, n in counts.most_common())
-    rows = [f"Of {len(cores)} core operators {words}.", "", "| operator | | |", "|---|---|---|"]
+    count = sum(map(len, overloads().values()))
+    rows = [
+        f"Of {len(cores)} core operators, which have {count} overloads, {words}.",
+        "",
+        "| operator | | |",
+        "|---|---|---|",
+    ]
     rows += [f"| `{c.name}` | {c.outcome} | {c.reason} |" for c in cores if c.outcome != LOWERED]
     return "\n".join(rows) + "\n"
 
@@ -34,11 +40,13 @@ def scores(results: Sequence[Result]) -> str:
         of = sorted((r for r in results if r.kind == kind and r.outcome != EMPTY), key=lambda r: r.entry)
         counts, in_c = Counter(r.outcome for r in of), Counter(r.in_c for r in of)
         samples = sum(sum(n for o, n in r.counts.items() if o != EMPTY) for r in of)
+        most = max((sum(n for o, n in r.counts.items() if o != EMPTY) for r in of), default=0)
         right = sum(r.counts.get(RIGHT, 0) for r in of)
         others = ", ".join(f"{n} {outcome}" for outcome, n in counts.most_common() if outcome != RIGHT) or "none other"
         lines += [
             f"`{SUITES[kind]}`: of {len(of)} entries with samples {counts[RIGHT]} are right, {others}; "
-            f"{right} of {samples} samples are right. In C a sample is right of {in_c[RIGHT]} entries.",
+            f"{right} of {samples} samples are right, at most {most} of an entry. In C a sample is right of "
+            f"{in_c[RIGHT]} entries, of {sum(map(in_c.get, filter(None, in_c)))} that have one.",
             "",
         ]
         odd = [r for r in of if r.outcome != RIGHT or r.in_c not in (RIGHT, "")]
@@ -48,8 +56,10 @@ def scores(results: Sequence[Result]) -> str:
 
 def _row(r: Result) -> str:
     others = sum(n for o, n in r.counts.items() if o not in (RIGHT, EMPTY))
-    reason = next((text for outcome, text in r.reasons if outcome == r.outcome), "") or r.c_reason
-    shown = reason.strip().splitlines()[-1].replace("|", "/").replace("<", "&lt;")[:LONGEST] if reason.strip() else ""
+    texts = [text for outcome, text in r.reasons if outcome == r.outcome] or [r.c_reason]
+    names = dict.fromkeys(name for text in texts for name in blamed(text) if "." in name and " " not in name)
+    plain = next(iter(texts[0].strip().splitlines()[-1:]), "").replace("|", "/").replace("<", "&lt;")[:LONGEST]
+    shown = ", ".join(f"`{name}`" for name in list(names)[:NAMED]) or plain
     word = r.outcome if others else ""
     return f"| {r.entry} | {r.counts.get(RIGHT, 0)} | {others} {word} | {r.in_c} | {shown} |"
 
@@ -64,6 +74,3 @@ def write(results: Sequence[Result]) -> None:
     """Renew the page."""
     for marks, text in ((CORE, core_table()), (SCORES, scores(results)), (BLAMED, blamed_table(results))):
         renew(DOCUMENT, marks, text)
-
-
-__all__ = ["ABSENT_WORD", "MISSING", "REFUSED", "core_table", "scores", "write"]

@@ -1,4 +1,4 @@
-"""A sample of what `python -m DeployTest.suites.aten` scores: entries of PyTorch's own tests, and all core operators."""
+"""A sample of what `python -m DeployTest.suites.aten` scores: entries of PyTorch's tests, and all core operators."""
 
 import importlib
 from typing import Any

@@ -43,6 +43,21 @@ def leaky_relu(g: GraphBuilder, x: Value, negative_slope: float = 0.01) -> Value
     return g.unary("LeakyRelu", x, alpha=negative_slope)
 
 
+@lowers("rrelu_with_noise", "rrelu_with_noise_functional")
+def rrelu(
+    g: GraphBuilder,
+    x: Value,
+    noise: Operand,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: object = None,
+) -> Value | tuple[Value, Operand]:
+    """Without training, x, below zero times the mean of both slopes; in training it is made of numbers that are drawn."""
+    y = leaky_relu(g, x, (lower + upper) / 2)
+    return (y, noise) if g.operator.endswith("functional") else y
+
+
 @lowers("prelu", "_prelu_kernel")
 def prelu(g: GraphBuilder, x: Value, weight: Value) -> Value:
     """x, below zero times a slope per channel, or one for all."""

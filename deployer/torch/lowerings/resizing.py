@@ -17,14 +17,12 @@ def _resizing(
         scales = scales[0]
     known = [float(s) for s in scales if s is not None]
     factors = known * n if len(known) == 1 else known
-    if size is None:
-        sizes = [int(s * f) for s, f in zip(shape[2:], factors, strict=True)]
-    else:
-        sizes = each(size, n)
+    by_factors = [int(s * f) for s, f in zip(shape[2:], factors, strict=False)]
+    sizes = by_factors if size is None else each(size, n)
     attrs: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": coordinates, "nearest_mode": rule or None}
     result = (*shape[:2], *sizes)
     by_scale = len(factors) == n and coordinates != "align_corners"
-    if by_scale and [int(s * f) for s, f in zip(shape[2:], factors, strict=True)] == list(sizes):
+    if by_scale and by_factors == list(sizes):
         return result, [None, g.constant([1.0, 1.0, *factors])], attrs
     return result, [None, None, g.ints(result)], attrs
 

@@ -76,8 +76,9 @@ def permute(g: GraphBuilder, x: Value, dims: Sequence[int]) -> Value:
 def transpose(g: GraphBuilder, x: Value, dim0: int, dim1: int) -> Value:
     """Two axes exchanged."""
     order = list(range(x.rank))
-    a, b = x.axis(dim0), x.axis(dim1)
-    order[a], order[b] = b, a
+    if order:
+        a, b = x.axis(dim0), x.axis(dim1)
+        order[a], order[b] = b, a
     return g.transpose(x, order)
 
 
