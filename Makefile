@@ -34,7 +34,7 @@ test-torch-sample: torch-environment # at most five minutes of them
 coverage: # what of PyTorch can be trained, into docs/pytorch-coverage.md; an hour on two cores
 	test -x out/torch-environment/bin/python || $(PYTHON) -m venv out/torch-environment
 	out/torch-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
-	OMP_NUM_THREADS=1 out/torch-environment/bin/python -m DeployTest.suites.aten --write --jobs $(WORKERS)
+	OMP_NUM_THREADS=1 out/torch-environment/bin/python -m DeployTest.suites.coverage --write --jobs $(WORKERS)
 
 test-siracusa: $(READY) # needs GVSOC_INSTALL_DIR
 	@test -n "$$GVSOC_INSTALL_DIR" || { echo "make: GVSOC_INSTALL_DIR is not set: build GVSoC for its target siracusa, and name its install folder" >&2; exit 1; }

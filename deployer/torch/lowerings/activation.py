@@ -53,7 +53,7 @@ def rrelu(
     training: bool = False,
     generator: object = None,
 ) -> Value | tuple[Value, Operand]:
-    """Without training, x, below zero times the mean of both slopes; in training it is made of numbers that are drawn."""
+    """Without training: x, below zero times the mean of both slopes. In training it is made of drawn numbers."""
     y = leaky_relu(g, x, (lower + upper) / 2)
     return (y, noise) if g.operator.endswith("functional") else y
 

@@ -80,6 +80,10 @@ def fmod(g: GraphBuilder, a: Operand, b: Operand) -> Value:
 
 def _left(g: GraphBuilder, a: Operand, b: Operand, fmod: int) -> Value:
     x, y = g.aligned(a, b)
+    if x.dtype == "float32" and not fmod and not g.saves:  # which ONNX's Mod of opset 21 does not have
+        rest = _left(g, x, y, 1)
+        apart = g.binary("Less", g.binary("Mul", g.unary("Sign", rest), g.unary("Sign", y)), 0.0, "bool")
+        return g.choose(apart, g.binary("Add", rest, y), rest)
     return g.emit("Mod", [x, y], np.broadcast_shapes(x.shape, y.shape), x.dtype, fmod=fmod)
 
 

@@ -108,7 +108,7 @@ def embedding_bag_backward(
 
 
 @lowers("_embedding_bag_per_sample_weights_backward")
-def per_sample_weights_backward(
+def sample_weights_backward(
     g: GraphBuilder,
     dy: Value,
     weight: Value,

@@ -80,9 +80,7 @@ LEAST, FLOOR = 1e-12, -100.0
 
 
 @lowers("binary_cross_entropy")
-def binary_cross_entropy(
-    g: GraphBuilder, x: Value, target: Value, weight: Operand | None = None, reduction: int = MEAN
-) -> Value:
+def bce(g: GraphBuilder, x: Value, target: Value, weight: Operand | None = None, reduction: int = MEAN) -> Value:
     """-(t log x + (1 - t) log(1 - x))."""
     if weight is None and has_kernel(x, target, reduction):
         return g.emit("BCELoss", [x, target], ())
@@ -94,7 +92,7 @@ def binary_cross_entropy(
 
 
 @lowers("binary_cross_entropy_backward")
-def binary_cross_entropy_backward(
+def bce_backward(
     g: GraphBuilder, dy: Operand, x: Value, target: Value, weight: Operand | None = None, reduction: int = MEAN
 ) -> Value | None:
     """(x - t) / (x (1 - x))."""
@@ -106,7 +104,7 @@ def binary_cross_entropy_backward(
 
 
 @lowers("binary_cross_entropy_with_logits")
-def binary_cross_entropy_with_logits(
+def bce_of_scores(
     g: GraphBuilder,
     x: Value,
     target: Value,

@@ -55,7 +55,7 @@ def multi_margin_loss(
 
 
 @lowers("multi_margin_loss_backward")
-def multi_margin_loss_backward(
+def multi_margin_backward(
     g: GraphBuilder,
     dy: Value,
     x: Value,
@@ -110,7 +110,7 @@ def multilabel_margin_loss(g: GraphBuilder, x: Value, labels: Operand, reduction
 
 
 @lowers("multilabel_margin_loss_backward")
-def multilabel_margin_loss_backward(
+def labels_margin_backward(
     g: GraphBuilder, dy: Value, x: Value, labels: Operand, reduction: int, among: Operand
 ) -> Value:
     """The slope of each class that is no label, and minus those for the labels."""

@@ -175,7 +175,7 @@ def native_layer_norm(
 
 
 @lowers("native_layer_norm_backward")
-def native_layer_norm_backward(
+def layer_norm_backward(
     g: GraphBuilder,
     dy: Value,
     x: Value,
@@ -222,7 +222,7 @@ def native_group_norm(
 
 
 @lowers("native_group_norm_backward")
-def native_group_norm_backward(
+def group_norm_backward(
     g: GraphBuilder,
     dy: Value,
     x: Value,

@@ -276,7 +276,7 @@ def _plain(w: Windows) -> dict[str, Any]:
 
 
 @lowers("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
-def adaptive_avg_pool_backward(g: GraphBuilder, dy: Value, x: Value) -> Value:
+def adaptive_mean_backward(g: GraphBuilder, dy: Value, x: Value) -> Value:
     """The arriving gradient over the count, to each element of its part."""
     n = _axes(g)
     sizes = dy.shape[dy.rank - n :]
@@ -321,7 +321,7 @@ def _adaptive_taps(places: Sequence[int], sizes: Sequence[int]) -> tuple[Array, 
 
 
 @lowers("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")
-def adaptive_max_pool_backward(g: GraphBuilder, dy: Value, x: Value, place: Value) -> Value:
+def adaptive_max_backward(g: GraphBuilder, dy: Value, x: Value, place: Value) -> Value:
     """Route the arriving gradient to the place of each maximum."""
     n = _axes(g)
     w = _even(x, dy.shape[dy.rank - n :])

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from DeployTest.suites.aten import EMPTY, KINDS, RIGHT, Result, blamed, refusals
-from DeployTest.suites.aten_core import LOWERED, core_operators, overloads
+from DeployTest.suites.coverage.core import LOWERED, core_operators, overloads
+from DeployTest.suites.coverage.score import EMPTY, KINDS, RIGHT, Result, blamed, refusals
 from DeployTest.support.documents.pages import renew
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pytorch-coverage.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "pytorch-coverage.md"
 CORE, SCORES, BLAMED = (
     (f"<!-- {name} -->", f"<!-- end of {name} -->") for name in ("core", "scores", "refused operators")
 )

@@ -1,6 +1,6 @@
 """What of PyTorch can be trained: its core operators, and all samples of its own tests of operators and of modules.
 
-Run as `python -m DeployTest.suites.aten` where PyTorch and expecttest are installed; with --write it renews
+Run as `python -m DeployTest.suites.coverage` where PyTorch and expecttest are installed; with --write it renews
 docs/pytorch-coverage.md. A sample is right where loss and every gradient of the captured step, evaluated in float64,
 are those of the module itself in float64. Of each entry one sample is besides trained for a step in generated C.
 """
@@ -9,7 +9,6 @@ import argparse
 import json
 import multiprocessing
 import re
-import sys
 import tempfile
 import traceback
 import warnings
@@ -29,8 +28,8 @@ from deployer.torch.eager import EagerStep, eager_step
 from deployer.torch.evaluate import Evaluation, Evaluator
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.training.train_graph import build_train_graph
-from DeployTest.suites import aten_samples
-from DeployTest.suites.aten_samples import Sample
+from DeployTest.suites.coverage import samples as suites
+from DeployTest.suites.coverage.samples import Sample
 from DeployTest.support.building.cases import compile_case, faults
 
 BOUND, FLOOR = 1e-9, 1e-13
@@ -41,8 +40,8 @@ TRIED = 3
 """Samples of an entry that are tried in C until one is right."""
 Maker = Callable[[bool], Sample | None]
 KINDS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Any], Iterator[Maker]]]] = {
-    "operators": (aten_samples.operators, aten_samples.samples_of),
-    "modules": (aten_samples.modules, aten_samples.samples_of_module),
+    "operators": (suites.operators, suites.samples_of),
+    "modules": (suites.modules, suites.samples_of_module),
 }
 
 
@@ -233,7 +232,7 @@ def main() -> int:
             print(f"    {outcome}: {reason}")
         print(f"    in C: {result.c_reason}" if result.c_reason else "", end="\n" * bool(result.c_reason), flush=True)
     if options.write:
-        from DeployTest.suites.aten_tables import write
+        from DeployTest.suites.coverage.tables import write
 
         write(results)
     summary(results)
@@ -255,7 +254,3 @@ def refusals(results: Sequence[Result]) -> list[tuple[str, int]]:
     for r in results:
         frequency.update({name for outcome, reason in r.reasons if outcome == REFUSED for name in blamed(reason)})
     return frequency.most_common()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""A sample of what `python -m DeployTest.suites.aten` scores: entries of PyTorch's tests, and all core operators."""
+"""A sample of what the suite of PyTorch's own tests scores: entries of operators and modules, all core operators."""
 
 import importlib
 from typing import Any
@@ -9,8 +9,8 @@ import pytest
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("expecttest", reason="expecttest is not installed, which PyTorch's own samples need")
-aten: Any = importlib.import_module("DeployTest.suites.aten")
-core: Any = importlib.import_module("DeployTest.suites.aten_core")
+aten: Any = importlib.import_module("DeployTest.suites.coverage.score")
+core: Any = importlib.import_module("DeployTest.suites.coverage.core")
 
 OPERATORS = (
     "amax", "cat", "clamp", "cumsum", "div.floor_rounding", "gather", "index_put", "masked_fill", "sort", "var_mean",

@@ -1,0 +1,1 @@
+"""What of PyTorch can be trained, by PyTorch's own samples of its operators and modules."""
