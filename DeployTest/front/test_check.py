@@ -214,6 +214,44 @@ def test_losses_are_those_of_pytorch() -> None:
     assert np.allclose(trained.losses, losses, rtol=0, atol=table()["front"]["loss"])
 
 
+CONSTANTS: dict[str, Any] = {
+    "tensor": lambda x: torch.tensor([0.1, 0.3, 0.7]),
+    "tensor of a dtype": lambda x: torch.tensor([0.1, 0.3, 0.7], dtype=torch.float32),
+    "a number": lambda x: torch.tensor(0.1),
+    "as_tensor": lambda x: torch.as_tensor([0.1, 0.3, 0.7]),
+    "new_tensor": lambda x: x.new_tensor([0.1, 0.3, 0.7]),
+    "full": lambda x: torch.full((3,), 0.1) + x.new_full((3,), 0.7),
+    "linspace": lambda x: torch.linspace(0.1, 0.7, 3),
+    "a wide tensor": lambda x: torch.tensor([0.1, 0.3, 0.7], dtype=torch.float64).float(),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_numbers_in_forward_are_those_of_float32(name: str) -> None:
+    """A tensor made of Python's numbers while the module runs is the same in the captured step as in PyTorch."""
+
+    class Weighed(nn.Module):
+        """Outputs with fixed weights."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.a = nn.Linear(4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.a(x) * CONSTANTS[name](x)
+
+    assert train(Weighed()).verdict == "passed"
+
+
+@pytest.mark.parametrize("batch", [3, 5, 8])
+@pytest.mark.parametrize("loss", [F.nll_loss, F.cross_entropy, "nll"])
+def test_means_over_any_number_of_labels(loss: Any, batch: int) -> None:
+    """The share of a label is exact where it is no binary fraction."""
+    net = nn.Sequential(nn.Linear(4, 3), nn.LogSoftmax(1))
+    x, y = torch.randn((batch, 4), generator=torch.Generator().manual_seed(1)), torch.arange(batch) % 3
+    assert front.train(net, (x, y), loss, batch=batch, n_steps=1).verdict == "passed"
+
+
 def test_what_a_loss_cannot_be() -> None:
     """Not a vector, not without a gradient, not one with settings or parameters of its own."""
     x, y = data()

@@ -1,5 +1,6 @@
 """Modules that learn representations or densities: contrast, triplets, prototypes, autoencoders. Needs torch."""
 
+import itertools
 import math
 
 import torch
@@ -13,7 +14,7 @@ from DeployTest.suites.modules_base import classes, integers, module, normal, ow
 def mlp(*widths: int) -> nn.Sequential:
     """Linear layers with ReLU between them."""
     layers: list[nn.Module] = []
-    for dim, out in zip(widths, widths[1:], strict=False):
+    for dim, out in itertools.pairwise(widths):
         layers += [nn.Linear(dim, out), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 

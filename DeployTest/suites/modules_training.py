@@ -1,5 +1,6 @@
 """Modules that differ in how they train: experts, penalties, constraints, adapters, solvers. Needs torch."""
 
+import itertools
 import math
 
 import torch
@@ -203,7 +204,9 @@ def batch_renorm() -> Trial:
     """Batch renormalization."""
 
     def build() -> nn.Module:
-        return nn.Sequential(nn.Linear(6, 8), BatchRenorm(8), nn.ReLU(), nn.Linear(8, 5), BatchRenorm(5))
+        return nn.Sequential(
+            nn.Linear(6, 8, bias=False), BatchRenorm(8), nn.ReLU(), nn.Linear(8, 5, bias=False), BatchRenorm(5)
+        )
 
     return supervised(build, 6, "huber", normal(6, 5, seed=21), input=normal(6, 6))
 
@@ -299,7 +302,7 @@ class NeuralOde(nn.Module):
 
     def forward(self, y: Tensor) -> Tensor:
         energy, times = torch.zeros(()), torch.linspace(0, 1, 5)
-        for start, end in zip(times[:-1], times[1:], strict=True):
+        for start, end in itertools.pairwise(times):
             h = end - start
             k1 = self.slope(start, y)
             k2 = self.slope(start + h / 2, y + h / 2 * k1)

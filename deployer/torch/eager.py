@@ -48,8 +48,12 @@ def _wide(argument: Any) -> Any:
     return torch.float64 if isinstance(argument, torch.dtype) and argument in NARROW else argument
 
 
+LITERALS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+"""Functions that make a tensor of Python's numbers, which are rounded there."""
+
+
 class _Narrow(TorchFunctionMode):
-    """Numbers that PyTorch takes from the dtype are float32's, as in the module itself."""
+    """Numbers that PyTorch takes from the dtype, and tensors of Python's numbers, are float32's, as in the module."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -58,7 +62,22 @@ class _Narrow(TorchFunctionMode):
         given = dict(kwargs or {})
         if getattr(func, "__name__", "") == "rms_norm" and len(args) < 4 and given.get("eps") is None:
             given["eps"] = torch.finfo(torch.float32).eps
+        if func in LITERALS:
+            if func is Tensor.new_tensor and args[0].dtype == torch.float64:
+                given.setdefault("dtype", torch.float32)
+            with _default_dtype(torch.float32):
+                return func(*args, **given)
         return func(*args, **given)
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    own = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(own)
 
 
 @contextlib.contextmanager
@@ -82,15 +101,12 @@ def doubled(module: nn.Module, held: Held) -> Iterator[None]:
     tensors = [*(held.parameter(n) for n in held.parameters), *(held.state(n) for n in held.states)]
     before = [(t, t.data) for t in tensors]
     slots = [(slot, slot.get()) for places in held.states.values() for slot in places]
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
     try:
         for tensor, data in before:
             tensor.data = data.double() if data.is_floating_point() else data.clone()
-        with _Narrow(), _float32_limits():
+        with _default_dtype(torch.float64), _Narrow(), _float32_limits():
             yield
     finally:
-        torch.set_default_dtype(default)
         for slot, value in slots:
             slot.set(value)
         for tensor, data in before:

@@ -90,7 +90,8 @@ class LabelLossGrad(Operator):
         """dloss (p sum(q) - q) / divisor, without p for log probabilities."""
         dloss, labels, log_prob, weights = (inputs[i] if i < len(inputs) else None for i in range(len(INPUTS)))
         assert labels is not None
-        dtype = next((x.dtype for x in (log_prob, dloss, weights) if x is not None), np.dtype(np.float32))
+        given_floats = [x.dtype for x in (log_prob, dloss, weights) if x is not None]
+        dtype = given_floats[0] if given_floats else np.dtype(np.float64)  # of labels alone: shares are not rounded
         given = np.ones(node.attr_int("classes", 0), dtype) if weights is None else weights.astype(dtype)
         q = shares(node, labels, given)
         dx = -q if log_prob is None else np.exp(log_prob) * q.sum(1, keepdims=True, dtype=dtype) - q

@@ -27,7 +27,7 @@ _REASONS: Mapping[tuple[str, str], Sequence[str]] = {
         *("linalg_cholesky_ex", "linalg_eig", "_linalg_eigh", "linalg_householder_product", "linalg_inv_ex"),
         *("linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lstsq", "linalg_lu", "linalg_lu_factor_ex"),
         *("linalg_lu_solve", "linalg_matrix_exp", "linalg_pinv", "linalg_qr", "_linalg_det", "_linalg_slogdet"),
-        *("_linalg_solve_ex", "linalg_solve_triangular", "_linalg_svd"),
+        *("_linalg_solve_ex", "_linalg_svd"),
     ),
     (
         "its memory is sparse, and tensors are dense here",

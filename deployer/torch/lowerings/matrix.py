@@ -106,6 +106,35 @@ def attention(
     return matmul(g, g.dropout(g.unary("Softmax", scores, axis=scores.rank - 1), dropout_p), value)
 
 
+@lowers("linalg_solve_triangular")
+def solve_triangular(
+    g: GraphBuilder, a: Value, b: Value, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Value:
+    """The X of A X = B, or of X A = B unless A is `left`, row by row; the other triangle of A is not read."""
+    if not left:
+        turned = solve_triangular(g, swapped(g, a), swapped(g, b), upper=not upper, unitriangular=unitriangular)
+        return swapped(g, turned)
+    size, batch = a.shape[-1], np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    found: list[Value] = []
+    for i in reversed(range(size)) if upper else range(size):
+        row = g.expand(g.slice(b, b.rank - 2, i, i + 1), (*batch, 1, b.shape[-1]))
+        coefficients = g.slice(a, a.rank - 2, i, i + 1)
+        coefficients = g.expand(coefficients, (*batch, 1, size))
+        if found:
+            begin, end = (i + 1, size) if upper else (0, i)
+            known = matmul(g, g.slice(coefficients, len(batch) + 1, begin, end), g.concat(found, len(batch)))
+            row = g.binary("Sub", row, known)
+        if not unitriangular:
+            row = g.binary("Div", row, g.slice(coefficients, len(batch) + 1, i, i + 1))
+        found.insert(0 if upper else len(found), row)
+    return g.concat(found, len(batch)) if found else b
+
+
+def swapped(g: GraphBuilder, x: Value) -> Value:
+    """The transpose of each matrix of a batch."""
+    return g.transpose(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
+
+
 @lowers("addbmm")
 def addbmm(g: GraphBuilder, c: Value, a: Value, b: Value, beta: float = 1, alpha: float = 1) -> Value:
     """beta C + alpha times the sum of all products of a batch, which is one product."""
