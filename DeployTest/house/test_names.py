@@ -14,8 +14,9 @@ pytestmark = [pytest.mark.host]
 
 WRITERS = (
     *("deployer/operators", "deployer/torch/lowerings", "deployer/torch/graph.py", "deployer/torch/forward_check.py"),
-    "deployer/training/tensors/edits.py",
+    *("deployer/torch/tracing/composites.py", "deployer/training/tensors/edits.py"),
 )
+"""What writes nodes, and what names functions of PyTorch."""
 
 
 def _names() -> set[str]:

@@ -13,7 +13,7 @@ from DeployTest.support.documents import site_pages
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DOCS = site_pages.DOCS
-FOLLOWED = ("fit.md", "fine-tuning.md", "exporters.md")
+FOLLOWED = ("fit.md", "pytorch.md", "fine-tuning.md", "exporters.md")
 """Pages that a reader follows from top to bottom in one folder."""
 ELSEWHERE = {"how-to/operator.md", "how-to/loss.md", "how-to/optimizer.md", "how-to/target.md"}
 """Pages whose blocks the tests of packages run."""

@@ -93,9 +93,8 @@ class Loss:
     output to that of the target, or to None if the output does not fit; `needs` then says which does. Integer targets
     are class numbers along `class_axis` of the output. A new node gets `outputs`, the loss first, and `attrs`; its
     `settings` are options of the command line. Class weights may be the input at `weights`. `contains` are operators
-    that the loss applies itself, so that an output of one is applied twice. `function` is its name in
-    torch.nn.functional, by default the choice with or without `_loss` behind it, and `arguments` are those that make
-    that function mean the same.
+    that the loss applies itself, so that an output of one is applied twice. `function` of torch.nn.functional, by
+    default the choice with or without `_loss`, means the same with `arguments`.
     """
 
     choice: str

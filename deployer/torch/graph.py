@@ -349,6 +349,10 @@ class GraphBuilder:
             return self._value(node.inputs[0], x)
         return x
 
+    def named(self, x: Value) -> Value:
+        """The value as the result of a node, under a name of its own."""
+        return x if x.name in self.makers else self.emit("Identity", [x], x.shape, x.dtype)
+
     def cast(self, x: Operand, dtype: str) -> Value:
         """The elements in another dtype; those of floats become integers towards zero, as in C."""
         if not isinstance(x, Value):

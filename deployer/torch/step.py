@@ -278,10 +278,8 @@ class StepWalk:
         """A result as a computed value of the model, under a name of its own where it is an input or a constant."""
         builder = self.builder
         value = builder.cast(builder.value(self.values[node]), dtype)
-        if value.name in builder.makers:
-            return value
         builder.place = ""
-        return builder.emit("Identity", [value], value.shape, value.dtype)
+        return builder.named(value)
 
 
 def _adds_number(node: torch.fx.Node) -> bool:

@@ -60,7 +60,7 @@ def _huber(g: GraphBuilder, d: Value, delta: float) -> Value:
     return g.choose(g.binary("Less", far, delta, "bool"), near, line)
 
 
-def _smooth_l1(g: GraphBuilder, d: Value, beta: float) -> Value:
+def _smoothed(g: GraphBuilder, d: Value, beta: float) -> Value:
     return g.unary("Abs", d) if beta == 0 else g.binary("Div", _huber(g, d, beta), beta)
 
 
@@ -70,7 +70,7 @@ _loss(
     lambda g, d, delta: g.emit("Clip", [d, g.constant(-delta), g.constant(delta)], d.shape),
 )  # fmt: skip
 _loss(
-    "smooth_l1_loss", "SmoothL1Loss", "beta", _smooth_l1,
+    "smooth_l1_loss", "SmoothL1Loss", "beta", _smoothed,
     lambda g, d, beta: g.unary("Sign", d) if beta == 0
     else g.binary("Div", g.emit("Clip", [d, g.constant(-beta), g.constant(beta)], d.shape), beta),
 )  # fmt: skip
