@@ -31,10 +31,11 @@ test-torch: torch-environment
 test-torch-sample: torch-environment # at most five minutes of them
 	$(TORCH) -m pytest -q -n $(WORKERS) --dist worksteal -m "torch and not slow" --must-run=torch $(PYTEST)
 
-coverage: # what of PyTorch can be trained, into docs/pytorch-coverage.md; an hour on two cores
-	test -x out/torch-environment/bin/python || $(PYTHON) -m venv out/torch-environment
-	out/torch-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
-	OMP_NUM_THREADS=1 out/torch-environment/bin/python -m DeployTest.suites.coverage --write --jobs $(WORKERS)
+coverage: torch-environment # what of PyTorch can be trained, into docs/pytorch-coverage.md; some hours on two cores
+	$(TORCH) -m pip install --quiet --disable-pip-version-check -r DeployTest/suites/torch_models/requirements.txt
+	OMP_NUM_THREADS=1 $(TORCH) -m DeployTest.suites.coverage --write --jobs $(WORKERS)
+	$(TORCH) -m DeployTest.suites.torch_models.modules --write
+	$(TORCH) -m DeployTest.suites.torch_models.transformers_models --write
 
 test-siracusa: $(READY) # needs GVSOC_INSTALL_DIR
 	@test -n "$$GVSOC_INSTALL_DIR" || { echo "make: GVSOC_INSTALL_DIR is not set: build GVSoC for its target siracusa, and name its install folder" >&2; exit 1; }

@@ -9,8 +9,8 @@ import pytest
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
-modules: Any = importlib.import_module("DeployTest.suites.modules")
-beside: Any = importlib.import_module("DeployTest.suites.beside")
+modules: Any = importlib.import_module("DeployTest.suites.torch_models.modules")
+beside: Any = importlib.import_module("DeployTest.suites.torch_models.beside")
 nn = torch.nn
 
 SAMPLE = ("spatial_transformer", "graph_sage", "vq_vae", "beta_vae", "score_matching", "mixture_density")

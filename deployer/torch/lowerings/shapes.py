@@ -211,32 +211,32 @@ def slice_scatter(
     return placed(g, x, part, axis, range(*slice(start, end, step).indices(x.shape[axis])))
 
 
-def placed(g: GraphBuilder, x: Value, part: Value, axis: int, places: range) -> Value:
+def placed(g: GraphBuilder, x: Value, part: Value, axis: int, chosen: range) -> Value:
     """x with a part in some of its places along an axis."""
     size = x.shape[axis]
     part = g.cast(part, x.dtype)
-    if len(places) == size:
+    if len(chosen) == size:
         return part
-    if not places:
+    if not chosen:
         return x
     known = g.known(x)
     if known is not None and not known.any() and x.dtype == "float32":
-        return _among_zeros(g, part, x.shape, axis, places)
-    if places.step != 1:
+        return _among_zeros(g, part, x.shape, axis, chosen)
+    if chosen.step != 1:
         numbers = np.arange(size)
-        numbers[places] = size + np.arange(len(places))
+        numbers[chosen] = size + np.arange(len(chosen))
         both = g.concat([x, part], axis)
         return g.emit("Gather", [both, g.constant(numbers, "int64")], x.shape, x.dtype, axis=axis)
-    begin, stop = places[0], places[-1] + 1
+    begin, stop = chosen[0], chosen[-1] + 1
     front, behind = [g.slice(x, axis, 0, begin)] if begin else [], [g.slice(x, axis, stop, size)] if stop < size else []
     return g.concat([*front, part, *behind], axis)
 
 
-def _among_zeros(g: GraphBuilder, part: Value, shape: Sequence[int], axis: int, places: range) -> Value:
+def _among_zeros(g: GraphBuilder, part: Value, shape: Sequence[int], axis: int, chosen: range) -> Value:
     """A part in some places along an axis, and zeros in the others: the gradient of a slice."""
     whole = Value(g.fresh("whole"), tuple(shape))
     g.types[whole.name] = TensorType("float32", whole.shape)
-    bounds = [g.ints([n]) for n in (places[0], places[-1] + 1, axis, places.step)]
+    bounds = [g.ints([n]) for n in (chosen[0], chosen[-1] + 1, axis, chosen.step)]
     [dx] = g.backward("Slice", [whole, *bounds], [None], [part], [0])
     assert dx is not None
     return dx

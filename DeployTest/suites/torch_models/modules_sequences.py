@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from DeployTest.suites.beside import Trial
-from DeployTest.suites.modules_base import classes, integers, module, normal, own_loss, supervised
+from DeployTest.suites.torch_models.beside import Trial
+from DeployTest.suites.torch_models.modules_base import classes, integers, module, normal, own_loss, supervised
 
 
 class S4D(nn.Module):

@@ -1,6 +1,6 @@
 """Ordinary modules of many kinds, six steps of SGD and six of AdamW each in generated C, beside PyTorch.
 
-Run as `python -m DeployTest.suites.modules` where PyTorch is installed; with --write it renews
+Run as `python -m DeployTest.suites.torch_models.modules` where PyTorch is installed; with --write it renews
 docs/pytorch-coverage.md. Names choose modules.
 """
 
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import torch
 
-from DeployTest.suites import (
+from DeployTest.suites.torch_models import (
     modules_graphs,
     modules_images,
     modules_representations,
     modules_sequences,
     modules_training,
 )
-from DeployTest.suites.beside import RIGHT, Result, Trial, run, table
-from DeployTest.suites.modules_base import MODULES
+from DeployTest.suites.torch_models.beside import RIGHT, Result, Trial, run, table
+from DeployTest.suites.torch_models.modules_base import MODULES
 from DeployTest.support.documents.pages import renew
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pytorch-coverage.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "pytorch-coverage.md"
 MARKS = ("<!-- modules -->", "<!-- end of modules -->")
 REGISTERING = (modules_images, modules_sequences, modules_graphs, modules_representations, modules_training)
 """The modules whose import fills the register."""
@@ -47,7 +47,7 @@ def document(results: Sequence[Result]) -> str:
 
 def main(words: list[str] | None = None) -> int:
     """Run, print each module, and write the table."""
-    parser = argparse.ArgumentParser(prog="python -m DeployTest.suites.modules", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m DeployTest.suites.torch_models.modules", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*MODULES, []], help="modules, by default all")
     parser.add_argument("--optimizer", choices=list(RATES), help="by default both")
     parser.add_argument("--write", action="store_true", help=f"renew {DOCUMENT.name}")

@@ -1,6 +1,6 @@
 """Models of `transformers` with random weights and tiny sizes, each with its own loss or a named one, beside PyTorch.
 
-Run as `python -m DeployTest.suites.transformers_models` where PyTorch and transformers are installed; with --write it
+Run as `python -m DeployTest.suites.torch_models.transformers_models` where PyTorch and transformers are installed; with --write it
 renews docs/pytorch-coverage.md. Three steps of AdamW each, in generated C on the host.
 """
 
@@ -17,10 +17,10 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
-from DeployTest.suites.beside import RIGHT, Result, Trial, run, table
+from DeployTest.suites.torch_models.beside import RIGHT, Result, Trial, run, table
 from DeployTest.support.documents.pages import renew
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "pytorch-coverage.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "pytorch-coverage.md"
 MARKS = ("<!-- transformers -->", "<!-- end of transformers -->")
 STEPS, BATCH, LENGTH, WORDS, CLASSES = 3, 2, 8, 40, 3
 RATE = 1e-3
@@ -271,7 +271,9 @@ def document(results: Sequence[Result]) -> str:
 
 def main(words: list[str] | None = None) -> int:
     """Run, print each model, and write the table."""
-    parser = argparse.ArgumentParser(prog="python -m DeployTest.suites.transformers_models", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m DeployTest.suites.torch_models.transformers_models", description=__doc__
+    )
     parser.add_argument("names", nargs="*", help="models, by default all")
     parser.add_argument("--write", action="store_true", help=f"renew {DOCUMENT.name}")
     a = parser.parse_args(words)

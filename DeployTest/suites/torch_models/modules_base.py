@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from deployer.torch.objectives import LossSpec
-from DeployTest.suites.beside import Trial
+from DeployTest.suites.torch_models.beside import Trial
 
 STEPS = 6
 MODULES: dict[str, Callable[[], Trial]] = {}

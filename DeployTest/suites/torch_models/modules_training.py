@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils import parametrizations
 
-from DeployTest.suites.beside import Trial
-from DeployTest.suites.modules_base import classes, integers, module, normal, own_loss, supervised, uniform
+from DeployTest.suites.torch_models.beside import Trial
+from DeployTest.suites.torch_models.modules_base import classes, integers, module, normal, own_loss, supervised, uniform
 
 
 class Experts(nn.Module):

@@ -40,7 +40,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a trial with an optimizer: largest differences, how far weights moved, entries left to rounding."""
+    """The outcome of a trial with an optimizer: largest differences, movement of weights, entries left to rounding."""
 
     name: str
     optimizer: str
@@ -143,8 +143,8 @@ def table(results: Sequence[Result]) -> str:
     """A row for each trial and optimizer."""
     head = "| module | optimizer | parameters | losses differ by | weights differ by | moved by | undetermined | |"
     rows = [
-        f"| {r.name} | {r.optimizer} | {r.parameters or ''} | {r.loss:.1e} | {r.weight:.1e} | {r.moved:.1e} | {r.open or ''} |"
-        f" {r.outcome if r.outcome != RIGHT else ''} {shown(r.reason)} |"
+        f"| {r.name} | {r.optimizer} | {r.parameters or ''} | {r.loss:.1e} | {r.weight:.1e} | {r.moved:.1e} |"
+        f" {r.open or ''} | {'' if r.outcome == RIGHT else f'{r.outcome}: {shown(r.reason)}'} |"
         for r in results
     ]
     return "\n".join([head, "|---" * 8 + "|", *rows]) + "\n"
