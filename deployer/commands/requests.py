@@ -88,7 +88,7 @@ def course_of(a: argparse.Namespace) -> Course | None:
 def expected_of(a: argparse.Namespace) -> "Expected":
     """The parameters of --parameters: names, or arrays by name; none without it."""
     from deployer.fitting.export import read_weights
-    from deployer.training.exported import read_names
+    from deployer.training.tensors.exported import read_names
 
     if not a.parameters:
         return ()

@@ -325,7 +325,7 @@ def _bare(name: str) -> str:
 
 def _absence(name: str, places: Sequence[str]) -> str:
     """Count and first place of calls of an operator without lowering, and the reason where it is known."""
-    where = f"{len(places)} times, first in {places[0] or 'the module'}"
+    where = f"{len(places)} times, first in {next(iter(places)) or 'the module'}"
     reason = ABSENT.get(_bare(name))
     return f"{where}: {reason[0]}" if reason else where
 

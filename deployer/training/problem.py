@@ -29,7 +29,6 @@ from deployer.training.attached_loss import (
     loss_choices,
 )
 from deployer.training.autodiff import Backward, differentiate
-from deployer.training.exported import oddities
 from deployer.training.forward import Forward
 from deployer.training.groups import Group, Rule, trained_parameters
 from deployer.training.groups import rules as update_rules
@@ -55,6 +54,7 @@ from deployer.training.step_problem import (
 )
 from deployer.training.tensors.decisions import Decision
 from deployer.training.tensors.edits import NO_EDITS, Edits
+from deployer.training.tensors.exported import oddities
 from deployer.training.tensors.selection import Expected, select
 from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program

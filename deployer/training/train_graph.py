@@ -191,9 +191,9 @@ def build_train_graph(
     counts = len(case.model.raw.nodes) + len(case.loss.nodes), len(case.backward.nodes)
     dropped = _dropout(source, seed or 0, dropout)
     losses = tuple(map(float, gold))
-    states, taken = dict(case.states), (given.taken, given.classes) if given else (None, ())
-    names = problem.drawn
-    return Report(folder, update, case.trained, frozen, *counts, losses, dropped, states, names, *taken, tensors)
+    states, names = dict(case.states), problem.drawn
+    report = Report(folder, update, case.trained, frozen, *counts, losses, dropped, states, names, tensors=tensors)
+    return replace(report, data=given.taken, classes=given.classes) if given else report
 
 
 def _dropout(model: Forward, seed: int, on: bool) -> str:

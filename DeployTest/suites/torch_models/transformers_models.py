@@ -1,6 +1,6 @@
 """Models of `transformers` with random weights and tiny sizes, each with its own loss or a named one, beside PyTorch.
 
-Run as `python -m DeployTest.suites.torch_models.transformers_models` where PyTorch and transformers are installed; with --write it
+Run as `python -m DeployTest.suites.torch_models.transformers_models` with PyTorch and transformers; with --write it
 renews docs/pytorch-coverage.md. Three steps of AdamW each, in generated C on the host.
 """
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.indexing import rows_added, rows_of
-from deployer.torch.lowerings.reductions import reduced
+from deployer.torch.lowerings.places.indexing import rows_added, rows_of
+from deployer.torch.lowerings.places.reductions import reduced
 
 SUM, MEAN, MAX = 0, 1, 2
 

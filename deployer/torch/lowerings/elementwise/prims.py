@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, dtype_of, lowers
-from deployer.torch.lowerings.arithmetic import arithmetic, truncated
-from deployer.torch.lowerings.functions import erfc
-from deployer.torch.lowerings.indexing import as_strided_scatter
-from deployer.torch.lowerings.reductions import reduced, variance
+from deployer.torch.lowerings.elementwise.arithmetic import arithmetic, truncated
+from deployer.torch.lowerings.elementwise.functions import erfc
+from deployer.torch.lowerings.places.indexing import as_strided_scatter
+from deployer.torch.lowerings.places.reductions import reduced, variance
 
 
 def _reduces(name: str, op: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, dtype_of, lowers
-from deployer.torch.lowerings.reductions import reduced, so_far
+from deployer.torch.lowerings.places.reductions import reduced, so_far
 
 REDUCTIONS = {
     "add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.losses import MEAN, NONE, reduced_loss
+from deployer.torch.lowerings.layers.losses import MEAN, NONE, reduced_loss
 
 
 def _rows(g: GraphBuilder, x: Value, labels: Operand) -> tuple[Value, Value]:

@@ -9,7 +9,7 @@ from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.operators.copies.pad import SOURCES
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.indexing import rows_added, rows_of
+from deployer.torch.lowerings.places.indexing import rows_added, rows_of
 
 
 def _both(pads: Sequence[int], rank: int) -> tuple[list[int], list[int]]:

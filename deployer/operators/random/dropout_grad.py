@@ -10,8 +10,8 @@ from deployer.core.declarations import Recomputed
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng, unsupported
-from deployer.operators.activation.dropout import Dropout
 from deployer.operators.inputs import floats, normal
+from deployer.operators.random.dropout import Dropout
 
 
 @register

@@ -9,8 +9,8 @@ import numpy as np
 from deployer.core.forms import Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, register, rng
-from deployer.operators.activation.keyed_dropout import KEYS, KeyedDropout, kept, ratio_of
 from deployer.operators.inputs import arrays, normal, operands
+from deployer.operators.random.keyed_dropout import KEYS, KeyedDropout, kept, ratio_of
 
 TESTED = "is_test"
 """Before version 12 nothing says what the mask is where nothing is dropped, and nobody computes it."""

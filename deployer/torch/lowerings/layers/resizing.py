@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.pools import placeholder
-from deployer.torch.lowerings.windows import each
+from deployer.torch.lowerings.layers.pools import placeholder
+from deployer.torch.lowerings.layers.windows import each
 
 
 def _resizing(

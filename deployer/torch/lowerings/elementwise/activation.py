@@ -3,8 +3,8 @@
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.arithmetic import clamp, scaled
-from deployer.torch.lowerings.functions import same
+from deployer.torch.lowerings.elementwise.arithmetic import clamp, scaled
+from deployer.torch.lowerings.elementwise.functions import same
 
 for _aten, _op in (
     ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("softsign", "Softsign"), ("selu", "Selu"), ("mish", "Mish"),

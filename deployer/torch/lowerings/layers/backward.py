@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.windows import conv_attributes
+from deployer.torch.lowerings.layers.windows import conv_attributes
 
 
 def ones(x: Operand) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.arithmetic import square
-from deployer.torch.lowerings.backward import ones
+from deployer.torch.lowerings.elementwise.arithmetic import square
+from deployer.torch.lowerings.layers.backward import ones
 
 NONE, MEAN, SUM = 0, 1, 2
 """PyTorch's numbers of reductions."""

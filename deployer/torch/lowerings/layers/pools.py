@@ -10,8 +10,8 @@ import numpy as np
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
-from deployer.torch.lowerings.indexing import rows_of
-from deployer.torch.lowerings.windows import each, window_count
+from deployer.torch.lowerings.layers.windows import each, window_count
+from deployer.torch.lowerings.places.indexing import rows_of
 
 
 @dataclass(frozen=True)

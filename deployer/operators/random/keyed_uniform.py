@@ -22,8 +22,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
-from deployer.operators.activation.keyed_dropout import KEYS
 from deployer.operators.philox import BITS, WORDS, drawn, halves
+from deployer.operators.random.keyed_dropout import KEYS
 
 DIGITS = 24
 """Bits of a number: as many as float32 holds exactly."""

@@ -1,0 +1,1 @@
+"""Elementwise operators, and what fills tensors with numbers."""

@@ -1,0 +1,1 @@
+"""Operators that move, choose, order or reduce elements by their places."""
