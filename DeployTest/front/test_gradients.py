@@ -205,6 +205,10 @@ STOPPED: dict[str, Callable[[], Any]] = {
     "vmap": lambda: Net(lambda net, h: torch.func.vmap(lambda row: torch.tanh(net.extra(row)))(h)),
     "relu6": lambda: Net(lambda net, h: F.relu6(6 * torch.round(net.extra(h)))),
     "hardtanh": lambda: Net(lambda net, h: F.hardtanh(torch.round(2 * net.extra(h)))),
+    "parameter_in_a_list": lambda: Net(
+        lambda net, h: h @ net.listed[0] + net.listed[1],
+        lambda net: setattr(net, "listed", [net.extra.weight, net.extra.bias]),
+    ),
     "weight_norm": lambda: Net(plain, lambda net: parametrizations.weight_norm(net.extra)),
     "spectral_norm": lambda: Net(plain, lambda net: parametrizations.spectral_norm(net.extra)),
     "orthogonal": lambda: Net(plain, lambda net: parametrize.register_parametrization(net.extra, "weight", Tied())),

@@ -1,9 +1,11 @@
 """Embeddings whose gradients PyTorch scales or leaves out, and what a step cannot have, which is refused by name."""
 
 import importlib
+import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deployer.core.errors import DeployerError
@@ -64,11 +66,20 @@ def outside(net: Any, h: Any) -> Any:
 
 
 OUTSIDE = torch.zeros(1)
+
+
+def dropping(net: Any, h: Any) -> Any:
+    """A layer that Python's generator leaves out."""
+    return h if random.random() < 0.5 else net.extra(h)
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "number": (lambda: Net(counting, lambda net: setattr(net, "calls", 0)), "'calls'"),
     "list": (lambda: Net(growing, lambda net: setattr(net, "calls", [])), "'calls'"),
     "branch": (lambda: Net(branching), "depends on the values"),
     "item": (lambda: Net(lambda net, h: net.extra(h) * h.max().item()), "depends on the values"),
+    "python_random": (lambda: Net(dropping), "draws from Python's random"),
+    "numpy_random": (lambda: Net(lambda net, h: net.extra(h) * float(np.random.rand())), r"draws from numpy\.random"),
     "outside": (lambda: Net(outside), "no buffer"),
     "parameter": (lambda: Net(lambda net, h: (net.extra.weight.data.mul_(0.5), net.extra(h))[1]), r"extra\.weight"),
     "no_grad_parameter": (

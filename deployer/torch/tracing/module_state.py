@@ -2,10 +2,12 @@
 
 import contextlib
 import copy
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -82,18 +84,20 @@ def held_by(module: nn.Module) -> Held:
     parameters: dict[int, tuple[str, list[Slot]]] = {}
     states: dict[int, tuple[str, list[Slot]]] = {}
     buffers = set()
+    stems = {name: f"{name}." if name else "" for name, _ in module.named_modules()}
     for prefix, part in module.named_modules():
-        stem = f"{prefix}." if prefix else ""
         for key, value in part._parameters.items():
             if value is not None:
-                parameters.setdefault(id(value), (stem + key, []))[1].append(Slot(part._parameters, key))
+                parameters.setdefault(id(value), (stems[prefix] + key, []))[1].append(Slot(part._parameters, key))
+    for prefix, part in module.named_modules():
+        stem = stems[prefix]
         for key, value in part._buffers.items():
             if value is not None:
                 states.setdefault(id(value), (stem + key, []))[1].append(Slot(part._buffers, key))
                 buffers.add(states[id(value)][0])
         for name, slot in _plain_tensors(part.__dict__, stem):
-            if id(slot.get()) not in parameters:
-                states.setdefault(id(slot.get()), (name, []))[1].append(slot)
+            known = parameters if id(slot.get()) in parameters else states  # a parameter may lie in a plain list, too
+            known.setdefault(id(slot.get()), (name, []))[1].append(slot)
     return Held(
         {name: tuple(slots) for name, slots in parameters.values()},
         {name: tuple(slots) for name, slots in states.values()},
@@ -185,9 +189,29 @@ def _now_tensor(module: nn.Module, name: str) -> bool:
 
 @contextlib.contextmanager
 def random_state_kept() -> Iterator[None]:
-    """Put the state of PyTorch's own generator back in the end."""
-    with torch.random.fork_rng(devices=[]):
-        yield
+    """Put the states of the generators of PyTorch, Python and numpy back in the end."""
+    others = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(others[0])
+        np.random.set_state(others[1])
+
+
+@contextlib.contextmanager
+def undrawn() -> Iterator[None]:
+    """Raise GraphProblem where numbers are drawn meanwhile that a traced graph does not have."""
+    before = random.getstate(), np.random.get_state()[1:3]
+    yield
+    after = random.getstate(), np.random.get_state()[1:3]
+    drawn = [
+        *(["Python's random"] if before[0] != after[0] else []),
+        *(["numpy.random"] if before[1][1] != after[1][1] or (before[1][0] != after[1][0]).any() else []),
+    ]
+    if drawn:
+        cause = f"forward draws from {drawn[0]}, and the traced step would have the same number in each pass"
+        raise GraphProblem(cause, hint="torch.rand, torch.bernoulli, or another function of PyTorch's, in its place")
 
 
 def parameter_hooks(parameter: nn.Parameter) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -28,6 +28,7 @@ from deployer.torch.tracing.module_state import (
     held_by,
     parameter_hooks,
     random_state_kept,
+    undrawn,
 )
 from deployer.torch.tracing.places import Places, place_of, tracked
 
@@ -164,7 +165,8 @@ class _Step:
         modes = (sdpa_kernel(SDPBackend.MATH), self.draws, Composites(self.draws), tracked(self.module))
         with self.held.swapped(given, states), torch.enable_grad(), contextlib.ExitStack() as stack:
             *_, places = [stack.enter_context(mode) for mode in modes]
-            loss = self.loss(self.module, *(data[:-1] if self.share else data))
+            with undrawn():
+                loss = self.loss(self.module, *(data[:-1] if self.share else data))
             _check_loss(loss)
             # Parameters stay in place while gradients are taken: checkpointing runs forward again.
             grads = self._gradients(loss.reshape(()), leaves, data[-1].reshape(()) if self.share else None, places)
