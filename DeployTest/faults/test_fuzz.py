@@ -152,7 +152,7 @@ def test_wrong_meaning_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(registry()["Relu"], "reference", wrong)
     with (tmp_path / "phases").open("w") as sink:
         judge = worker.Worker(SEED, tmp_path / "w", sink).judge
-        standard = (i for i in range(3000) if worker.kind_of(SEED, i)[0] == "standard_graph")
+        standard = (i for i in range(12000) if worker.kind_of(SEED, i)[0] == "standard_graph")
         verdicts = (judge(i)[1] for i in standard if _has(i, "Relu"))
         assert any(v.sort == "different" for v in verdicts)
 

@@ -75,6 +75,7 @@ def list_operators(a: argparse.Namespace, console: Terminal) -> int:
     """Operators: how each runs, and whether it has a gradient; those of files, or internal ones, too."""
     rows = [row for row in operator_rows() if a.all or not row.internal]
     table = Table(*OPERATOR_HEADINGS, box=None, header_style="bold")
+    table.columns[0].min_width = max(len(row.name) for row in rows)  # whole names, however narrow the terminal is
     for row in rows:
         table.add_row(*row.cells)
     console.print(table)

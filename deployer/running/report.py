@@ -157,7 +157,8 @@ def make_report(
 def _losses(losses: Sequence[float], expected: Sequence[float], tolerance: float) -> tuple[float, list[str]]:
     """The largest difference of all losses, NaN if one is, and the faults."""
     distances = verdict.distances(np.array(losses), np.array(expected))
-    sizes = np.maximum(np.abs(np.array(expected)), 1)  # of a loss above 1, whose rounding grows with it
+    known = np.array(expected, np.float64)
+    sizes = np.where(np.isfinite(known), np.maximum(np.abs(known), 1), 1)  # a loss above 1 has more to round
     beyond = [i for i, distance in enumerate(distances) if not distance <= tolerance * sizes[i]]
     texts = [f"loss {i}: computed {losses[i]:.9g}, expected {expected[i]:.9g}" for i in beyond]
     return float(distances.max(initial=0.0)), texts

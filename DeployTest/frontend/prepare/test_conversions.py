@@ -83,7 +83,7 @@ def test_said_once(opset: int, tmp_path: Path) -> None:
 def test_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`train-graph` says so, too, and trains the weights in float32."""
     path = model(TensorProto.BFLOAT16).save(tmp_path / "net.onnx")
-    assert deployer("train-graph", path, "--loss", "mse", "--samples", 1, "-o", tmp_path) == 0
+    assert deployer("train-graph", path, "--loss", "mse", "--samples", 1, "--trainable", "w", "-o", tmp_path) == 0
     assert "what the file has in bfloat16 is float32 here" in capsys.readouterr().err
     with np.load(tmp_path / "net_train" / "inputs.npz") as arrays:
         assert arrays["arr_0002"].dtype == np.float32

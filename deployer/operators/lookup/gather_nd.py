@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.ir import TABLE, AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, Sample, mismatch, register, rng
 from deployer.operators.inputs import arrays, normal, operands
 from deployer.operators.lookup.table import check_ids
@@ -16,6 +17,7 @@ class GatherND(Operator):
     """Made of RowNumbers, and Gather from X as rows; a place that is outside gives NaN."""
 
     name = "GatherND"
+    learned: ClassVar[dict[int, str]] = {0: TABLE}
     versions = (11, 12, 13)
     composite = True
 
