@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "number": (lambda: Net(counting, lambda net: setattr(net, "calls", 0)), "'calls'"),
     "list": (lambda: Net(growing, lambda net: setattr(net, "calls", [])), "'calls'"),
     "branch": (lambda: Net(branching), "depends on the values"),
-    "item": (lambda: Net(lambda net, h: net.extra(h) * h.max().item()), "depends on the values"),
+    "item": (lambda: Net(lambda net, h: net.extra(h) * h.max().item()), "a Python number of a tensor"),
     "python_random": (lambda: Net(dropping), "draws from Python's random"),
     "numpy_random": (lambda: Net(lambda net, h: net.extra(h) * float(np.random.rand())), r"draws from numpy\.random"),
     "outside": (lambda: Net(outside), "no buffer"),
