@@ -276,3 +276,32 @@ class Learnt(nn.Module):
 
     def forward(self, output: Any, target: Any) -> Any:
         return F.cross_entropy(output, target) * self.weight
+
+
+def test_bits_are_those_of_all_targets() -> None:
+    """Dropout, noise, a norm, a written buffer and a counter: equal weights and buffers in simulated memories too."""
+
+    class Net(nn.Module):
+        """A norm, two kinds of random numbers, and two buffers."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm, self.last = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+            self.register_buffer("mean", torch.zeros(3))
+            self.register_buffer("calls", torch.tensor(0))
+
+        def forward(self, x: Any) -> Any:
+            h = F.dropout(torch.relu(self.norm(self.first(x))), 0.25)
+            h = self.last(h + 0.1 * torch.rand_like(h))
+            self.mean.mul_(0.9).add_(0.1 * h.detach().mean(0))
+            self.calls += 1
+            return h - self.mean / (1 + self.calls)
+
+    runs = []
+    for target in ("", "host", "host_flat"):
+        torch.manual_seed(5)
+        runs.append(front.train(Net(), data(), "cross_entropy", "adamw", batch=4, epochs=2, target=target))
+    for run in runs[1:]:
+        assert run.losses == runs[0].losses
+        for name, array in {**runs[0].weights, **runs[0].buffers}.items():
+            assert np.array_equal({**run.weights, **run.buffers}[name], array), name
