@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sphinx.ext.autodoc.mock import _MockObject
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -20,6 +22,8 @@ html_theme = "furo"
 html_title = f"deployer {release}"
 html_show_sourcelink = False
 autodoc_mock_imports = ["torch"]
+# A stand-in for a type of PyTorch's may be one side of `Tensor | None`, which Sphinx's own does not know.
+_MockObject.__or__ = _MockObject.__ror__ = lambda self, other: self  # type: ignore[attr-defined]
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 90

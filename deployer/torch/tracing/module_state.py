@@ -199,16 +199,19 @@ def random_state_kept() -> Iterator[None]:
         np.random.set_state(others[1])
 
 
+def _states() -> dict[str, Any]:
+    """The states of generators other than PyTorch's, in a form that compares."""
+    numbers = np.random.get_state(legacy=False)
+    assert isinstance(numbers, dict)
+    return {"Python's random": random.getstate(), "numpy.random": repr(numbers["state"])}
+
+
 @contextlib.contextmanager
 def undrawn() -> Iterator[None]:
     """Raise GraphProblem where numbers are drawn meanwhile that a traced graph does not have."""
-    before = random.getstate(), np.random.get_state()[1:3]
+    before = _states()
     yield
-    after = random.getstate(), np.random.get_state()[1:3]
-    drawn = [
-        *(["Python's random"] if before[0] != after[0] else []),
-        *(["numpy.random"] if before[1][1] != after[1][1] or (before[1][0] != after[1][0]).any() else []),
-    ]
+    drawn = [name for name, state in _states().items() if state != before[name]]
     if drawn:
         cause = f"forward draws from {drawn[0]}, and the traced step would have the same number in each pass"
         raise GraphProblem(cause, hint="torch.rand, torch.bernoulli, or another function of PyTorch's, in its place")
