@@ -61,7 +61,7 @@ def _data(shape: tuple[int, ...], limits: Sequence[int] = (ROWS,)) -> dict[str, 
 
 
 def _both(model: Path, data: Any, folder: Path, **more: Any) -> list[str]:
-    """What training over epochs and a training case say against data; nothing where they take them."""
+    """Errors of training over epochs and of a training case for the data; none where both accept them."""
     said = []
     for train in (
         lambda: fit(model, data, "cross_entropy", folder=folder / "run", checks=0, force=True, **more),

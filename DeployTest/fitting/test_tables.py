@@ -30,7 +30,7 @@ def table(folder: Path, content: str | bytes, types: dict[str, TensorType] = CLA
 
 
 def refused(folder: Path, content: str | bytes, types: dict[str, TensorType] = CLASSES, **more: object) -> str:
-    """What is said against a table."""
+    """Error that reading a table raises."""
     with pytest.raises(UserError) as caught:
         table(folder, content, types, **more)
     return str(caught.value)

@@ -141,7 +141,7 @@ def hooked(register: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def halved(net: Any, inputs: Any, outputs: Any = None) -> Any:
-    """What a hook on a module gives: half of what it gets."""
+    """Half of the output, as a forward hook on a module returns it."""
     values = inputs if outputs is None else outputs
     return tuple(v * 0.5 for v in values) if isinstance(values, tuple) else values * 0.5
 
@@ -222,12 +222,12 @@ def stepped(h: Any) -> Any:
 
 
 def doubled(into: Any, out: Any) -> Any:
-    """What a hook of a node gives: twice what goes on."""
+    """Twice the gradient, as a hook on a node of autograd returns it."""
     return tuple(g if g is None else 2 * g for g in into)
 
 
 def halved_back(module: Any, into: Any, out: Any) -> Any:
-    """What a hook on a module gives for its gradients."""
+    """Scaled gradients, as a backward hook on a module returns them."""
     return halved(module, into)
 
 

@@ -16,7 +16,7 @@ WRITERS = (
     *("deployer/operators", "deployer/torch/lowerings", "deployer/torch/graph.py", "deployer/torch/forward_check.py"),
     *("deployer/torch/tracing/composites.py", "deployer/training/tensors/edits.py"),
 )
-"""What writes nodes, and what names functions of PyTorch."""
+"""Files that write nodes, and files that name functions of PyTorch."""
 
 
 def _names() -> set[str]:

@@ -181,7 +181,7 @@ RIGHT, WARNED, REFUSED, SILENT, NONE = "right", "warned", "refused", "SILENT", "
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a net's file without and with `--parameters`: a word, and how far losses are off."""
+    """Outcome of a net's file without and with `--parameters`: a word, and the largest difference of losses."""
 
     word: str
     loss: float = 0.0

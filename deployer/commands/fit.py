@@ -77,7 +77,7 @@ class JsonLines(Onlooker):
         self.console = console
 
     def read(self, place: str, samples: Samples) -> None:
-        """What is taken of samples."""
+        """Columns or arrays of the samples that are used."""
         taken = asdict(samples.taken) if samples.taken else {}
         self.console.event("data", {"source": place, **taken, "classes": samples.classes})
 

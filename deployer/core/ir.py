@@ -205,7 +205,7 @@ class TensorRecord:
 
 
 def records_of(program: Program) -> tuple[TensorRecord, ...]:
-    """What becomes of the float tensors of a training program that no step computes, by name."""
+    """Role of each float tensor of a training program that no step computes, by name."""
     written = {program.storage(name) for node in program.nodes for name in node.outputs if name}
     found = []
     for name, tensor in sorted(program.tensors.items()):

@@ -78,7 +78,7 @@ class Fitted:
 
 
 Inspection = Callable[[Problem, Program, Feed, Array], None]
-"""What looks at a problem, its program, what its passes read, and the rates, before C is made; it may raise."""
+"""Check of a problem, its program, the data of its passes and the rates, before C is generated; it may raise."""
 
 
 class Onlooker:
@@ -91,7 +91,7 @@ class Onlooker:
         """A stage of the compiler begins."""
 
     def tensors(self, lines: Sequence[str]) -> None:
-        """What becomes of the model's tensors, in lines of text."""
+        """Roles of the model's tensors, in lines of text."""
 
     def begin(self, passes: int, per_epoch: int, place: Place) -> None:
         """The run goes on from a place, to so many passes in all."""
@@ -420,7 +420,7 @@ class _Fit:
         return result
 
     def _taken(self) -> tuple[Taken | None, Taken | None]:
-        """What was taken of the source of the samples, and of that of those held out, if that is another one."""
+        """Columns used of the samples' source, and of the validation samples' source where that is another one."""
         data, validation = self.samples.taken, self.held_out.taken if self.held_out else None
         return data, None if validation is data else validation
 

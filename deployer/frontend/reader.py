@@ -43,7 +43,7 @@ _CONSTANT_FORMS = {
 
 
 Edit = Callable[[onnx.ModelProto], object]
-"""What changes a model in place before it is read."""
+"""Rewrite of a model in place before it is read."""
 
 
 def read_graph(

@@ -78,7 +78,7 @@ class Report:
     notes: tuple[str, ...] = ()
     """Lines on what of the run is other than the graphs say."""
     tensors: tuple[TensorRecord, ...] = ()
-    """What becomes of each float tensor of the training graph."""
+    """Role of each float tensor of the training graph."""
 
     @property
     def passed(self) -> bool:

@@ -110,7 +110,7 @@ def capture(
 
 @dataclass(frozen=True)
 class CapturedOutputs:
-    """What a module gives in evaluation mode, as a model with the module's names."""
+    """Model of a module's forward pass in evaluation mode, with the module's names."""
 
     model: onnx.ModelProto
 

@@ -23,7 +23,7 @@ from deployer.training.tables.taken import Taken
 COLLATED = 256
 """Samples of a data set that are put together at a time."""
 ONE, NONE, ANY = "one", "none", "any"
-"""How many of the arrays the loss takes: a loss by name one, a module that returns its loss none, a function any."""
+"""Number of arrays that the loss takes: one by name, none where the module returns its loss, any for a function."""
 SAMPLES = "a tuple (x, y), batches of these, a Dataset, a file, or a folder of images"
 
 
@@ -155,7 +155,7 @@ def _batches(data: Any, module: "_Called", warn: Warn) -> dict[str, Array]:
 
 
 class _Called:
-    """How a module is called: its arguments by name, in order, and whether it needs each; and the loss's `targets`."""
+    """Signature of a module: its arguments in order, whether each is required, and the loss's `targets`."""
 
     def __init__(self, module: nn.Module, targets: str) -> None:
         self.arguments, self.targets = arguments_of(module), targets

@@ -154,7 +154,7 @@ def load_into(module: nn.Module, trained: Fitted) -> nn.Module:
 
 
 def _targets(loss: LossSpec) -> str:
-    """How many of the data the loss takes."""
+    """Number of data arrays that the loss takes."""
     return ANY if not isinstance(loss, str) else NONE if loss == OWN_LOSS else ONE
 
 

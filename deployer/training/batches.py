@@ -51,7 +51,7 @@ def fitted_samples(columns: Mapping[str, Array], types: Mapping[str, TensorType]
 
 
 def taken_arrays(names: Iterable[str], count: int, targets: Collection[str] | None = None) -> Taken:
-    """What is taken of arrays of so many samples, which have the names of data inputs.
+    """Choose arrays of so many samples by the names of data inputs.
 
     `targets` are by default the last of several.
     """

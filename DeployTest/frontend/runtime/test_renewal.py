@@ -51,7 +51,7 @@ def artifacts(op: str, count: int, expected: Arrays | None = None) -> Artifacts:
 
 
 def renewed(count: int) -> Arrays:
-    """What ONNX Runtime's formula makes of the statistics in all passes."""
+    """Running statistics after all passes by ONNX Runtime's formula."""
     mean, variance = (FROZEN[name].astype(np.float64) for name in STATISTICS)
     for x in samples()["x"]:
         for _ in range(count):

@@ -1,1 +1,1 @@
-"""What of PyTorch can be trained, by PyTorch's own samples of its operators and modules."""
+"""Coverage of PyTorch, scored by PyTorch's own samples of its operators and modules."""

@@ -1,4 +1,4 @@
-"""What becomes of each of ATen's core operators: lowered, made of others, known while a step is traced, or refused."""
+"""Support of ATen's core operators: lowered, decomposed, computed while a step is traced, or refused."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def overloads() -> dict[str, list[Any]]:
 
 
 def core_operators() -> Iterator[Core]:
-    """What becomes of each of them."""
+    """Support of each core operator, by name."""
     table = _decompositions()
     for name, functions in sorted(overloads().items()):
         takes = any("Tensor" in str(a.type) for f in functions for a in f._schema.arguments)

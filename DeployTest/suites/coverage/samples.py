@@ -14,7 +14,7 @@ from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
 FACTOR = "factor"
-"""How names of data begin that outputs are multiplied with."""
+"""Prefix of the names of data that outputs are multiplied with."""
 
 
 @dataclass(eq=False)
@@ -94,7 +94,7 @@ def operators() -> dict[str, Any]:
 
 
 def samples_of(op: Any) -> Iterator[Callable[[bool], Sample | None]]:
-    """What makes each sample of an operator, with its integers held or fed; None of one that is empty."""
+    """Makers of an operator's samples, with integers held or fed; a maker gives None for an empty sample."""
     function = op.get_op()
     torch.manual_seed(0)
     for given in op.sample_inputs("cpu", torch.float32, requires_grad=True):
@@ -119,7 +119,7 @@ def modules() -> dict[str, Any]:
 
 
 def samples_of_module(info: Any) -> Iterator[Callable[[bool], Sample | None]]:
-    """What makes each sample of a module, in training mode and, where it differs, in evaluation."""
+    """Makers of a module's samples, in training mode and, where it differs, in evaluation."""
     for training in (True, False) if info.train_and_eval_differ else (True,):
         torch.manual_seed(0)
         inputs = info.module_inputs_func(info, "cpu", torch.float32, requires_grad=True, training=training)

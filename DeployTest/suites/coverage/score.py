@@ -1,4 +1,4 @@
-"""What of PyTorch can be trained: its core operators, and all samples of its own tests of operators and of modules.
+"""Score the coverage of PyTorch: its core operators, and all samples of its own tests of operators and of modules.
 
 Run as `python -m DeployTest.suites.coverage` where PyTorch and expecttest are installed; with --write it renews
 docs/pytorch-coverage.md. A sample is right where loss and every gradient of the captured step, evaluated in float64,
@@ -24,6 +24,7 @@ import torch
 
 from deployer import pipeline
 from deployer.core.errors import DeployerError, InternalError
+from deployer.torch.check import BOUND, NOISE
 from deployer.torch.eager import EagerStep, eager_step
 from deployer.torch.evaluate import Evaluation, Evaluator
 from deployer.torch.step import CapturedStep, capture_step
@@ -32,8 +33,6 @@ from DeployTest.suites.coverage import samples as suites
 from DeployTest.suites.coverage.samples import Sample
 from DeployTest.support.building.cases import compile_case, faults
 
-BOUND, FLOOR = 1e-9, 1e-13
-"""The largest difference, as a share of a tensor's largest magnitude, and of the largest of all gradients."""
 RIGHT, WRONG, REFUSED, UNFORESEEN, EMPTY = "right", "wrong", "refused", "unforeseen", "empty"
 SEED, RATE, L1 = 5, 0.01, 64000
 TRIED = 3
@@ -47,7 +46,7 @@ KINDS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[Any], Iterator[Ma
 
 @dataclass(frozen=True)
 class Judged:
-    """What became of a sample, why, and what became of it in C where that was tried."""
+    """Outcome of a sample, its reason, and the step and sample for a trial in C."""
 
     outcome: str
     reason: str = ""
@@ -57,7 +56,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of an entry: of how many samples, why one of them is not right, and of a sample in C."""
+    """Outcome of an entry: samples by outcome, a reason for those not right, and the outcome of a sample in C."""
 
     kind: str
     entry: str
@@ -73,7 +72,7 @@ class Result:
 
 
 def difference(ours: Evaluation, gold: EagerStep) -> str:
-    """What is further apart than rounding in float64 accounts for; empty where nothing is."""
+    """First tensor whose difference exceeds rounding in float64, as text; empty where none does."""
     if set(ours.gradients) != set(gold.gradients):
         return f"gradients of {sorted(set(ours.gradients) ^ set(gold.gradients))}"
     pairs = {"the loss": (ours.loss, gold.loss)}
@@ -84,7 +83,7 @@ def difference(ours: Evaluation, gold: EagerStep) -> str:
         finite = np.isfinite(b)
         apart = np.abs(np.asarray(a, np.float64) - b)[finite]
         worst = float(apart.max(initial=0.0))
-        if not worst <= BOUND * _most(b) + FLOOR * most:
+        if not worst <= BOUND * _most(b) + NOISE * most:
             return f"{name} is {worst:.3g} off, of {_most(b):.3g}"
     return ""
 
@@ -95,7 +94,7 @@ def _most(array: Any) -> float:
 
 
 def judge(make: Maker) -> Judged:
-    """What becomes of a sample with integers that are fed or, where that is refused, held by the module."""
+    """Outcome of a sample with integers that are fed or, where that is refused, held by the module."""
     fed = _judged(make, False)
     if fed.outcome != REFUSED:
         return fed
@@ -133,7 +132,7 @@ def _told(error: DeployerError) -> str:
 
 
 def in_c(step: CapturedStep, sample: Sample) -> tuple[str, str]:
-    """What becomes of one update by SGD in generated C on the host, whose verdict compares it with float64."""
+    """Outcome of one update by SGD in generated C on the host, whose verdict compares it with float64."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         data = {name: x.numpy()[None] for name, x in zip(step.data, sample.data.values(), strict=True)}

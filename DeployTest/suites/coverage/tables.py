@@ -18,7 +18,7 @@ SHOWN, NAMED, LONGEST = 60, 4, 160
 
 
 def core_table() -> str:
-    """How many operators there are of each kind, and those that have no lowering."""
+    """Number of operators by support, and a row for each without a lowering."""
     cores = list(core_operators())
     counts = Counter(c.outcome for c in cores)
     words = ", ".join(f"{n} {'are' if n > 1 else 'is'} {outcome}" for outcome, n in counts.most_common())

@@ -15,7 +15,7 @@ from deployer.core.limits import ARCHIVE_BYTES
 SUFFIXES = (".csv", ".tsv")
 """The suffixes of tables."""
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-"""What may separate columns, and its name."""
+"""Separators of columns, and their names."""
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 """A finite decimal number, plain or with an exponent."""
 LIMITS = {"float32": float(np.finfo(np.float32).max), "int32": float(np.iinfo(np.int32).max)}

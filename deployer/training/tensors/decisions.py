@@ -33,14 +33,14 @@ OPEN = "undecided"
 """The role of a tensor about which somebody has to decide."""
 OF_LAYERS = (WEIGHT, BIAS, GAIN, SLOPE, TABLE)
 MASKED = -1e4
-"""What a mask adds to scores that are not to count is this, or less."""
+"""Largest number that a mask adds to a score to exclude it."""
 UNIT = 1e-3
 """So far may the squares of a sine and a cosine be from 1."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a tensor, and why; `values` sums up its numbers, `readers` are nodes in which it meets data."""
+    """Role of a tensor, and the reason; `values` sums up its numbers, `readers` are nodes in which it meets data."""
 
     name: str
     shape: tuple[int, ...]
@@ -80,7 +80,7 @@ class Decider:
         return Decision(name, self.model.raw.constants[name].shape, fate, why, summary(self.arrays[name]), readers)
 
     def roles(self, name: str) -> set[str]:
-        """What a tensor is for where it is read."""
+        """Purpose of a tensor where it is read."""
         return {use.role for use in self.uses[name]}
 
     def _fate(self, name: str) -> tuple[str, str]:
@@ -246,7 +246,7 @@ def pattern_of(names: Sequence[str]) -> str:
 
 
 LABELS = {TRAINED: "trained", FROZEN: "frozen", CONSTANT: "constants", STATE: "states"}
-"""What comes before the names of tensors in a text for a person."""
+"""Heading before the names of tensors in a text for a person."""
 
 
 LINKED = re.compile(r"one with |parameter (?!of the module|by its name)")

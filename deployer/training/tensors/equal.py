@@ -39,7 +39,7 @@ def by_key(arrays: Mapping[str, Array]) -> dict[tuple[int, str], list[str]]:
 
 
 def copy_of(source: str, array: Array, copy: Array) -> Copy | None:
-    """How `copy` comes from the array of a source; None where it does not."""
+    """Rewrite that makes `copy` of a source's array; None where there is none."""
     full = copy.shape
     for target in (copy, once(copy)):
         if target.size == array.size:

@@ -1,4 +1,4 @@
-"""What exporters do to the parameters of a module, as far as a file shows it: other training than was meant."""
+"""Changes that exporters make to a module's parameters, as far as a file shows them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ def oddities(model: Forward, parameters: Sequence[str], expected: Expected) -> I
 
 
 class _Signs:
-    """What a file shows of its exporter's work on the parameters that are trained."""
+    """Signs in a file that its exporter changed parameters that are trained."""
 
     def __init__(self, model: Forward, parameters: Sequence[str]) -> None:
         self.model, self.parameters, self.origins = model, parameters, model.origins

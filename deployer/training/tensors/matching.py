@@ -255,7 +255,7 @@ def _gates(node: object) -> int:
 
 
 def _pieces(array: Array, position: int) -> list[Array]:
-    """What a module has apart: the part of each direction, and of a bias both halves."""
+    """Parts that a module keeps apart: one of each direction, and both halves of a bias."""
     directions = [array[index] for index in range(len(array))]
     if position < 3:
         return directions
@@ -287,7 +287,7 @@ def check_lost(found: Matches, parameters: Mapping[str, Array], place: str) -> N
 
 
 def said(found: Matches, place: str) -> Iterator[DeployerWarning]:
-    """What is to be said of matches that are no errors."""
+    """Warnings about matches that are no errors."""
     for tensor, names in found.merged:
         facts = [("tensor", tensor), ("parameters", ", ".join((*found.tensors[tensor], *names)))]
         cause = f"parameters of {place} with equal numbers are one tensor of the model, and are trained as one"

@@ -1,4 +1,4 @@
-"""What exporters write beside nodes and tensors: which parameters and buffers of a module a node reads, and rewrites.
+"""Metadata of exporters: the parameters and buffers of a module that a node reads, and rewrites of nodes.
 
 PyTorch's exporter by `torch.export` writes the traced call of each node; there parameters have the prefix `p_`, buffers
 `b_` and numbers of the program `c_`, and dots of names are underscores. Its rewrites leave the names of their rules.
@@ -26,7 +26,7 @@ KEEPING = (
     " training=TrainingMode.TRAINING, do_constant_folding=False), and without batch norms by (..., dynamo=True,"
     " optimize=False)"
 )
-"""How a file comes to have a module's parameters."""
+"""Hint on a file that keeps a module's parameters."""
 INVENTED = re.compile(
     r"onnx::\w+_\d+|const_fold_opt__\d+|val_\d+|_to_copy(_\d+)?|[Cc]onstant(_\d+)?|initializer(_\d+)?"
     r"|.*/[Cc]onstant(_\d+)?(_output_\d+)?|/.*_output_\d+|[tv]?_?\d+|arg\d+(_\d+)?|lifted_tensor_\d+|expand(_\d+)?"
@@ -42,7 +42,7 @@ COMPUTED = re.compile(r"onnx::(\w+)_\d+|const_fold_opt__\d+|val_\d+")
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of a node: names of values that the traced call read, its module, and rewrites that made it."""
+    """Origin of a node: names of values that the traced call read, its module, and rewrites that made it."""
 
     read: frozenset[str] = frozenset()
     scope: str = ""
@@ -75,7 +75,7 @@ UNKNOWN = Origin()
 
 @dataclass(frozen=True)
 class Origins:
-    """What is known of the file: whether PyTorch wrote it, of each node by its name, and of node outputs by value."""
+    """Origins in a file: whether PyTorch wrote it, of each node by name, and of node outputs by value."""
 
     producer: str = ""
     nodes: Mapping[str, Origin] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Origins:
         return self.producer.lower().startswith(PYTORCH)
 
     def of(self, node: str) -> Origin:
-        """What is known of a node, or of the one that it is a part of."""
+        """Origin of a node, or of the one that it is a part of."""
         while node not in self.nodes and "/" in node:
             node = node.rpartition("/")[0]
         return self.nodes.get(node, UNKNOWN)
@@ -101,7 +101,7 @@ UNTOLD = Origins()
 
 
 def origins_of(producer: str, nodes: Iterable[tuple[str, NodeProto]]) -> Origins:
-    """What a file says of its nodes, by their names."""
+    """Origins of a file's nodes, by their names."""
     found = {name: _origin({p.key: p.value[:LONGEST] for p in proto.metadata_props}) for name, proto in nodes}
     return Origins(producer, {name: origin for name, origin in found.items() if origin != UNKNOWN})
 

@@ -29,7 +29,7 @@ CHOICES = (
 
 @dataclass(frozen=True)
 class Selection:
-    """What is trained, in file order, what becomes of every float tensor, what is to be said, and rewrites."""
+    """Trained tensors in file order, roles of all float tensors, warnings, and rewrites."""
 
     parameters: tuple[str, ...]
     decisions: tuple[Decision, ...]

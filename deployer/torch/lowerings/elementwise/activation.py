@@ -104,7 +104,7 @@ def log_sigmoid_forward(g: GraphBuilder, x: Value) -> tuple[Value, Value]:
 
 @lowers("log_sigmoid_backward")
 def log_sigmoid_backward(g: GraphBuilder, dy: Operand, x: Value, buffer: Operand) -> Value:
-    """What arrives times the sigmoid of -x."""
+    """Upstream gradient times the sigmoid of -x."""
     return g.binary("Mul", dy, g.unary("Sigmoid", g.unary("Neg", x)))
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from deployer.torch.graph import GraphBuilder, Operand, Value, dtype_of, lowers
 
 TRUTHS = {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}
-"""What arithmetic of two truths is."""
+"""Logical operator that stands for an arithmetic operator on two booleans."""
 
 
 def arithmetic(g: GraphBuilder, op: str, a: Operand, b: Operand) -> Value:
@@ -68,13 +68,13 @@ def floor_divide(g: GraphBuilder, a: Operand, b: Operand) -> Value:
 
 @lowers("remainder")
 def remainder(g: GraphBuilder, a: Operand, b: Operand) -> Value:
-    """What is left of a by b, with the sign of b."""
+    """Remainder of a / b, with the sign of b."""
     return _left(g, a, b, 0)
 
 
 @lowers("fmod")
 def fmod(g: GraphBuilder, a: Operand, b: Operand) -> Value:
-    """What is left of a by b, with the sign of a."""
+    """Remainder of a / b, with the sign of a."""
     return _left(g, a, b, 1)
 
 
@@ -162,7 +162,7 @@ def truncated(g: GraphBuilder, x: Value) -> Value:
 
 @lowers("frac")
 def fraction(g: GraphBuilder, x: Value) -> Value:
-    """What is left of x without the integer towards zero."""
+    """Fractional part of x, with the sign of x."""
     return g.binary("Sub", x, truncated(g, x))
 
 

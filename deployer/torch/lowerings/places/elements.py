@@ -237,7 +237,7 @@ _extreme_so_far("cummin", "ReduceMin", "ArgMin", np.inf)
 
 @lowers("searchsorted")
 def searchsorted(g: GraphBuilder, edges: Value, x: Operand, *, right: bool = False, **rest: Any) -> Value:
-    """How many of the edges are below each element, or not above."""
+    """Number of edges below each element, or not above it."""
     if rest.get("sorter") is not None or edges.rank != 1:
         raise g.refusal("its edges have a sorter, or several rows", "one row of sorted edges")
     return bucketize(g, x, edges, right=right or rest.get("side") == "right")
@@ -245,7 +245,7 @@ def searchsorted(g: GraphBuilder, edges: Value, x: Operand, *, right: bool = Fal
 
 @lowers("bucketize")
 def bucketize(g: GraphBuilder, x: Operand, edges: Value, *, out_int32: bool = False, right: bool = False) -> Value:
-    """How many of the edges are below each element, or not above."""
+    """Number of edges below each element, or not above it."""
     shape = x.shape if isinstance(x, Value) else np.shape(x)
     column = g.reshape(g.cast(x, dtype_of(x)), (*shape, 1))
     below = g.binary("LessOrEqual" if right else "Less", edges, column, "bool")

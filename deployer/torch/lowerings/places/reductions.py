@@ -111,7 +111,7 @@ def cumulative_sum(g: GraphBuilder, x: Value, dim: int, dtype: torch.dtype | Non
 
 
 def cumulative(g: GraphBuilder, op: str, x: Value, dim: int) -> Value:
-    """What ONNX accumulates along an axis."""
+    """Cumulative sum along an axis."""
     if not x.rank:
         return x
     x = g.cast(x, "int64") if x.dtype == "bool" else x

@@ -244,7 +244,7 @@ def _among_zeros(g: GraphBuilder, part: Value, shape: Sequence[int], axis: int, 
 
 @lowers("select_backward")
 def select_backward(g: GraphBuilder, dy: Value, sizes: Sequence[int], dim: int, index: int) -> Value:
-    """What arrives in one place along an axis, and zeros elsewhere."""
+    """Upstream gradient at one index of an axis, and zeros elsewhere."""
     return select_scatter(g, g.constant(np.zeros(tuple(sizes))), dy, dim, index)
 
 
@@ -252,7 +252,7 @@ def select_backward(g: GraphBuilder, dy: Value, sizes: Sequence[int], dim: int, 
 def slice_backward(
     g: GraphBuilder, dy: Value, sizes: Sequence[int], dim: int, start: int, end: int, step: int
 ) -> Value:
-    """What arrives in some places along an axis, and zeros elsewhere."""
+    """Upstream gradient in a slice of an axis, and zeros elsewhere."""
     return slice_scatter(g, g.constant(np.zeros(tuple(sizes))), dy, dim, start, end, step)
 
 
