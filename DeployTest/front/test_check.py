@@ -70,6 +70,27 @@ def test_a_wrong_lowering_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert any("not compared with PyTorch" in note for note in unchecked.notes)
 
 
+ROUNDING = {
+    "a norm of one element": lambda: nn.Sequential(nn.Linear(4, 1), nn.LayerNorm(1), nn.Linear(1, 3)),
+    "groups of one element": lambda: nn.Sequential(nn.Linear(4, 8), nn.GroupNorm(8, 8), nn.Linear(8, 3)),
+}
+
+
+@pytest.mark.parametrize("offset", [5.0, 30.0, 100.0])
+@pytest.mark.parametrize("name", ROUNDING)
+def test_a_gradient_of_rounding_alone_is_no_difference(name: str, offset: float) -> None:
+    """A norm of one element has gradients of zero, which PyTorch gives as the roundings of its mean over sqrt(eps)."""
+    torch.manual_seed(2)
+    net, (rows, labels) = ROUNDING[name](), data()
+    batch = {"x": rows + offset, "labels": labels}
+
+    def loss(model: Any, x: Any, y: Any) -> Any:
+        return F.cross_entropy(model(x), y)
+
+    step = importlib.import_module("deployer.torch.step").capture_step(net, loss, batch)
+    importlib.import_module("deployer.torch.check").check_step(step, net, loss, batch)
+
+
 def test_a_wrong_optimizer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An update with another decay than torch.optim's names the parameter."""
     own = updates.options_of

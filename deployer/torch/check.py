@@ -16,8 +16,12 @@ from deployer.torch.tracing.trace import Loss
 
 BOUND = 1e-9
 """Largest allowed difference, of a tensor's largest magnitude: both sides compute in float64, in another order."""
-NOISE = 1e-13
-"""The same, of the largest gradient, or buffer, of all: a sum that is zero but for rounding has no magnitude itself."""
+NOISE = 1e-11
+"""The same, of the largest gradient, or buffer, of all: a sum that is zero but for rounding has no magnitude itself.
+
+A norm divides the rounding of its mean, of 1.1e-16 of the inputs, by sqrt(eps), which is 1/316 by default: this leaves
+room for inputs of some hundreds, and says nothing of a tensor that float32 could train.
+"""
 HINT = "report the module, or train it with check=False, which the report then says"
 
 

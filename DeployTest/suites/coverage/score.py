@@ -23,8 +23,8 @@ import numpy as np
 import torch
 
 from deployer import pipeline
-from deployer.core.errors import DeployerError, InternalError
-from deployer.torch.check import BOUND, NOISE
+from deployer.core.errors import CaptureMismatch, DeployerError, InternalError
+from deployer.torch.check import compare
 from deployer.torch.eager import EagerStep, eager_step
 from deployer.torch.evaluate import Evaluation, Evaluator
 from deployer.torch.step import CapturedStep, capture_step
@@ -71,26 +71,13 @@ class Result:
         return next((o for o in (UNFORESEEN, WRONG, REFUSED, RIGHT) if self.counts.get(o)), EMPTY)
 
 
-def difference(ours: Evaluation, gold: EagerStep) -> str:
+def difference(step: CapturedStep, ours: Evaluation, gold: EagerStep) -> str:
     """First tensor whose difference exceeds rounding in float64, as text; empty where none does."""
-    if set(ours.gradients) != set(gold.gradients):
-        return f"gradients of {sorted(set(ours.gradients) ^ set(gold.gradients))}"
-    pairs = {"the loss": (ours.loss, gold.loss)}
-    pairs |= {f"the gradient of {n}": (ours.gradients[n], g) for n, g in gold.gradients.items()}
-    pairs |= {f"the next {n}": (x, gold.states[n]) for n, x in ours.states.items()}
-    most = max((_most(b) for n, (_, b) in pairs.items()), default=0.0)
-    for name, (a, b) in pairs.items():
-        finite = np.isfinite(b)
-        apart = np.abs(np.asarray(a, np.float64) - b)[finite]
-        worst = float(apart.max(initial=0.0))
-        if not worst <= BOUND * _most(b) + NOISE * most:
-            return f"{name} is {worst:.3g} off, of {_most(b):.3g}"
+    try:
+        compare(step, ours, gold)
+    except CaptureMismatch as error:
+        return _told(error)
     return ""
-
-
-def _most(array: Any) -> float:
-    values = np.abs(np.asarray(array, np.float64))
-    return float(values[np.isfinite(values)].max(initial=0.0))
 
 
 def judge(make: Maker) -> Judged:
@@ -122,7 +109,7 @@ def _judged(make: Maker, held: bool) -> Judged:
         return Judged(REFUSED, _told(error))
     except Exception:
         return Judged(UNFORESEEN, traceback.format_exc(limit=-3))
-    reason = difference(ours, gold)
+    reason = difference(step, ours, gold)
     return Judged(WRONG, reason) if reason else Judged(RIGHT, "", step, sample)
 
 
