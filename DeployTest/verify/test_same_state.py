@@ -234,7 +234,7 @@ def test_rounding_that_an_optimizer_enlarges(adaptive: Case) -> None:
     def noisy(index: int, node: Node, memory: Memory) -> None:
         draw = np.random.default_rng(index)
         for name in adaptive.program.accumulators if node is adaptive.program.graphs[0].nodes[-1] else ():
-            scale = np.float32(1e-4) * np.sqrt(np.square(memory[name]).mean())
+            scale = np.float32(2**-19) * np.sqrt(np.square(memory[name]).mean())
             memory[name] = memory[name] + scale * draw.uniform(-1, 1, memory[name].shape)
 
     checks = Run(adaptive, 0.0, noisy).judge().checks()

@@ -6,6 +6,7 @@ the program itself had there. So an error is named at the step that made it, how
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from deployer.rates.run_time import at_rates
 from deployer.running import output
 from deployer.running.build import toolchain
 from deployer.running.run import command_line, supervised
+from deployer.verify import verdict
 from deployer.verify.reference import Memory, begin_pass, initial_memory
 from deployer.verify.tolerances import TOLERANCES
 
@@ -123,29 +125,77 @@ def computed(program: Program, plan: Plan, directory: Path, index: int, names: S
 
 
 def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, Array]) -> Divergence | None:
-    """Judge one step, and leave what the program computed in the memory."""
+    """Judge one step, and leave what the program computed in the memory.
+
+    Its error may be some times that of the operator's reference in float32 on the same operands, which has what
+    cancels in a sum, and some units of rounding of what it changes, which of a weight is less than the weight.
+    """
     operands = memory.operands(node)
+    narrow = [x.astype(np.float32) if x is not None and x.dtype == np.float64 else x for x in operands]
+    storage = {name: memory.program.storage(name) for name in (*node.inputs, *node.outputs) if name}
+    was = {storage[n]: np.asarray(x) for n, x in zip(node.inputs, operands, strict=False) if n and x is not None}
     with np.errstate(all="ignore"):
         expected = operator_of(node).reference(node, operands)
-    rows = []
-    for name, due in zip(node.outputs, expected, strict=False):
-        storage = memory.program.storage(name) if name else ""
-        if storage not in values:
+        rounded = operator_of(node).reference(node, narrow)
+    found = None
+    for name, due, near in zip(node.outputs, expected, rounded, strict=False):
+        if not name or storage[name] not in values:
             continue
         with np.errstate(invalid="ignore"):
-            actual = values[storage].astype(np.float64).reshape(np.shape(due))
-        rows.append((name, actual, np.asarray(due, np.float64)))
-    for name, actual, _ in rows:
+            actual = values[storage[name]].astype(np.float64).reshape(np.shape(due))
+        base = was.get(storage[name], np.zeros(())).reshape(-1).astype(np.float64)
+        error = _Error(*(np.asarray(x, np.float64).reshape(-1) for x in (actual, due, near)), base)
+        if found is None and error.share > 1:
+            at = tuple(int(i) for i in np.unravel_index(error.worst, np.shape(due)))
+            computed, right = float(error.actual[error.worst]), float(error.due[error.worst])
+            found = Divergence(step.index, step.name, step.op, name, at, computed, right, error.relative)
         memory[name] = actual
-    for name, actual, due in rows:
-        largest = float(np.abs(due[np.isfinite(due)]).max(initial=0.0))
-        errors = np.where(actual == due, 0.0, np.abs(actual - due))
-        errors = np.where(np.isnan(errors), np.inf, errors)
-        if errors.size and not errors.max() <= TOLERANCES.step * largest:
-            place = int(errors.argmax())
-            at = tuple(int(i) for i in np.unravel_index(place, due.shape))
-            error = float(errors.max() / largest) if largest else float("inf")
-            return Divergence(
-                step.index, step.name, step.op, name, at, float(actual.flat[place]), float(due.flat[place]), error
-            )
-    return None
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Error:
+    """A result, what is due in float64 and in float32, and what was in its place."""
+
+    actual: Array
+    due: Array
+    near: Array
+    was: Array
+
+    @cached_property
+    def errors(self) -> Array:
+        """The error of each element; a NaN that is not due is infinite."""
+        same = (self.actual == self.due) | (np.isnan(self.actual) & np.isnan(self.due))
+        with np.errstate(invalid="ignore"):
+            errors = np.where(same, 0.0, np.abs(self.actual - self.due))
+        return np.where(np.isnan(errors), np.inf, errors)
+
+    @cached_property
+    def change(self) -> Array:
+        """What the step changes, or its result where that is smaller."""
+        with np.errstate(invalid="ignore"):
+            change = self.due - self.was if self.was.shape == self.due.shape else self.due
+        plain, change = (np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0) for x in (self.due, change))
+        return change if verdict.norm(change) < verdict.norm(plain) else plain
+
+    @property
+    def worst(self) -> int:
+        """The place of the largest error."""
+        return int(self.errors.argmax())
+
+    @property
+    def relative(self) -> float:
+        """The largest error as a share of the largest change."""
+        return verdict.share(float(self.errors.max()), float(np.abs(self.change).max()))
+
+    @property
+    def share(self) -> float:
+        """The error as a share of its bound: of its largest element, or as a 2-norm."""
+        if not self.errors.any():
+            return 0.0
+        own = np.nan_to_num(np.abs(verdict.minus(self.near, self.due)), nan=0.0, posinf=0.0, neginf=0.0)
+        units = verdict.roundings(self.due, self.due, 1)
+        least = np.finfo(np.float32).tiny
+        largest = TOLERANCES.step * own.max() + TOLERANCES.step_units * float(np.abs(self.change).max()) + units.max() + least
+        norm = TOLERANCES.step * verdict.norm(own) + TOLERANCES.step_units * verdict.norm(self.change) + verdict.norm(units) + least
+        return max(verdict.share(float(self.errors.max()), float(largest)), verdict.share(verdict.norm(self.errors), norm))

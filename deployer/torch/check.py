@@ -22,6 +22,8 @@ NOISE = 1e-11
 A norm divides the rounding of its mean, of 1.1e-16 of the inputs, by sqrt(eps), which is 1/316 by default: this leaves
 room for inputs of some hundreds, and says nothing of a tensor that float32 could train.
 """
+LEAST = 1e-12
+"""The same in itself, where all gradients are such sums, of terms of order one."""
 HINT = "report the module, or train it with check=False, which the report then says"
 
 
@@ -96,7 +98,7 @@ def _compared(what: str, ours: Array, theirs: Array, scale: float) -> Compared:
         facts = [("captured", str(list(ours.shape))), ("PyTorch", str(list(theirs.shape)))]
         raise CaptureMismatch(f"{what} has another shape in the captured step than in PyTorch", facts, HINT)
     finite = np.isfinite(theirs)
-    allowed = BOUND * float(np.abs(theirs[finite]).max(initial=0)) + NOISE * scale + np.finfo(np.float64).tiny
+    allowed = BOUND * float(np.abs(theirs[finite]).max(initial=0)) + NOISE * scale + LEAST
     with np.errstate(invalid="ignore"):
         off = np.where(finite, np.abs(ours - theirs), np.where(_same(ours, theirs), 0.0, np.inf))
     off = np.where(np.isnan(off), np.inf, off)

@@ -1,7 +1,8 @@
 """The verdict on a run pass by pass: each checked one from its own state, and what turned decisions account for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -9,8 +10,9 @@ from deployer.core.ir import Program
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
 from deployer.verify.reference import initial_memory, run_pass
-from deployer.verify.rounding import with_rounding
+from deployer.verify.rounding import PROBES, disturbed_passes, with_rounding
 from deployer.verify.same_state import OnePass, misfit
+from deployer.verify.systematic import Found, Key, Systematic, rows_of
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import Budget, Turn, at_pass, explanation, near_units, search_turns, turning
 from deployer.verify.verdict import Expected
@@ -87,6 +89,7 @@ class Judge:
     tolerance: float
     passes: Sequence[OnePass]
     budget: Budget = field(default_factory=Budget)
+    sums: Systematic = field(default_factory=Systematic)
 
     def checks(self) -> Checks:
         """Compare every recorded pass; where one fails, look for decisions that account for it."""
@@ -98,18 +101,46 @@ class Judge:
                 one = with_rounding(one, reference)
                 result = misfit(one, reference, self.tolerance)
             turns = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
+            said = f"{result.faults} beyond their bounds, worst {result.said}" if result.faults and not turns else ""
+            found = Found()
+            if not result.faults:
+                found, turns = self._systematic(one, reference, not faults)
+                said = f"{found.name}: {found.said}" if found.severity > 1 else ""
             explained += [Explained(OWN, turn) for turn in turns]
-            if result.faults and not turns:
+            if said:
                 failed.append(one.index)
-                faults.append(
-                    f"pass {one.index} from its own state: {result.faults} beyond their bounds, worst {result.said}"
-                )
+                faults.append(f"pass {one.index} from its own state: {said}")
             right = magnifies and not result.faults
-            rows.append(PassCheck(one.index, result.loss_difference, result.worst, result.severity, bool(turns), right))
+            worst, severity = max([(result.worst, result.severity), (found.name, found.severity)], key=lambda w: w[1])
+            rows.append(PassCheck(one.index, result.loss_difference, worst, severity, bool(turns), right))
         if len(faults) > MOST_SHOWN:
             faults[MOST_SHOWN:] = [f"{len(faults) - MOST_SHOWN} more of the checked passes are beyond their bounds"]
         first = failed[0] if failed else None
         return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(explained), failed=first)
+
+    def _systematic(self, one: OnePass, reference: OnePass, seeks: bool) -> tuple[Found, tuple[Turn, ...]]:
+        """The worst systematic error up to this pass, and turned decisions that account for it where it `seeks` them.
+
+        A pass beyond the bounds is repeated with disturbed results, and what those are off by is allowed besides.
+        """
+        rows = list(rows_of(one, reference, self.tolerance))
+        sums = self.sums.after(rows)
+        found = sums.found(rows)
+        if found.severity > 1 and seeks:
+            probes = [list(rows_of(probe, reference, self.tolerance)) for probe in disturbed_passes(one)]
+            sums, allowed = sums.allowing(rows, probes)
+            found = sums.found(rows, allowed)
+            if found.severity > 1 and self.budget.take(PROBES + 1):
+                turns = search_turns(near_units(one), partial(self._left, one, allowed), self.budget)
+                if turns:
+                    return Found(), turns
+        self.sums = sums
+        return found, ()
+
+    def _left(self, one: OnePass, allowed: Mapping[Key, float], turns: Sequence[Turn]) -> float:
+        """The worst systematic error with decisions turned."""
+        rows = list(rows_of(one, one.reference(turning(turns)), self.tolerance))
+        return self.sums.after(rows).found(rows, allowed).severity
 
     def with_gold(self, checks: Checks, expected: Expected, losses: Sequence[float], arrays: verdict.Arrays) -> Checks:
         """The checks of a run that is further from the case's own expected values than the tolerance.

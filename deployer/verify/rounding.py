@@ -37,6 +37,15 @@ def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
     return replace(actual, rounding=tensors, loss_rounding=SPREAD * of_loss.largest)
 
 
+def disturbed_passes(actual: OnePass) -> list[OnePass]:
+    """Float32 passes from the same state in which every result is a little off, and decisions turn as they may."""
+    passes = []
+    for probe in range(PROBES):
+        loss, after = _disturbed(actual, {}, np.random.default_rng([probe, actual.index, PROBES]))
+        passes.append(replace(actual, loss=loss, after=after))
+    return passes
+
+
 def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
     """The operands that decide at borders in the float64 pass, by their node and place."""
     operands: dict[tuple[str, int], Array] = {}

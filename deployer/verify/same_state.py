@@ -16,6 +16,8 @@ from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import norm, root_mean_square
 
 Arrays = Mapping[str, Array]
+SCALED = 2.0**-6
+"""Relative change of gradients by which it is seen what they change."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,9 +50,10 @@ class Rounding:
 class OnePass:
     """One pass of a program: the state before and after it, and its loss.
 
-    `spread` is what rounding in gradients may do to what the optimizer changes, in a pass of the reference that ends
-    with an update. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
-    `loss_rounding` to the loss, whose bound is the user's and stays.
+    In a pass of the reference that ends with an update `spread` is what rounding in gradients may do to what the
+    optimizer changes, `along` what it changes by per relative change of all gradients, and `narrow` how far its own
+    arithmetic in float32 is off. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
+    `loss_rounding` to the loss.
     """
 
     program: Program
@@ -60,6 +63,8 @@ class OnePass:
     after: Arrays
     loss: float
     spread: Arrays = field(default_factory=dict)
+    along: Arrays = field(default_factory=dict)
+    narrow: Arrays = field(default_factory=dict)
     rounding: Mapping[str, Rounding] = field(default_factory=dict)
     loss_rounding: float = 0.0
 
@@ -88,11 +93,11 @@ class OnePass:
 
         loss = run_pass(self.program, self.dataset, memory, self.index, before=look)
         after = {name: _in_range(memory[name]) for name in self.after}
-        spread = self._spread(trained, after) if self.updates else {}
-        return replace(self, after=after, loss=float(_in_range(np.array(loss))), spread=spread)
+        done = replace(self, after=after, loss=float(_in_range(np.array(loss))))
+        return replace(done, **self._of_update(trained, after)) if self.updates else done
 
-    def _spread(self, trained: Mapping[str, Array], after: Arrays) -> Arrays:
-        """How far an update goes astray where every gradient is off by the rounding of a sum that cancels.
+    def _of_update(self, trained: Mapping[str, Array], after: Arrays) -> dict[str, Arrays]:
+        """How far an update goes astray where every gradient is off by the rounding of a sum that cancels; and more.
 
         For SGD that is the rate times the rounding. An optimizer that divides by the gradient's own size makes a
         whole step of it.
@@ -100,15 +105,31 @@ class OnePass:
         gradients = [trained[self.program.storage(name)].reshape(-1) for name in self.program.accumulators]
         off = TOLERANCES.cancellation * root_mean_square(gradients)
         changed = {self.program.storage(name) for name in self.program.updated.values()} & set(after)
-        spread = {name: np.zeros(after[name].size) for name in changed}
+        wide = {name: verdict.wide(after[name]) for name in changed}
+        spread = {name: np.zeros(values.size) for name, values in wide.items()}
         for sign in (-1.0, 1.0):
-            memory = Memory(self.program, np.float64, dict(trained))
-            memory.update({name: memory[name] + sign * off for name in self.program.accumulators})
-            run_graph(self.program.graphs[-1], memory, rates=self.dataset.rates_of(self.index))
+            memory = self._updated(trained, shift=sign * off)
             for name, values in spread.items():
-                difference = np.abs(verdict.minus(verdict.wide(memory[name]), verdict.wide(after[name])))
+                difference = np.abs(verdict.minus(verdict.wide(memory[name]), wide[name]))
                 spread[name] = np.fmax(values, difference)
-        return spread
+        more = self._updated(trained, factor=1 + SCALED)
+        narrow = self._updated(trained, np.float32)
+        return {
+            "spread": spread,
+            "along": {n: verdict.minus(verdict.wide(more[n]), wide[n]) / SCALED for n in changed},
+            "narrow": {n: verdict.minus(verdict.wide(narrow[n]), wide[n]) for n in changed},
+        }
+
+    def _updated(
+        self, trained: Mapping[str, Array], dtype: type[np.floating] = np.float64, factor: float = 1.0, shift: float = 0
+    ) -> Memory:
+        """The memory after an update by gradients that are scaled and shifted."""
+        memory = Memory(self.program, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            memory.arrays.update({n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in trained.items()})
+            memory.update({name: memory[name] * factor + shift for name in self.program.accumulators})
+            run_graph(self.program.graphs[-1], memory, rates=self.dataset.rates_of(self.index))
+        return memory
 
 
 @dataclass(frozen=True)
@@ -157,12 +178,13 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
     """
     error = float(verdict.distances(np.array([actual.loss]), np.array([reference.loss]))[0])
     allowed = tolerance * max(1.0, abs(reference.loss) if math.isfinite(reference.loss) else 1.0)
+    allowed += actual.loss_rounding
     faults = list[tuple[str, str]]()
     if not error <= allowed:
         faults.append(("the loss", f"{actual.loss:.9g}, {reference.loss:.9g} is due"))
     shares = [("the loss", _share(error, allowed))]
     excesses = [_share(max(error - actual.loss_rounding, 0.0) if error == error else error, allowed)]
-    for group in _groups(actual.program, tuple(actual.after)):
+    for group in groups(actual.program, tuple(actual.after)):
         scale = root_mean_square([_change(reference, name) for name in group])
         for name in group:
             share, excess, text = _tensor(actual, reference, name, scale)
@@ -175,7 +197,7 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
     return Misfit(error, worst, severity, distance, len(faults), texts[0] if texts else "")
 
 
-def _groups(program: Program, names: tuple[str, ...]) -> list[list[str]]:
+def groups(program: Program, names: tuple[str, ...]) -> list[list[str]]:
     """Tensors whose changes are of one scale: trained ones, each kind of an optimizer's states, accumulators.
 
     Each other tensor is a group of its own.

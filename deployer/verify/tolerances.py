@@ -14,7 +14,8 @@ class Tolerances:
     `movement`, `roundings` and `cancellation` are the factors of the three terms of a movement's bound, `element` is
     that of a single element in a pass; a pass is odd from the share `odd` of its bounds on, and `left` is the share of
     an error that may be left of one that is explained. A decision is near its border within `near` of the largest
-    magnitude. A step's result is right within `step` of its largest magnitude. Where rounding is estimated, results
+    magnitude. A step's result is right within `step` times
+    the error of its reference in float32 and `step_units` of its change. Where rounding is estimated, results
     are off by `rounded` of themselves, and `shared` of their root mean square, besides.
     """
 
@@ -29,8 +30,15 @@ class Tolerances:
     left: float
     near: float
     step: float
+    step_units: float
     rounded: float
     shared: float
+    slope: float
+    deviations: float
+    seen: float
+    grain: float
+    norm: float
+    of_loss: float
 
 
 @cache
@@ -47,6 +55,7 @@ def load() -> Tolerances:
         roundings=movement["roundings"],
         cancellation=movement["cancellation"],
         **table["same_state"],
+        **table["systematic"],
     )
 
 

@@ -106,8 +106,9 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         return [_weighted(node, log_prob.shape[1])]
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """Labels are the last input; their log probabilities are the one before."""
-        return label_indices(node, node.inputs[-1], types[node.inputs[-2]])
+        """Labels follow their log probabilities, which follow what is left out where there are two inputs."""
+        scores = 0 if len(node.inputs) == 2 else 1
+        return label_indices(node, node.inputs[scores + 1], types[node.inputs[scores]])
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims n, c, d."""

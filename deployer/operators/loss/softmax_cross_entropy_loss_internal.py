@@ -28,6 +28,11 @@ class Internal(Operator):
         if node.attr_int("output_type", FLOAT) != FLOAT:
             raise unsupported(node, f"output_type is {node.attrs['output_type']}, not float32", f"output_type {FLOAT}")
         attrs = {name: value for name, value in node.attrs.items() if name != "output_type"}
+        label = attrs.get("ignore_index")
+        if isinstance(label, tuple):  # as the input has it
+            if len(label) != 1:
+                raise unsupported(node, f"ignore_index has {len(label)} elements", "one, or leave it out")
+            attrs["ignore_index"] = int(label[0])
         names = list(node.inputs[: self.ignored])
         while names and not names[-1]:
             names.pop()

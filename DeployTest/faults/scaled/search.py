@@ -1,0 +1,105 @@
+"""The smallest e for which a run whose node gives (1 + e) times its result is not passed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from deployer.core.ir import Node
+from deployer.core.operator import Array
+from deployer.pipeline import Case
+from deployer.verify.checks import Judge
+from deployer.verify.reference import Memory, initial_memory, run_pass
+from deployer.verify.same_state import recorded_passes
+from deployer.verify.tolerances import TOLERANCES
+from DeployTest.support.graphs.turned import Hook, recorded_run
+
+SIZES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
+"""The sizes e that are tried, the largest first, until one is not found."""
+LEAST = 2.0**-5
+"""A node whose scaled result changes nothing by this share of e has no effect: what follows divides it out."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A node's output of a case, the share of e by which it changes what is trained, and the smallest e found."""
+
+    node: str
+    op: str
+    output: int
+    effect: float
+    smallest: float
+    elements: int
+
+
+def places(case: Case) -> Iterator[tuple[Node, int]]:
+    """Every output of floats of every node."""
+    for graph in case.program.graphs:
+        for node in graph.nodes:
+            for at, name in enumerate(node.outputs):
+                if name and case.program.tensors[name].type.dtype == "float32":
+                    yield node, at
+
+
+def planted(case: Case, node: Node, at: int, factor: float) -> tuple[Hook, Hook]:
+    """What scales the output, or its change where it is written in the place of what it was."""
+    program, name = case.program, node.outputs[at]
+    base: dict[str, Array] = {}
+    own = any(n and program.storage(n) == program.storage(name) for n in node.inputs)
+
+    def before(index: int, found: Node, memory: Memory) -> None:
+        if found is node:
+            base["was"] = memory[name].astype(np.float64) if own else np.zeros(())
+
+    def after(index: int, found: Node, memory: Memory) -> None:
+        if found is node:
+            memory[name] = base["was"] + factor * (memory[name].astype(np.float64) - base["was"])
+
+    return before, after
+
+
+def effect(case: Case, node: Node, at: int, size: float = 2.0**-10) -> float:
+    """The largest relative change of the movement of what is trained, as a share of the size, in float64."""
+    plain = _after(case, *[lambda *_: None] * 2)
+    scaled = _after(case, *planted(case, node, at, 1 + size))
+    shares = [0.0]
+    for (moved, _), (other, _) in zip(plain, scaled, strict=True):
+        norm = float(np.sqrt(np.square(moved).sum()))
+        shares.append(float(np.sqrt(np.square(other - moved).sum())) / norm / size if norm else 0.0)
+    losses = [abs(b - a) / max(1.0, abs(a)) / size for (_, a), (_, b) in zip(plain, scaled, strict=True)]
+    return max([*shares, *losses])
+
+
+def _after(case: Case, before: Hook, after: Hook) -> list[tuple[Array, float]]:
+    """The movement of each trained tensor in the first update, and the loss."""
+    program, dataset = case.program, case.dataset
+    assert dataset is not None
+    memory = initial_memory(program, dataset)
+    names = sorted(n for n in set(program.updated.values()) if program.tensors[n].type.dtype == "float32")
+    start = {n: memory[n].copy() for n in names}
+    for index in range(dataset.n_accum):
+        loss = run_pass(program, dataset, memory, index, lambda n, _: after(0, n, memory), partial(before, 0))
+    return [(memory[n] - start[n], loss) for n in names]
+
+
+def is_found(case: Case, node: Node, at: int, size: float) -> bool:
+    """Whether the verdict on a float32 run with the scaled result is not passed."""
+    dataset = case.dataset
+    assert dataset is not None
+    recorded = recorded_run(case, *planted(case, node, at, 1 + size))
+    passes = recorded_passes(case.program, dataset, recorded, dataset.n_batches)
+    return bool(Judge(case.program, dataset, TOLERANCES.loss, passes).checks().faults)
+
+
+def scan(case: Case) -> Iterator[Scaled]:
+    """The smallest e of every place with an effect."""
+    for node, at in places(case):
+        share = effect(case, node, at)
+        smallest = np.inf
+        for size in SIZES if share > LEAST else ():
+            if not is_found(case, node, at, size):
+                break
+            smallest = size
+        elements = case.program.tensors[node.outputs[at]].type.size
+        yield Scaled(node.name, node.op, at, share, float(smallest), elements)
