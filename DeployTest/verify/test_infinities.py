@@ -1,4 +1,4 @@
-"""Infinities among compared values: the distance of equal ones is 0, of others infinite; NaN equals nothing."""
+"""Infinities among compared values: the distance of equal ones is 0, of others infinite; NaN equals NaN alone."""
 
 import json
 import re
@@ -27,7 +27,9 @@ PAIRS = [
     (-INF, INF, INF),
     (INF, 1.0, INF),
     (1.0, -INF, INF),
-    (NAN, NAN, NAN),
+    (NAN, NAN, 0.0),
+    (1.0, NAN, NAN),
+    (NAN, 1.0, NAN),
     (NAN, INF, NAN),
     (-INF, NAN, NAN),
 ]
@@ -120,7 +122,9 @@ LOG_CASES = [
     ((0.0, 0.0, 1.0), (-INF, INF, 0.0), 1, "inf"),
     ((0.0, 0.0, 1.0), (-INF, 5.0, 0.0), 1, "inf"),
     ((0.0, 1.0, 1.0), (-INF, -INF, 0.0), 1, "inf"),
-    ((-1.0, 1.0, 1.0), (NAN, 0.0, 0.0), 1, "nan"),
+    ((-1.0, 1.0, 1.0), (NAN, 0.0, 0.0), 0, "0.00e+00"),
+    ((-1.0, 1.0, 1.0), (1.0, 0.0, 0.0), 1, "nan"),
+    ((1.0, 1.0, 1.0), (NAN, 0.0, 0.0), 1, "nan"),
 ]
 
 

@@ -9,6 +9,7 @@ from deployer.frontend.dataset import NO_RATES, Dataset
 from deployer.rates.windows import Updates
 from deployer.verify.checks import Judge, PassCheck
 from deployer.verify.same_state import OnePass
+from deployer.verify.systematic import Systematic
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import Budget
 
@@ -27,6 +28,7 @@ class SampledPasses:
     faults: list[str] = field(default_factory=list)
     explained: int = 0
     budget: Budget = field(default_factory=Budget)
+    sums: Systematic = field(default_factory=Systematic)
 
     def check(
         self, index: int, before: Mapping[str, Array], after: Mapping[str, Array], loss: float, sample: Sequence[Array]
@@ -35,7 +37,9 @@ class SampledPasses:
         each, flush = self.updates.each, self.updates.flushes(index)
         dataset = Dataset((tuple(sample),), {}, index + 1, each, (), {}, rates=self.rates, flush=flush)
         one = OnePass(self.program, dataset, index, before, after, loss)
-        found = Judge(self.program, dataset, TOLERANCES.loss, [one], self.budget).checks()
+        judge = Judge(self.program, dataset, TOLERANCES.loss, [one], self.budget, self.sums)
+        found = judge.checks()
+        self.sums = judge.sums
         self.rows += found.rows
         self.faults += found.faults
         self.explained += len(found.explained)

@@ -94,7 +94,7 @@ def make_report(
     relative: float = 0.0,
     judge: Judge | None = None,
 ) -> Report:
-    """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault.
+    """Compare every loss, every expected array and every movement with what the program dumped; NaN is a fault unless it is expected.
 
     Losses may differ by `tolerance`, or so many times it as they are above 1; arrays by it, and by `relative` times
     their largest finite expected magnitude more; movements by what tolerances.toml allows. Where `judge` finds every
@@ -106,13 +106,11 @@ def make_report(
         losses = expected.losses[: len(outcome.losses)]
         expected = replace(expected, losses=losses, arrays={}, initial={}, frozen={}, accumulators={})
     loss_difference, faults = _losses(outcome.losses, expected.losses, tolerance)
-    wild = verdict.nan_names({**expected.arrays, **expected.accumulators})
-    moved = verdict.movements(outcome.arrays, expected) if not wild else ()
-    sums = verdict.accumulator_movements(outcome.accumulators, expected) if not wild else ()
+    moved = verdict.movements(outcome.arrays, expected)
+    sums = verdict.accumulator_movements(outcome.accumulators, expected)
     faults += [f"{m.name} moved {m}" for m in moved if not m.passed]
     held = [f"{m.name} holds {m}" for m in sums if not m.passed]
     sure = [*outcome.divergence]
-    sure += [f"{name}: NaN is expected, which nothing is equal to" for name in wild]
     sure += [f"{name} is frozen and has changed" for name in verdict.changed_names(outcome.arrays, expected.frozen)]
     sure += [f"{m.name} did not move, {m.expected:.3g} expected" for m in moved if not m.passed and not m.moved]
     differences = tuple(verdict.difference(n, outcome.arrays[n], a) for n, a in sorted(expected.arrays.items()))

@@ -196,6 +196,15 @@ class _Error:
         own = np.nan_to_num(np.abs(verdict.minus(self.near, self.due)), nan=0.0, posinf=0.0, neginf=0.0)
         units = verdict.roundings(self.due, self.due, 1)
         least = np.finfo(np.float32).tiny
-        largest = TOLERANCES.step * own.max() + TOLERANCES.step_units * float(np.abs(self.change).max()) + units.max() + least
-        norm = TOLERANCES.step * verdict.norm(own) + TOLERANCES.step_units * verdict.norm(self.change) + verdict.norm(units) + least
-        return max(verdict.share(float(self.errors.max()), float(largest)), verdict.share(verdict.norm(self.errors), norm))
+        largest = (
+            TOLERANCES.step * own.max() + TOLERANCES.step_units * float(np.abs(self.change).max()) + units.max() + least
+        )
+        norm = (
+            TOLERANCES.step * verdict.norm(own)
+            + TOLERANCES.step_units * verdict.norm(self.change)
+            + verdict.norm(units)
+            + least
+        )
+        return max(
+            verdict.share(float(self.errors.max()), float(largest)), verdict.share(verdict.norm(self.errors), norm)
+        )

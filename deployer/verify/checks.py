@@ -21,6 +21,8 @@ MOST_GOLD_PASSES = 16
 """What others expect is searched for turned decisions in runs of at most so many passes."""
 
 OWN = "this run"
+WELL_WITHIN = 0.5
+"""A pass beyond this share of its bounds is looked at for what rounding does to it."""
 MOST_SHOWN = 3
 """So many failing passes are described, the others counted."""
 
@@ -97,7 +99,7 @@ class Judge:
         for one in self.passes:
             reference = one.reference()
             result = misfit(one, reference, self.tolerance)
-            if magnifies := bool(result.faults and not faults):
+            if magnifies := bool(result.severity > WELL_WITHIN and not faults):
                 one = with_rounding(one, reference)
                 result = misfit(one, reference, self.tolerance)
             turns = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
@@ -110,7 +112,7 @@ class Judge:
             if said:
                 failed.append(one.index)
                 faults.append(f"pass {one.index} from its own state: {said}")
-            right = magnifies and not result.faults
+            right = magnifies and not said
             worst, severity = max([(result.worst, result.severity), (found.name, found.severity)], key=lambda w: w[1])
             rows.append(PassCheck(one.index, result.loss_difference, worst, severity, bool(turns), right))
         if len(faults) > MOST_SHOWN:
@@ -126,7 +128,7 @@ class Judge:
         rows = list(rows_of(one, reference, self.tolerance))
         sums = self.sums.after(rows)
         found = sums.found(rows)
-        if found.severity > 1 and seeks:
+        if found.severity > WELL_WITHIN and seeks:
             probes = [list(rows_of(probe, reference, self.tolerance)) for probe in disturbed_passes(one)]
             sums, allowed = sums.allowing(rows, probes)
             found = sums.found(rows, allowed)

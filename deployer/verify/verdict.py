@@ -90,14 +90,14 @@ def _percent(share: float) -> str:
 def distances(actual: Array, expected: Array) -> Array:
     """|actual - expected| per element, in float64 and flat.
 
-    Equal infinities have distance 0, an infinity and any other number an infinite one; NaN gives NaN.
+    Equal infinities have distance 0, as have two NaN; an infinity and any other number an infinite one; one NaN is NaN.
     """
     values = wide(actual)
     return np.abs(minus(values, wide(expected).reshape(values.shape)))
 
 
 def difference(name: str, actual: Array, expected: Array) -> Difference:
-    """The largest difference of a tensor; NaN, which counts as the largest, if an actual or expected value is NaN."""
+    """The largest difference of a tensor; NaN, which counts as the largest, where one value alone is NaN."""
     distance = distances(actual, expected)
     if not distance.size:
         return Difference(name, 0.0, ())
@@ -143,9 +143,9 @@ def roundings(before: Array, after: Array, updates: int) -> Array:
 
 
 def minus(left: Array, right: Array) -> Array:
-    """The difference per element; that of equal infinities is 0."""
+    """The difference per element; that of equal infinities is 0, and that of two NaN."""
     with np.errstate(invalid="ignore"):
-        return np.where(left == right, 0.0, left - right)
+        return np.where((left == right) | (np.isnan(left) & np.isnan(right)), 0.0, left - right)
 
 
 def _finite(values: Array) -> Array:
@@ -168,11 +168,6 @@ def root_mean_square(parts: list[Array]) -> float:
     finite = [_finite(p) for p in parts]
     count = sum(p.size for p in finite)
     return math.sqrt(sum(float(np.square(p).sum()) for p in finite) / count) if count else 0.0
-
-
-def nan_names(arrays: Arrays) -> list[str]:
-    """Sorted names of the arrays that hold NaN."""
-    return [name for name in sorted(arrays) if np.isnan(arrays[name]).any()]
 
 
 def changed_names(actual: Arrays, frozen: Arrays) -> list[str]:

@@ -1,8 +1,10 @@
 """Small nets for each operator, loss, optimizer and statistic, whose weights move well beyond their rounding."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,12 +64,12 @@ def operator_net(operator: Operator, sample: Sample, folder: Path) -> Case | Non
     return moving(path, folder, "mse", "sgd", data=data)
 
 
-def moving(path: Path, folder: Path, loss: str, optimizer: str, **more: object) -> Case | None:
+def moving(path: Path, folder: Path, loss: str, optimizer: str, **more: Any) -> Case | None:
     """The case with a rate at which the weights move; None where the model cannot be trained."""
     rate = 1.0
     try:
         for _ in range(2):
-            report = build_train_graph(path, loss, optimizer, rate, "", folder, force=True, warn=_quiet, **more)  # type: ignore[arg-type] # fmt: skip
+            report = build_train_graph(path, loss, optimizer, rate, "", folder, force=True, warn=_quiet, **more)
             case = pipeline.load_training(report.train, changing=None)
             rate *= _factor(case)
     except DeployerError:
@@ -109,7 +111,8 @@ def layers(folder: Path, loss: str, norm: bool) -> Path:
     if norm:
         plain = {"scale": 1.0, "shift": 0.1, "mean": 0.0, "var": 1.0}
         arrays |= {n: np.full(HIDDEN, v) for n, v in plain.items()}
-        nodes.append(node("BatchNormalization", ("h", *plain), ("n",), "norm"))
+        outputs = ("n", "mean_out", "var_out")
+        nodes.append(node("BatchNormalization", ("h", *plain), outputs, "norm", training_mode=1, momentum=0.9))
     nodes += [node("Tanh", ("n" if norm else "h",), ("t",)), node("Gemm", ("t", "w2", "b2"), ("y",), "last", transB=1)]
     nodes += [node(ENDS[loss], ("y",), ("end",))] if loss in ENDS else []
     weights = [constant(n, x.astype(np.float32)) for n, x in arrays.items()]
@@ -117,31 +120,43 @@ def layers(folder: Path, loss: str, norm: bool) -> Path:
     return Model(nodes, (value("x", (ROWS, WIDE)),), (end,), weights).save(folder / "layers.onnx")
 
 
-def nets(folder: Path) -> Iterator[Net]:
-    """A net for each operator that can be trained, for each loss, for each optimizer, and one with running statistics."""
+def nets(folder: Path, kinds: Collection[str] = (), names: Collection[str] = ()) -> Iterator[Net]:
+    """A net for each operator that can be trained, for each loss, for each optimizer, and one with running statistics.
+
+    Of the given kinds and names, or of all.
+    """
+    for (kind, name), make in makers().items():
+        if (not kinds or kind in kinds) and (not names or name in names):
+            place = folder / f"{kind}_{name}".replace(" ", "_").replace(",", "")
+            case = make(place)
+            if case is not None:
+                yield Net(kind, name, case)
+
+
+def makers() -> dict[tuple[str, str], Callable[[Path], Case | None]]:
+    """What makes the case of each kind and name in a folder, if it can be trained."""
+    found: dict[tuple[str, str], Callable[[Path], Case | None]] = {}
     for name, operator in sorted(registry().items()):
-        samples = operator.samples() if name == operator.name else ()
-        found = (operator_net(operator, sample, folder / name) for sample in samples)
-        case = next((case for case in found if case is not None), None)
-        if case is not None:
-            yield Net("operator", name, case)
+        if name == operator.name:
+            found["operator", name] = partial(_first_sample, operator)
     for loss in losses():
-        case = moving(layers(folder / loss, loss, False), folder / loss, loss, "sgd", samples=PASSES)
-        if case is not None:
-            yield Net("loss", loss, case)
+        found["loss", loss] = partial(_layers_case, loss, "sgd", {})
     for name, operator in sorted(registry().items()):
         declared = operator.optimizer if name == operator.name else None
-        if declared is None:
-            continue
-        given = {s.name: s.default or 0.5 for s in declared.settings}
-        place = folder / name
-        path = layers(place, "cross_entropy", False)
-        for limits in (Limits(), Limits(norm=1.0)):
-            case = moving(
-                path, place, "cross_entropy", declared.choice, samples=PASSES, settings=given, limits=limits
-            )
-            if case is not None:
-                yield Net("optimizer", name + (", clipped" if limits.norm else ""), case)
-    case = moving(layers(folder / "norm", "mse", True), folder / "norm", "mse", "sgd", samples=PASSES, statistics=True)
-    if case is not None:
-        yield Net("statistic", "running mean and variance", case)
+        if declared is not None:
+            given = {s.name: s.default or (1 if s.switch else 0.5) for s in declared.settings}
+            found["optimizer", name] = partial(_layers_case, "cross_entropy", declared.choice, {"settings": given})
+            more = {"settings": given, "limits": Limits(norm=1.0)}
+            found["optimizer", f"{name}, clipped"] = partial(_layers_case, "cross_entropy", declared.choice, more)
+    found["statistic", "mean and variance"] = partial(_layers_case, "mse", "sgd", {"statistics": True})
+    return found
+
+
+def _first_sample(operator: Operator, folder: Path) -> Case | None:
+    found = (operator_net(operator, sample, folder) for sample in operator.samples())
+    return next((case for case in found if case is not None), None)
+
+
+def _layers_case(loss: str, optimizer: str, more: dict[str, Any], folder: Path) -> Case | None:
+    path = layers(folder, loss, bool(more.get("statistics")))
+    return moving(path, folder, loss, optimizer, samples=PASSES, **more)

@@ -1,6 +1,6 @@
 """The smallest e for which a run whose node gives (1 + e) times its result is not passed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,7 +16,7 @@ from deployer.verify.tolerances import TOLERANCES
 from DeployTest.support.graphs.turned import Hook, recorded_run
 
 SIZES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6)
-"""The sizes e that are tried, the largest first, until one is not found."""
+"""The sizes e that are tried."""
 LEAST = 2.0**-5
 """A node whose scaled result changes nothing by this share of e has no effect: what follows divides it out."""
 
@@ -33,13 +33,21 @@ class Scaled:
     elements: int
 
 
-def places(case: Case) -> Iterator[tuple[Node, int]]:
-    """Every output of floats of every node."""
-    for graph in case.program.graphs:
-        for node in graph.nodes:
-            for at, name in enumerate(node.outputs):
-                if name and case.program.tensors[name].type.dtype == "float32":
-                    yield node, at
+def places(case: Case) -> list[tuple[Node, int]]:
+    """Every output of floats that a node gives."""
+    program, dataset = case.program, case.dataset
+    assert dataset is not None
+    rows: list[tuple[Node, int]] = []
+
+    def look(node: Node, results: Sequence[Array]) -> None:
+        names = enumerate(node.outputs[: len(results)])
+        rows.extend((node, at) for at, n in names if n and program.tensors[n].type.dtype == "float32")
+
+    memory = initial_memory(program, dataset)
+    for index in range(dataset.n_accum):
+        rows.clear()
+        run_pass(program, dataset, memory, index, look)
+    return rows
 
 
 def planted(case: Case, node: Node, at: int, factor: float) -> tuple[Hook, Hook]:
@@ -93,13 +101,20 @@ def is_found(case: Case, node: Node, at: int, size: float) -> bool:
 
 
 def scan(case: Case) -> Iterator[Scaled]:
-    """The smallest e of every place with an effect."""
+    """The smallest e of every place with an effect, infinite where the largest is not found."""
     for node, at in places(case):
         share = effect(case, node, at)
-        smallest = np.inf
-        for size in SIZES if share > LEAST else ():
-            if not is_found(case, node, at, size):
-                break
-            smallest = size
-        elements = case.program.tensors[node.outputs[at]].type.size
-        yield Scaled(node.name, node.op, at, share, float(smallest), elements)
+        smallest = _smallest(case, node, at) if share > LEAST else np.inf
+        yield Scaled(node.name, node.op, at, share, smallest, case.program.tensors[node.outputs[at]].type.size)
+
+
+def _smallest(case: Case, node: Node, at: int) -> float:
+    """By halving, as what is found at one size is found at larger ones."""
+    least, most = 0, len(SIZES)
+    while least < most:
+        middle = (least + most + 1) // 2
+        if is_found(case, node, at, SIZES[middle - 1]):
+            least = middle
+        else:
+            most = middle - 1
+    return SIZES[least - 1] if least else float(np.inf)

@@ -60,7 +60,8 @@ def recorded_run(case: Case, before: Hook = lambda *_: None, after: Hook = lambd
     program, dataset = case.program, case.dataset
     assert dataset is not None
     memory = initial_memory(program, dataset, np.float32)
-    names = [name for name in program.weights if name in program.updated.values()]
+    changed = {program.storage(name) for node in program.nodes for name in node.outputs if name}
+    names = [name for name in program.weights if program.storage(name) in changed]
     names += program.accumulators if dataset.n_accum > 1 else ()
     states, losses = {}, []
     for index in range(dataset.n_batches):
