@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from deployer import judging, pipeline
 from deployer.core.operator import Array
 from deployer.pipeline import Case
-from deployer.rates.course import Course
-from deployer.rates.schedules import SCHEDULES
+from deployer.rates.course import read_course
 from deployer.running.report import Report
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.training.train_graph import build_train_graph
@@ -168,7 +167,7 @@ def case_of(setting: Setting, step: CapturedStep, x: Array, labels: Array, folde
     data = dict(zip(step.data, (x, labels), strict=True))
     report = build_train_graph(
         step.save(folder / "step.onnx"), "model", name, rate_of(setting, x), "", folder / "case", data=data,
-        n_batches=PASSES, settings=numbers, course=Course(SCHEDULES[setting.schedule]), force=True,
+        n_batches=PASSES, settings=numbers, course=read_course(setting.schedule), force=True,
         warn=lambda warning: None,
     )  # fmt: skip
     return pipeline.load_training(report.train, changing=None)

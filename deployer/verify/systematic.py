@@ -160,7 +160,7 @@ class Systematic:
             found.append(Found(row.name, abs(sums.slope) / sums.allowed, text))
             if row.name != LOSS:
                 more = max(self.seen.get(row.key, 0.0), allowed.get(row.key, 0.0))
-                bound = (TOLERANCES.norm + more) * due + 3 * verdict.norm(row.sigma)
+                bound = (TOLERANCES.norm + more) * due + 2 * verdict.norm(row.sigma)
                 text = f"{row.along} is {norm / due:.1e} of it off, {bound / due:.1e} is allowed"
                 found.append(Found(row.name, norm / bound, text))
         return max(found, key=lambda each: each.severity)
