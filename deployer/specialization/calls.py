@@ -1,7 +1,7 @@
 """The arguments of a step's calls, tile by tile, and the function of its kernel that all of them may take."""
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Span, Tile, Windowed, nested, strides
 from deployer.core.declarations import UpdateNumber
@@ -74,19 +74,22 @@ class CostedTiles:
     def __init__(self, kernel: Kernel, access: Access, args: Mapping[str, ArgValue], target: Target) -> None:
         self.among, self.access, self.cores = costed_of(kernel.symbol, target), access, target.cores
         self.calls = Calls(kernel, access, args, self.among, {o.arg: o.view for o in access.operands})
+        self._kinds: dict[tuple[str, int], list[Span]] = {}
 
     def of(self, lengths: Mapping[str, int]) -> Specialization | None:
         """The function for tiles of these lengths; None for the function for all calls."""
         if not self.among:
             return None
-        pieces = {d.name: nested_pieces(d.size, lengths[d.name]) for d in self.access.dims}
-        return chosen(self.among, lambda: self.calls.of(pieces), self.cores)
+        kinds = [self._kinds_at(d, lengths[d.name]) for d in self.access.dims]
+        return chosen(self.among, lambda: self.calls.of_kinds(kinds), self.cores)
 
-
-def nested_pieces(size: int, length: int) -> tuple[Span, ...]:
-    """(start, length) of all tiles along a dim."""
-    ((_, pieces),) = nested(size, size, length)
-    return pieces
+    def _kinds_at(self, dim: Dim, length: int) -> list[Span]:
+        """A piece of each kind along a dim that is cut into tiles of one length."""
+        key = dim.name, length
+        if key not in self._kinds:
+            ((_, pieces),) = nested(dim.size, dim.size, length)
+            self._kinds[key] = self.calls.kinds_of(dim, pieces)
+        return self._kinds[key]
 
 
 class Calls:
@@ -106,24 +109,27 @@ class Calls:
         asked = frozenset[str]().union(*(specialization.names for specialization in among))
         present = {operand.arg for operand in access.operands}
         self.access, self.buffers = access, buffers
+        self.names = tuple(d.name for d in access.dims)
         self.pointers = {name: float(name in present) for name, _, _ in kernel.pointers}
-        self.scalars = [(n, v, self._dims(v)) for n, v in args.items() if n in asked and _stays(v)]
-        self._values: dict[Hashable, float] = {}
-        self._kinds: dict[Hashable, list[Span]] = {}
+        scalars = ((name, value, self._dims(value)) for name, value in args.items() if name in asked and _stays(value))
+        self.scalars = [(n, v, [i for i, dim in enumerate(self.names) if dim in dims]) for n, v, dims in scalars]
+        self._values: dict[str, dict[tuple[Span, ...], float]] = {name: {} for name, _, _ in self.scalars}
 
     def of(self, pieces: Mapping[str, tuple[Span, ...]]) -> Iterator[Values]:
         """The arguments of one call for each kind of tiles of these pieces, those of the first tile first."""
-        kinds = [self._kinds_of(dim, pieces[dim.name]) for dim in self.access.dims]
-        for spans in itertools.product(*kinds):
-            yield self._call(dict(zip(self.access.sizes, spans, strict=True)))
+        return self.of_kinds([self.kinds_of(dim, pieces[dim.name]) for dim in self.access.dims])
 
-    def _call(self, tile: Tile) -> Values:
+    def of_kinds(self, kinds: Sequence[Sequence[Span]]) -> Iterator[Values]:
+        """The same for pieces along each dim of which each is of another kind."""
+        return map(self._call, itertools.product(*kinds))
+
+    def _call(self, spans: tuple[Span, ...]) -> Values:
         values = dict(self.pointers)
-        for name, value, dims in self.scalars:
-            key = name, *(tile[dim] for dim in dims)
-            if key not in self._values:
-                self._values[key] = value_of(value, self.access, tile, 0, self.buffers)
-            values[name] = self._values[key]
+        for name, value, numbers in self.scalars:
+            key, known = tuple([spans[i] for i in numbers]), self._values[name]
+            if key not in known:
+                known[key] = value_of(value, self.access, dict(zip(self.names, spans, strict=True)), 0, self.buffers)
+            values[name] = known[key]
         return values
 
     def _dims(self, value: ArgValue) -> tuple[str, ...]:
@@ -139,17 +145,14 @@ class Calls:
                 return _dims_of(self.access.operand(arg).axes[axis : axis + 1])
         return ()
 
-    def _kinds_of(self, dim: Dim, pieces: tuple[Span, ...]) -> list[Span]:
+    def kinds_of(self, dim: Dim, pieces: tuple[Span, ...]) -> list[Span]:
         """A piece of each kind along a dim: of each length, of a sum at its ends or inside, of each form of windows."""
-        key = dim.name, pieces
-        if key not in self._kinds:
-            found: dict[tuple[object, ...], Span] = {}
-            for start, length in pieces:
-                ends = dim.kind == "reduction" and (start == 0, start + length == dim.size)
-                windows = _windows(self.access, {dim.name: (start, length)})
-                found.setdefault((length, ends, *windows), (start, length))
-            self._kinds[key] = list(found.values())
-        return self._kinds[key]
+        found: dict[tuple[object, ...], Span] = {}
+        for start, length in pieces:
+            ends = dim.kind == "reduction" and (start == 0, start + length == dim.size)
+            windows = _windows(self.access, {dim.name: (start, length)})
+            found.setdefault((length, ends, *windows), (start, length))
+        return list(found.values())
 
 
 def _dims_of(axes: Iterable[Axis]) -> tuple[str, ...]:

@@ -8,12 +8,10 @@ its own.
 """
 
 import ast
-import itertools
-import operator
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +30,12 @@ LIKE = "like"
 """The key of a list that has the functions and conditions of another kernel's."""
 CONDITIONS, WORK = ("valid", "worth"), "work"
 """The keys of an entry."""
-_BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-_UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.Not: operator.not_}
-_LOGIC: dict[type, Callable[[Iterable[Any]], bool]] = {ast.And: all, ast.Or: any}
+_BINARY = (
+    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod),
+    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
+)
+_UNARY = (ast.USub, ast.Not)
+_LOGIC = (ast.And, ast.Or)
 _FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *_UNARY, *_LOGIC, *_BINARY)
 """What conditions are made of, besides integers and `turns`."""
 
@@ -70,21 +59,39 @@ class Specialization:
     names: frozenset[str]
     work: str = ""
 
+    @cached_property
+    def _valid(self) -> "_Conditions":
+        return _conditions(self.valid, self.let)
+
+    @cached_property
+    def _worth(self) -> "_Conditions":
+        return _conditions(self.worth, self.let)
+
     def broken(self, values: Values, cores: int) -> str:
         """The first condition under which it is valid that a call does not meet; empty if there is none."""
-        return self._broken(self.valid, values, cores)
+        return self._broken(self._valid, values, cores)
 
     def pays(self, values: Values, cores: int) -> bool:
         """Whether a call for which it is valid is quicker by it."""
-        return not self._broken(self.worth, values, cores)
+        return not self._broken(self._worth, values, cores)
 
-    def _broken(self, conditions: Sequence[str], values: Values, cores: int) -> str:
-        let = tuple(self.let.items())
+    def _broken(self, conditions: "_Conditions", values: Values, cores: int) -> str:
         try:
-            return next((text for text in conditions if not _compiled(text, let)(values, cores)), "")
+            for text, holds in conditions:
+                if not holds(values, cores):
+                    return text
         except KeyError as missing:
             cause = f"{self.name} asks for {missing}, which is no argument that tells calls apart"
             raise TargetInvalid(f"{self.source.with_name(LIST)}: {cause}") from missing
+        return ""
+
+
+_Conditions = tuple[tuple[str, Condition], ...]
+"""The texts of conditions with their functions."""
+
+
+def _conditions(texts: Sequence[str], let: Mapping[str, str]) -> _Conditions:
+    return tuple((text, _compiled(text, tuple(let.items()))) for text in texts)
 
 
 def specializations_of(symbol: str, target: Target) -> tuple[Specialization, ...]:
@@ -197,41 +204,44 @@ def _table(path: Path) -> dict[str, Any]:
 
 @cache
 def _compiled(text: str, let: tuple[tuple[str, str], ...]) -> Condition:
-    """A condition as nested functions: planning asks many of them for many tiles."""
-    return _function(_parsed(text), dict(let))
+    """A condition as a function of Python's own: planning asks many of them for many tiles.
+
+    What becomes code is a tree that `_rebuilt` makes anew of the forms that conditions have, and not the text.
+    """
+    parameters = ast.arguments([], [ast.arg("values"), ast.arg("cores")], None, [], [], None, [])
+    tree = ast.Expression(ast.Lambda(parameters, _rebuilt(_parsed(text), dict(let))))
+    code = compile(ast.fix_missing_locations(tree), f"<{text}>", "eval")
+    condition: Condition = eval(code, {"__builtins__": {}})
+    return condition
 
 
-def _function(tree: ast.expr, let: Mapping[str, str]) -> Condition:
+def _rebuilt(tree: ast.expr, let: Mapping[str, str]) -> ast.expr:
+    """A condition's tree with values for names, and divisions for `turns`."""
     match tree:
         case ast.Constant(int(number)):
-            return lambda values, cores: number
+            return ast.Constant(number)
         case ast.Name(name) if name in let:
-            return _function(_parsed(let[name]), let)
+            return _rebuilt(_parsed(let[name]), let)
         case ast.Name(name):
-            return lambda values, cores: values[name]
+            return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(name), ast.Load())
         case ast.UnaryOp(kind, operand) if type(kind) in _UNARY:
-            single, one = _UNARY[type(kind)], _function(operand, let)
-            return lambda values, cores: single(one(values, cores))
+            return ast.UnaryOp(kind, _rebuilt(operand, let))
         case ast.IfExp(test, then, other):
-            asked, yes, no = (_function(part, let) for part in (test, then, other))
-            return lambda values, cores: (yes if asked(values, cores) else no)(values, cores)
-        case ast.BoolOp(kind, parts):
-            several, each = _LOGIC[type(kind)], [_function(part, let) for part in parts]
-            return lambda values, cores: several(part(values, cores) for part in each)
+            return ast.IfExp(*(_rebuilt(part, let) for part in (test, then, other)))
+        case ast.BoolOp(kind, parts) if type(kind) in _LOGIC:
+            either = ast.BoolOp(kind, [_rebuilt(part, let) for part in parts])
+            # Conditions count with what they ask, so it is true or false, and not the last part.
+            return ast.UnaryOp(ast.Not(), ast.UnaryOp(ast.Not(), either))
         case ast.BinOp(left, kind, right) if type(kind) in _BINARY:
-            return _pair(_BINARY[type(kind)], _function(left, let), _function(right, let))
+            return ast.BinOp(_rebuilt(left, let), kind, _rebuilt(right, let))
         case ast.Compare(left, kinds, rest) if all(type(kind) in _BINARY for kind in kinds):
-            items = [_function(item, let) for item in (left, *rest)]
-            pairs = [_pair(_BINARY[type(k)], a, b) for k, (a, b) in zip(kinds, itertools.pairwise(items), strict=True)]
-            return pairs[0] if len(pairs) == 1 else lambda values, cores: all(pair(values, cores) for pair in pairs)
+            return ast.Compare(_rebuilt(left, let), kinds, [_rebuilt(item, let) for item in rest])
         case ast.Call(ast.Name("turns"), [argument]):
-            pieces = _function(argument, let)
-            return lambda values, cores: -(-pieces(values, cores) // cores)
+            least = ast.BinOp(
+                ast.UnaryOp(ast.USub(), _rebuilt(argument, let)), ast.FloorDiv(), ast.Name("cores", ast.Load())
+            )
+            return ast.UnaryOp(ast.USub(), least)
     raise InternalError(f"{ast.unparse(tree)!r} is no condition")
-
-
-def _pair(of: Callable[[Any, Any], Any], left: Condition, right: Condition) -> Condition:
-    return lambda values, cores: of(left(values, cores), right(values, cores))
 
 
 @cache

@@ -94,7 +94,7 @@ class BetweenLevel:
             if (name, True) not in self._found:
                 others = [found for rival in rivals if (found := self._searched(rival, inner, ())[2])]
                 clock = BetweenClock(problem, visits, self.schedule, self.target, self._flows(name, problem, inner))
-                best = HomeSearch(problem, clock.cycles).best(choice, others)
+                best = HomeSearch(problem, clock.cycles, clock.keep).best(choice, others)
                 self._found[name, True] = problem, visits, best
             return self._found[name, True]
 

@@ -1,12 +1,16 @@
 """The clock of the level between: cycles of a whole program, step by step, and of the engine to the outermost level.
 
 The solver's model adds up steps, each by itself. But the engine serves one transfer after the other: what one step or a
-visit asks of it, the next ones wait for. The clock runs all steps with these transfers alone, in less than a
-millisecond.
+visit asks of it, the next ones wait for. The clock runs the steps with these transfers alone, and of a choice that
+differs little from an earlier one few of them.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 from deployer.core.level import USUAL, Hop, Visit
 from deployer.core.plan import Schedule
@@ -19,8 +23,32 @@ Lags = tuple[int, int]
 """For how many cycles from now on the engine is busy inwards, and outwards."""
 _Run = tuple[int, Lags]
 """Cycles of a step, and the lags behind it."""
-_Copy = tuple[int, int, int, int]
-"""The step at whose beginning a copy starts, its direction, its cycles, and the step at whose end it is awaited."""
+_Copy = tuple[str, int, int, int]
+"""The storage of a copy, its direction, its cycles, and the step at whose end it is awaited."""
+_Engine = tuple[int, int, tuple[tuple[int, int], ...]]
+"""The lags of the engine before a step, and those of copies behind which later steps, by number, end."""
+IDLE: _Engine = (0, 0, ())
+
+
+@dataclass
+class _Kept:
+    """A choice and its cycles, and by step those that it takes and the engine before it."""
+
+    picks: Sequence[int]
+    visiting: AbstractSet[str]
+    engines: list[_Engine]
+    spent: list[int]
+    cycles: int
+
+
+@dataclass
+class _Asked:
+    """A choice and its cycles, and of the steps that ran for it the engine before each and the cycles it takes."""
+
+    picks: Sequence[int]
+    visiting: AbstractSet[str]
+    runs: list[tuple[int, _Engine, int]]
+    cycles: int
 
 
 class BetweenClock:
@@ -43,35 +71,69 @@ class BetweenClock:
         self._runs: list[dict[int, dict[Lags, _Run]]] = [{} for _ in problem.candidates]
         self._flows: dict[tuple[int, int], Flow] = {}
         self._known: dict[Flow, dict[Lags, _Run]] = {}
-        self._copies: dict[str, tuple[_Copy, _Copy]] = {}
         bytes_of = {life.storage: life.bytes for life in problem.eligible}
         outwards = IN if self.hop.shared else OUT
+        self._copies: dict[int, list[_Copy]] = {}
+        self._starts: dict[str, tuple[int, int]] = {}
         for first, second in zip(visits[::2], visits[1::2], strict=True):
-            size = bytes_of[first.storage]
+            size, name = bytes_of[first.storage], first.storage
             out, into = self.hop.outward.cycles(size, 1), self.hop.inward.cycles(size, 1)
-            self._copies[first.storage] = (
-                (first.first + 1, outwards, out, first.end),
-                (second.begin, IN, into, second.first - 1),
-            )
+            self._starts[name] = first.first + 1, second.begin
+            self._copies.setdefault(first.first + 1, []).append((name, outwards, out, first.end))
+            self._copies.setdefault(second.begin, []).append((name, IN, into, second.first - 1))
+        self._kept: _Kept | None = None
+        self._asked: _Asked | None = None
 
     def cycles(self, picks: Sequence[int], visiting: Iterable[str]) -> int:
-        """Cycles of one update under a choice."""
-        starts: dict[int, list[_Copy]] = {}
-        for copy in (copy for storage in visiting for copy in self._copies[storage]):
-            starts.setdefault(copy[0], []).append(copy)
-        return sum(self._weights[steps.start] * self._graph(steps, picks, starts) for steps in self._graphs)
+        """Cycles of one update under a choice.
 
-    def _graph(self, steps: range, picks: Sequence[int], starts: Mapping[int, Sequence[_Copy]]) -> int:
-        """Cycles of the steps of a graph, in which these copies start."""
-        awaited: dict[int, int] = {}
-        now, free = 0, [0, 0]
+        Steps run that differ from those of the choice that was kept, and the ones behind them until the engine is as
+        it was there; of all others the cycles are known.
+        """
+        kept, here = self._kept, frozenset(visiting)
+        if kept is None:
+            count = len(picks)
+            kept = self._kept = _Kept([-1] * count, frozenset(), [IDLE] * count, [0] * count, 0)
+        changed = set(itertools.compress(range(len(picks)), map(operator.ne, picks, kept.picks)))
+        for storage in here ^ kept.visiting:
+            changed.update(self._starts[storage])
+        self._asked = asked = _Asked(picks, here, [], kept.cycles)
+        due, weights = sorted(changed), self._weights
+        for steps in self._graphs:
+            before, first, last = len(asked.runs), *(bisect_left(due, end) for end in (steps.start, steps.stop))
+            end = steps.start
+            for step in due[first:last]:
+                if step >= end:
+                    end = self._rerun(range(step, steps.stop), changed, kept, asked)
+            more = sum(spent - kept.spent[step] for step, _, spent in asked.runs[before:])
+            asked.cycles += weights[steps.start] * more
+        if kept.picks[:1] == [-1]:
+            self.keep()
+        return asked.cycles
+
+    def keep(self) -> None:
+        """Let the choice whose cycles were asked for last be the one with which the next ones are compared."""
+        kept, asked = self._kept, self._asked
+        assert kept and asked
+        for step, engine, spent in asked.runs:
+            kept.engines[step], kept.spent[step] = engine, spent
+        kept.picks, kept.visiting, kept.cycles = list(asked.picks), asked.visiting, asked.cycles
+
+    def _rerun(self, steps: range, changed: AbstractSet[int], kept: "_Kept", asked: "_Asked") -> int:
+        """Run steps from the first on until the engine is as it was, and nothing changed; the step at which it is."""
+        inward, outward, pending = engine = kept.engines[steps.start]
+        now, free, awaited = 0, [inward, outward], dict(pending)
         for step in steps:
-            if step in starts:
-                for _, way, cycles, end in starts[step]:
-                    now += self._begin
-                    free[way] = max(now, free[way]) + cycles
-                    awaited[end] = max(awaited.get(end, 0), free[way])
-            pick = picks[step]
+            begin = now
+            if step not in changed and engine == kept.engines[step]:
+                return step
+            if step in self._copies:
+                for name, way, cycles, end in self._copies[step]:
+                    if name in asked.visiting:
+                        now += self._begin
+                        free[way] = max(now, free[way]) + cycles
+                        awaited[end] = max(awaited.get(end, 0), free[way])
+            pick = asked.picks[step]
             whole = self._whole[step][pick]
             if whole is not None:
                 now += whole
@@ -82,9 +144,12 @@ class BetweenClock:
                 cycles, (inward, outward) = run or self._computed(step, pick, lags)
                 now += cycles
                 free = [now + inward, now + outward]
-            if step in awaited:
-                now = max(now, awaited.pop(step))
-        return now
+            if awaited:
+                now = max(now, awaited.pop(step, 0))
+            asked.runs.append((step, engine, now - begin))
+            pending = tuple(sorted((end, at - now) for end, at in awaited.items() if at > now)) if awaited else ()
+            engine = max(free[IN] - now, 0), max(free[OUT] - now, 0), pending
+        return steps.stop
 
     def _computed(self, step: int, pick: int, lags: Lags) -> _Run:
         """The run of a step's candidate that has a stage."""

@@ -45,10 +45,18 @@ class State:
 
 
 class HomeSearch:
-    """A search over one problem; `clock` gives the cycles of picks and visiting storages."""
+    """A search over one problem."""
 
-    def __init__(self, problem: Problem, clock: Callable[[Sequence[int], Iterable[str]], int]) -> None:
-        self.problem, self._clock = problem, clock
+    def __init__(
+        self,
+        problem: Problem,
+        clock: Callable[[Sequence[int], Iterable[str]], int],
+        keep: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`clock` gives the cycles of picks and visiting storages. `keep` tells it that choices which differ little
+        from the last one come next.
+        """
+        self.problem, self._clock, self._keep = problem, clock, keep
         self.names = [life.storage for life in problem.eligible]
         number = {name: i for i, name in enumerate(self.names)}
         self.bytes = [life.bytes for life in problem.eligible]
@@ -117,6 +125,11 @@ class HomeSearch:
         """Cycles by the clock."""
         return self._clock(state.picks, self._at(state, VISIT))
 
+    def _begin(self, state: State) -> None:
+        """Let the clock's next states be ones that differ little from this one."""
+        self._cycles(state)
+        self._keep()
+
     def _changed(self, state: State, changes: Sequence[Change], anew: bool = False) -> State | None:
         """The state behind some changes, where steps that they meet, or all, have their cheapest candidate; None if one
         has none that fits.
@@ -166,6 +179,7 @@ class HomeSearch:
     def _accepted(self, cycles: int, state: State) -> Iterator[tuple[int, State]]:
         """The states that threshold accepting keeps."""
         draw = Random(SEED)
+        self._begin(state)
         tried = filter(None, (self._proposed(state, draw) for _ in range(SAMPLES)))
         changes = sorted(abs(self._cycles(other) - cycles) for other in tried)
         first = changes[len(changes) // 2] if changes else 0
@@ -177,6 +191,7 @@ class HomeSearch:
             then = self._cycles(other)
             if then <= cycles + threshold:
                 state, cycles = other, then
+                self._keep()
                 yield cycles, state
 
     def _proposed(self, state: State, draw: Random) -> State | None:
@@ -219,10 +234,12 @@ class HomeSearch:
 
     def _settled(self, cycles: int, state: State) -> tuple[int, State]:
         """The state behind all changes of one candidate that save cycles."""
+        self._begin(state)
         for step in range(len(state.picks)):
             for pick in self._others(state, step):
                 other = self._picked(state, step, pick)
                 then = self._cycles(other)
                 if then < cycles:
                     state, cycles = other, then
+                    self._keep()
         return cycles, state

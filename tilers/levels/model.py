@@ -1,5 +1,6 @@
 """The CP-SAT model of a level: it picks a candidate per step and the resident storages, within the level's capacity."""
 
+import heapq
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -191,23 +192,30 @@ def _greedy_visitors(problem: Problem) -> Choice | None:
         for step in range(life.first, life.last + 1):
             alive[step] += life.bytes
     least = [min(c.bytes for c in candidates) for candidates in problem.candidates]
-    state, pending = _Greedy(problem), list(problem.visitors)
+    state = _Greedy(problem)
 
-    def freed(visitor: Visitor) -> int:
-        life = lives[visitor.storage]
-        steps = (step for step in range(life.first, life.last + 1) if not visitor.there(step))
-        return sum(min(visitor.bytes, max(alive[step] + least[step] - problem.capacity, 0)) for step in steps)
+    absent = [_absent(visitor, lives[visitor.storage]) for visitor in problem.visitors]
+    over = [here + slots - problem.capacity for here, slots in zip(alive, least, strict=True)]
 
-    while pending:
-        best = max(pending, key=freed)
-        if not freed(best):
-            break
-        pending.remove(best)
+    def freed(number: int) -> int:
+        size = problem.visitors[number].bytes
+        return sum(min(size, over[step]) for step in absent[number] if over[step] > 0)
+
+    # What a visitor frees only falls while others come, so an earlier count bounds it: few are counted again.
+    pending = [(-freed(number), number) for number in range(len(absent))]
+    heapq.heapify(pending)
+    while pending and pending[0][0]:
+        bound, number = pending[0]
+        now = -freed(number)
+        if now != bound:
+            heapq.heapreplace(pending, (now, number))
+            continue
+        heapq.heappop(pending)
+        best = problem.visitors[number]
         state.receive(best)
         if best.storage in state.visiting:
-            life = lives[best.storage]
-            for step in range(life.first, life.last + 1):
-                alive[step] -= 0 if best.there(step) else best.bytes
+            for step in absent[number]:
+                over[step] -= best.bytes
     for life in sorted(problem.eligible, key=_area):
         if life.storage not in state.visiting:
             state.bring(life)
@@ -215,6 +223,11 @@ def _greedy_visitors(problem: Problem) -> Choice | None:
         if visitor.storage not in state.visiting:
             state.receive(visitor)
     return state.choice()
+
+
+def _absent(visitor: Visitor, life: Lifetime) -> list[int]:
+    """The steps of a storage's life in which a visitor is not in the level."""
+    return [step for step in range(life.first, life.last + 1) if not visitor.there(step)]
 
 
 @dataclass(frozen=True)
