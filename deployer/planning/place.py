@@ -39,11 +39,13 @@ class PackingGap(Exception):
         self.level, self.gaps, self.beyond = level, gaps, beyond
 
 
-def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: StepRuns | None = None) -> Plan:
+def place_buffers(
+    tiling: Tiling, running: Running, last: bool = True, runs: StepRuns | None = None, sealed: bool = True
+) -> Plan:
     """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot.
 
     Where it can, and will as this is not the `last` attempt, packing gives up sooner. `runs` are those of the
-    schedule's steps, if there are any yet.
+    schedule's steps, if there are any yet. A plan that is not `sealed` has no digest, which only the last one needs.
     """
     schedule = tiling.lifetimes.schedule
     target = target_for(schedule)
@@ -84,7 +86,7 @@ def place_buffers(tiling: Tiling, running: Running, last: bool = True, runs: Ste
     program = schedule.program
     return Plan(
         options=schedule.options,
-        digest=digest(tiling),
+        digest=digest(tiling) if sealed else "",
         levels=tuple(uses),
         table_bytes=tiling.table_bytes,
         homes=tuple(plan_homes),

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
+from deployer.core.artefact import digest
 from deployer.core.errors import PlacementInfeasible, TilingInfeasible
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for
 from deployer.planning import place, tile
 from deployer.planning.crossings.bundles import with_bundles
 from deployer.planning.crossings.choose import with_crossings
+from deployer.planning.crossings.graph_program import Lowered
 from deployer.planning.place import PackingGap
 from deployer.planning.sharing import with_shared_tables
 from deployer.planning.timeline import StepRuns
@@ -58,8 +61,15 @@ def best_plan(
             tiler, other = _finished(rival, searched, tiler, alive, running, progress, jobs)
             if (cycles := _weighed(name, tiler, *other)) < most:
                 best, most = other, cycles
-    verify_plan(best[1], best[0])
-    return best
+    return best[0], _sealed(*best)
+
+
+def _sealed(tiling: Tiling, plan: Plan) -> Plan:
+    """The plan with its tiling's digest, both verified: of those that were compared only this one is used."""
+    verify_tiling(tiling)
+    plan = replace(plan, digest=digest(tiling))
+    verify_plan(plan, tiling)
+    return plan
 
 
 def _finished(
@@ -93,7 +103,7 @@ def _finished(
         assert fault is not None
         raise fault
     assert tiler is not None
-    return tiler, (found[0], _beyond_steps(found[1]))
+    return tiler, (found[0], _beyond_steps(found[1], tiler.lowered))
 
 
 def _may_win(rival: str, searched: bool, tiler: tile.Tiler, best: Tiling, most: int) -> bool:
@@ -118,7 +128,8 @@ def plan_with_tables(
     alive: Lifetimes, tables: Tables, progress: Progress = silent, running: Running = ONCE, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
     """Tiles and addresses for these tables; a packing that leaves a gap tightens the tiling by it."""
-    return _plan_tiled(tile.Tiler(alive, tables), None, progress, running, jobs)
+    tiling, plan = _plan_tiled(tile.Tiler(alive, tables), None, progress, running, jobs)
+    return tiling, _sealed(tiling, plan)
 
 
 def _plan_tiled(
@@ -147,7 +158,8 @@ def _plan_tiled(
         if rival and not (cycles <= most if shared else worthwhile(cycles, most)):
             return rival
         try:
-            return tiling, place_tiling(tiling, running, progress, attempt == PACKING_ATTEMPTS, runs)
+            progress("addresses")
+            return tiling, place.place_buffers(tiling, running, attempt == PACKING_ATTEMPTS, runs, sealed=False)
         except PackingGap as problem:
             gaps = problem.gaps
     raise TilingInfeasible(
@@ -162,19 +174,15 @@ def _say(progress: Progress, stage: str, text: str) -> None:
 
 
 def place_tiling(
-    tiling: Tiling,
-    running: Running = ONCE,
-    progress: Progress = silent,
-    last: bool = True,
-    runs: StepRuns | None = None,
+    tiling: Tiling, running: Running = ONCE, progress: Progress = silent, runs: StepRuns | None = None
 ) -> Plan:
     """Addresses for a tiling, both verified, with each transfer in its step, which `crossed` may change.
 
-    `last` says that no other tiling will be tried, `runs` is for speed.
+    `runs` is for speed.
     """
     verify_tiling(tiling)
     progress("addresses")
-    plan = place.place_buffers(tiling, running, last, runs)
+    plan = place.place_buffers(tiling, running, runs=runs)
     verify_plan(plan, tiling)
     return plan
 
@@ -187,6 +195,7 @@ def crossed(tiling: Tiling, plan: Plan) -> Plan:
     return better
 
 
-def _beyond_steps(plan: Plan) -> Plan:
-    """The plan with what goes beyond its steps."""
-    return with_bundles(plan if plan.options.apart else with_crossings(plan))
+def _beyond_steps(plan: Plan, lowered: Lowered | None = None) -> Plan:
+    """The plan with what goes beyond its steps; `lowered` is for speed."""
+    known: Lowered = {} if lowered is None else lowered
+    return with_bundles(plan if plan.options.apart else with_crossings(plan, known), known)

@@ -7,6 +7,7 @@ from deployer.core.access import box_shape
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Lifetimes, Stage, Step, Tiling, target_for
 from deployer.core.target import Target
+from deployer.planning.crossings.graph_program import Lowered
 from deployer.planning.rival import Rival
 from deployer.planning.timeline import StepRuns
 from deployer.planning.workers import Parts, Workers, cores
@@ -49,7 +50,9 @@ class Tiler:
         self.strategy = name or lifetimes.schedule.options.strategy
         self.tables = tables or resident_tables(lifetimes.schedule.steps, self.target)
         self.searched = searched
-        self.runs = StepRuns(lifetimes.schedule, self.target, self.tables.groups)
+        known = other.runs if other else None
+        self.runs = StepRuns(lifetimes.schedule, self.target, self.tables.groups, known=known)
+        self.lowered: Lowered = other.lowered if other else {}
         self._inner: dict[tuple[Tables, int, bool], InnerLevel] = other._inner if other else {}
         self._costed: Costed = other._costed if other else Costed()
         self._staged: StagedSteps = other._staged if other else {}

@@ -62,11 +62,17 @@ class StepRuns:
     """
 
     def __init__(
-        self, schedule: Schedule, target: Target, groups: Sequence[int] = (), tables: Sequence[int] = ()
+        self,
+        schedule: Schedule,
+        target: Target,
+        groups: Sequence[int] = (),
+        tables: Sequence[int] = (),
+        known: "StepRuns | None" = None,
     ) -> None:
+        """`known` are those of the same schedule and target with other tables, whose runs serve here as well."""
         self.target, self.fresh, self.kinds = target, schedule.options.sole_pass, kinds(schedule.steps)
         self.fetched, self.sharing = fetched_bytes(groups, schedule.steps, target), frozenset(sharers(tables))
-        self._runs: dict[Hashable, StepRun] = {}
+        self._runs: dict[Hashable, StepRun] = known._runs if known else {}
 
     def with_tables(self, tables: Sequence[int]) -> "StepRuns":
         """Those of the same schedule with these tables that steps share, and no groups; both know each other's runs."""

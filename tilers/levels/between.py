@@ -2,7 +2,7 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from threading import Lock
 
@@ -16,7 +16,7 @@ from deployer.core.plan import Buffering, Lifetimes, Stage, Step
 from deployer.core.target import Target
 from deployer.tilers.levels.between_clock import BetweenClock
 from deployer.tilers.levels.candidates import Candidate
-from deployer.tilers.levels.geometry import Places, kinds, storages
+from deployer.tilers.levels.geometry import Places, kinds, loop_key, storages
 from deployer.tilers.levels.home_search import HomeSearch
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Choice, Problem, problem_of, solve
@@ -99,14 +99,19 @@ class BetweenLevel:
             return self._found[name, True]
 
     def _flows(self, name: str, problem: Problem, inner: InnerLevel) -> Callable[[int, int], Flow]:
-        """The flow of a step's candidate, by the numbers of both."""
+        """The flow of a step's candidate, by the numbers of both; steps of equal geometry share it."""
+        known: dict[Hashable, Flow] = {}
+        fresh = self.schedule.options.sole_pass
 
         def flow(number: int, pick: int) -> Flow:
             step, c = self.schedule.steps[number], problem.candidates[number][pick]
-            stage, inside = Stage(c.tile, c.order, c.buffering, c.slots), self._inside(name, step, inner)
-            cycles = inside.around(inner.kernels_at(step, c.tile), tile_count(step.access, c.tile), self.target)
-            fresh = self.schedule.options.sole_pass
-            return stage_flow(step, stage, cycles, self.storage_of, self.target, fresh)
+            stage = Stage(c.tile, c.order, c.buffering, c.slots)
+            key = self.kinds[number], loop_key(stage)
+            if key not in known:
+                inside = self._inside(name, step, inner)
+                cycles = inside.around(inner.kernels_at(step, c.tile), tile_count(step.access, c.tile), self.target)
+                known[key] = stage_flow(step, stage, cycles, self.storage_of, self.target, fresh)
+            return known[key]
 
         return flow
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import lru_cache
 
 from deployer.core.level import USUAL, Hop, Visit
 from deployer.core.plan import Schedule
@@ -169,30 +170,48 @@ def _spans(schedule: Schedule) -> list[range]:
     return [range(steps[0], steps[-1] + 1) for steps in indices]
 
 
+@lru_cache(maxsize=1024)
+def _started(flow: Flow) -> tuple[list[list[int]], list[list[int]]]:
+    """By tile the cycles of the transfers that start inwards and outwards, of boxes that the tile before, or the one
+    behind, does not have.
+    """
+
+    def started(passages: Sequence[Passage], by: int) -> list[list[int]]:
+        tiles: list[list[int]] = [[] for _ in range(flow.tiles)]
+        for cycles, count in passages:
+            boxes = [tile * count // flow.tiles for tile in range(flow.tiles)]
+            for tile, box in enumerate(boxes):
+                if not 0 <= tile + by < flow.tiles or box != boxes[tile + by]:
+                    tiles[tile].append(cycles)
+        return tiles
+
+    return started(flow.inward, -1), started(flow.outward, 1)
+
+
 def _run(flow: Flow, lags: Lags, hop: Hop) -> _Run:
     """A step on the clock: with double buffering the next tile comes and the last one goes while one is worked on."""
-    free, now = list(lags), 0
-    ways = IN, IN if hop.shared else OUT
-
-    def start(passages: Sequence[Passage], tile: int, way: int) -> int:
-        """Start the transfers of a tile whose boxes differ from those of the tile before, or the one behind."""
-        nonlocal now
-        near = tile - 1 if way == IN else tile + 1
-        for cycles, count in passages:
-            if not 0 <= near < flow.tiles or tile * count // flow.tiles != near * count // flow.tiles:
-                now += hop.issue
-                free[ways[way]] = max(now, free[ways[way]]) + cycles
-        return free[ways[way]] if passages else 0
-
-    double, ended = flow.buffering == "double", [0, 0]
-    fetched = start(flow.inward, 0, IN) if double else 0
-    for tile in range(flow.tiles):
-        awaited = fetched if double else start(flow.inward, tile, IN)
-        if double and tile + 1 < flow.tiles:
-            fetched = start(flow.inward, tile + 1, IN)
-        now = max(now, awaited, ended[-2]) + flow.inner
-        ended.append(start(flow.outward, tile, OUT))
-        if not double:
-            now = max(now, ended[-1])
-    now = max(now, ended[-1])
-    return now, (max(free[IN] - now, 0), max(free[ways[OUT]] - now, 0))
+    free, now, issue, inner = list(lags), 0, hop.issue, flow.inner
+    out = IN if hop.shared else OUT
+    coming, going = _started(flow)
+    comes, goes = bool(flow.inward), bool(flow.outward)
+    ahead = int(flow.buffering == "double")
+    before = ended = fetched = 0
+    for tile in range(-ahead, flow.tiles):
+        awaited = fetched
+        if tile + ahead < flow.tiles:
+            for cycles in coming[tile + ahead]:
+                now += issue
+                free[IN] = max(now, free[IN]) + cycles
+            fetched = free[IN] if comes else 0
+        if tile < 0:
+            continue
+        now = max(now, awaited if ahead else fetched, before) + inner
+        before = ended
+        for cycles in going[tile]:
+            now += issue
+            free[out] = max(now, free[out]) + cycles
+        ended = free[out] if goes else 0
+        if not ahead:
+            now = max(now, ended)
+    now = max(now, ended)
+    return now, (max(free[IN] - now, 0), max(free[out] - now, 0))

@@ -35,13 +35,14 @@ Change = tuple[int, int]
 @dataclass(frozen=True)
 class State:
     """Where each storage is; the bytes that storages take at each step, and its pick; `inside` has a bit for each
-    storage that the steps find in the level.
+    storage that the steps find in the level, `visiting` the names of those that are there for some steps alone.
     """
 
     places: tuple[int, ...]
     taken: list[int]
     picks: list[int]
     inside: int
+    visiting: frozenset[str]
 
 
 class HomeSearch:
@@ -57,6 +58,7 @@ class HomeSearch:
         from the last one come next.
         """
         self.problem, self._clock, self._keep = problem, clock, keep
+        self._overlaps: dict[int, list[int]] = {}
         self.names = [life.storage for life in problem.eligible]
         number = {name: i for i, name in enumerate(self.names)}
         self.bytes = [life.bytes for life in problem.eligible]
@@ -110,20 +112,18 @@ class HomeSearch:
             inside |= (place != OUTSIDE) << number
             for step in itertools.chain(*self.spans[number][place]):
                 taken[step] += self.bytes[number]
-        return State(tuple(places), taken, list(choice.picks), inside)
+        visiting = frozenset(name for name, at in zip(self.names, places, strict=True) if at == VISIT)
+        return State(tuple(places), taken, list(choice.picks), inside, visiting)
 
     def _choice(self, state: State) -> Choice:
         """The choice of a state, with the cycles of the solver's objective."""
-        of = {place: frozenset(self._at(state, place)) for place in (HOME, VISIT)}
-        return Choice(tuple(state.picks), of[HOME], objective(self.problem, state.picks, of[VISIT]), of[VISIT])
-
-    def _at(self, state: State, place: int) -> Iterator[str]:
-        """The storages at a place."""
-        return (name for name, at in zip(self.names, state.places, strict=True) if at == place)
+        homes = frozenset(name for name, at in zip(self.names, state.places, strict=True) if at == HOME)
+        cycles = objective(self.problem, state.picks, state.visiting)
+        return Choice(tuple(state.picks), homes, cycles, state.visiting)
 
     def _cycles(self, state: State) -> int:
         """Cycles by the clock."""
-        return self._clock(state.picks, self._at(state, VISIT))
+        return self._clock(state.picks, state.visiting)
 
     def _begin(self, state: State) -> None:
         """Let the clock's next states be ones that differ little from this one."""
@@ -135,6 +135,7 @@ class HomeSearch:
         has none that fits.
         """
         places, taken, picks, inside = list(state.places), list(state.taken), list(state.picks), state.inside
+        visiting, options, touched = state.visiting, self.options, self.touched
         met = set(range(len(picks)) if anew else ())
         for number, place in changes:
             size, spans = self.bytes[number], self.spans[number]
@@ -146,16 +147,19 @@ class HomeSearch:
             if (place == OUTSIDE) != (places[number] == OUTSIDE):
                 met.update(self.users[number])
                 inside ^= 1 << number
+            if VISIT in (place, places[number]):
+                visiting ^= {self.names[number]} if place != places[number] else set[str]()
             places[number] = place
+        capacity = self.problem.capacity
         for step in met:
-            room = self.problem.capacity - taken[step]
-            for _, index, size in self.options[step].get(inside & self.touched[step], ()):
+            room = capacity - taken[step]
+            for _, index, size in options[step].get(inside & touched[step], ()):
                 if size <= room:
                     picks[step] = index
                     break
             else:
                 return None
-        return State(tuple(places), taken, picks, inside)
+        return State(tuple(places), taken, picks, inside, visiting)
 
     def _others(self, state: State, step: int) -> list[int]:
         """The candidates that a step could have besides its own, where storages are."""
@@ -166,7 +170,7 @@ class HomeSearch:
     def _picked(self, state: State, step: int, pick: int) -> State:
         """The state with another candidate of a step."""
         picks = [*state.picks[:step], pick, *state.picks[step + 1 :]]
-        return State(state.places, state.taken, picks, state.inside)
+        return State(state.places, state.taken, picks, state.inside, state.visiting)
 
     def _all(self) -> Iterator[tuple[int, State]]:
         """All states in which each step has its cheapest candidate that fits."""
@@ -219,13 +223,16 @@ class HomeSearch:
 
     def _near(self, state: State, number: int) -> list[int]:
         """The storages in the level that are alive in some step of another one's life."""
-        lives = self.problem.eligible
-        life = lives[number]
-        return [
-            i
-            for i, (x, place) in enumerate(zip(lives, state.places, strict=True))
-            if i != number and place != OUTSIDE and x.first <= life.last and x.last >= life.first
-        ]
+        return [i for i in self._overlapping(number) if state.places[i] != OUTSIDE]
+
+    def _overlapping(self, number: int) -> list[int]:
+        """The other storages that are alive in some step of one's life."""
+        if number not in self._overlaps:
+            lives = self.problem.eligible
+            life = lives[number]
+            near = (i for i, x in enumerate(lives) if x.first <= life.last and x.last >= life.first)
+            self._overlaps[number] = [i for i in near if i != number]
+        return self._overlaps[number]
 
     def _moved(self, state: State, number: int, one: Callable[[int], int]) -> Change:
         """A storage, and another place for it."""

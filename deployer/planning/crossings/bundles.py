@@ -12,15 +12,16 @@ from deployer.core.level import Bundle, followers
 from deployer.core.operator import Flag
 from deployer.core.plan import Home, Plan, PlanStep, target_of
 from deployer.planning.crossings.copies import copies
+from deployer.planning.crossings.graph_program import Lowered
 from deployer.planning.crossings.graph_run import timed
 from deployer.tilers.levels.tables import sharers
 
 
-def with_bundles(plan: Plan) -> Plan:
+def with_bundles(plan: Plan, lowered: Lowered) -> Plan:
     """The plan with all bundles that it allows, and the cycles that its steps then have.
 
     There are none where one core runs the kernels, nor where the options forbid rewrites; a step that `opt_out` names
-    is in no bundle.
+    is in no bundle. `lowered` is for speed.
     """
     target = target_of(plan.options)
     if not plan.options.fuse or target.cores == 1:
@@ -29,7 +30,7 @@ def with_bundles(plan: Plan) -> Plan:
     following = followers(bundles)
     steps = tuple(_following(s, target.dispatch) if s.index in following else s for s in plan.steps)
     plan = replace(plan, steps=steps, bundles=bundles)
-    return timed(plan) if (plan.crossings or plan.visits) and bundles else plan
+    return timed(plan, lowered) if (plan.crossings or plan.visits) and bundles else plan
 
 
 def _following(step: PlanStep, dispatch: int) -> PlanStep:

@@ -33,11 +33,13 @@ def slot_life(plan: Plan, step: PlanStep, operand: PlanOperand, level: int) -> t
     return min([step.index, *ends]), max([step.index, *ends])
 
 
-def with_crossings(plan: Plan) -> Plan:
-    """The plan with the transfers that cross steps in the graphs that they make quicker; the same plan if none is."""
+def with_crossings(plan: Plan, lowered: Lowered) -> Plan:
+    """The plan with the transfers that cross steps in the graphs that they make quicker; the same plan if none is.
+
+    `lowered` is for speed.
+    """
     if not target_of(plan.options).hops:
         return plan
-    lowered: Lowered = {}
     plan = timed(plan, lowered) if plan.visits else plan
     stay, closed = set[Ended](), set[int]()
     while True:

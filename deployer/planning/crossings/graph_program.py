@@ -65,13 +65,15 @@ class GraphProgram:
     tickets: int
 
 
-Lowered = dict[tuple[int, Opens], LoopProgram]
-"""Programs of steps, by their numbers and by the transfers in which their graph has a part."""
+Lowered = dict[Hashable, LoopProgram]
+"""Programs of steps by what their cycles depend on, which is no name and no address."""
 
 
 def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> GraphProgram:
-    """The program of one graph of a plan; `lowered` is for plans that differ in what crosses alone."""
-    known: Lowered = {} if lowered is None else lowered
+    """The program of one graph of a plan.
+
+    With `lowered` it is for the clock alone: names, addresses and tables are those of any step with the same cycles.
+    """
     steps = [step for step in plan.steps if step.graph == graph]
     fetched, sharing = fetched_bytes(plan.groups, plan.steps, target_of(plan.options)), sharers(plan.tables)
     own = [c for c in plan.crossings if plan.steps[c.step].graph == graph]
@@ -79,10 +81,14 @@ def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> Gra
     opens, told = _opens(plan.steps, own), bool(moved) or any(c.way == "in" for c in own)
     programs = []
     for s in steps:
-        key = s.index, frozenset(opens.get(form_of(s), ()))
-        if key not in known:
-            known[key] = lower(s, fetched.get(s.index, 0), sharing.get(s.index), key[1])
-        programs.append(known[key])
+        opened = frozenset(opens.get(form_of(s), ()))
+        if lowered is None:
+            programs.append(lower(s, fetched.get(s.index, 0), sharing.get(s.index), opened))
+            continue
+        key = _timing(s), opened
+        if key not in lowered:
+            lowered[key] = lower(s, opens=opened)
+        programs.append(replace(lowered[key], step=s.index))
     # A ticket is named after its operand and, where that comes through a stage, the stage.
     moments = {(c.step, f"{c.arg}{stage}_{ENDS[c.way]}"): c.at for c in own for stage in ("", "_stage")}
     begun = _begun(programs, moments)
@@ -104,6 +110,13 @@ def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> Gra
         starts, waits = begun[program.step], ended[program.step]
         output.append(GraphStep(program, told, tuple(starts), given, tuple(left[program.step]), tuple(waits)))
     return GraphProgram(tuple(output), numbers.count)
+
+
+def _timing(step: PlanStep) -> Hashable:
+    """Equal for steps whose programs take equal cycles on the clock, beside those of kernels."""
+    operands = tuple((o.arg, o.mode, o.view, o.axes, o.fresh_on_flag, o.slots, o.stage_slots) for o in step.operands)
+    staging = step.staging and (step.staging.order, step.staging.buffering)
+    return step.kernel, tuple(sorted(step.args.items())), step.dims, step.buffering, operands, staging
 
 
 def _bundled(program: LoopProgram, functions: Sequence[str]) -> LoopProgram:
