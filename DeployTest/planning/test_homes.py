@@ -190,7 +190,7 @@ def test_a_stage_on_the_clock(flow: Flow, lag: int, cycles: int, later: int) -> 
     """By hand: with one slot all take turns; with more, transfers run under the loops, one after the other, and behind
     those that the engine has from before.
     """
-    assert between_clock._run(flow, (lag, lag), HOP) == (cycles, (later, later))
+    assert between_clock._Clocked(flow, HOP).run((lag, lag)) == (cycles, (later, later))
 
 
 # Whole plans
@@ -229,7 +229,7 @@ def test_a_plan_is_never_dearer_for_the_search(models_root: Path, monkeypatch: p
 def test_nothing_is_searched_where_nothing_is_spilled(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With room in the level between, or without a level beyond it, plans are as they were."""
 
-    def refuse(self: HomeSearch, problem: Problem, clock: object) -> None:
+    def refuse(self: HomeSearch, problem: Problem, *words: object) -> None:
         raise AssertionError("a search")
 
     monkeypatch.setattr(home_search.HomeSearch, "__init__", refuse)

@@ -250,8 +250,10 @@ class PlanOperand:
     def at(self, places: Sequence[Slots]) -> "PlanOperand":
         """The operand with these slots, by the number of the level."""
         inner, stage = places
-        operand = replace(self, slots=inner.count, slot_bytes=inner.bytes, slot_offset=inner.offset)
-        return replace(operand, stage_slots=stage.count, stage_bytes=stage.bytes, stage_offset=stage.offset)
+        return replace(
+            self, slots=inner.count, slot_bytes=inner.bytes, slot_offset=inner.offset,
+            stage_slots=stage.count, stage_bytes=stage.bytes, stage_offset=stage.offset,
+        )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier of C: a plan may come from a file."""

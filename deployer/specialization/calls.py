@@ -111,9 +111,12 @@ class Calls:
         self.access, self.buffers = access, buffers
         self.names = tuple(d.name for d in access.dims)
         self.pointers = {name: float(name in present) for name, _, _ in kernel.pointers}
-        scalars = ((name, value, self._dims(value)) for name, value in args.items() if name in asked and _stays(value))
-        self.scalars = [(n, v, [i for i, dim in enumerate(self.names) if dim in dims]) for n, v, dims in scalars]
-        self._values: dict[str, dict[tuple[Span, ...], float]] = {name: {} for name, _, _ in self.scalars}
+        scalars = {name: (value, self._dims(value)) for name, value in args.items() if name in asked and _stays(value)}
+        self.scalars = {
+            name: (value, [i for i, dim in enumerate(self.names) if dim in dims])
+            for name, (value, dims) in scalars.items()
+        }
+        self._values: dict[str, dict[tuple[Span, ...], float]] = {name: {} for name in self.scalars}
 
     def of(self, pieces: Mapping[str, tuple[Span, ...]]) -> Iterator[Values]:
         """The arguments of one call for each kind of tiles of these pieces, those of the first tile first."""
@@ -124,13 +127,17 @@ class Calls:
         return map(self._call, itertools.product(*kinds))
 
     def _call(self, spans: tuple[Span, ...]) -> Values:
-        values = dict(self.pointers)
-        for name, value, numbers in self.scalars:
-            key, known = tuple([spans[i] for i in numbers]), self._values[name]
-            if key not in known:
-                known[key] = value_of(value, self.access, dict(zip(self.names, spans, strict=True)), 0, self.buffers)
-            values[name] = known[key]
-        return values
+        return _Call(self, spans)
+
+    def value(self, name: str, spans: tuple[Span, ...]) -> float:
+        """An argument of the call of a tile; KeyError where there is none that tells calls apart."""
+        if name in self.pointers:
+            return self.pointers[name]
+        value, numbers = self.scalars[name]
+        key, known = tuple([spans[i] for i in numbers]), self._values[name]
+        if key not in known:
+            known[key] = value_of(value, self.access, dict(zip(self.names, spans, strict=True)), 0, self.buffers)
+        return known[key]
 
     def _dims(self, value: ArgValue) -> tuple[str, ...]:
         """The dims along which a tile's place and length decide an argument."""
@@ -153,6 +160,19 @@ class Calls:
             windows = _windows(self.access, {dim.name: (start, length)})
             found.setdefault((length, ends, *windows), (start, length))
         return list(found.values())
+
+
+class _Call(dict[str, float]):
+    """The arguments of a call, each computed when a condition asks for it: most conditions ask for few."""
+
+    def __init__(self, calls: Calls, spans: tuple[Span, ...]) -> None:
+        super().__init__()
+        self._calls, self._spans = calls, spans
+
+    def __missing__(self, name: str) -> float:
+        """The argument of that name."""
+        value = self[name] = self._calls.value(name, self._spans)
+        return value
 
 
 def _dims_of(axes: Iterable[Axis]) -> tuple[str, ...]:

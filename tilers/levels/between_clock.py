@@ -11,7 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
+
+import numpy as np
 
 from deployer.core.level import USUAL, Hop, Visit
 from deployer.core.plan import Schedule
@@ -72,6 +73,7 @@ class BetweenClock:
         self._runs: list[dict[int, dict[Lags, _Run]]] = [{} for _ in problem.candidates]
         self._flows: dict[tuple[int, int], Flow] = {}
         self._known: dict[Flow, dict[Lags, _Run]] = {}
+        self._clocked: dict[Flow, _Clocked] = {}
         bytes_of = {life.storage: life.bytes for life in problem.eligible}
         outwards = IN if self.hop.shared else OUT
         self._copies: dict[int, list[_Copy]] = {}
@@ -156,10 +158,13 @@ class BetweenClock:
         """The run of a step's candidate that has a stage."""
         if pick not in self._runs[step]:
             flow = self._flows[step, pick] = self._flow(step, pick)
-            self._runs[step][pick] = self._known.setdefault(flow, {})
+            if flow not in self._known:
+                self._known[flow] = {}
+                self._clocked[flow] = _Clocked(flow, self.hop)
+            self._runs[step][pick] = self._known[flow]
         known = self._runs[step][pick]
         if lags not in known:
-            known[lags] = _run(self._flows[step, pick], lags, self.hop)
+            known[lags] = self._clocked[self._flows[step, pick]].run(lags)
         return known[lags]
 
 
@@ -170,48 +175,60 @@ def _spans(schedule: Schedule) -> list[range]:
     return [range(steps[0], steps[-1] + 1) for steps in indices]
 
 
-@lru_cache(maxsize=1024)
-def _started(flow: Flow) -> tuple[list[list[int]], list[list[int]]]:
-    """By tile the cycles of the transfers that start inwards and outwards, of boxes that the tile before, or the one
-    behind, does not have.
-    """
+class _Clocked:
+    """A flow on the clock behind any lags; a run that comes to a tile like the first one did ends as that did."""
 
-    def started(passages: Sequence[Passage], by: int) -> list[list[int]]:
-        tiles: list[list[int]] = [[] for _ in range(flow.tiles)]
-        for cycles, count in passages:
-            boxes = [tile * count // flow.tiles for tile in range(flow.tiles)]
-            for tile, box in enumerate(boxes):
-                if not 0 <= tile + by < flow.tiles or box != boxes[tile + by]:
-                    tiles[tile].append(cycles)
+    def __init__(self, flow: Flow, hop: Hop) -> None:
+        self.flow, self.issue, self.out = flow, hop.issue, IN if hop.shared else OUT
+        self.ahead = int(flow.buffering == "double")
+        self.coming, self.going = self._started(flow.inward, -1), self._started(flow.outward, 1)
+        self._first: list[tuple[int, tuple[int, ...]]] = []
+        self._ended: _Run = (0, (0, 0))
+
+    def _started(self, passages: Sequence[Passage], by: int) -> list[list[int]]:
+        """By tile the cycles of the transfers that start in it: of boxes that the tile `by` from it does not have."""
+        count = self.flow.tiles
+        tiles: list[list[int]] = [[] for _ in range(count)]
+        for cycles, loads in passages:
+            boxes = np.arange(count) * loads // count
+            differs = np.diff(boxes, prepend=-1) if by < 0 else np.diff(boxes, append=-1)
+            for tile in np.flatnonzero(differs).tolist():
+                tiles[tile].append(cycles)
         return tiles
 
-    return started(flow.inward, -1), started(flow.outward, 1)
-
-
-def _run(flow: Flow, lags: Lags, hop: Hop) -> _Run:
-    """A step on the clock: with double buffering the next tile comes and the last one goes while one is worked on."""
-    free, now, issue, inner = list(lags), 0, hop.issue, flow.inner
-    out = IN if hop.shared else OUT
-    coming, going = _started(flow)
-    comes, goes = bool(flow.inward), bool(flow.outward)
-    ahead = int(flow.buffering == "double")
-    before = ended = fetched = 0
-    for tile in range(-ahead, flow.tiles):
-        awaited = fetched
-        if tile + ahead < flow.tiles:
-            for cycles in coming[tile + ahead]:
+    def run(self, lags: Lags) -> _Run:
+        """With double buffering the next tile comes and the last one goes while one is worked on."""
+        first, seen = not self._first, list[tuple[int, tuple[int, ...]]]()
+        free, now, issue, inner, out = list(lags), 0, self.issue, self.flow.inner, self.out
+        coming, going, ahead, count = self.coming, self.going, self.ahead, self.flow.tiles
+        comes, goes = bool(self.flow.inward), bool(self.flow.outward)
+        before = ended = fetched = 0
+        for tile in range(-ahead, count):
+            # Of all that is awaited only what is left of it counts.
+            left = tuple([at - now if at > now else 0 for at in (free[IN], free[OUT], fetched, before, ended)])
+            if first:
+                seen.append((now, left))
+            elif left == self._first[tile + ahead][1]:
+                cycles, behind = self._ended
+                return now + cycles - self._first[tile + ahead][0], behind
+            awaited = fetched
+            if tile + ahead < count:
+                for cycles in coming[tile + ahead]:
+                    now += issue
+                    free[IN] = max(now, free[IN]) + cycles
+                fetched = free[IN] if comes else 0
+            if tile < 0:
+                continue
+            now = max(now, awaited if ahead else fetched, before) + inner
+            before = ended
+            for cycles in going[tile]:
                 now += issue
-                free[IN] = max(now, free[IN]) + cycles
-            fetched = free[IN] if comes else 0
-        if tile < 0:
-            continue
-        now = max(now, awaited if ahead else fetched, before) + inner
-        before = ended
-        for cycles in going[tile]:
-            now += issue
-            free[out] = max(now, free[out]) + cycles
-        ended = free[out] if goes else 0
-        if not ahead:
-            now = max(now, ended)
-    now = max(now, ended)
-    return now, (max(free[IN] - now, 0), max(free[out] - now, 0))
+                free[out] = max(now, free[out]) + cycles
+            ended = free[out] if goes else 0
+            if not ahead:
+                now = max(now, ended)
+        now = max(now, ended)
+        run = now, (max(free[IN] - now, 0), max(free[out] - now, 0))
+        if first:
+            self._first, self._ended = seen, run
+        return run

@@ -157,10 +157,15 @@ class _Choice:
             for graph in self.plan.graphs:
                 for candidate in self._candidates(graph, way):
                     self._cross(candidate, graph)
-        steps = tuple(replace(s, operands=tuple(self._moved(s, o) for o in s.operands)) for s in self.plan.steps)
+        steps = tuple(self._with_slots(step) for step in self.plan.steps)
         levels = tuple(room.use(level) for room, level in zip(self.rooms, self.plan.levels, strict=True))
         crossings = tuple(sorted(self.crossings, key=lambda c: (c.step, c.arg, c.way)))
         return replace(self.plan, steps=steps, levels=levels, crossings=crossings)
+
+    def _with_slots(self, step: PlanStep) -> PlanStep:
+        """The step with its slots where they lie now."""
+        operands = tuple(self._moved(step, o) for o in step.operands)
+        return step if operands == step.operands else replace(step, operands=operands)
 
     def _moved(self, step: PlanStep, operand: PlanOperand) -> PlanOperand:
         """The operand with its slots where they lie now."""
@@ -168,7 +173,7 @@ class _Choice:
         for level, room in enumerate(self.rooms[: len(places)]):
             offset = room.offset((step.index, operand.arg))
             places[level] = places[level] if offset is None else replace(places[level], offset=offset)
-        return operand.at(places)
+        return operand if tuple(places) == operand.places else operand.at(places)
 
     def _candidates(self, graph: str, way: Way) -> Iterator[_Candidate]:
         """The operands whose first ingress, or last egress, is waited for."""
