@@ -69,6 +69,9 @@ docs: $(READY) # the site, from docs/ into out/site, in an environment of its ow
 bench: $(READY) # needs GVSOC_INSTALL_DIR
 	$(PY) -m DeployTest.benchmarks.siracusa
 
+benchmarks: $(READY) # renew all committed tables; says which ones it skips, and why. Hours
+	$(PY) -m DeployTest.benchmarks.renew
+
 detection: $(READY) # plants faults in generated programs, about ten minutes
 	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)
 

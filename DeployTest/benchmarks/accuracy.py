@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from DeployTest.benchmarks.commits import stamp
 from DeployTest.support.kernels import accuracy
 from DeployTest.support.kernels.accuracy import Row, measure
 from DeployTest.support.kernels.accuracy_cases import CASES
@@ -32,6 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     if only is None:
         accuracy.write(rows)
+        stamp(__file__)
     broken = [row for row in rows if not row.kept]
     print(f"{len(rows)} rows, {len(broken)} break the contract")
     return 1 if broken else 0

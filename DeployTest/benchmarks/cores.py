@@ -31,8 +31,8 @@ from deployer.sizing.emulated import run_example
 from deployer.sizing.material import material
 from deployer.sizing.needs import NAME, is_constant
 from deployer.sizing.objects import Files, compile_library
+from DeployTest.benchmarks.commits import publish
 from DeployTest.support.building.cases import SHARED, case_dir
-from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "boards.md"
@@ -195,7 +195,7 @@ def main() -> None:
                 known[row.model, row.machine] = row
                 rows = sorted(known.values(), key=lambda r: (list(MODELS).index(r.model), order(r.machine)))
                 RESULT.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-    renew(PAGE, MARKS, table(rows))
+    publish(__file__, PAGE, MARKS, table(rows))
     if differing(rows):
         raise SystemExit(f"digests differ: {', '.join(differing(rows))}")
 

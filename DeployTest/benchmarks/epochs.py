@@ -19,9 +19,9 @@ from deployer.commands.fit import Lines
 from deployer.fitting.fit import fit
 from deployer.fitting.metrics import ACCURACY
 from deployer.running.terminal import Terminal
+from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.flat import processor
 from DeployTest.models import dscnn, resnet8
-from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "fit.md"
@@ -127,7 +127,7 @@ def main() -> None:
     if rows:
         record = {"processor": processor(), "rows": [asdict(row) for row in rows]}
         RESULT.write_text(json.dumps(record, indent=1) + "\n")
-        renew(PAGE, MARKS, page_table(record))
+        publish(__file__, PAGE, MARKS, page_table(record))
 
 
 def page_table(record: Mapping[str, Any]) -> str:

@@ -22,8 +22,8 @@ from rich.console import Console
 from deployer.fitting.checkpoint import Place
 from deployer.fitting.fit import Onlooker
 from deployer.fitting.history import EpochRow
+from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.flat import processor
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.graphs.digit_images import digits, digits_source
 
 RESULT = Path(__file__).with_suffix(".json")
@@ -137,7 +137,7 @@ def main() -> None:
     record = {"processor": processor(), "torch": torch.__version__, "digits": digits_source()}
     record |= {"rows": [asdict(row) for row in rows]}
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
-    renew(PAGE, MARKS, page_table(record))
+    publish(__file__, PAGE, MARKS, page_table(record))
     slow = [f"{row.optimizer} in batches of {row.batch}" for row in rows if row.ratio < 1]
     sys.exit(f"PyTorch is faster: {', '.join(slow)}" if slow else 0)
 

@@ -33,9 +33,9 @@ from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Plan, Running, Tiling
 from deployer.pipeline import Case
 from deployer.running.build import compiler, flags_of, toolchain
+from DeployTest.benchmarks.commits import publish
 from DeployTest.models import autoencoder, transformer
 from DeployTest.support.building.cases import load_case, result_hash
-from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "target.md"
@@ -282,7 +282,7 @@ def write(rows: list[Row]) -> None:
         "rows": [asdict(row) for row in rows],
     }
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
-    renew(PAGE, MARKS, page_table(record))
+    publish(__file__, PAGE, MARKS, page_table(record))
 
 
 def page_table(record: Mapping[str, Any]) -> str:

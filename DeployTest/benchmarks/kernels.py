@@ -18,6 +18,7 @@ from deployer.core.cost import all_macs
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
 from deployer.operators.convolution.geometry import geometry
+from DeployTest.benchmarks.commits import stamp
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
@@ -149,6 +150,7 @@ def main() -> int:
         name = row.kernel or row.form
         print(f"{name:22s} {row.shape:26s} {row.form:12s} {found.warm:7d} cycles {rate:6.2f} {row.unit} per cycle")
     write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, simulator, "kernels", entries)
+    stamp(__file__)
     return 0
 
 

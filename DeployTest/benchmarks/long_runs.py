@@ -25,8 +25,8 @@ from rich.console import Console
 
 from deployer.fitting.fit import Fitted, fit
 from deployer.training.order import Order
+from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.fit import RATES, SEED, TRAINED
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.graphs.digit_images import digits, digits_source
 
 RESULT = Path(__file__).with_suffix(".json")
@@ -190,7 +190,7 @@ def main() -> None:
         torch: Any = importlib.import_module("torch")
         record = {"torch": torch.__version__, "digits": digits_source(), "rows": [asdict(row) for row in rows]}
         RESULT.write_text(json.dumps(record, indent=1) + "\n")
-        renew(PAGE, MARKS, page_table(record))
+        publish(__file__, PAGE, MARKS, page_table(record))
     wrong = [f"{row.net} by {row.optimizer}: {row.verdict}" for row in rows if row.verdict == "failed"]
     sys.exit("; ".join(wrong) or 0)
 

@@ -23,11 +23,11 @@ import pytest
 from deployer import pipeline
 from deployer.core.artefact import digest
 from deployer.core.plan import Options
+from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.drawn import compare
 from DeployTest.models import mobilenet_v1, resnet8, transformer
 from DeployTest.support.building.cases import SHARED, Built, faults
 from DeployTest.support.building.other_levels import ROOMY, add_targets
-from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "testing.md"
@@ -154,7 +154,7 @@ def main(words: Sequence[str] | None = None) -> int:
     print("\n".join(lines))
     if not a.only:
         RESULT.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-        renew(PAGE, MARKS, "\n".join(lines))
+        publish(__file__, PAGE, MARKS, "\n".join(lines))
     return 0 if all(row.verdict in ("", "right") for row in rows) else 1
 
 

@@ -28,9 +28,9 @@ from deployer.training.train_graph import build_train_graph
 from deployer.verify.rounding import with_rounding
 from deployer.verify.same_state import OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
+from DeployTest.benchmarks.commits import publish
 from DeployTest.models.parts.dense import dense
 from DeployTest.support.building.cases import Built
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.references.torch_schedules import COURSES, torch_scheduler
 from DeployTest.support.references.updates import UPDATES, Update, narrow
 
@@ -229,7 +229,7 @@ def main(words: Sequence[str] | None = None) -> int:
     text = table(found, a.seeds, a.steps)
     print(text)
     if a.write:
-        renew(PAGE, MARKS, text)
+        publish(__file__, PAGE, MARKS, text)
     return 1 if any(r.beyond for r in found) else 0
 
 

@@ -20,9 +20,9 @@ from rich.console import Console
 from deployer.core import target as targets
 from deployer.core.cost import all_macs
 from deployer.core.operator import operator_of
+from DeployTest.benchmarks.commits import publish
 from DeployTest.support.building.cases import Built, compile_case, load_case, result_hash, worst_difference
 from DeployTest.support.documents.cycle_tables import add_simulator
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.tolerances import table
 
 RESULT = Path(__file__).with_suffix(".json")
@@ -167,7 +167,7 @@ def main() -> None:
     )
     text = markdown(found, arguments.simulator)
     print(text)
-    renew(README, MARKS, text)
+    publish(__file__, README, MARKS, text)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step
 from deployer.planning.schedule import make_schedule
+from DeployTest.benchmarks.commits import publish
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.graphs.built_cases import built, opened
 from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
 
@@ -219,7 +219,7 @@ def main() -> int:
     rows = [asdict(row) for row in found]
     write_rows(RESULT, {"target": machine.name, "cores": machine.cores}, simulator, "steps", rows)
     print(markdown(found))
-    renew(PAGE, MARKS, markdown(found))
+    publish(__file__, PAGE, MARKS, markdown(found))
     return 0
 
 

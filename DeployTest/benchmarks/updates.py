@@ -16,10 +16,10 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from deployer import pipeline
+from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.siracusa import BYTES_PER_CYCLE
 from DeployTest.support.building.cases import compile_case, faults
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
-from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_name("updates_siracusa.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
@@ -101,7 +101,7 @@ def main() -> int:
                 found.append(measured(model, optimizer, Path(folder)))
     write_rows(RESULT, {"target": "siracusa", "l1": L1}, simulator, "updates", [asdict(row) for row in found])
     print(markdown(found))
-    renew(PAGE, MARKS, markdown(found))
+    publish(__file__, PAGE, MARKS, markdown(found))
     return 0
 
 

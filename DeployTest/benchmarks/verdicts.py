@@ -21,10 +21,10 @@ from deployer.running.run import Outcome
 from deployer.verify.checks import Checks, Judge
 from deployer.verify.same_state import recorded_passes
 from deployer.verify.tolerances import TOLERANCES
+from DeployTest.benchmarks.commits import publish
 from DeployTest.models import dscnn, mobilenet_v1
 from DeployTest.models.parts.generator import Generate
 from DeployTest.support.building.cases import Built, compile_case, worst_difference
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.graphs.turned import recorded_run
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "verdict.md"
@@ -129,7 +129,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 rows.append(f"| {net.name} | {whose} | {' | '.join(count.cells())} |")
     print("\n".join(rows))
     if a.seeds == parser.get_default("seeds") and not a.only:
-        renew(PAGE, MARKS, "\n".join(rows))
+        publish(__file__, PAGE, MARKS, "\n".join(rows))
     return 1 if failed else 0
 
 

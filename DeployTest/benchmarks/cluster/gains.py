@@ -20,8 +20,8 @@ from typing import Any
 
 from deployer.core.errors import OptionProblem, ToolFailed
 from DeployTest.benchmarks.cluster.networks import SEEDS, Network, drawn
+from DeployTest.benchmarks.commits import publish
 from DeployTest.support.documents.cycle_tables import add_simulator, end, write_rows
-from DeployTest.support.documents.pages import renew
 
 HERE = Path(__file__).resolve()
 ROOT, MEASURED, RESULT = HERE.parents[3], HERE.with_name("measured.py"), HERE.with_name("networks.json")
@@ -144,7 +144,7 @@ def main() -> int:
         write_rows(
             RESULT, {"l1": L1, "before": Path(a.before).name}, a.simulator, "networks", [asdict(r) for r in rows]
         )
-        renew(PAGE, MARKS, text)
+        publish(__file__, PAGE, MARKS, text)
     return int(not all(r.same_bits for r in rows))
 
 

@@ -24,8 +24,8 @@ from deployer.running import build
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.sizing.objects import version_of
 from deployer.specialization.conditions import specializations_of
+from DeployTest.benchmarks.commits import publish
 from DeployTest.support.documents.cycle_tables import end
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.kernels.machine_code import Code, read_object
 
 LISTED = Path(__file__).with_suffix(".toml")
@@ -152,7 +152,7 @@ def main() -> int:
     if version != limits.compiler:
         print(f"the list is of {limits.compiler}, this is {version}")
     text = table(found, limits)
-    renew(PAGE, MARKS, text)
+    publish(__file__, PAGE, MARKS, text)
     faults = limits.faults(found)
     print("\n".join([text, *faults]))
     return int(bool(faults))

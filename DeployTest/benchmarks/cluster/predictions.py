@@ -17,8 +17,8 @@ from typing import Any
 
 from DeployTest.benchmarks.cluster.gains import PAGE, ROOT, measured
 from DeployTest.benchmarks.cluster.networks import SEEDS, drawn
+from DeployTest.benchmarks.commits import publish
 from DeployTest.support.documents.cycle_tables import add_simulator, end, write_rows
-from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 MARKS = ("<!-- predictions table -->", "<!-- end of predictions table -->")
@@ -103,7 +103,7 @@ def main() -> int:
     print(text)
     if not a.only:
         write_rows(RESULT, {"from": LONG}, a.simulator, "predictions", [asdict(p) for p in found])
-        renew(PAGE, MARKS, text)
+        publish(__file__, PAGE, MARKS, text)
     return 0
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from deployer.planning import fuse
 from DeployTest.benchmarks.cluster.gains import L1, PAGE, ROOT, measured
+from DeployTest.benchmarks.commits import publish
 from DeployTest.support.building.cases import case_dir
 from DeployTest.support.documents.cycle_tables import add_simulator, end, write_rows
-from DeployTest.support.documents.pages import renew
 
 RESULT = Path(__file__).with_suffix(".json")
 MARKS = ("<!-- rewrites table -->", "<!-- end of rewrites table -->")
@@ -91,7 +91,7 @@ def main() -> int:
     print(text)
     if not a.only:
         write_rows(RESULT, {"l1": L1}, a.simulator, "rewrites", [asdict(r) for r in found])
-        renew(PAGE, MARKS, text)
+        publish(__file__, PAGE, MARKS, text)
     return int(not all(r.same_bits for r in found))
 
 

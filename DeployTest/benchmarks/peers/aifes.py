@@ -30,8 +30,8 @@ from deployer.sizing.material import material
 from deployer.sizing.needs import NAME, is_constant
 from deployer.sizing.objects import compile_library, run_tool
 from deployer.training.train_graph import build_train_graph
+from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.cores import struct_bytes
-from DeployTest.support.documents.pages import renew
 from DeployTest.support.tolerances import assert_close
 
 HERE = Path(__file__).resolve().parent
@@ -190,7 +190,7 @@ def main() -> None:
         assert_close("losses", np.array(losses, np.float32), np.array(peer_losses, np.float32))
         rows += [one, two]
     RESULT.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
-    renew(PAGE, MARKS, table(rows))
+    publish(__file__, PAGE, MARKS, table(rows))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from deployer.core.level import Crossing, followers
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.target import Target
 from deployer.planning.crossings.copies import copies
-from deployer.planning.crossings.moves import Opens
 from deployer.planning.loop_program import (
     Assign,
     AssignEach,
