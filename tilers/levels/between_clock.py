@@ -117,7 +117,8 @@ class BetweenClock:
     def keep(self) -> None:
         """Let the choice whose cycles were asked for last be the one with which the next ones are compared."""
         kept, asked = self._kept, self._asked
-        assert kept and asked
+        assert kept is not None
+        assert asked is not None
         for step, engine, spent in asked.runs:
             kept.engines[step], kept.spent[step] = engine, spent
         kept.picks, kept.visiting, kept.cycles = list(asked.picks), asked.visiting, asked.cycles
@@ -182,7 +183,8 @@ class _Clocked:
         self.flow, self.issue, self.out = flow, hop.issue, IN if hop.shared else OUT
         self.ahead = int(flow.buffering == "double")
         self.coming, self.going = self._started(flow.inward, -1), self._started(flow.outward, 1)
-        self._first: list[tuple[int, tuple[int, ...]]] = []
+        self._alike = self._last_alike()
+        self._first: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._ended: _Run = (0, (0, 0))
 
     def _started(self, passages: Sequence[Passage], by: int) -> list[list[int]]:
@@ -196,21 +198,40 @@ class _Clocked:
                 tiles[tile].append(cycles)
         return tiles
 
+    def _last_alike(self) -> list[int]:
+        """By tile the last of those from it on in which the same transfers start."""
+        count = self.flow.tiles
+        last = list(range(count))
+        for tile in range(count - 2 - self.ahead, -1, -1):
+            comes = self.coming[tile + self.ahead] == self.coming[tile + 1 + self.ahead]
+            if comes and self.going[tile] == self.going[tile + 1]:
+                last[tile] = last[tile + 1]
+        return last
+
     def run(self, lags: Lags) -> _Run:
         """With double buffering the next tile comes and the last one goes while one is worked on."""
-        first, seen = not self._first, list[tuple[int, tuple[int, ...]]]()
+        first, seen = not self._first, dict[int, tuple[int, tuple[int, ...]]]()
         free, now, issue, inner, out = list(lags), 0, self.issue, self.flow.inner, self.out
         coming, going, ahead, count = self.coming, self.going, self.ahead, self.flow.tiles
         comes, goes = bool(self.flow.inward), bool(self.flow.outward)
-        before = ended = fetched = 0
-        for tile in range(-ahead, count):
+        before = ended = fetched = begin = 0
+        tile, earlier = -ahead - 1, tuple[int, ...]()
+        while tile + 1 < count:
+            tile += 1
             # Of all that is awaited only what is left of it counts.
             left = tuple([at - now if at > now else 0 for at in (free[IN], free[OUT], fetched, before, ended)])
+            if tile > 0 and left == earlier and self._alike[tile - 1] > tile:
+                # This tile and those up to the last one alike take as long as the one before.
+                now += (now - begin) * (self._alike[tile] - tile)
+                tile = self._alike[tile]
+                inward, outward, fetched, before, ended = (now + more for more in left)
+                free = [inward, outward]
+            begin, earlier = now, left
             if first:
-                seen.append((now, left))
-            elif left == self._first[tile + ahead][1]:
+                seen[tile] = now, left
+            elif tile in self._first and left == self._first[tile][1]:
                 cycles, behind = self._ended
-                return now + cycles - self._first[tile + ahead][0], behind
+                return now + cycles - self._first[tile][0], behind
             awaited = fetched
             if tile + ahead < count:
                 for cycles in coming[tile + ahead]:
