@@ -1,7 +1,7 @@
 """Counts of the work of planning: solver calls, candidates, timelines and more; writes planning_work.json.
 
-Run as `python -m DeployTest.benchmarks.planning_work`. Counts are of calls, and never of time: a cache that fails shows on
-any machine. A test plans the same networks and compares.
+Run as `python -m DeployTest.benchmarks.planning_work`. Counts are of calls, and never of time: a cache that fails shows
+on any machine. A test plans the same networks and compares.
 """
 
 import cProfile

@@ -50,8 +50,8 @@ class Tiler:
         self.strategy = name or lifetimes.schedule.options.strategy
         self.tables = tables or resident_tables(lifetimes.schedule.steps, self.target)
         self.searched = searched
-        known = other.runs if other else None
-        self.runs = StepRuns(lifetimes.schedule, self.target, self.tables.groups, known=known)
+        known: StepRuns | None = other.runs if other else None
+        self.runs: StepRuns = StepRuns(lifetimes.schedule, self.target, self.tables.groups, known=known)
         self.lowered: Lowered = other.lowered if other else {}
         self._inner: dict[tuple[Tables, int, bool], InnerLevel] = other._inner if other else {}
         self._costed: Costed = other._costed if other else Costed()
