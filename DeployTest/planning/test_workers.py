@@ -48,7 +48,7 @@ def test_what_a_mixed_plan_has_to_gain(
     tiler = SimpleNamespace(alone={(name, False): (tilings[name], None) for name in ("single", "double")})
     monkeypatch.setattr(plan_choice, "_finished", lambda name, *words: (tiler, (tilings[name], None)))
     monkeypatch.setattr(plan_choice, "_update_cycles", lambda tiling, plan: all_cycles[tiling.name])
-    monkeypatch.setattr(plan_choice, "verify_plan", lambda plan, tiling: None)
+    monkeypatch.setattr(plan_choice, "_sealed", lambda tiling, plan: plan)
     monkeypatch.setattr(tile, "least", lambda tiling, runs: 0)
     found: Any = plan_choice.best_plan(alive)[0]
     assert found.name == taken
