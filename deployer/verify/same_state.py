@@ -112,13 +112,16 @@ class OnePass:
             for name, values in spread.items():
                 difference = np.abs(verdict.minus(verdict.wide(memory[name]), wide[name]))
                 spread[name] = np.fmax(values, difference)
-        more = self._updated(trained, factor=1 + SCALED)
         narrow = self._updated(trained, np.float32)
-        return {
+        found: dict[str, Arrays] = {
             "spread": spread,
-            "along": {n: verdict.minus(verdict.wide(more[n]), wide[n]) / SCALED for n in changed},
             "narrow": {n: verdict.minus(verdict.wide(narrow[n]), wide[n]) for n in changed},
         }
+        declared = [operator_of(node).optimizer for node in self.program.graphs[-1].nodes]
+        if any(each.states for each in declared if each):  # else the weights show what gradients are
+            more = self._updated(trained, factor=1 + SCALED)
+            found["along"] = {n: verdict.minus(verdict.wide(more[n]), wide[n]) / SCALED for n in changed}
+        return found
 
     def _updated(
         self, trained: Mapping[str, Array], dtype: type[np.floating] = np.float64, factor: float = 1.0, shift: float = 0

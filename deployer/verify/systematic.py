@@ -32,7 +32,12 @@ Key = tuple[str, str]
 NOTHING: Mapping[Key, float] = {}
 
 
-@dataclass(frozen=True)
+def _dot(left: Array, right: Array) -> float:
+    """The sum of products, in one order on every machine and on one core."""
+    return float((left * right).sum())
+
+
+@dataclass(frozen=True, eq=False)
 class Row:
     """One tensor in one pass along one direction: its error d, the direction u, and what rounding may do to d.
 
@@ -69,10 +74,10 @@ class Sums:
     def plus(self, row: Row) -> "Sums":
         """With a row."""
         return Sums(
-            self.off + float(row.error @ row.due),
-            self.squares + float(row.due @ row.due),
+            self.off + _dot(row.error, row.due),
+            self.squares + _dot(row.due, row.due),
             self.variance + float(np.square(row.due * row.sigma).sum()),
-            self.narrow + float(row.narrow @ row.due),
+            self.narrow + _dot(row.narrow, row.due),
             self.probes,
         )
 
@@ -175,7 +180,7 @@ class Systematic:
             errors = [p.error for probe in probes for p in probe if p.key == row.key and p.error.size == row.error.size]
             if len(errors) < len(probes):
                 continue
-            sums[row.key] = replace(sums[row.key], probes=sums[row.key].probes + [float(e @ row.due) for e in errors])
+            sums[row.key] = replace(sums[row.key], probes=sums[row.key].probes + [_dot(e, row.due) for e in errors])
             shares = [TOLERANCES.seen * verdict.norm(e) / verdict.norm(row.due) for e in errors]
             allowed[row.key] = max(shares)
             seen[row.key] = max(seen.get(row.key, 0.0), float(np.median(shares)))
