@@ -96,11 +96,11 @@ def make_report(
 ) -> Report:
     """Compare every loss, every expected array and every movement with what the program dumped.
 
-    NaN is a fault where it is not expected. Losses may differ by `tolerance`, or so many times it as they are above 1; arrays by it, and by `relative` times
-    their largest finite expected magnitude more; movements by what tolerances.toml allows. Where `judge` finds every
-    pass it checks right from the program's own state, a difference from the float64 run is drift; one from the case's
-    own values is a fault unless explained. Of a run that diverged the passes that it made are compared, and no final
-    value: it has none.
+    NaN is a fault where it is not expected. Losses may differ by `tolerance`, or so many times it as they are above 1;
+    arrays by it, and by `relative` times their largest finite expected magnitude more; movements by what
+    tolerances.toml allows. Where `judge` finds every pass it checks right from the program's own state, a difference
+    from the float64 run is drift; one from the case's own values is a fault unless explained. Of a run that diverged
+    the passes that it made are compared, and no final value: it has none.
     """
     if outcome.divergence:
         losses = expected.losses[: len(outcome.losses)]
