@@ -14,14 +14,17 @@ SLOTS = ("SLOT", "STAGE")
 
 
 class Names:
-    """C names of homes and slots; two homes whose names reduce to the same identifier get different ones."""
+    """C names of homes and slots; two homes whose names reduce to the same identifier get different ones.
 
-    def __init__(self, plan: Plan) -> None:
+    `prefix` comes before the names of homes.
+    """
+
+    def __init__(self, plan: Plan, prefix: str = "") -> None:
         self.homes: dict[str, CText] = {}
         names: set[str] = set()
         count: Counter[str] = Counter()
         for home in plan.homes:
-            name = base = f"HOME_{c_suffix(home.storage)}"
+            name = base = f"{prefix}HOME_{c_suffix(home.storage)}"
             while name in names:
                 count[base] += 1
                 name = f"{base}_{1 + count[base]}"

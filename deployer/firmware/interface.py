@@ -87,21 +87,20 @@ def shape_text(kind: TensorType) -> str:
     return "".join(f"[{length}]" for length in kind.shape) or "[1]"
 
 
-def input_views(plan: Plan, program: Program) -> tuple[TensorView, ...]:
+def input_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView, ...]:
     """The data inputs that some step reads."""
-    names, read = Names(plan), data_read(plan)
+    read = data_read(plan)
     return tuple(
         _tensor(name, suffix, program.tensors[name].type, names.home(plan.storage_of[name]))
         for name, suffix in zip(read, unique(read), strict=True)
     )
 
 
-def output_view(plan: Plan, program: Program) -> TensorView:
+def output_view(plan: Plan, program: Program, names: Names) -> TensorView:
     """What is predicted."""
     name = plan.outputs[-1]
-    return _tensor(
-        name.removeprefix(OWN), code("output"), program.tensors[name].type, Names(plan).home(plan.storage_of[name])
-    )
+    home = names.home(plan.storage_of[name])
+    return _tensor(name.removeprefix(OWN), code("output"), program.tensors[name].type, home)
 
 
 def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
@@ -117,9 +116,8 @@ def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorVi
     )
 
 
-def weight_views(plan: Plan, program: Program) -> tuple[WeightView, ...]:
+def weight_views(plan: Plan, program: Program, names: Names) -> tuple[WeightView, ...]:
     """The weights, and what optimizer and norms keep, in the plan's order."""
-    names = Names(plan)
     kinds = {name: program.tensors[name].type for name in plan.weights}
     return tuple(
         WeightView(
@@ -133,9 +131,9 @@ def weight_views(plan: Plan, program: Program) -> tuple[WeightView, ...]:
     )
 
 
-def range_views(plan: Plan, program: Program) -> tuple[RangeView, ...]:
+def range_views(plan: Plan, program: Program, names: Names) -> tuple[RangeView, ...]:
     """The data inputs by which nodes choose: a number outside would lead beyond a tensor."""
-    names, homes = Names(plan), {home.storage: home for home in data_homes(plan)}
+    homes = {home.storage: home for home in data_homes(plan)}
     found: dict[tuple[str, int, int, int], set[str]] = {}
     for graph in program.graphs:
         for storage, least, most, spare in _choices(program, graph):

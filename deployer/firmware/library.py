@@ -18,10 +18,9 @@ from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_
 from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, pages, state
 from deployer.firmware.memory import FROZEN, MemoryLayout
-from deployer.firmware.names import check_name
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.samples import SamplesView, listed, samples_view
-from deployer.firmware.sources import kernel_sources, library_rules
+from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
 from deployer.firmware.steps import ACCESSORS, NOWHERE, StepsView, steps_view
 from deployer.firmware.stretches import step_cycles, stretches
 from deployer.frontend.dataset import Dataset
@@ -30,9 +29,8 @@ GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimi
 """The functions that run the graphs of a plan."""
 ONCE = (1,)
 """What a template goes through once where it prints something at all."""
-SAMPLES = "samples.h"
-"""The example's samples, in its own folder, where an include looks first."""
-NEEDED = ("exact_f32.h", "fma_f32.c")
+OWN_FMA_SOURCE = "fma_f32.c"
+NEEDED = ("exact_f32.h", FLAGS, OWN_FMA_SOURCE)
 """How a library finds out how its machine rounds, and a way out where that is another one."""
 
 
@@ -103,8 +101,8 @@ def library_files(made: Material) -> dict[str, str | bytes]:
     used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
     kernels = [used[symbol] for symbol in sorted(used)]
     sources = kernel_sources(kernels, tools, made.name, NEEDED)
-    check_name(made.name, (*sources, SAMPLES))
     view = _View(made)
+    view.proofs = tuple(code(source_proof(f"{kernel.symbol}.c", made.name)) for kernel in kernels)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
     own = {
         f"include/{made.name}.h": "header.h",
@@ -115,7 +113,7 @@ def library_files(made: Material) -> dict[str, str | bytes]:
         f"src/{made.name}_weights.h": "weights.h",
         f"src/{made.name}_weights.c": "weights.c",
         "examples/main.c": "main.c",
-        f"examples/{SAMPLES}": SAMPLES,
+        f"examples/{made.name}_samples.h": "samples.h",
         "README.md": "README.md",
         "library.properties": "library.properties",
     }
@@ -124,6 +122,9 @@ def library_files(made: Material) -> dict[str, str | bytes]:
     )
     own |= {name: name for name in ("Makefile", "CMakeLists.txt", "idf_component.yml")}
     own |= {"zephyr/CMakeLists.txt": "zephyr.cmake", "zephyr/module.yml": "module.yml", "zephyr/Kconfig": "Kconfig"}
+    if taken := sorted(files.keys() & own.keys()):
+        facts = [("files", ", ".join(taken))]
+        raise OptionProblem("kernels have the names of the library's own files", facts, "other names for the kernels")
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
     files["library.json"] = json_text(_platformio(made))
     files["weights.bin"] = state.first_image(view.layout, view.first)
@@ -145,7 +146,7 @@ class _View:
         self.version, self.target = code(deployer.__version__), code(plan.options.target)
         self.accumulate = plan.options.accumulate
         homes = made.layout.places
-        names = Names(plan)
+        names = Names(plan, f"{self.upper}_")
         self.homes = tuple(
             Constant(
                 names.home(h.storage), code(str(homes[h.storage])), c_comment(f"{h.type}, steps {h.first}..{h.last}")
@@ -154,17 +155,17 @@ class _View:
         )
         self.words = made.layout.words
         self.numbers = number_count(plan)
-        self.inputs = interface.input_views(plan, program)
+        self.inputs = interface.input_views(plan, program, names)
         predicting = PREDICT in plan.graphs
-        self.output = (interface.output_view(plan, program),) if predicting else ()
-        self.weight_views = interface.weight_views(plan, program)
+        self.output = (interface.output_view(plan, program, names),) if predicting else ()
+        self.weight_views = interface.weight_views(plan, program, names)
         self.weights = len(self.weight_views)
-        self.ranges = interface.range_views(plan, program)
+        self.ranges = interface.range_views(plan, program, names)
         self.checked = ONCE if self.ranges else ()
         self.rate_views = interface.rate_views(plan, program, made.rates)
         self.rates = len(self.rate_views)
         self.rated = ONCE if made.dataset.rates.size else ()
-        self.steps: StepsView = steps_view(plan, GRAPHS, bool(made.layout.frozen))
+        self.steps: StepsView = steps_view(plan, names, GRAPHS, bool(made.layout.frozen))
         self.train_steps = len(self.steps.paced.calls)
         cycles = step_cycles(made.schedule, made.plan.graphs[0], targets.load(rules.costs))
         self.cycles = listed([f"{number}u" for number in cycles])
@@ -188,7 +189,7 @@ class _View:
         self.slot_magic, self.slot_head = int.from_bytes(state.SLOT_MAGIC, "little"), state.SLOT.size
         self.head_bytes, self.seal_bytes = state.HEADER.size, state.DIGEST.size
         self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
-        self.samples: SamplesView = samples_view(plan, program, made.dataset)
+        self.samples: SamplesView = samples_view(plan, program, self.inputs, made.dataset)
         flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""
         self.due = code(f"(pass + 1u) % {self.upper}_ACCUMULATE == 0{flush}")
         self.standard, self.optimize = code(rules.standard), code(rules.optimize)
@@ -196,6 +197,10 @@ class _View:
         self.libraries = code(" ".join(f"-l{name}" for name in rules.libraries))
         self.linked = code(" ".join(rules.libraries))
         self.sources: tuple[CText, ...] = ()
+        self.proofs: tuple[CText, ...] = ()
+        self.proof, self.own_fma_proof = (
+            code(source_proof(name, made.name)) for name in (f"{made.name}.c", OWN_FMA_SOURCE)
+        )
         self.struct_bytes = state.WORD * (self.words + self.numbers + 5)
         self.weight_bytes = sum(part.words.nbytes for part in self.first if not part.uniform)
         self.size_rows = pages.size_rows(

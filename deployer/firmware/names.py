@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,16 +21,14 @@ def reserved() -> dict[str, list[str]]:
     return tomllib.loads((Path(__file__).parent / "names.toml").read_text())
 
 
-def check_name(name: str, files: Collection[str] = ()) -> CText:
-    """The name; OptionProblem where it cannot be one, or is that of one of `files`."""
+def check_name(name: str) -> CText:
+    """The name; OptionProblem where it cannot be one."""
     hint = f"--name with small letters, digits and single underscores, at most {LONGEST} characters"
     if not _NAME.fullmatch(name) or len(name) > LONGEST or not is_identifier(name):
         raise OptionProblem(f"--name {name!r} is no name of a library", hint=hint)
     for kind, words in reserved().items():
         if name in words:
             raise OptionProblem(f"--name {name!r} is one of C's or of build tools' {kind}", hint="another name")
-    if name in {Path(file).stem for file in files}:
-        raise OptionProblem(f"--name {name!r} is the name of a file inside of the library", hint="another name")
     return identifier(name)
 
 

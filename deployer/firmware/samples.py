@@ -11,7 +11,7 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, code
-from deployer.firmware.interface import TensorView, input_views
+from deployer.firmware.interface import TensorView
 from deployer.frontend.dataset import Dataset
 
 MOST_BYTES = 1 << 20
@@ -44,9 +44,8 @@ class SamplesView:
     left: int
 
 
-def samples_view(plan: Plan, program: Program, dataset: Dataset) -> SamplesView:
-    """The samples in the order of the passes, each once."""
-    inputs = input_views(plan, program)
+def samples_view(plan: Plan, program: Program, inputs: Sequence[TensorView], dataset: Dataset) -> SamplesView:
+    """The samples for these inputs in the order of the passes, each once."""
     read = data_read(plan)
     known: dict[bytes, int] = {}
     samples: list[list[Array]] = []

@@ -2,9 +2,10 @@
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import PurePosixPath
 
 from deployer.codegen.generate import kernel_files
 from deployer.core.errors import InternalError
@@ -15,6 +16,12 @@ from deployer.running.kernels import COMMON, kernel_source
 PORTABLE = TARGETS_DIR / "portable"
 OWN_FMA = "hal_fmaf"
 """The portable HAL's function, of which each library has its own."""
+FLAGS = "exact_flags.h"
+"""The header that refuses flags by which a compiler computes otherwise than is written."""
+_TYPE = re.compile(r"^(?:typedef [^;{(]*?\b(\w+)|typedef [^;{]*\(\*(\w+)\)[^;]*|\} (\w+));", re.MULTILINE)
+"""The end of a definition of a type, or the whole of it, with its name."""
+_FIRST = re.compile(r"^#include\b", re.MULTILINE)
+_QUOTED = re.compile(r'#include "([^"]+)"')
 _INCLUDE = re.compile(r'^(#ifdef \w+\n)?#include "([^"]+)"$', re.MULTILINE)
 """An include; right behind a condition it is of machines that say so themselves, which a library does not."""
 
@@ -45,7 +52,8 @@ def library_rules() -> Rules:
 def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, needed: Iterable[str]) -> dict[str, str]:
     """The texts of all files by name: kernels in their portable form, `needed` files, and what all of these include.
 
-    `tools` is the toolchain of the plan's target. To the linker each function is known with the prefix.
+    `tools` is the toolchain of the plan's target. Files, types and functions that the linker sees carry the prefix, and
+    each source ends with the function that shows its flags, `source_proof`.
     """
     files: dict[str, str] = {}
     portable = replace(tools, sources=("portable",))
@@ -59,20 +67,42 @@ def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, nee
         if name not in files:
             files[name] = re.sub(rf"\b{OWN_FMA}\b", f"{prefix}_fmaf", _shared(name))
             waiting += _included(files[name])
-    return dict(sorted(files.items()))
+    types = {name for text in files.values() for names in _TYPE.findall(text) for name in names if name}
+    named = {name: _own_names(text, types, files, prefix) for name, text in files.items()}
+    proven = {name: _proven(name, text, prefix) if name.endswith(".c") else text for name, text in named.items()}
+    return {f"{prefix}_{name}": text for name, text in sorted(proven.items())}
+
+
+def source_proof(name: str, prefix: str) -> str:
+    """The function by which a source without its prefix, such as `gemm_f32.c`, shows what its flags do."""
+    return f"{prefix}_{PurePosixPath(name).stem}_exact"
+
+
+def _proven(name: str, text: str, prefix: str) -> str:
+    """A source that refuses flags before it computes, and shows at its end those that no macro tells."""
+    include = f'#include "{prefix}_{FLAGS}"'
+    with_include = _FIRST.sub(lambda _: f"{include}\n#include", text, count=1)
+    return f"{with_include.rstrip()}\n\nEXACT_FLAGS({source_proof(name, prefix)})\n"
+
+
+def _own_names(text: str, types: Collection[str], files: Collection[str], prefix: str) -> str:
+    """The text with the prefix before the types, and before the files that it includes."""
+    if types:
+        words = "|".join(sorted(types))
+        text = re.sub(rf"\b(?:{words})\b", lambda found: f"{prefix}_{found[0]}", text)
+    return _QUOTED.sub(lambda found: f'#include "{prefix}_{found[1]}"' if found[1] in files else found[0], text)
 
 
 def _prefixed(text: str, kernel: Kernel, prefix: str) -> str:
     """The text with the kernel's function behind the prefix, where it is written, or where a macro is told its name.
 
-    Such macros make the name of the argument struct from it, so that this has both names.
+    Such macros make the name of the argument struct from it, which then has the prefix as all types have it.
     """
-    symbol, struct = kernel.symbol, f"{kernel.symbol}_args_t"
+    symbol = kernel.symbol
     name = rf"(?<=void ){symbol}(?=\()"
     if not re.search(name, text):
         name = rf'\b{symbol}\b(?!\.h")'
-    text = re.sub(name, f"{prefix}_{symbol}", text)
-    return text.replace(f"}} {struct};", f"}} {struct};\ntypedef {struct} {prefix}_{struct};")
+    return re.sub(name, f"{prefix}_{symbol}", text)
 
 
 def _included(text: str) -> list[str]:

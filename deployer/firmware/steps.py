@@ -96,12 +96,13 @@ class StepsView:
     bytes: int
 
 
-def steps_view(plan: Plan, names: Mapping[str, str], frozen: bool) -> StepsView:
-    """The steps of a plan whose every step is one call; `names` are those of its graphs' functions.
+def steps_view(plan: Plan, homes: Names, names: Mapping[str, str], frozen: bool) -> StepsView:
+    """The steps of a plan whose every step is one call; `homes` and `names` are those of places, and of its graphs'
+    functions.
 
     `frozen` says that some operands are constants.
     """
-    printer = Printer(Names(plan))
+    printer = Printer(homes)
     programs = [lower(step) for step in plan.steps]
     given = _given(programs)
     tables = tuple(_table(p, given[p.kernel.symbol], printer) for p in programs)

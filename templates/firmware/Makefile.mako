@@ -20,7 +20,7 @@ $(BUILD)/lib${v.name}.a: $(OBJECTS)
 	rm -f $@
 	$(AR) rcs $@ $(OBJECTS)
 
-$(BUILD)/${v.name}_example: examples/main.c examples/samples.h include/${v.name}.h $(BUILD)/lib${v.name}.a
+$(BUILD)/${v.name}_example: examples/main.c examples/${v.name}_samples.h include/${v.name}.h $(BUILD)/lib${v.name}.a
 	$(CC) $(CFLAGS) $(EXACT) -Iinclude $(LDFLAGS) examples/main.c $(BUILD)/lib${v.name}.a ${v.libraries} -o $@
 
 $(BUILD)/%.o: src/%.c include/${v.name}.h $(wildcard src/*.h)

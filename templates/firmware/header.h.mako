@@ -32,11 +32,12 @@ typedef enum {
     ${v.upper}_ERROR_POINTER,  /* a pointer is null */
     ${v.upper}_ERROR_STRUCT,   /* ${v.name}_init has not prepared this struct */
     ${v.upper}_ERROR_MACHINE,  /* this machine, compiler or library rounds in another way; -DHAL_OWN_FMA may help */
+    ${v.upper}_ERROR_FLAGS,    /* a source is compiled with flags that change results, such as -ffast-math or -ffp-contract=fast */
     ${v.upper}_ERROR_DUE,      /* an update has to come first */
     ${v.upper}_ERROR_EARLY,    /* there was no training pass since the last update, or none was begun */
     ${v.upper}_ERROR_RUNNING,  /* a training pass was begun, and has to come to its end */
     ${v.upper}_ERROR_INPUT,    /* an input chooses, as a label does, and holds a number that there is no choice for */
-    ${v.upper}_ERROR_LOSS,     /* the loss is infinite or no number; drop the passes, as an update would take that */
+    ${v.upper}_ERROR_LOSS,     /* the loss is infinite or no number; passes and updates are refused until drop_passes */
     ${v.upper}_ERROR_INDEX,    /* there is no weight, no rate, or no kind of image, of that number */
     ${v.upper}_ERROR_NAME,     /* there is no weight of that name */
     ${v.upper}_ERROR_SIZE,     /* the number of bytes does not fit */

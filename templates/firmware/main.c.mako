@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "samples.h"
+#include "${v.name}_samples.h"
 
 static ${v.name}_t model; /* large: not for the stack */
 
@@ -21,7 +21,7 @@ static void print_value(const char *name, uint32_t index, float value) {
 
 static void take_sample(uint32_t sample) {
 % for a in v.samples.arrays:
-    memcpy(${v.name}_input_${a.input.name}(&model), sample_${a.input.name}[sample], sizeof sample_${a.input.name}[sample]);
+    memcpy(${v.name}_input_${a.input.name}(&model), samples_of_${a.input.name}[sample], sizeof samples_of_${a.input.name}[sample]);
 % endfor
 }
 % for _ in v.rated:

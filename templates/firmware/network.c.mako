@@ -6,12 +6,13 @@
 #include <float.h>
 #include <string.h>
 
-#include "hal.h" /* before what computes */
-#include "exact_f32.h"
+#include "${v.name}_exact_flags.h"
+#include "${v.name}_hal.h" /* before what computes */
+#include "${v.name}_exact_f32.h"
 #include "${v.name}_own.h"
 #include "${v.name}_weights.h"
 % for k in v.steps.kernels:
-#include "${k.symbol}.h"
+#include "${v.name}_${k.symbol}.h"
 % endfor
 
 _Static_assert(sizeof(float) == 4 && FLT_RADIX == 2 && FLT_MANT_DIG == 24, "float is no IEEE 754 binary32");
@@ -49,10 +50,10 @@ typedef struct {
 % for field, type in k.sizes:
     ${type} ${field};
 % endfor
-} ${k.symbol}_at_t;
+} ${v.name}_${k.symbol}_at_t;
 
-static void ${k.symbol}_call(${v.name}_t *model, const ${k.symbol}_at_t *at${k.parameters}) {
-    const ${k.symbol}_args_t args = {
+static void ${k.symbol}_call(${v.name}_t *model, const ${v.name}_${k.symbol}_at_t *at${k.parameters}) {
+    const ${v.name}_${k.symbol}_args_t args = {
 % for field, address in k.places:
         .${field} = ${address}(model, at->${field}),
 % endfor
@@ -69,21 +70,19 @@ static void ${k.symbol}_call(${v.name}_t *model, const ${k.symbol}_at_t *at${k.p
 % for t in v.steps.tables:
 
 /* ${t.title} */
-static const ${t.kernel}_at_t ${t.name} = {
+static const ${v.name}_${t.kernel}_at_t ${t.name} = {
 % for line in t.fields:
     ${line}
 % endfor
 };
 % endfor
 
-#define TRAIN_STEPS ${v.train_steps}u
-
 /* What a budget is spent on: the cycles that a counter of the program says, or those of each step as predicted for ${v.costs},
  * on one core. */
 #ifdef HAL_CYCLES
 uint32_t HAL_CYCLES(void);
 #else
-static const uint32_t step_cycles[TRAIN_STEPS] = {
+static const uint32_t step_cycles[${v.upper}_STEPS] = {
 % for line in v.cycles:
     ${line}
 % endfor
@@ -138,13 +137,52 @@ static int inputs_fit(const ${v.name}_t *model, int predicts) {
 }
 % endfor
 
+/* Sources show by these functions whether their flags change what is written, since some compilers have no macro that says it. */
+typedef void ${v.name}_exact_t(const volatile float *x, volatile float *y);
+EXACT_FLAGS(${v.proof})
+% for name in v.proofs:
+${v.name}_exact_t ${name};
+% endfor
+#ifdef HAL_OWN_FMA
+${v.name}_exact_t ${v.own_fma_proof};
+#endif
+static ${v.name}_exact_t *const sources[] = {
+    ${v.proof},
+% for name in v.proofs:
+    ${name},
+% endfor
+#ifdef HAL_OWN_FMA
+    ${v.own_fma_proof},
+#endif
+};
+
+static int flags_are_exact(void) {
+    const volatile union {
+        uint32_t bits[EXACT_OPERANDS];
+        float values[EXACT_OPERANDS];
+    } operands = {{0x4b800000u, 0x40a00000u, 0x7f800000u, 0x80000000u, 0x3f800800u, 0xbf801000u}};
+    static const uint32_t exact[EXACT_RESULTS - 1u] = {0x40800000u, 0x3fd55555u, 0, 0}; /* and no number */
+    volatile union {
+        float values[EXACT_RESULTS];
+        uint32_t bits[EXACT_RESULTS];
+    } results;
+    for (uint32_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        sources[i](operands.values, results.values);
+        for (uint32_t k = 0; k + 1u < EXACT_RESULTS; k++)
+            if (results.bits[k] != exact[k]) return 0;
+        if ((results.bits[EXACT_RESULTS - 1u] & 0x7fffffffu) <= 0x7f800000u) return 0;
+    }
+    return 1;
+}
+
 /* ---- begin, passes, updates ---- */
 
 ${v.name}_status_t ${v.name}_init(${v.name}_t *model) {
-    exact_fault_t fault;
+    ${v.name}_exact_fault_t fault;
     if (!model) return ${v.upper}_ERROR_POINTER;
     memset(model, 0, sizeof *model);
     if (exact_lacking() || exact_fault(&fault)) return ${v.name}_ended(model, ${v.upper}_ERROR_MACHINE);
+    if (!flags_are_exact()) return ${v.name}_ended(model, ${v.upper}_ERROR_FLAGS);
     for (uint32_t i = 0; i < ${v.name}_initial_count; i++) {
         const ${v.name}_initial_t *part = &${v.name}_initial[i];
         for (uint32_t k = 0; k < part->count; k++)
@@ -172,6 +210,7 @@ ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss) {
 ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model) {
     const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
+    if (model->passes & SPOILT) return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
     if (model->passes >= ${v.upper}_ACCUMULATE) return ${v.name}_ended(model, ${v.upper}_ERROR_DUE);
 % for _ in v.checked:
     if (!inputs_fit(model, 0)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
@@ -197,19 +236,22 @@ ${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t bu
         spent = more > UINT32_MAX - spent ? UINT32_MAX : spent + more;
 #endif
         model->step++;
-    } while (model->step <= TRAIN_STEPS && spent < budget_cycles);
-    if (model->step <= TRAIN_STEPS) return ${v.name}_ended(model, ${v.upper}_MORE);
+    } while (model->step <= ${v.upper}_STEPS && spent < budget_cycles);
+    if (model->step <= ${v.upper}_STEPS) return ${v.name}_ended(model, ${v.upper}_MORE);
     model->step = 0;
     model->passes++;
     const float value = model->memory.f32[${v.loss}];
     if (loss) *loss = value;
-    return ${v.name}_ended(model, is_finite(value) ? ${v.upper}_OK : ${v.upper}_ERROR_LOSS);
+    if (is_finite(value)) return ${v.name}_ended(model, ${v.upper}_OK);
+    model->passes |= SPOILT;
+    return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
 }
 
 ${v.name}_status_t ${v.name}_update(${v.name}_t *model) {
     const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
     if (model->passes == 0) return ${v.name}_ended(model, ${v.upper}_ERROR_EARLY);
+    if (model->passes & SPOILT) return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
     optimizer_graph(model);
     model->passes = 0;
     return ${v.name}_ended(model, ${v.upper}_OK);
@@ -317,11 +359,12 @@ const char *${v.name}_status_text(${v.name}_status_t status) {
     case ${v.upper}_ERROR_POINTER: return "a pointer is null";
     case ${v.upper}_ERROR_STRUCT: return "the struct is not prepared";
     case ${v.upper}_ERROR_MACHINE: return "this machine rounds in another way";
+    case ${v.upper}_ERROR_FLAGS: return "a source is compiled with flags that change results, such as -ffast-math";
     case ${v.upper}_ERROR_RUNNING: return "a training pass is under way";
     case ${v.upper}_ERROR_DUE: return "an update has to come first";
     case ${v.upper}_ERROR_EARLY: return "there is no training pass";
     case ${v.upper}_ERROR_INPUT: return "an input holds a number that there is no choice for";
-    case ${v.upper}_ERROR_LOSS: return "the loss is infinite or no number";
+    case ${v.upper}_ERROR_LOSS: return "the loss is infinite or no number; its passes have to be dropped";
     case ${v.upper}_ERROR_INDEX: return "there is no such index";
     case ${v.upper}_ERROR_NAME: return "there is no such name";
     case ${v.upper}_ERROR_SIZE: return "the number of bytes does not fit";

@@ -3,6 +3,7 @@
 #define ${v.upper}_OWN_H
 
 #include "${v.name}.h"
+#include "${v.name}_exact_flags.h"
 
 /* What the library takes for granted of itself; nothing unless a build says -D${v.upper}_ASSERTS. */
 #ifdef ${v.upper}_ASSERTS
@@ -14,6 +15,7 @@
 
 #define NOWHERE UINT32_MAX
 #define READY ${v.ready}u
+#define SPOILT 0x80000000u /* added to the number of passes after a loss that is no number */
 
 static inline ${v.name}_status_t ${v.name}_ended(${v.name}_t *model, ${v.name}_status_t status) {
     model->last = status;

@@ -21,7 +21,7 @@ static const float update_rates[][${v.rates}] = {
 % endfor
 % for a in v.samples.arrays:
 
-static const ${a.input.type} sample_${a.input.name}[${v.samples.count}][${a.input.count}] = {
+static const ${a.input.type} samples_of_${a.input.name}[${v.samples.count}][${a.input.count}] = {
 % for row in a.rows:
     {
 % for line in row:

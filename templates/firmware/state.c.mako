@@ -45,9 +45,9 @@ typedef struct {
     uint32_t at, filled;
     int failed;
     uint8_t unit[${v.upper}_SLOT_UNIT_MOST];
-} sink_t;
+} ${v.name}_sink_t;
 
-static void put_byte(sink_t *to, uint8_t byte) {
+static void put_byte(${v.name}_sink_t *to, uint8_t byte) {
     to->digest = digested(to->digest, byte);
     if (to->memory) *to->memory++ = byte;
     if (!to->flash || to->failed) return;
@@ -58,12 +58,12 @@ static void put_byte(sink_t *to, uint8_t byte) {
     to->filled = 0;
 }
 
-static void put_word(sink_t *to, uint32_t word) {
+static void put_word(${v.name}_sink_t *to, uint32_t word) {
     for (uint32_t i = 0; i < 4; i++) put_byte(to, (uint8_t)(word >> (8u * i)));
 }
 
 /* The digest of what was written so far. */
-static void put_digest(sink_t *to) {
+static void put_seal(${v.name}_sink_t *to) {
     const uint64_t digest = to->digest;
     put_word(to, (uint32_t)digest);
     put_word(to, (uint32_t)(digest >> 32));
@@ -93,10 +93,10 @@ static uint32_t image_bytes(const ${v.name}_t *model, ${v.name}_keep_t keep) {
 }
 
 /* Writes an image but for its digest. */
-static void put_image(sink_t *to, const ${v.name}_t *model, ${v.name}_keep_t keep) {
+static void put_image(${v.name}_sink_t *to, const ${v.name}_t *model, ${v.name}_keep_t keep) {
     const int waits = keep == ${v.upper}_KEEP_STATE && ${v.upper}_ACCUMULATE > 1u; /* else no gradient lasts */
     const uint32_t head[] = {MAGIC, FORMAT, (uint32_t)keep, kinds[keep].low, kinds[keep].high, image_bytes(model, keep),
-                             waits ? model->passes : 0};
+                             waits ? model->passes & ~SPOILT : 0};
     for (uint32_t i = 0; i < sizeof head / sizeof *head; i++) put_word(to, head[i]);
     for (uint32_t i = 0; i < KEPT; i++) {
         if (!is_held(model, keep, i)) continue;
@@ -106,8 +106,9 @@ static void put_image(sink_t *to, const ${v.name}_t *model, ${v.name}_keep_t kee
 }
 
 /* Whether this can be saved now: the kind is there, and all that an update needs is in the image. */
-static ${v.name}_status_t can_save(const ${v.name}_t *model, ${v.name}_keep_t keep) {
+static ${v.name}_status_t savable(const ${v.name}_t *model, ${v.name}_keep_t keep) {
     if ((uint32_t)keep >= KINDS) return ${v.upper}_ERROR_INDEX;
+    if (keep == ${v.upper}_KEEP_STATE && (model->passes & SPOILT)) return ${v.upper}_ERROR_LOSS;
     const int is_whole = keep != ${v.upper}_KEEP_STATE || ${v.upper}_ACCUMULATE > 1u || model->passes == 0;
     return is_whole ? ${v.upper}_OK : ${v.upper}_ERROR_DUE;
 }
@@ -122,9 +123,9 @@ typedef struct {
     uint32_t at, left, used, filled;
     int failed;
     uint8_t chunk[32];
-} source_t;
+} ${v.name}_source_t;
 
-static uint8_t get_byte(source_t *from) {
+static uint8_t get_byte(${v.name}_source_t *from) {
     uint8_t byte = 0;
     if (from->left == 0) from->failed = 1;
     if (from->failed) return 0;
@@ -143,14 +144,14 @@ static uint8_t get_byte(source_t *from) {
     return byte;
 }
 
-static uint32_t get_word(source_t *from) {
+static uint32_t get_word(${v.name}_source_t *from) {
     uint32_t word = 0;
     for (uint32_t i = 0; i < 4; i++) word |= (uint32_t)get_byte(from) << (8u * i);
     return word;
 }
 
 /* Whether the digest that comes now is that of what was read so far. */
-static int is_sealed(source_t *from) {
+static int is_sealed(${v.name}_source_t *from) {
     const uint64_t digest = from->digest;
     const uint32_t low = get_word(from), high = get_word(from);
     return !from->failed && low == (uint32_t)digest && high == (uint32_t)(digest >> 32);
@@ -158,10 +159,10 @@ static int is_sealed(source_t *from) {
 
 typedef struct {
     uint32_t keep, words, passes;
-} head_t;
+} ${v.name}_head_t;
 
 /* Reads a header; whether it is of this model, and fits its source. */
-static ${v.name}_status_t get_head(source_t *from, head_t *head) {
+static ${v.name}_status_t get_head(${v.name}_source_t *from, ${v.name}_head_t *head) {
     const uint32_t room = from->left;
     const int ours = get_word(from) == MAGIC && get_word(from) == FORMAT;
     head->keep = get_word(from);
@@ -176,7 +177,7 @@ static ${v.name}_status_t get_head(source_t *from, head_t *head) {
     return bytes <= room ? ${v.upper}_OK : ${v.upper}_ERROR_SIZE;
 }
 
-static void get_tensor(source_t *from, uint32_t tensor, ${v.name}_t *model) {
+static void get_tensor(${v.name}_source_t *from, uint32_t tensor, ${v.name}_t *model) {
     ${v.upper}_ASSERT(tensor < KEPT && kept[tensor].at + kept[tensor].count <= ${v.upper}_MEMORY_WORDS);
     for (uint32_t k = 0; k < kept[tensor].count; k++) {
         const uint32_t word = get_word(from);
@@ -185,7 +186,7 @@ static void get_tensor(source_t *from, uint32_t tensor, ${v.name}_t *model) {
 }
 
 /* Reads tensors, into the model where there is one; whether they are the model's. */
-static int get_body(source_t *from, const head_t *head, ${v.name}_t *model) {
+static int get_body(${v.name}_source_t *from, const ${v.name}_head_t *head, ${v.name}_t *model) {
     if (head->keep != ${v.upper}_KEEP_CHANGES) {
         for (uint32_t i = 0; i < KEPT; i++)
             if (head->keep == ${v.upper}_KEEP_STATE || kept[i].is_weight) get_tensor(from, i, model);
@@ -202,7 +203,7 @@ static int get_body(source_t *from, const head_t *head, ${v.name}_t *model) {
 }
 
 /* Whether a whole image of this model comes from here. */
-static ${v.name}_status_t examined(source_t from, head_t *head) {
+static ${v.name}_status_t examined(${v.name}_source_t from, ${v.name}_head_t *head) {
     const ${v.name}_status_t status = get_head(&from, head);
     if (status) return from.failed ? ${v.upper}_ERROR_FLASH : status;
     const int whole = get_body(&from, head, 0) && is_sealed(&from) && head->passes <= ${v.upper}_ACCUMULATE;
@@ -210,8 +211,8 @@ static ${v.name}_status_t examined(source_t from, head_t *head) {
 }
 
 /* Takes an image that was examined. Where it reads otherwise now, the struct has to be prepared again. */
-static ${v.name}_status_t taken(${v.name}_t *model, source_t from, const head_t *head) {
-    head_t again;
+static ${v.name}_status_t taken(${v.name}_t *model, ${v.name}_source_t from, const ${v.name}_head_t *head) {
+    ${v.name}_head_t again;
     const int same = get_head(&from, &again) == ${v.upper}_OK && again.keep == head->keep && again.words == head->words;
     for (uint32_t i = 0; head->keep != ${v.upper}_KEEP_STATE && i < KEPT; i++)
         for (uint32_t k = 0; k < kept[i].count; k++) model->memory.u32[kept[i].at + k] = first_word(i, k);
@@ -226,33 +227,33 @@ static ${v.name}_status_t taken(${v.name}_t *model, source_t from, const head_t 
 size_t ${v.name}_state_size(${v.name}_keep_t keep) { return (uint32_t)keep < KINDS ? kinds[keep].most : 0; }
 
 ${v.name}_status_t ${v.name}_save(${v.name}_t *model, ${v.name}_keep_t keep, void *image, size_t bytes, size_t *used) {
-    sink_t to = {.digest = FNV_OFFSET, .memory = image};
+    ${v.name}_sink_t to = {.digest = FNV_OFFSET, .memory = image};
     const ${v.name}_status_t busy = ${v.name}_idle(model);
     if (busy) return busy;
     if (!image) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
-    const ${v.name}_status_t status = can_save(model, keep);
+    const ${v.name}_status_t status = savable(model, keep);
     if (status) return ${v.name}_ended(model, status);
     const uint32_t needed = image_bytes(model, keep);
     if (bytes < needed) return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
     put_image(&to, model, keep);
-    put_digest(&to);
+    put_seal(&to);
     if (used) *used = needed;
     return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
 ${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t bytes) {
-    source_t from = {.digest = FNV_OFFSET, .memory = image, .left = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX};
+    ${v.name}_source_t from = {.digest = FNV_OFFSET, .memory = image, .left = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX};
     const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
     if (!image) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
     if (bytes < HEAD_BYTES + SEAL_BYTES) return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
-    head_t head;
+    ${v.name}_head_t head;
     const ${v.name}_status_t found = examined(from, &head);
     return ${v.name}_ended(model, found ? found : taken(model, from, &head));
 }
 
 ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
-    sink_t to = {.digest = FNV_OFFSET};
+    ${v.name}_sink_t to = {.digest = FNV_OFFSET};
     const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
     if (!digest) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
@@ -267,9 +268,9 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
 typedef struct {
     ${v.name}_status_t status;
     uint32_t number;
-    source_t image;
-    head_t head;
-} slot_t;
+    ${v.name}_source_t image;
+    ${v.name}_head_t head;
+} ${v.name}_slot_t;
 
 static int is_flash(const ${v.name}_flash_t *flash) {
     if (!flash || !flash->read || !flash->write || !flash->erase) return 0;
@@ -280,8 +281,8 @@ static int is_flash(const ${v.name}_flash_t *flash) {
     return high - low >= bytes && bytes - 1u <= UINT32_MAX - high;
 }
 
-static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, slot_t *slot) {
-    source_t from = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[index], .left = flash->slot_bytes};
+static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, ${v.name}_slot_t *slot) {
+    ${v.name}_source_t from = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[index], .left = flash->slot_bytes};
     const uint32_t magic = get_word(&from);
     slot->number = get_word(&from);
     const int sealed = is_sealed(&from);
@@ -294,31 +295,31 @@ static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, slot_t 
 }
 
 /* The slot with the newest image that is whole and of this model, or 2. Numbers go on from the highest to 0. */
-static uint32_t newest(const slot_t slots[2]) {
+static uint32_t newest(const ${v.name}_slot_t slots[2]) {
     const int first = slots[0].status == ${v.upper}_OK, second = slots[1].status == ${v.upper}_OK;
     if (first && second) return (slots[1].number - slots[0].number) >> 31 ? 0 : 1;
     return first ? 0 : second ? 1 : 2;
 }
 
 ${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t keep, const ${v.name}_flash_t *flash) {
-    slot_t slots[2];
+    ${v.name}_slot_t slots[2];
     const ${v.name}_status_t busy = ${v.name}_idle(model);
     if (busy) return busy;
     if (!is_flash(flash)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
-    const ${v.name}_status_t status = can_save(model, keep);
+    const ${v.name}_status_t status = savable(model, keep);
     if (status) return ${v.name}_ended(model, status);
     if (flash->slot_bytes < ${v.upper}_SLOT_HEAD || flash->slot_bytes - ${v.upper}_SLOT_HEAD < image_bytes(model, keep))
         return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
     for (uint32_t i = 0; i < 2; i++) examine_slot(flash, i, &slots[i]);
     const uint32_t last = newest(slots), next = last == 0 ? 1 : 0, number = last < 2 ? slots[last].number + 1u : 1u;
     if (flash->erase(flash->context, flash->slots[next], flash->slot_bytes)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
-    sink_t to = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[next]};
+    ${v.name}_sink_t to = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[next]};
     put_word(&to, SLOT_MAGIC);
     put_word(&to, number);
-    put_digest(&to);
+    put_seal(&to);
     to.digest = FNV_OFFSET;
     put_image(&to, model, keep);
-    put_digest(&to);
+    put_seal(&to);
     while (to.filled && !to.failed) put_byte(&to, 0xff); /* the rest of the last unit */
     examine_slot(flash, next, &slots[next]);
     const int lasts = !to.failed && slots[next].status == ${v.upper}_OK && slots[next].number == number;
@@ -326,7 +327,7 @@ ${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t kee
 }
 
 ${v.name}_status_t ${v.name}_flash_load(${v.name}_t *model, const ${v.name}_flash_t *flash) {
-    slot_t slots[2];
+    ${v.name}_slot_t slots[2];
     const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
     if (!is_flash(flash)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
