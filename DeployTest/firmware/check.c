@@ -93,8 +93,13 @@ static void refuse_calls(void) {
     fill_dense(&refused, 0);
     dense_input_input(&refused)[3] = (float)INFINITY;
     NEED(dense_train_step(&refused, &loss) == DENSE_ERROR_LOSS && !isfinite(loss));
-    NEED(dense_train_step(&refused, &loss) == DENSE_ERROR_DUE && dense_save(&refused, DENSE_KEEP_STATE, image, sizeof image, 0) == DENSE_ERROR_DUE);
-    NEED(digest == digest_of(&refused) && dense_drop_passes(&refused) == DENSE_OK);
+    NEED(dense_train_step(&refused, &loss) == DENSE_ERROR_LOSS && dense_update(&refused) == DENSE_ERROR_LOSS);
+    NEED(dense_save(&refused, DENSE_KEEP_STATE, image, sizeof image, 0) == DENSE_ERROR_LOSS && dense_predict(&refused) == DENSE_OK);
+    NEED(dense_save(&refused, DENSE_KEEP_WEIGHTS, image, sizeof image, 0) == DENSE_OK && dense_update(&refused) == DENSE_ERROR_LOSS);
+    NEED(digest == digest_of(&refused) && dense_drop_passes(&refused) == DENSE_OK && dense_update(&refused) == DENSE_ERROR_EARLY);
+    fill_dense(&refused, 0);
+    NEED(dense_train_step(&refused, &loss) == DENSE_OK && dense_train_step(&refused, &loss) == DENSE_ERROR_DUE);
+    NEED(dense_save(&refused, DENSE_KEEP_STATE, image, sizeof image, 0) == DENSE_ERROR_DUE && dense_drop_passes(&refused) == DENSE_OK);
     fill_dense(&refused, 0);
     NEED(dense_train_step(&refused, &loss) == DENSE_OK && dense_init(&refused) == DENSE_OK);
 }
@@ -167,6 +172,22 @@ static void train_dense(float *losses) {
     }
 }
 
+/* With two passes per update, one whose loss is no number spoils the other, before it and behind it. */
+static void refuse_spoilt(void) {
+    float loss;
+    NEED(normed_init(&net) == NORMED_OK);
+    for (uint32_t bad = 0; bad < NORMED_ACCUMULATE; bad++) {
+        for (uint32_t pass = 0; pass <= bad; pass++) {
+            fill_normed(&net, pass);
+            if (pass == bad) normed_input_in_put(&net)[0] = (float)NAN;
+            NEED(normed_train_step(&net, &loss) == (pass == bad ? NORMED_ERROR_LOSS : NORMED_OK));
+        }
+        NEED(normed_update(&net) == NORMED_ERROR_LOSS && normed_train_step(&net, &loss) == NORMED_ERROR_LOSS);
+        NEED(normed_save(&net, NORMED_KEEP_STATE, normed_image, sizeof normed_image, 0) == NORMED_ERROR_LOSS);
+        NEED(normed_drop_passes(&net) == NORMED_OK && normed_update(&net) == NORMED_ERROR_EARLY);
+    }
+}
+
 /* Two passes per update; after each pass the state moves to the other struct, which goes on. */
 static void train_normed(float *losses, float *scores) {
     normed_t *from = &net, *to = &other;
@@ -198,6 +219,7 @@ int main(int argc, char **argv) {
     refuse_unprepared();
     refuse_calls();
     check_weights();
+    refuse_spoilt();
     train_dense(results);
     train_normed(results + PASSES, results + 2 * PASSES);
     check_images();

@@ -41,6 +41,12 @@ find_package(dense REQUIRED)
 add_executable(consumer main.c)
 target_link_libraries(consumer PRIVATE dense::dense)
 """
+SUPERPROJECT = """cmake_minimum_required(VERSION 3.13)
+project(firmware C)
+add_subdirectory({library} dense)
+add_executable(firmware main.c)
+target_link_libraries(firmware PRIVATE dense::dense m)
+"""
 
 
 def needed(*tools: str) -> None:
@@ -170,6 +176,22 @@ def test_hostile_names(form: Callable[[str, int], str], models_root: Path, tmp_p
     page = (tmp_path / "other/README.md").read_text()
     assert page.isascii()
     assert len(page.splitlines()) == len((tmp_path / "one/README.md").read_text().splitlines())
+
+
+def test_cmake_within_another_project(models_root: Path, tmp_path: Path) -> None:
+    """A bare-metal project, for which no program links by itself, takes the library as a folder without its example."""
+    needed("cmake")
+    (tmp_path / "main.c").write_text('#include "dense.h"\nint main(void) { static dense_t m; return dense_init(&m); }\n')
+    (tmp_path / "CMakeLists.txt").write_text(SUPERPROJECT.format(library=dense(models_root)))
+    words = ["-DCMAKE_SYSTEM_NAME=Generic", "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"]
+    ran("cmake", "-S", tmp_path, "-B", tmp_path / "build", *words)
+    targets = ran("cmake", "--build", tmp_path / "build", "--target", "help")
+    assert "dense" in targets.split()
+    assert "dense_example" not in targets
+    ran("cmake", "--build", tmp_path / "build")
+    ran(tmp_path / "build/firmware")
+    ran("cmake", "-S", tmp_path, "-B", tmp_path / "other", *words, "-DDENSE_EXAMPLE=ON")
+    assert "dense_example" in ran("cmake", "--build", tmp_path / "other", "--target", "help")
 
 
 def test_make_install(models_root: Path, tmp_path: Path) -> None:

@@ -68,10 +68,10 @@ def test_names(name: str) -> None:
         check_name(name)
 
 
-@pytest.mark.parametrize("name", ["math", "stdint", "atomic", "mtx", "install", "test", "edit_cache", "preinstall"])
+@pytest.mark.parametrize("name", ["math", "stdint", "atomic", "mtx", "install", "test", "edit_cache", "preinstall", "features", "size", "m", "aux", "hal"])
 def test_taken_names(name: str) -> None:
     """Names of C's headers and functions, and of what build tools call theirs."""
-    with pytest.raises(OptionProblem, match="is one of C's or of build tools'"):
+    with pytest.raises(OptionProblem, match="is one of C's, of Windows' or of build tools'"):
         check_name(name)
 
 
@@ -81,7 +81,7 @@ def test_names_of_samples(tmp_path: Path) -> None:
     course = read_course("cosine")
     case = build_train_graph(model, "cross_entropy", "sgd", 0.01, "", tmp_path, course=course).train
     assert deployer("package", case, "--name", "net", "-o", tmp_path / "lib") == 0
-    names = re.findall(r"^static const \w+ (\w+)\[", (tmp_path / "lib/examples/samples.h").read_text(), re.MULTILINE)
+    names = re.findall(r"^static const \w+ (\w+)\[", (tmp_path / "lib/examples/net_samples.h").read_text(), re.MULTILINE)
     assert len(names) == 4
     assert len({*names}) == 4, names
 
@@ -90,8 +90,6 @@ def test_refusals(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     """A request that cannot be met says what to ask for instead, and leaves no folder."""
     folder = tmp_path / "lib"
     start = ("package", case, "-o", folder, "--name")
-    for name in ("gemm_f32", "samples"):
-        assert "name of a file inside" in refused(capsys, *start, name)
     assert "no node of the training graph computes 'nothing'" in refused(capsys, *start, "net", "--predict", "nothing")
     assert "a library works in one" in refused(capsys, *start, "net", "-p", "host")
     assert "has the budgets 5 B and 6 B" in refused(capsys, *start, "net", "--budget", "RAM=5", "--budget", "RAM=6")

@@ -7,6 +7,7 @@ from deployer.commands import ending, requests
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning
 from deployer.core.plan import Options
+from deployer.firmware.host_compile import compile_here
 from deployer.firmware.library import library_files
 from deployer.firmware.names import check_name
 from deployer.firmware.sources import library_rules
@@ -33,9 +34,14 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     files = library_files(made)
     if core:
         files = with_sizes(files, name, core)
+    compiled = ""
+    if a.compile:
+        with console.status("compile"):
+            compiled = compile_here(files, name)
     with output.opened(a.output, files, a.force):
         output.write(a.output, files, a.force)
         output.discard(a.output, set(output.listed(a.output)) - files.keys())
-    console.lines(f"{a.output}: library {name} in {len(files)} files; README.md says how it is used")
-    console.event("end", {"name": name, "files": sorted(files), "output": str(a.output)})
+    tried = f"{compiled} compiles them; " if compiled else ""
+    console.lines(f"{a.output}: library {name} in {len(files)} files; {tried}README.md says how it is used")
+    console.event("end", {"name": name, "files": sorted(files), "output": str(a.output), "compiler": compiled or None})
     return 0

@@ -21,4 +21,6 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
     text = "a core, for which it is compiled: manifest and README.md then have code by function and the stack's bound"
     p.add_argument("--core", default="", metavar="NAME", help=text)
+    text = "write the library without compiling it by this machine's compiler, CC or gcc, first"
+    p.add_argument("--no-compile", dest="compile", action="store_false", help=text)
     p.set_defaults(**dict.fromkeys(ALIASES))

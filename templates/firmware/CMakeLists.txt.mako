@@ -13,6 +13,7 @@ endif()
 
 cmake_minimum_required(VERSION 3.13)
 project(${v.name} LANGUAGES C)
+string(COMPARE EQUAL "<%text>${CMAKE_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}</%text>" ${v.upper}_IS_TOP) # not within another project
 
 add_library(${v.name} STATIC
 % for name in v.sources:
@@ -28,7 +29,7 @@ if(UNIX)
     target_link_libraries(${v.name} PUBLIC ${v.linked})
 endif()
 
-option(${v.upper}_EXAMPLE "build the example" ON)
+option(${v.upper}_EXAMPLE "build the example" <%text>${</%text>${v.upper}_IS_TOP<%text>}</%text>)
 if(${v.upper}_EXAMPLE)
     add_executable(${v.name}_example examples/main.c)
     set_target_properties(${v.name}_example PROPERTIES C_STANDARD ${v.standard} C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)

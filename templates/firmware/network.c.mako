@@ -181,8 +181,9 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model) {
     ${v.name}_exact_fault_t fault;
     if (!model) return ${v.upper}_ERROR_POINTER;
     memset(model, 0, sizeof *model);
-    if (exact_lacking() || exact_fault(&fault)) return ${v.name}_ended(model, ${v.upper}_ERROR_MACHINE);
-    if (!flags_are_exact()) return ${v.name}_ended(model, ${v.upper}_ERROR_FLAGS);
+    if (exact_lacking()) return ${v.name}_ended(model, ${v.upper}_ERROR_MACHINE);
+    if (!flags_are_exact()) return ${v.name}_ended(model, ${v.upper}_ERROR_FLAGS); /* first: it may be why the next one fails */
+    if (exact_fault(&fault)) return ${v.name}_ended(model, ${v.upper}_ERROR_MACHINE);
     for (uint32_t i = 0; i < ${v.name}_initial_count; i++) {
         const ${v.name}_initial_t *part = &${v.name}_initial[i];
         for (uint32_t k = 0; k < part->count; k++)
