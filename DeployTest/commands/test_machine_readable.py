@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,15 @@ from shutil import which
 from typing import Any
 
 import fastjsonschema
+import numpy as np
 import pytest
 
 from deployer.commands.json_schema import artefact_schema, record_schema
 from deployer.commands.parser import PRINTERS, commands_of, parser
 from deployer.core.artefact import load
+from deployer.core.errors import DeployerWarning
 from deployer.core.plan import Plan, Tiling
+from deployer.running.report import WARNINGS
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.command_line import deployer
 
@@ -147,3 +151,65 @@ def test_arguments_are_named() -> None:
         for action in command._actions:
             told = action.help or isinstance(action, argparse._HelpAction) or not action.option_strings
             assert told, (name, action.dest)
+
+
+NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?( ?([kKMG]i?)?(B|s|ms|us|ns|%|cycles|steps|passes))?")
+"""A text that is a number, with or without a unit."""
+NAMED = ("name", "board", "title", "version", "labels", "classes")
+"""Members that hold names, which may be numbers."""
+
+
+def numbers_as_text(record: Any, place: str = "") -> list[str]:
+    """Members whose value is a number written as text, with their places."""
+    if isinstance(record, dict):
+        rows = [(f"{place}.{key}", value) for key, value in record.items() if key not in NAMED]
+    elif isinstance(record, list):
+        rows = [(f"{place}[]", value) for value in record]
+    else:
+        return [f"{place}: {record}"] if isinstance(record, str) and NUMBER.fullmatch(record) else []
+    return [found for at, value in rows for found in numbers_as_text(value, at)]
+
+
+def test_numbers_are_numbers(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    """No line of JSON and no report of a command has a number as text."""
+    monkeypatch.chdir(tmp_path)
+    [model] = case.parent.glob("*.onnx")
+    draw = np.random.default_rng(2)
+    np.savez("data.npz", input=draw.standard_normal((8, 1, 64)).astype(np.float32), labels=draw.integers(0, 10, (8, 1)))
+    data = ("--data", "data.npz", "--loss", "cross_entropy")
+    for words in (
+        ("train", "-t", case, "-o", "run"),
+        ("train", "-t", case, "-o", "small", "--l1", "100"),
+        ("train-graph", model, *data, "-o", "graph"),
+        ("fit", model, *data, "--epochs", "1", "-o", "fitted"),
+        ("package", case, "--name", "net", "-o", "net"),
+        ("state", "show", "net/weights.bin", "--library", "net"),
+        ("state", "show", "net/Makefile"),
+        ("fits", model),
+        ("targets",),
+        ("operators",),
+    ):
+        deployer(*words, "--json")
+        events = _events(capsys)
+        assert events, words
+        assert numbers_as_text(events) == [], words
+    for path in (Path("run/report.json"), Path("fitted/report.json"), Path("net/manifest.json")):
+        assert numbers_as_text(json.loads(path.read_text())) == [], path
+    report = json.loads(Path("run/report.json").read_text())
+    assert report["clock"] == "model"
+    assert {type(value) for value in report["bench"].values()} == {int}
+
+
+def test_facts_of_messages() -> None:
+    """A fact that is a number is one, beside its unit; several with one label are a list; the schema takes them."""
+    facts = [("size", "12 B"), ("count", "7"), ("share", "0.5 %"), ("digits", "007"), ("and", "3 more")]
+    record = DeployerWarning("cause", [*facts, ("at", "1"), ("at", "[2, 3]")], "hint").record
+    assert record["facts"] == {
+        "size": {"value": 12, "unit": "B"},
+        "count": 7,
+        "share": {"value": 0.5, "unit": "%"},
+        "digits": "007",
+        "and": "3 more",
+        "at": [1, "[2, 3]"],
+    }
+    fastjsonschema.compile(WARNINGS)([record])

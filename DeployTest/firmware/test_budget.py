@@ -60,7 +60,7 @@ def test_told(adapted: Path) -> None:
     """The page and the manifest have the longest stretch of each measured target, and the code the same cycles."""
     stretches = json.loads((adapted / "manifest.json").read_text())["stretches"]
     page, code = (adapted / "README.md").read_text(), (adapted / "src/adapted.c").read_text()
-    table = re.search(r"step_cycles\[TRAIN_STEPS\] = {([^}]*)}", code)
+    table = re.search(r"step_cycles\[ADAPTED_STEPS\] = {([^}]*)}", code)
     assert table
     cycles = [int(word) for word in re.findall(r"(\d+)u", table[1])]
     own = next(row for row in stretches if row["target"] == library_rules().costs)

@@ -181,7 +181,9 @@ def test_hostile_names(form: Callable[[str, int], str], models_root: Path, tmp_p
 def test_cmake_within_another_project(models_root: Path, tmp_path: Path) -> None:
     """A bare-metal project, for which no program links by itself, takes the library as a folder without its example."""
     needed("cmake")
-    (tmp_path / "main.c").write_text('#include "dense.h"\nint main(void) { static dense_t m; return dense_init(&m); }\n')
+    (tmp_path / "main.c").write_text(
+        '#include "dense.h"\nint main(void) { static dense_t m; return dense_init(&m); }\n'
+    )
     (tmp_path / "CMakeLists.txt").write_text(SUPERPROJECT.format(library=dense(models_root)))
     words = ["-DCMAKE_SYSTEM_NAME=Generic", "-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"]
     ran("cmake", "-S", tmp_path, "-B", tmp_path / "build", *words)

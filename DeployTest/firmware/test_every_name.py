@@ -26,8 +26,36 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 ROOT = Path(__file__).resolve().parents[2]
 NASTY = (
     *("head", "slot", "sink", "source", "parts", "exact_fault", "gemm_f32", "gemm_f32_args", "gemm_f32_at", "train"),
-    *("home", "home_fc1", "put", "can", "step", "sample", "samples", "samples_of", "words", "model", "at", "f32", "u32"),
-    *("linux", "unix", "x", "i386", "null", "eof", "true1", "class", "namespace", "template", "operator", "this", "errno_t"),
+    *(
+        "home",
+        "home_fc1",
+        "put",
+        "can",
+        "step",
+        "sample",
+        "samples",
+        "samples_of",
+        "words",
+        "model",
+        "at",
+        "f32",
+        "u32",
+    ),
+    *(
+        "linux",
+        "unix",
+        "x",
+        "i386",
+        "null",
+        "eof",
+        "true1",
+        "class",
+        "namespace",
+        "template",
+        "operator",
+        "this",
+        "errno_t",
+    ),
 )
 """Names that the generated C uses in some place, macros of compilers, and keywords of C++."""
 SHARING = ("{0}.c", "{0}_state.c")
@@ -79,7 +107,14 @@ def test_every_identifier(place: Path, tmp_path: Path) -> None:
     names = identifiers(str(text) for path, text in files.items() if path.endswith((".c", ".h")))
     words = names | identifiers(path.read_text() for path in (ROOT / "targets/common").rglob("*.[ch]"))
     names |= {"_".join(word.split("_")[:end]) for word in words for end in range(1, word.count("_") + 1)}
-    flags = [f"-std=c{library_rules().standard}", *library_rules().flags, "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    flags = [
+        f"-std=c{library_rules().standard}",
+        *library_rules().flags,
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fsyntax-only",
+    ]
     tried = 0
     for name in sorted(names):
         try:
@@ -102,7 +137,9 @@ def test_refused(place: Path) -> None:
     """Names by which a header, a type or a library of C would no longer be found are refused, with what has them."""
     for words in reserved().values():
         for word in words:
-            with pytest.raises(OptionProblem, match="is one of C's, of Windows' or of build tools'|is no name of a library"):
+            with pytest.raises(
+                OptionProblem, match="is one of C's, of Windows' or of build tools'|is no name of a library"
+            ):
                 check_name(word)
 
 
@@ -117,7 +154,9 @@ def test_headers_of_this_machine_are_refused() -> None:
 
 def head_of(path: Path) -> str:
     """The first lines of a header, in small letters."""
-    return path.read_text(errors="replace")[:1500].lower() if "GNU C Library" in path.read_text(errors="replace") else ""
+    return (
+        path.read_text(errors="replace")[:1500].lower() if "GNU C Library" in path.read_text(errors="replace") else ""
+    )
 
 
 def test_what_does_not_compile_is_not_written(

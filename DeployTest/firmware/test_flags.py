@@ -72,7 +72,9 @@ def outcome(words: Sequence[str], program: Path) -> str:
     return subprocess.run([program], capture_output=True, text=True, check=False).stdout
 
 
-@pytest.mark.parametrize("level", ["-O2", *(pytest.param(level, marks=pytest.mark.slow) for level in ("-O1", "-Os", "-O3"))])
+@pytest.mark.parametrize(
+    "level", ["-O2", *(pytest.param(level, marks=pytest.mark.slow) for level in ("-O1", "-Os", "-O3"))]
+)
 @pytest.mark.parametrize("flags", [*FLAGS, *OTHERS])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_refused(compiler: str, flags: str, level: str, small: Path, tmp_path: Path) -> None:

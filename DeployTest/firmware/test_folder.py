@@ -68,7 +68,24 @@ def test_names(name: str) -> None:
         check_name(name)
 
 
-@pytest.mark.parametrize("name", ["math", "stdint", "atomic", "mtx", "install", "test", "edit_cache", "preinstall", "features", "size", "m", "aux", "hal"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "math",
+        "stdint",
+        "atomic",
+        "mtx",
+        "install",
+        "test",
+        "edit_cache",
+        "preinstall",
+        "features",
+        "size",
+        "m",
+        "aux",
+        "hal",
+    ],
+)
 def test_taken_names(name: str) -> None:
     """Names of C's headers and functions, and of what build tools call theirs."""
     with pytest.raises(OptionProblem, match="is one of C's, of Windows' or of build tools'"):
@@ -81,7 +98,9 @@ def test_names_of_samples(tmp_path: Path) -> None:
     course = read_course("cosine")
     case = build_train_graph(model, "cross_entropy", "sgd", 0.01, "", tmp_path, course=course).train
     assert deployer("package", case, "--name", "net", "-o", tmp_path / "lib") == 0
-    names = re.findall(r"^static const \w+ (\w+)\[", (tmp_path / "lib/examples/net_samples.h").read_text(), re.MULTILINE)
+    names = re.findall(
+        r"^static const \w+ (\w+)\[", (tmp_path / "lib/examples/net_samples.h").read_text(), re.MULTILINE
+    )
     assert len(names) == 4
     assert len({*names}) == 4, names
 

@@ -86,8 +86,8 @@ def _ended(error: DeployerError, words: Sequence[str], line: bool) -> int:
     tell(text)
     if line:
         with suppress(OSError, ValueError):
-            record = {"event": "error", "exit_code": error.exit_code, "kind": error.title, "cause": error.cause}
-            print(json_line({**record, "facts": dict(error.facts), "hint": error.hint}), flush=True)
+            record = {"event": "error", "exit_code": error.exit_code, "kind": error.title, **error.record}
+            print(json_line(record), flush=True)
     return error.exit_code
 
 

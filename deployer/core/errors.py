@@ -1,5 +1,6 @@
 """Errors and warnings with a place, a cause, numbers and a remedy; faults of user and compiler are different types."""
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 
@@ -23,6 +24,33 @@ def facts_of(label: str, texts: Sequence[str]) -> list[tuple[str, str]]:
     return [(label, text) for text in texts[:MOST_FACTS]] + ([("and", f"{more} more")] if more > 0 else [])
 
 
+NUMBER = re.compile(r"(-?(?:0|[1-9]\d*)(\.\d+)?)(?: (B|s|ms|%|cycles))?")
+"""A fact that is a number, with its unit."""
+FACT = {
+    "anyOf": [
+        {"type": ["string", "number"]},
+        {
+            "type": "object",
+            "properties": {"value": {"type": "number"}, "unit": {"type": "string"}},
+            "required": ["value", "unit"],
+            "additionalProperties": False,
+        },
+    ]
+}
+"""The JSON schema of a fact."""
+FACTS = {"type": "object", "additionalProperties": {"anyOf": [FACT, {"type": "array", "items": FACT}]}}
+"""The JSON schema of the facts of a message by their labels; those with one label are a list."""
+
+
+def _fact(text: str) -> object:
+    """A fact for other programs: a number is one, with its unit beside it if it has one; else the text."""
+    found = NUMBER.fullmatch(text)
+    if not found:
+        return text
+    value = float(found[1]) if found[2] else int(found[1])
+    return {"value": value, "unit": found[3]} if found[3] else value
+
+
 class _Message(Exception):
     """A message to a person.
 
@@ -40,6 +68,15 @@ class _Message(Exception):
     def title(self) -> str:
         """The first word."""
         return type(self).__name__
+
+    @property
+    def record(self) -> dict[str, object]:
+        """The message for other programs, in JSON."""
+        facts: dict[str, list[object]] = {}
+        for label, text in self.facts:
+            facts.setdefault(label, []).append(_fact(text))
+        shown = {label: found if len(found) > 1 else found[0] for label, found in facts.items()}
+        return {"cause": self.cause, "facts": shown, "hint": self.hint}
 
     def __str__(self) -> str:
         rows = [(shortened(escaped(label), LABEL), text) for label, text in self.facts]
@@ -77,11 +114,6 @@ class DeployerWarning(_Message, UserWarning):
     """A harmless oddity of an input: the command reports it and continues."""
 
     title = "Warning"
-
-    @property
-    def record(self) -> dict[str, object]:
-        """The warning for a report in JSON."""
-        return {"cause": self.cause, "facts": dict(self.facts), "hint": self.hint}
 
 
 Warn = Callable[[DeployerWarning], None]

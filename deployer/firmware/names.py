@@ -28,7 +28,9 @@ def check_name(name: str) -> CText:
         raise OptionProblem(f"--name {name!r} is no name of a library", hint=hint)
     for kind, words in reserved().items():
         if name in words:
-            raise OptionProblem(f"--name {name!r} is one of C's, of Windows' or of build tools' {kind}", hint="another name")
+            raise OptionProblem(
+                f"--name {name!r} is one of C's, of Windows' or of build tools' {kind}", hint="another name"
+            )
     return identifier(name)
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from deployer.codegen.render import tile_text
 from deployer.core.cost import without_cost
-from deployer.core.errors import DeployerWarning
+from deployer.core.errors import FACTS, DeployerWarning
 from deployer.core.ir import TensorRecord
 from deployer.core.level import SPILLED, USUAL
 from deployer.core.plan import Plan, PlanStep, target_of
@@ -32,7 +32,7 @@ WARNINGS = {
         "type": "object",
         "properties": {
             "cause": {"type": "string"},
-            "facts": {"type": "object", "additionalProperties": {"type": "string"}},
+            "facts": FACTS,
             "hint": {"type": "string"},
         },
         "required": ["cause", "facts", "hint"],
@@ -41,6 +41,8 @@ WARNINGS = {
 }
 """The JSON schema of a report's warnings, as `DeployerWarning.record` makes them."""
 
+CLOCK = "clock"
+"""The figure of a run that is no number: what counts its cycles."""
 LONG = 16
 """From so many passes on a run's drift is shown even where it is within the tolerance."""
 
@@ -71,7 +73,8 @@ class Report:
     drift: Drift | None
     divergence: Divergence | None
     diverged: str
-    bench: dict[str, str]
+    bench: dict[str, int]
+    clock: str
     predicted: dict[str, int]
     assumed: tuple[str, ...] = ()
     """Kernels whose cycles are those of the target's default kernel."""
@@ -144,7 +147,8 @@ def make_report(
         drift=drift_of(outcome.losses, expected.losses),
         divergence=None,
         diverged="",
-        bench=outcome.bench,
+        bench={name: int(text) for name, text in outcome.bench.items() if name != CLOCK},
+        clock=outcome.bench.get(CLOCK, ""),
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
         assumed=without_cost(target_of(plan.options), (step.kernel.symbol for step in plan.steps)),
         notes=expected.notes,
@@ -176,6 +180,7 @@ def result_record(report: Report) -> dict[str, object]:
         "losses": report.losses,
         "loss_difference": report.loss_difference,
         "bench": report.bench,
+        "clock": report.clock,
     }
     return dict(printable(record))
 
