@@ -1,13 +1,14 @@
-# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
-# The first use builds .venv from the pinned requirements.
+# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
+# The first use builds .venv from requirements.lock, whose digests pip checks.
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
+LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench golden fuzz detection mutants runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench golden lock wheel fuzz detection mutants runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -23,6 +24,7 @@ TORCH := out/torch-environment/bin/python
 
 torch-environment: # PyTorch, and what is compared with it, in an environment of their own
 	test -x $(TORCH) || $(PYTHON) -m venv out/torch-environment
+	$(TORCH) -m pip install $(LOCKED)
 	$(TORCH) -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/front/requirements.txt
 
 test-torch: torch-environment
@@ -63,6 +65,7 @@ package: $(READY)
 
 docs: $(READY) # the site, from docs/ into out/site, in an environment of its own
 	test -x out/docs-environment/bin/python || $(PYTHON) -m venv out/docs-environment
+	out/docs-environment/bin/python -m pip install $(LOCKED)
 	out/docs-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r docs/requirements.txt
 	out/docs-environment/bin/python -m sphinx -W --keep-going -q -b html docs out/site
 
@@ -91,14 +94,25 @@ golden: $(READY)
 	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py DeployTest/house/test_readme.py \
 		DeployTest/house/test_layout.py --update-golden
 
+lock: # requirements.lock anew, after a change of requirements.txt; needs the package index
+	test -x out/lock-environment/bin/python || $(PYTHON) -m venv out/lock-environment
+	out/lock-environment/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	(sed -n 1p requirements.lock; out/lock-environment/bin/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 \
+		--no-header --no-annotate --no-emit-index-url requirements.txt) > out/requirements.lock
+	mv out/requirements.lock requirements.lock
+
+wheel: $(READY) # the wheel and its bill of materials, in out/wheels
+	$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir out/wheels .
+	$(PY) .ci/wheel_bill.py out/wheels/deployer-*.whl
+
 clean:
 	rm -rf out .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build *.egg-info
 
-$(READY): requirements.txt
+$(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is older than 3.11; set PYTHON=python3.11 or later" >&2; exit 1; }
 	@command -v gcc >/dev/null || { echo "make: gcc is missing; install it with: apt-get install gcc" >&2; exit 1; }
 	@[ ! -L $(VENV) ] || { echo "make: $(VENV) is a link, and the folder behind it would be emptied; remove the link, or set VENV=DIR" >&2; exit 1; }
 	@[ -e $(VENV)/pyvenv.cfg ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "make: $(VENV) is no virtual environment, and would be emptied; move it away, or set VENV=DIR" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || $(PYTHON) .ci/bootstrap_venv.py $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(PY) -m pip install $(LOCKED)
 	@touch $@

@@ -129,7 +129,7 @@ def test_own_fma(library: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m0plus"])
 def test_on_a_core(core: str, flags: str, library: Path, tmp_path: Path) -> None:
-    """Under QEMU, with a floating-point unit and without: the macros stop the compiler, and without them `init` refuses."""
+    """Under QEMU, with a floating-point unit and without: macros stop the compiler, without them `init` refuses."""
     needs_core(core)
     what = core_of(core)
     sources = [*example(library), str(CORES_DIR / "start.c")]

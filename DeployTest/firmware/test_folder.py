@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from deployer import __version__ as deployer_version
 from deployer.core.errors import OptionProblem
 from deployer.firmware.names import check_name
 from deployer.firmware.state import fnv1a
@@ -48,6 +49,28 @@ def test_same_bytes(tmp_path: Path) -> None:
     image = files["weights.bin"]
     assert int.from_bytes(image[-8:], "little") == fnv1a(image[:-8])
     assert int.from_bytes(image[20:24], "little") == len(image)
+
+
+def test_bill(case: Path, tmp_path: Path) -> None:
+    """The bill of materials has each file with its digest, the compiler's licence on its own ones, and no time."""
+    folder = tmp_path / "lib"
+    assert deployer("package", case, "--name", "net", "-o", folder) == 0
+    files = contents(folder)
+    bill = json.loads(files.pop("sbom.cdx.json"))
+    del files["manifest.json"]
+    parts = {part["name"]: part for part in bill["components"] if part["type"] == "file"}
+    digests = {name: part["hashes"] for name, part in parts.items()}
+    assert digests == {
+        name: [{"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}] for name, content in files.items()
+    }
+    foreign = {"weights.bin", "src/net_weights.c", "examples/net_samples.h", "README.md"}
+    assert {name for name, part in parts.items() if "licenses" not in part} == foreign
+    whole = bill["metadata"]["component"]
+    assert (whole["name"], whole["version"], whole["licenses"]) == (
+        *("net", deployer_version),
+        [{"expression": "Apache-2.0"}],
+    )
+    assert "timestamp" not in bill["metadata"]
 
 
 def test_digest() -> None:

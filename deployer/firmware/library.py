@@ -11,6 +11,7 @@ from deployer.codegen.generate import TEMPLATES, rendered
 from deployer.codegen.render import Constant, number_count
 from deployer.core import target as targets
 from deployer.core.artefact import digest
+from deployer.core.bill import LICENCE
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.plan import Home, Plan, Schedule, target_of
@@ -18,6 +19,7 @@ from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_
 from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, pages, state
 from deployer.firmware.memory import FROZEN, MemoryLayout
+from deployer.firmware.parts import BILL, library_bill
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.samples import SamplesView, listed, samples_view
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
@@ -129,6 +131,7 @@ def library_files(made: Material) -> dict[str, str | bytes]:
     files["library.json"] = json_text(_platformio(made))
     files["weights.bin"] = state.first_image(view.layout, view.first)
     files["LICENSE"] = (TEMPLATES / "firmware" / "LICENSE.txt").read_text()
+    files[BILL] = library_bill(made.name, files)
     files["manifest.json"] = json_text(_manifest(view, files))
     return dict(sorted(files.items()))
 
@@ -258,7 +261,7 @@ def _platformio(made: Material) -> dict[str, object]:
         "name": made.name,
         "version": deployer.__version__,
         "description": f"Training and prediction of {made.name} in C11, without heap and stdio",
-        "license": "Apache-2.0",
+        "license": LICENCE,
         "headers": f"{made.name}.h",
         "frameworks": "*",
         "platforms": "*",

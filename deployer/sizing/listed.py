@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from deployer.core.safe_text import json_text
+from deployer.firmware.parts import BILL, library_bill
 from deployer.sizing.boards import Core
 from deployer.sizing.objects import Files, Objects, compile_library
 
@@ -22,7 +23,9 @@ def with_sizes(files: Files, name: str, core: Core) -> dict[str, str | bytes]:
     manifest: dict[str, Any] = json.loads(str(files[MANIFEST]))
     manifest["core"] = _record(built)
     manifest["files"][PAGE] = hashlib.sha256(page.encode()).hexdigest()
-    return {**files, PAGE: page, MANIFEST: json_text(manifest)}
+    materials = library_bill(name, {**files, PAGE: page})
+    manifest["files"][BILL] = hashlib.sha256(materials.encode()).hexdigest()
+    return {**files, PAGE: page, BILL: materials, MANIFEST: json_text(manifest)}
 
 
 def _record(built: Objects) -> dict[str, object]:

@@ -1,0 +1,49 @@
+"""Software bills of materials, as CycloneDX 1.6 has them in JSON: parts with versions, licences and digests."""
+
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+
+from deployer import __version__
+from deployer.core.safe_text import json_text
+
+LICENCE = "Apache-2.0"
+"""Of this project's code, by SPDX's name."""
+Part = dict[str, object]
+
+
+def digests(content: bytes) -> list[dict[str, str]]:
+    """The digests of a part."""
+    return [{"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}]
+
+
+def licences(name: str) -> Part:
+    """The member that names a part's licence by SPDX's expression; nothing where none is known."""
+    return {"licenses": [{"expression": name}]} if name else {}
+
+
+def file_parts(files: Mapping[str, bytes], licence_of: Mapping[str, str]) -> list[Part]:
+    """The files by their paths, each with its digest, and with its licence where that is known."""
+    return [
+        {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": digests(content)}
+        | licences(licence_of.get(path, ""))
+        for path, content in sorted(files.items())
+    ]
+
+
+def bill(whole: Part, parts: Sequence[Part], needed: Sequence[str] = ()) -> str:
+    """The bill of a whole with these parts; `needed` are the references of those that it depends on.
+
+    The same parts give the same bytes: there is no time in it, and its number follows from the rest.
+    """
+    tool = {"type": "application", "name": "deployer", "version": __version__, **licences(LICENCE)}
+    record = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"tools": {"components": [tool]}, "component": whole},
+        "components": list(parts),
+        "dependencies": [{"ref": whole["bom-ref"], "dependsOn": sorted(needed)}],
+    }
+    number = uuid.uuid5(uuid.NAMESPACE_OID, json_text(record))
+    return json_text({"serialNumber": f"urn:uuid:{number}", **record})
