@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from deployer.core.bill import LICENCE, Part, bill, digests, file_parts, licences  # noqa: E402
+from deployer.core.files.bill import LICENCE, Part, bill, digests, file_parts, licences  # noqa: E402
 
 LOCK = ROOT / "requirements.lock"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)((?:.*\\\n)(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)

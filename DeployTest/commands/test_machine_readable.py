@@ -153,7 +153,7 @@ def test_arguments_are_named() -> None:
             assert told, (name, action.dest)
 
 
-NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?( ?([kKMG]i?)?(B|s|ms|us|ns|%|cycles|steps|passes))?")
+NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?(e[-+]?\d+)?( ?([kKMG]i?)?(B|s|ms|us|ns|%|cycles|steps|passes))?")
 """A text that is a number, with or without a unit."""
 NAMED = ("name", "board", "title", "version", "labels", "classes")
 """Members that hold names, which may be numbers."""

@@ -13,10 +13,10 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import OptionProblem, ToolFailed
 from deployer.core.plan import Options
-from deployer.firmware.host_compile import compile_here
 from deployer.firmware.library import Material, library_files
 from deployer.firmware.names import LONGEST, check_name, reserved
 from deployer.firmware.sources import library_rules
+from deployer.sizing.host_compile import compile_here
 from deployer.sizing.material import material
 from deployer.sizing.objects import run_tool
 from DeployTest.firmware import nets

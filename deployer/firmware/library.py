@@ -11,8 +11,8 @@ from deployer.codegen.generate import TEMPLATES, rendered
 from deployer.codegen.render import Constant, number_count
 from deployer.core import target as targets
 from deployer.core.artefact import digest
-from deployer.core.bill import LICENCE
 from deployer.core.errors import OptionProblem
+from deployer.core.files.bill import LICENCE
 from deployer.core.ir import Program
 from deployer.core.plan import Home, Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code

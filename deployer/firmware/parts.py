@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from deployer import __version__
-from deployer.core.bill import LICENCE, Part, bill, file_parts, licences
+import deployer
+from deployer.core.files.bill import LICENCE, Part, bill, file_parts, licences
 
 BILL = "sbom.cdx.json"
 OF_OTHERS = ("weights.bin", "_weights.c", "_samples.h", "manifest.json", "README.md")
@@ -25,5 +25,5 @@ def library_bill(name: str, files: Mapping[str, str | bytes]) -> str:
         if path not in (BILL, "manifest.json")
     }
     known = {path: LICENCE for path in contents if not path.endswith(OF_OTHERS)}
-    whole = {"type": "library", "bom-ref": name, "name": name, "version": __version__, **licences(LICENCE)}
+    whole = {"type": "library", "bom-ref": name, "name": name, "version": deployer.__version__, **licences(LICENCE)}
     return bill(whole, [*file_parts(contents, known), C_LIBRARY], ["c-library"])

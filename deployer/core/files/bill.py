@@ -4,7 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 
-from deployer import __version__
+import deployer
 from deployer.core.safe_text import json_text
 
 LICENCE = "Apache-2.0"
@@ -36,7 +36,7 @@ def bill(whole: Part, parts: Sequence[Part], needed: Sequence[str] = ()) -> str:
 
     The same parts give the same bytes: there is no time in it, and its number follows from the rest.
     """
-    tool = {"type": "application", "name": "deployer", "version": __version__, **licences(LICENCE)}
+    tool = {"type": "application", "name": "deployer", "version": deployer.__version__, **licences(LICENCE)}
     record = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
