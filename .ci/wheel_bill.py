@@ -50,12 +50,17 @@ def needed(names: list[str]) -> list[str]:
     return sorted(found)
 
 
-def licence_of(name: str) -> str:
-    """What an installed package says of its licence, as an expression of SPDX; empty where it does not."""
+def licence_of(name: str) -> Part:
+    """The member with what an installed package says of its licence: an expression of SPDX, or words of its own."""
     try:
-        return metadata(name).get("License-Expression") or ""
+        about = metadata(name)
     except PackageNotFoundError:
-        return ""
+        return {}
+    if expression := about.get("License-Expression"):
+        return licences(expression)
+    classes = [text.rpartition(" :: ")[2] for text in about.get_all("Classifier") or [] if text.startswith("License ::")]
+    words = classes or [text.splitlines()[0] for text in about.get_all("License") or [] if text.strip()]
+    return {"licenses": [{"license": {"name": text}} for text in words]} if words else {}
 
 
 def package_part(name: str, version: str, hashes: list[str]) -> Part:
@@ -68,7 +73,7 @@ def package_part(name: str, version: str, hashes: list[str]) -> Part:
         "version": version,
         "description": f"any of {len(hashes)} files for Pythons and systems, by the digests of requirements.lock",
         "properties": [{"name": "deployer:lock:sha256", "value": digest} for digest in hashes],
-        **licences(licence_of(name)),
+        **licence_of(name),
     }
 
 

@@ -120,4 +120,5 @@ def test_bill_of_a_wheel(bills: ModuleType, tmp_path: Path) -> None:
     assert (parts["onnx"]["version"], [row["value"] for row in parts["onnx"]["properties"]]) == (version, digests)
     assert {"numpy", "protobuf", "ml-dtypes"} < parts.keys(), "what onnx needs"
     assert "torch" not in parts
+    assert [name for name, part in parts.items() if part["type"] == "library" and "licenses" not in part] == []
     assert bill["dependencies"] == [{"ref": wheel.name, "dependsOn": [f"pkg:pypi/onnx@{version}"]}]
