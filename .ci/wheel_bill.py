@@ -58,7 +58,9 @@ def licence_of(name: str) -> Part:
         return {}
     if expression := about.get("License-Expression"):
         return licences(expression)
-    classes = [text.rpartition(" :: ")[2] for text in about.get_all("Classifier") or [] if text.startswith("License ::")]
+    classes = [
+        text.rpartition(" :: ")[2] for text in about.get_all("Classifier") or [] if text.startswith("License ::")
+    ]
     words = classes or [text.splitlines()[0] for text in about.get_all("License") or [] if text.strip()]
     return {"licenses": [{"license": {"name": text}} for text in words]} if words else {}
 

@@ -27,6 +27,8 @@ MACROS = ("FAST_MATH", "FINITE_MATH_ONLY", "ASSOCIATIVE_MATH", "RECIPROCAL_MATH"
 SILENT = tuple(f"-U__{macro}__" for macro in MACROS)
 """For a compiler without the macros that say which flags it has, as older ones are."""
 STOPPED = re.compile(r"#error \"compiled with -f[a-z-]+, ")
+CORE_HEADERS = Path("/usr/lib/arm-none-eabi/include")
+"""The headers of newlib, as Debian has them."""
 FLOATS = re.compile(r"\b(?:add|mul|sub|div|comi|ucomi)s[sd]\b")
 """Instructions of x86 that compute with floats."""
 REFUSED = "error: a source is compiled with flags that change results, such as -ffast-math\n"
@@ -50,7 +52,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def right(library: Path) -> str:
     """What the example prints as it is meant to be built."""
     ran("make", "-s", "-C", library)
-    return ran(library / "build/normed_example")
+    return ran(library / f"build/{library.name}_example")
 
 
 def words_of(compiler: str, library: Path) -> list[str]:
@@ -128,20 +130,20 @@ def test_own_fma(library: Path, tmp_path: Path) -> None:
 @pytest.mark.cortex_m
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m0plus"])
-def test_on_a_core(core: str, flags: str, library: Path, tmp_path: Path) -> None:
+def test_on_a_core(core: str, flags: str, small: Path, tmp_path: Path) -> None:
     """Under QEMU, with a floating-point unit and without: macros stop the compiler, without them `init` refuses."""
     needs_core(core)
     what = core_of(core)
-    sources = [*example(library), str(CORES_DIR / "start.c")]
-    words = [*compile_words(what), "-w", *flags.split(), f"-I{library}/include", *sources, *link_words(what)]
+    sources = [*example(small), str(CORES_DIR / "start.c")]
+    words = [*compile_words(what), "-w", *flags.split(), f"-I{small}/include", *sources, *link_words(what)]
     done = subprocess.run([*words, "-o", str(tmp_path / "no.elf")], capture_output=True, text=True, check=False)
     assert STOPPED.search(done.stderr), done.stderr
     program = tmp_path / "program.elf"
     ran(*words, *SILENT, "-o", program)
     with pytest.raises(RunFailed, match=REFUSED.strip()):
         run_program(what, program)
-    ran(*compile_words(what), f"-I{library}/include", *sources, *link_words(what), "-o", program)
-    assert run_program(what, program) == right(library)
+    ran(*compile_words(what), f"-I{small}/include", *sources, *link_words(what), "-o", program)
+    assert run_program(what, program) == right(small)
 
 
 ON_RISCV = """
@@ -175,3 +177,27 @@ def test_on_riscv(flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     source = ON_RISCV.replace('#include "exact_flags.h"', (TARGETS_DIR / "portable/exact_flags.h").read_text())
     build_source("qemu_riscv", source, tmp_path / "c")
     assert simulate("qemu_riscv", tmp_path / "c").status == (9 if flags else 0)
+
+
+@pytest.mark.slow
+@pytest.mark.cortex_m
+@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m0plus"])
+def test_clang_on_a_core(core: str, small: Path, tmp_path: Path) -> None:
+    """Clang under QEMU, which has no macro for two of the flags: `init` refuses these, and other bits are right."""
+    needs_core(core)
+    needed("clang")
+    if not CORE_HEADERS.is_dir():
+        pytest.skip(f"not installed: {CORE_HEADERS}")
+    what, program = core_of(core), tmp_path / "program.elf"
+    common = ["--target=arm-none-eabi", "-fshort-enums", "-isystem", str(CORE_HEADERS), *what.flags, "-O2"]
+    for flags, printed in (("", right(small)), ("-freciprocal-math", REFUSED), (ASSOCIATIVE, REFUSED)):
+        objects = []
+        for source in (*example(small), str(CORES_DIR / "start.c")):
+            objects.append(str(tmp_path / f"{Path(source).stem}.o"))
+            ran(*words_of("clang", small), *common, *flags.split(), *SILENT, "-c", source, "-o", objects[-1])
+        ran(what.compiler, *what.flags, *objects, *link_words(what), "-o", program)
+        if printed == REFUSED:
+            with pytest.raises(RunFailed, match=REFUSED.strip()):
+                run_program(what, program)
+        else:
+            assert run_program(what, program) == printed
