@@ -49,7 +49,7 @@ def library_rules() -> Rules:
     return Rules(read["target"], read["costs"], read["standard"], read["optimize"], *lists)
 
 
-def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, needed: Iterable[str]) -> dict[str, str]:
+def kernel_sources(kernels: Collection[Kernel], tools: Toolchain, prefix: str, needed: Iterable[str]) -> dict[str, str]:
     """The texts of all files by name: kernels in their portable form, `needed` files, and what all of these include.
 
     `tools` is the toolchain of the plan's target. Files, types and functions that the linker sees carry the prefix, and
@@ -69,6 +69,8 @@ def kernel_sources(kernels: Iterable[Kernel], tools: Toolchain, prefix: str, nee
             waiting += _included(files[name])
     types = {name for text in files.values() for names in _TYPE.findall(text) for name in names if name}
     named = {name: _own_names(text, types, files, prefix) for name, text in files.items()}
+    for kernel in kernels:
+        named[f"{kernel.symbol}.c"] = _pasted(named[f"{kernel.symbol}.c"], kernel, prefix)
     proven = {name: _proven(name, text, prefix) if name.endswith(".c") else text for name, text in named.items()}
     return {f"{prefix}_{name}": text for name, text in sorted(proven.items())}
 
@@ -83,6 +85,15 @@ def _proven(name: str, text: str, prefix: str) -> str:
     include = f'#include "{prefix}_{FLAGS}"'
     with_include = _FIRST.sub(lambda _: f"{include}\n#include", text, count=1)
     return f"{with_include.rstrip()}\n\nEXACT_FLAGS({source_proof(name, prefix)})\n"
+
+
+def _pasted(text: str, kernel: Kernel, prefix: str) -> str:
+    """A kernel's source with its argument struct without prefix, too, where a macro makes that name."""
+    symbol = kernel.symbol
+    if not re.search(rf"\({symbol}\b[,)]", text):
+        return text
+    include = f'#include "{prefix}_{symbol}.h"\n'
+    return text.replace(include, f"{include}typedef {prefix}_{symbol}_args_t {symbol}_args_t;\n", 1)
 
 
 def _own_names(text: str, types: Collection[str], files: Collection[str], prefix: str) -> str:
