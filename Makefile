@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | benchmarks | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
 # The first use builds .venv from requirements.lock, whose digests pip checks.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTEST ?= # more words for pytest
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench golden lock wheel fuzz detection mutants runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench benchmarks golden lock wheel fuzz detection mutants runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo

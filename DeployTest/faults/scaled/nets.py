@@ -12,6 +12,7 @@ from deployer import pipeline
 from deployer.core.errors import DeployerError
 from deployer.core.operator import Array, Operator, Sample, losses, registry
 from deployer.pipeline import Case
+from deployer.rates.course import LARGEST_RATE
 from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
 from deployer.verify.reference import initial_memory, run_pass
@@ -61,17 +62,24 @@ def operator_net(operator: Operator, sample: Sample, folder: Path) -> Case | Non
     path = model.save(folder / "op.onnx")
     draw = np.random.default_rng(1)
     data = {"target": draw.standard_normal((PASSES, 1, size)).astype(np.float32)}
-    return moving(path, folder, "mse", "sgd", data=data)
+    for trainable in (r"^v0_", *(f"^{name}$" for name in chain.constants)):
+        for moved in (MOVED, MOVED**2):  # functions of a narrow domain end where the weights leave it
+            case = moving(path, folder, "mse", "sgd", trainable=trainable, moved=moved, data=data)
+            if case is not None:
+                return case
+    return None
 
 
-def moving(path: Path, folder: Path, loss: str, optimizer: str, **more: Any) -> Case | None:
+def moving(
+    path: Path, folder: Path, loss: str, optimizer: str, *, trainable: str = "", moved: float = MOVED, **more: Any
+) -> Case | None:
     """The case with a rate at which the weights move; None where the model cannot be trained."""
     rate = 1.0
     try:
         for _ in range(2):
-            report = build_train_graph(path, loss, optimizer, rate, "", folder, force=True, warn=_quiet, **more)
+            report = build_train_graph(path, loss, optimizer, rate, trainable, folder, force=True, warn=_quiet, **more)
             case = pipeline.load_training(report.train, changing=None)
-            rate *= _factor(case)
+            rate = min(rate * moved * _factor(case), LARGEST_RATE)
     except DeployerError:
         return None
     return case
@@ -82,7 +90,7 @@ def _quiet(warning: object) -> None:
 
 
 def _factor(case: Case) -> float:
-    """By how much the rate has to be larger."""
+    """The weights as a multiple of what they move in the first update."""
     program, dataset = case.program, case.dataset
     assert dataset is not None
     memory = initial_memory(program, dataset)
@@ -94,7 +102,7 @@ def _factor(case: Case) -> float:
     moved = np.concatenate([(memory[n] - before[n]).reshape(-1) for n in floats])
     size = np.concatenate([before[n].reshape(-1) for n in floats])
     far = float(np.sqrt(np.square(moved).mean()))
-    return MOVED * float(np.sqrt(np.square(size).mean())) / far if np.isfinite(far) and far else 1.0
+    return float(np.sqrt(np.square(size).mean())) / far if np.isfinite(far) and far else 1.0
 
 
 ENDS = {"bce": "Sigmoid", "nll": "LogSoftmax", "kl_div": "LogSoftmax"}
