@@ -109,6 +109,7 @@ def test_a_small_systematic_error_is_found(fault: str, found: dict[str, Net]) ->
     assert checks_of(case, *computed_by(op, compute)).faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_each_place_a_ten_thousandth_off(optimizer: str, found: dict[str, Net]) -> None:
     """Whatever result of an update is off, of a weight or of a state."""
