@@ -62,7 +62,7 @@ class Sums:
     """Sums over the elements of the passes seen so far, of one tensor along one direction.
 
     `off` is that of d u, `squares` of u^2, `variance` of u^2 sigma^2; `narrow` is `off` of the optimizer's own
-    reference in float32, and `probes` that of disturbed passes.
+    reference in float32, `probes` that of disturbed passes, and `probed` the `squares` of the passes that were disturbed.
     """
 
     off: float = 0.0
@@ -70,6 +70,7 @@ class Sums:
     variance: float = 0.0
     narrow: float = 0.0
     probes: Array = field(default_factory=lambda: np.zeros(PROBES))
+    probed: float = 0.0
 
     def plus(self, row: Row) -> "Sums":
         """With a row."""
@@ -79,6 +80,7 @@ class Sums:
             self.variance + float(np.square(row.due * row.sigma).sum()),
             self.narrow + _dot(row.narrow, row.due),
             self.probes,
+            self.probed,
         )
 
     @property
@@ -89,9 +91,9 @@ class Sums:
     @property
     def allowed(self) -> float:
         """The bound of the slope's magnitude."""
-        rounding = TOLERANCES.deviations * math.sqrt(self.variance)
-        seen = TOLERANCES.seen * (abs(self.narrow) + float(np.abs(self.probes).max()))
-        return TOLERANCES.slope + ((rounding + seen) / self.squares if self.squares else 0.0)
+        rounding = TOLERANCES.deviations * math.sqrt(self.variance) + TOLERANCES.seen * abs(self.narrow)
+        seen = TOLERANCES.seen * verdict.share(float(np.abs(self.probes).max()), self.probed)
+        return TOLERANCES.slope + seen + (rounding / self.squares if self.squares else 0.0)
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,9 @@ class Systematic:
             errors = [p.error for probe in probes for p in probe if p.key == row.key and p.error.size == row.error.size]
             if len(errors) < len(probes):
                 continue
-            sums[row.key] = replace(sums[row.key], probes=sums[row.key].probes + [_dot(e, row.due) for e in errors])
+            known, size = sums[row.key], _dot(row.due, row.due)
+            off = known.probes + np.array([_dot(e, row.due) for e in errors])
+            sums[row.key] = replace(known, probes=off, probed=known.probed + size)
             shares = [TOLERANCES.seen * verdict.norm(e) / verdict.norm(row.due) for e in errors]
             allowed[row.key] = max(shares)
             seen[row.key] = max(seen.get(row.key, 0.0), float(np.median(shares)))
