@@ -1,19 +1,26 @@
 """One flat memory: tensors are used where they lie, each step is one kernel call, the bits are those of all targets."""
 
+import errno
+import os
 import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.errors import PlacementInfeasible, VerifyFailed
 from deployer.core.level import Slots
+from deployer.core.limits import PROGRAM_BYTES
 from deployer.core.plan import Options
-from deployer.running import build
+from deployer.running import build, run
 from deployer.running.kernels import COMMON, source_folders
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
@@ -185,12 +192,48 @@ def test_not_calibrated(capsys: pytest.CaptureFixture[str]) -> None:
     assert "one level" in refused(capsys, "calibrate", "-p", NATIVE)
 
 
-def test_memory_is_the_level() -> None:
-    """The array of the HAL has the bytes of the level."""
+def test_memory_is_the_plans() -> None:
+    """The linker is told the plan's bytes, and the level is larger than any graph that is read."""
     target = targets.load(NATIVE)
-    [flag] = [word for word in build.toolchain(target).flags if word.startswith("-DHAL_RAM_BYTES=")]
     [level] = target.levels
-    assert int(flag.partition("=")[2]) == level.bytes
+    words = build.link_words(build.toolchain(target), "gcc", target, {level.name: 12345})
+    assert "-Wl,--defsym=plan_ram_bytes=12345" in words
+    assert level.budget == level.bytes > PROGRAM_BYTES
+
+
+def test_memory_beyond_a_microcontroller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tensors of 25 MB, which no target for microcontrollers holds, train on this machine without an option."""
+    w = np.ones((1024, 1024), np.float32) / 1024
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("MatMul", ["h", "v"], ["y"])]
+    tensors = [numpy_helper.from_array(w * scale, name) for name, scale in (("w", 1), ("v", 2))]
+    shape = helper.make_tensor_value_info
+    values = [shape(name, 1, [2, 1024]) for name in ("x", "y")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "net", values[:1], values[1:], tensors)), tmp_path / "m.onnx")
+    assert deployer("train-graph", tmp_path / "m.onnx", "--loss", "mse", "--optimizer", "adam", "-o", tmp_path) == 0
+    assert deployer("train", "-t", tmp_path, "-p", NATIVE, "-o", tmp_path / "c") == 0
+    [peak] = re.findall(r"RAM: peak (\d+) B of", capsys.readouterr().out)
+    assert int(peak) > 25_000_000
+
+
+def test_memory_ends(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program that the machine has no memory for is ended by it before its first line; the error says the bytes."""
+    case = case_dir("simple_mlp", models_root)
+    assert deployer("train", "-t", case, "-p", NATIVE, "-o", tmp_path) == 0
+    full = run.supervised
+
+    def limited(command: list[str], *more: Any) -> tuple[int, str, str]:
+        """The command in no more address space than its own code takes."""
+        return full(["sh", "-c", 'ulimit -v 64; exec "$@"', "sh", *command], *more)
+
+    def none(*_: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(run, "supervised", limited)
+        patched.setattr(run.mmap, "mmap", none)
+        message = refused(capsys, "train", "-t", case, "-p", NATIVE, "-o", tmp_path)
+    [level] = targets.load(NATIVE).levels
+    assert re.search(rf"ToolFailed: .*: the machine has no memory for it\n  {level.name} +\d+ B", message)
 
 
 PROGRAM = """#include "hal.h"
@@ -219,12 +262,14 @@ ENDS = {
 def test_hal(body: str, tmp_path: Path) -> None:
     """The HAL ends a run that asks for a transfer, or for files that are not there, and says why."""
     words, code, text = ENDS[body]
-    tools = build.toolchain(targets.load(NATIVE))
+    target = targets.load(NATIVE)
+    tools = build.toolchain(target)
     (tmp_path / "main.c").write_text(PROGRAM.format(body=f"hal_step(4); {body}"))
     folders = (COMMON / "include", *source_folders(tools))
     sources = [tmp_path / "main.c", *(path for folder in folders for path in folder.glob("*.c"))]
     includes = [f"-I{folder}" for folder in folders]
-    command = [*build.compiler(tools), *build.flags_of(tools), *includes, *map(str, sources), "-lm"]
+    command = [*build.compiler(tools), *build.flags_of(tools), *includes, *map(str, sources)]
+    command += build.link_words(tools, command[0], target, {"RAM": 40_000_000})
     subprocess.run([*command, "-o", str(tmp_path / "p")], check=True, timeout=60)
     run = subprocess.run([str(tmp_path / "p"), *words], capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == code, run.stderr

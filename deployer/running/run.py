@@ -1,6 +1,7 @@
 """Run: start the built program, supervise it, and read its output file."""
 
 import math
+import mmap
 import os
 import re
 import shutil
@@ -106,11 +107,23 @@ def _ended_well(plan: Plan, program: Path, folder: Path, flags: Sequence[str], s
     (folder / program.name).symlink_to(program.resolve())
     status, stdout, errors = supervised(command_line(target.name, tools, folder, flags, program.name), folder, plan)
     if status not in (0, 1) or "BENCH" not in own_lines(stdout):
+        if status == -signal.SIGSEGV and not (stdout or errors) and _lacks_memory(plan):
+            sizes = [(level.name, f"{level.peak} B") for level in plan.levels]
+            raise ToolFailed(f"{program} was not started: the machine has no memory for it", sizes, "a smaller --batch")
         full = shutil.disk_usage(folder).free < size
         raise _broken(f"{program}", status, full, _last_words(plan, stdout, errors), tools)
     if not (folder / RESULTS).is_file():
         raise RunFailed(f"{program} dumped nothing", _last_words(plan, stdout, errors))
     return own_lines(stdout)
+
+
+def _lacks_memory(plan: Plan) -> bool:
+    """Whether the machine refuses the bytes of a plan: it then ends a program that has them as it is loaded."""
+    try:
+        mmap.mmap(-1, sum(level.peak for level in plan.levels)).close()
+    except OSError:
+        return True
+    return False
 
 
 def bench_figures(text: str) -> dict[str, str]:

@@ -11,8 +11,6 @@
 
 enum { FAULT = 3, USAGE = 2, UNFIT = 4 }; /* how a run ends that does not end well */
 
-_Alignas(64) uint8_t hal_memory_ram[HAL_RAM_BYTES]; /* what the plan does not use is never touched */
-
 static FILE *input, *output;
 static uint32_t current_step = HAL_NO_STEP;
 
