@@ -51,6 +51,11 @@ def _fact(text: str) -> object:
     return {"value": value, "unit": found[3]} if found[3] else value
 
 
+def one_of(*ways: str) -> str:
+    """A hint of several ways out, of which one suffices."""
+    return ", or ".join(part for part in (", ".join(ways[:-1]), ways[-1]) if part)
+
+
 class _Message(Exception):
     """A message to a person.
 

@@ -34,6 +34,11 @@ class Level:
     budget: int
     reserved: int
 
+    @property
+    def room(self) -> int:
+        """The largest budget."""
+        return self.bytes - self.reserved
+
 
 @dataclass(frozen=True)
 class LevelUse:

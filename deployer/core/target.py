@@ -142,6 +142,10 @@ class Target:
         flag, between = (f"--{alias}", " ") if alias == level.name.lower() else (f"--budget {level.name}", "=")
         return flag if size is None else f"{flag}{between}{size}"
 
+    def larger(self, level: Level, size: int) -> list[str]:
+        """The option that gives a level this budget, where the machine has as much; empty where it has not."""
+        return [self.budget_flag(level, size)] if 0 < size <= level.room else []
+
     def with_options(self, budgets: dict[str, int], cores: int | None) -> "Target":
         """The same machine with other level budgets (bytes) or cores; OptionProblem beyond what it has."""
         levels = []
@@ -149,11 +153,11 @@ class Target:
             self.level(name)
         for level in self.levels:
             budget = budgets.get(level.name, level.budget)
-            if not 0 < budget <= level.bytes - level.reserved:
+            if not 0 < budget <= level.room:
                 raise OptionProblem(
                     f"{self.budget_flag(level, budget)} is not within target {self.name!r}",
                     [("physical", f"{level.bytes} B, of which {level.reserved} B are reserved (stacks)")],
-                    f"{self.budget_flag(level)} between 1 and {level.bytes - level.reserved}",
+                    f"{self.budget_flag(level)} between 1 and {level.room}",
                 )
             levels.append(replace(level, budget=budget))
         if cores is not None and not 1 <= cores <= self.most_cores:
@@ -278,7 +282,7 @@ def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
     faults.check(len(hops) == len(levels) - 1, f"{len(levels)} levels need {len(levels) - 1} hops, found {len(hops)}")
     faults.check("default" in kernels, "kernels.default is missing")
     for level in levels:
-        fits = level is None or 0 < level.budget <= level.bytes - level.reserved
+        fits = level is None or 0 < level.budget <= level.room
         faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
         named = level is None or is_identifier(level.name)
         faults.check(named, f"level {level and level.name!r} is no identifier of C")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deployer.core.cost import rounded
-from deployer.core.errors import PlacementInfeasible
+from deployer.core.errors import PlacementInfeasible, one_of
 from deployer.core.ir import Program
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Home, Plan, target_of
@@ -47,7 +47,9 @@ def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
         facts = [("needed", f"{height} B"), ("available", f"{budget} B")]
         facts.append(("largest", ", ".join(f"{home.storage} {home.bytes} B" for home in largest)))
         cause = f"the tensors do not fit {level.name} of target {plan.options.target!r}"
-        raise PlacementInfeasible(cause, facts, f"--budget {level.name}={height}, or fewer trainable weights")
+        target = target_of(plan.options)
+        hint = one_of(*target.larger(target.level(level.name), height), "fewer trainable weights")
+        raise PlacementInfeasible(cause, facts, hint)
     places = {storage: offset // WORD for storage, offset in offsets.items()}
     following = FROZEN
     for home in frozen:

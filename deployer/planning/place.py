@@ -7,7 +7,7 @@ from dataclasses import replace
 from deployer.core.access import box_shape
 from deployer.core.artefact import digest
 from deployer.core.cost import rounded
-from deployer.core.errors import PlacementInfeasible
+from deployer.core.errors import PlacementInfeasible, one_of
 from deployer.core.ir import Tensor
 from deployer.core.level import SPILLED, Level, LevelUse, Slots
 from deployer.core.plan import (
@@ -197,6 +197,6 @@ def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target
         ("largest", ", ".join(f"{x.storage} {x.bytes} B" for x in largest)),
     ]
     further = target.outer_level(level)
-    other = f"--defaultMemLevel {further.name}, " if further else ""
-    hint = f"{target.budget_flag(level, placed.height)}, {other}or fewer trainable weights"
+    outer = [f"--defaultMemLevel {further.name}"] if further else []
+    hint = one_of(*target.larger(level, placed.height), *outer, "fewer trainable weights")
     return PlacementInfeasible(f"the tensors do not fit {level.name} of target {target.name!r}", facts, hint)

@@ -21,6 +21,7 @@ from deployer.core.errors import (
     PlacementInfeasible,
     ToolFailed,
     ToolMissing,
+    one_of,
 )
 from deployer.core.level import Level
 from deployer.core.plan import Plan, target_of
@@ -142,9 +143,10 @@ def _link(plan: Plan, tools: Toolchain, words: list[str], program: Path) -> None
             raise
         facts = [("program", f"{end - begin} B"), ("plan", f"{peak} B"), (level.name, f"{level.bytes} B")]
         further = target.outer_level(level)
-        more = f", with --defaultMemLevel {further.name} where the plan needs more" if further else ""
+        more = [f"--defaultMemLevel {further.name}"] if further else []
         cause = f"program and plan together do not fit {level.name} of target {target.name!r}"
-        raise PlacementInfeasible(cause, facts, f"{target.budget_flag(level, room)}{more}") from fault
+        hint = one_of(*target.larger(level, min(room, level.room)), *more, "a smaller model")
+        raise PlacementInfeasible(cause, facts, hint) from fault
 
 
 def _symbol(layout: str, name: str) -> int:

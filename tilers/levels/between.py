@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer.core.access import tile_count
 from deployer.core.cost import rounded
-from deployer.core.errors import InternalError, TilingInfeasible
+from deployer.core.errors import InternalError, TilingInfeasible, one_of
 from deployer.core.level import Visit
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step
 from deployer.core.target import Target
@@ -171,7 +171,7 @@ class BetweenLevel:
         level, [need] = self.target.usual, alive(self.lifetimes, self.target, frozenset())
         facts = [("needed", f"{need} B"), ("free", f"{self.capacity} B of {level.budget} B")]
         cause = f"the outputs do not fit {level.name} of target {self.target.name!r}, where they are read"
-        return TilingInfeasible(cause, facts, self.target.budget_flag(level, need))
+        return TilingInfeasible(cause, facts, one_of(*self.target.larger(level, need), "smaller outputs"))
 
     def _too_small(self, name: str) -> TilingInfeasible:
         """The error of the step that needs the most bytes, with a budget that suffices.
@@ -191,7 +191,8 @@ class BetweenLevel:
             ("free", f"{self.capacity} B of {level.budget} B"),
         ]
         cause = f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {self.target.name!r}"
-        return TilingInfeasible(cause, facts, f"{self.target.budget_flag(level, enough.capacity)}, or a smaller layer")
+        hint = one_of(*self.target.larger(level, enough.capacity), "a smaller layer")
+        return TilingInfeasible(cause, facts, hint)
 
 
 def fits(lifetimes: Lifetimes, target: Target, room: int, resident: frozenset[str]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 from deployer.core.cost import CallCost, rounded
-from deployer.core.errors import TilingInfeasible
+from deployer.core.errors import TilingInfeasible, one_of
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.core.target import Target
@@ -167,11 +167,12 @@ class InnerLevel:
             ("smallest tile", f"{lengths}: {candidate.bytes} B, {candidate.buffering} buffering"),
             ("free", f"{max(self.capacity, 0)} B of {level.budget} B (argument tables {self.tables.bytes} B)"),
         ]
-        other = f", single buffering ({single.bytes} B)" if single.bytes < candidate.bytes else ""
+        needed = candidate.bytes + self.tables.bytes
+        other = [f"single buffering ({single.bytes} B)"] if single.bytes < candidate.bytes else []
         return TilingInfeasible(
             f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {target.name!r}",
             facts,
-            f"{target.budget_flag(level, candidate.bytes + self.tables.bytes)}{other}, or a smaller layer",
+            one_of(*target.larger(level, needed), *other, "a smaller layer"),
         )
 
     def _least(self, step: Step, modes: tuple[Buffering, ...]) -> Candidate:
