@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployer.commands.parser import commands_of, complete_parser
 
-OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]+|(?<![\w-])-[op](?![\w-])")
+OPTION = re.compile(r"(?<![\w-])(?:--[a-z][\w-]+|-[op](?![\w-]))")
 _NO_HINTS = {"cause", "place", "text", "command", "words"}
 """Variables whose texts say what is wrong, not what to try."""
 _SHOWN = {"add_argument", "add_parser", "add_argument_group"}
@@ -50,16 +50,23 @@ def _literals(node: ast.AST) -> Iterator[ast.Constant]:
         yield from _literals(child)
 
 
-def followed(words: Sequence[str], hint: str, values: Values) -> Iterator[list[str]]:
+def followed(words: Sequence[str], cause: str, hint: str, values: Values) -> Iterator[list[str]]:
     """The command lines that a hint proposes, one for each option and value; `values` are those it leaves open.
 
+    Options that only spaces part belong together, and one that is proposed in the place of another replaces it.
     AssertionError where the hint names an option without a value that can be told.
     """
     options = {o: action for action in commands_of(complete_parser())[words[0]]._actions for o in action.option_strings}
-    for found in OPTION.finditer(hint):
-        flag = found[0]
-        for value in _proposed(hint, found, options.get(flag), values):
-            yield _edited(words, flag, value, options)
+    if "in its place" in hint:
+        for found in OPTION.finditer(cause):
+            words = _edited(words, found[0], LEFT_OUT, options)
+    for together in re.finditer(rf"{OPTION.pattern}(?: \S+ (?={OPTION.pattern})\S+)*", hint):
+        first, *others = OPTION.finditer(hint, *together.span())
+        for value in _proposed(hint, first, options.get(first[0]), values):
+            edited = _edited(words, first[0], value, options)
+            for other in others:
+                edited = _edited(edited, other[0], _proposed(hint, other, options.get(other[0]), values)[0], options)
+            yield edited
 
 
 def _proposed(
@@ -74,8 +81,8 @@ def _proposed(
     assert action is not None, f"{flag} is no option of the command: {hint}"
     if action.nargs == 0:
         return (None,)
-    if ends := re.match(r" between (\S+) and (\S+)", after):
-        return ends.groups()
+    if ends := re.match(r"( \S+)? between (\S+) and (\S+)", after):
+        return [f"{ends[1].strip()}={end}" if ends[1] else end for end in ends.groups()[1:]]
     value = _VALUE.match(after)
     assert value, f"which value {flag} is to have is not clear: {hint}"
     return (value[1].strip("'"),)

@@ -110,7 +110,7 @@ def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:
     for alias in ALIASES[len(target.levels) :]:
         if getattr(a, alias) is not None:
             levels = ", ".join(level.name for level in target.levels)
-            hint = f"leave it out, or {target.budget_flag(target.levels[-1])}"
+            hint = f"{target.budget_flag(target.levels[-1])} in its place"
             raise OptionProblem(f"--{alias} limits no level of target {target.name!r}", [("levels", levels)], hint)
     aliases = [(level.name, getattr(a, alias)) for level, alias in zip(target.levels, ALIASES, strict=False)]
     return level_budgets([*((name, size) for name, size in aliases if size is not None), *a.budget], target)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from deployer.core.access import box_shape
+from deployer.core.errors import TilingInfeasible
 from deployer.core.level import RESIDENT, USUAL
 from deployer.core.plan import Lifetimes, Stage, Step, Tiling, target_for
 from deployer.core.target import Target
@@ -94,14 +95,19 @@ class Tiler:
             rivals.append(Rival(self.strategy, inner, between, gaps, workers, parts, tuple(names), self.searched))
             for rival in rivals:
                 start = best[1] if best and rival is rivals[-1] else None
-                tiling = rival.tiling(start)
+                try:
+                    tiling = rival.tiling(start)
+                except TilingInfeasible:
+                    if rival is rivals[-1]:
+                        raise
+                    continue  # a strategy that needs more room than the one that was asked for
                 if start is None:
                     self.alone[rival.name, self.searched, self.tables, gaps] = tiling, self.runs
                 found[rival.name] = cycles = predicted(tiling, self.runs)
                 if best is None or cycles < best[0]:
                     best = (cycles, tiling)
         assert best is not None
-        self._behind |= {x for x in names if found[x] * 1000 > best[0] * (1000 + BEHIND_MILLI)}
+        self._behind |= {x for x in names if x in found and found[x] * 1000 > best[0] * (1000 + BEHIND_MILLI)}
         return best[1]
 
     def _between_level(self, room: int, inner: InnerLevel) -> BetweenLevel:
