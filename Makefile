@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | benchmarks | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants.
+# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | benchmarks | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants | io-faults.
 # The first use builds .venv from requirements.lock, whose digests pip checks.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTEST ?= # more words for pytest
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench benchmarks golden lock wheel fuzz detection mutants runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench benchmarks golden lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -49,6 +49,9 @@ test-zephyr: $(READY) # needs ZEPHYR_BASE
 
 fuzz: $(READY) # 100 000 inputs; FUZZ="--seed 2 --inputs 1000" for others
 	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.fuzz --workers $(WORKERS) $(FUZZ)
+
+io-faults: $(READY) # lets each call of the operating system fail once, and memory end; half an hour on two cores
+	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.machine --jobs $(WORKERS)
 
 mutants: $(READY) # small changes of the compiler itself, each of which some test has to notice; MUTANTS="--seed 2 --count 40" for others
 	OMP_NUM_THREADS=1 $(PY) -m DeployTest.faults.mutants --jobs $(WORKERS) $(MUTANTS)

@@ -40,6 +40,7 @@ ENDINGS: dict[str, tuple[BaseException, int, str]] = {
     "no iteration": (StopIteration(), 70, "unforeseen StopIteration"),
     "a name no terminal shows": (ValueError("\udcff\u202e"), 70, "unforeseen ValueError"),
     "no memory": (MemoryError("Unable to allocate 9 GiB"), 2, "memory is exhausted: Unable to allocate 9 GiB"),
+    "no thread": (RuntimeError("can't start new thread"), 2, "no room for another thread"),
     "a file": (FileNotFoundError(errno.ENOENT, "No such file", "/x"), 2, "FileProblem: /x: No such file"),
     "a full disk": (OSError(errno.ENOSPC, "No space left on device"), 2, "No space left on device"),
     "a fault of a call": (OSError(errno.EINVAL, "Invalid argument"), 70, "unforeseen OSError"),

@@ -27,6 +27,8 @@ ENVIRONMENT = {
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOLCK, errno.ETXTBSY, errno.ESTALE),
 }
 """Error numbers of the operating system whose cause is the machine."""
+NO_THREAD = "can't start new thread"
+"""Python's words where memory, or the number of threads, is at its end."""
 _OUTPUTS = ("-o", "--output", "--dump")
 _READ = (".onnx", ".npz", ".json")
 MOST_INPUTS = 50
@@ -69,6 +71,8 @@ def _user_error(error: Exception) -> DeployerError:
         case MemoryError():
             request = " ".join(str(error).split())
             return ToolFailed(f"memory is exhausted{f': {request}' if request else ''}", hint="a smaller case")
+        case RuntimeError() if str(error) == NO_THREAD:
+            return ToolFailed("the machine has no room for another thread", hint="free memory, or fewer processes")
         case ModuleNotFoundError() if not (error.name or "").startswith("deployer"):
             return ToolMissing(f"the package {error.name} is not installed", hint="pip install it")
         case _:

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from deployer.core.errors import FileProblem
+from deployer.core.errors import FileProblem, unreadable
 from deployer.core.safe_text import folded_json
 
 T = TypeVar("T")
@@ -242,7 +242,9 @@ def _envelope(path: Path) -> dict[str, Any]:
         raise FileProblem(f"{path} does not exist") from error
     except RecursionError:
         raise FileProblem(f"{path} is not a JSON artefact", [("cause", "it is nested too deeply")]) from None
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
         raise FileProblem(f"{path} is not a JSON artefact", [("cause", str(error)[:200])]) from error
     if not isinstance(envelope, dict) or not {"kind", "version", "body"} <= set(envelope):
         raise FileProblem(f"{path} is JSON, but no artefact of the deployer", hint="give a plan.json or a tiling.json")

@@ -146,6 +146,12 @@ class FileProblem(UserError):
     """A file is missing, truncated, or not what its name says."""
 
 
+def unreadable(path: object, error: OSError) -> FileProblem:
+    """The error of a file that is there, and that the machine does not read."""
+    cause = f"{path} cannot be read: {error.strerror or error}"
+    return FileProblem(cause, hint="start it again, or correct the path or its permissions")
+
+
 class GraphProblem(UserError):
     """The graph is broken: producers, cycles, names, reachability."""
 

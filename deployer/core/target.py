@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import deployer.targets
 from deployer.core.artefact import from_jsonable
-from deployer.core.errors import OptionProblem, UserError, facts_of
+from deployer.core.errors import OptionProblem, UserError, facts_of, unreadable
 from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Eviction, Hop, Level
 from deployer.core.limits import NUMBER, numbers_beyond
 from deployer.core.packages import PackageProblem, target_folders
@@ -352,8 +352,10 @@ def _read(path: Path, texts: list[str]) -> Mapping[str, Any]:
         text = path.read_text()
         texts += str(path), text
         return _toml(text)
-    except (OSError, ValueError) as error:
-        raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))]) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except ValueError as error:
+        raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))], "correct the place") from error
 
 
 def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:

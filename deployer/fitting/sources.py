@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, Warn, python_warning
+from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, Warn, python_warning, unreadable
 from deployer.core.ir import TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
@@ -135,7 +135,9 @@ def _npy(path: Path) -> Array:
         raise FileProblem(f"{path} does not exist", hint="the path of an .npy file")
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError, TypeError, SyntaxError, OverflowError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except (ValueError, EOFError, TypeError, SyntaxError, OverflowError) as error:
         facts = [("cause", " ".join(str(error).split())[:200])]
         raise FileProblem(f"{path} is truncated or no .npy array of numbers", facts, "write it again") from None
     if array.dtype.kind not in "fiub" or array.nbytes > ARCHIVE_BYTES:

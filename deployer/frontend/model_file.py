@@ -15,7 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-un
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped, unused-ignore]
 from onnx import ModelProto, TensorProto
 
-from deployer.core.errors import FileProblem, GraphProblem
+from deployer.core.errors import FileProblem, GraphProblem, unreadable
 from deployer.core.limits import MODEL_BYTES, NODES, TENSOR_BYTES
 
 KEYS = ("location", "offset", "length", "checksum")
@@ -37,7 +37,9 @@ def load_model(path: Path) -> ModelProto:
     model = ModelProto()
     try:
         model.ParseFromString(path.read_bytes())
-    except (DecodeError, OSError) as error:
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except DecodeError as error:
         cause = [*facts, ("cause", cause_of(error))]
         raise FileProblem(f"{path} is truncated or not an ONNX file", cause, WAY_OUT) from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -246,19 +247,24 @@ def _call(command: list[str], task: str, target: Path) -> None:
 
 
 def _run_tool(command: list[str], task: str) -> list[tuple[str, str]]:
-    """Run a tool and return its messages; ToolFailed where it crashed or the machine ended it, else BuildFailed."""
+    """Run a tool and return its messages; ToolFailed where it crashed or the machine ended it, else BuildFailed.
+
+    Its temporary files are in a folder that goes with it: a compiler that is ended leaves them where they are.
+    """
     try:
-        result = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="backslashreplace",
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        with output.passing(Path(tempfile.gettempdir()), "deployer-") as place:
+            result = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="backslashreplace",
+                check=False,
+                env={**os.environ, "LC_ALL": "C", "TMPDIR": str(place)},
+            )
     except OSError as error:
-        raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}", hint="another compiler") from error
+        cause = f"{command[0]} cannot be run: {error.strerror}"
+        raise ToolFailed(cause, hint="start it again, or another compiler") from error
     facts = [("command", shlex.join(command)), ("compiler", result.stderr.strip()[-3000:])]
     if any(text in result.stderr for text in NO_SPACE):
         raise ToolFailed(f"{task} failed: the machine is out of space", facts, "free some, or another -o")

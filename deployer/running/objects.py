@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from deployer.core.errors import FileProblem, ToolFailed
-from deployer.running.output import digest
+from deployer.running.output import digest, passing
 
 DIGITS = 24
 """The hexadecimal digits of a key, and of a digest, in a file name."""
@@ -110,7 +110,8 @@ def _answer(command: list[str]) -> str:
     try:
         answer = subprocess.run(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False).stdout
     except OSError as error:
-        raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}", hint="another compiler") from error
+        cause = f"{command[0]} cannot be run: {error.strerror}"
+        raise ToolFailed(cause, hint="start it again, or another compiler") from error
     return answer.decode(errors="replace")
 
 
@@ -133,8 +134,8 @@ def keep(place: Path, source: Path, key: str, compiled: Path) -> Path:
     shelf = _shelf(place, key)
     shelf.mkdir(exist_ok=True)
     path = shelf / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
-    with tempfile.TemporaryDirectory(prefix=".part-", dir=place) as name:
-        part = Path(name) / path.name
+    with passing(place, ".part-") as folder:
+        part = folder / path.name
         shutil.copyfile(compiled, part)
         part.replace(path)
     return path

@@ -60,8 +60,12 @@ def _lock(directory: Path) -> int:
             f"{directory} is in use by another deployer{f' (process {holder})' if holder else ''}",
             hint="another -o, or wait until it has ended",
         ) from None
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        os.close(handle)
+        raise
     return handle
 
 
@@ -81,8 +85,19 @@ def _own(directory: Path) -> Path:
 @contextmanager
 def scratch(directory: Path) -> Iterator[Path]:
     """An empty folder on the same file system as the output folder, gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=_own(directory), ignore_cleanup_errors=True) as name:
-        yield Path(name)
+    with passing(_own(directory), SCRATCH) as folder:
+        yield folder
+
+
+@contextmanager
+def passing(place: Path, prefix: str) -> Iterator[Path]:
+    """An empty folder of a new name in a place, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    try:
+        yield folder
+    finally:
+        for _ in range(2):  # where the machine fails at one file, the rest goes, and then that
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write(directory: Path, files: Mapping[str, str | bytes], force: bool = False, lasting: bool = False) -> None:

@@ -239,7 +239,8 @@ def supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, st
             start_new_session=True,
         )
     except OSError as error:
-        raise ToolFailed(f"{command[0]} cannot be started: {error.strerror}") from error
+        cause = f"{command[0]} cannot be started: {error.strerror}"
+        raise ToolFailed(cause, hint="start it again") from error
     try:
         stdout, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired as expired:

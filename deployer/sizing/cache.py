@@ -14,6 +14,7 @@ import deployer.tilers
 from deployer.core.errors import FileProblem
 from deployer.core.safe_text import json_line
 from deployer.running import objects
+from deployer.running.output import replace_file
 
 
 def cache_folder() -> Path:
@@ -66,6 +67,4 @@ def remembered(key: str, make: Callable[[], Any]) -> Any:
 
 def _keep(path: Path, content: bytes) -> None:
     """Write a file of the cache at once, so that nobody reads half of it."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    Path(file.name).replace(path)
+    replace_file(path, content)

@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from deployer.core.errors import InternalError
+from deployer.core.errors import InternalError, unreadable
 from deployer.core.operator import registry
 from deployer.core.packages import kernel_folders
 from deployer.core.safe_text import is_identifier
@@ -198,8 +198,10 @@ def _is_entry(entry: object) -> bool:
 def _table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise TargetInvalid(f"{path} is no list of functions", [("cause", str(error))]) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except tomllib.TOMLDecodeError as error:
+        raise TargetInvalid(f"{path} is no list of functions", [("cause", str(error))], "correct the place") from error
 
 
 @cache
