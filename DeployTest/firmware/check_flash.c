@@ -15,13 +15,13 @@
 enum { SECTOR = 32, SLOT = 192, BEGIN = 64, BYTES = BEGIN + 2 * SLOT, ALWAYS = -1, KINDS = 3 };
 
 /* `power` is how many bytes may change until it goes; `torn` says of each byte that its unit was cut, `used` that it was
- * written since its sector was erased. */
+ * written since its sector was erased. A byte that is `weak` reads as `held` until what it holds decays. */
 typedef struct {
-    uint8_t bytes[BYTES], used[BYTES], torn[BYTES];
+    uint8_t bytes[BYTES], used[BYTES], torn[BYTES], weak[BYTES], held[BYTES];
 } memory_t;
 static memory_t flash, good;
 static long power, calls;
-static uint32_t unit = 8, refuses_torn, writes_fail, erases_nothing, reads_fail, unsteady, drops;
+static uint32_t unit = 8, refuses_torn, writes_fail, erases_nothing, reads_fail, unsteady, drops, weakens;
 static jmp_buf cut;
 
 static uint64_t noise = 88172645463325252u;
@@ -45,7 +45,7 @@ static int flash_read(void *context, uint32_t address, void *bytes, uint32_t cou
     if (reads_fail) return 1;
     for (uint32_t i = 0; refuses_torn && i < count; i++)
         if (flash.torn[address + i]) return 1;
-    memcpy(bytes, flash.bytes + address, count);
+    for (uint32_t i = 0; i < count; i++) ((uint8_t *)bytes)[i] = (flash.weak[address + i] ? flash.held : flash.bytes)[address + i];
     if (unsteady && calls > unsteady) ((uint8_t *)bytes)[0] ^= 4;
     return 0;
 }
@@ -60,6 +60,10 @@ static int flash_write(void *context, uint32_t address, const void *bytes, uint3
         NEED(!flash.used[address + i] && (old & new) == new);
         if (is_last()) {
             const int together = drawn() & 1;
+            for (uint32_t k = 0; weakens && k < count; k++) {
+                flash.weak[address + k] = 1;
+                flash.held[address + k] = ((const uint8_t *)bytes)[k];
+            }
             for (uint32_t k = 0; k < count; k++) {
                 uint8_t *byte = &flash.bytes[address + k];
                 if (k == i || (together && k > i)) *byte &= (uint8_t)(((const uint8_t *)bytes)[k] | drawn());
@@ -81,6 +85,10 @@ static int flash_erase(void *context, uint32_t address, uint32_t count) {
         if (is_last()) {
             const uint32_t sector = address + i / SECTOR * SECTOR;
             const int form = drawn() % 3;
+            for (uint32_t k = sector; weakens && k < sector + SECTOR; k++) { /* as it was, or as if it were erased */
+                flash.weak[k] = 1;
+                flash.held[k] = weakens == 1 ? good.bytes[k] : 0xff;
+            }
             for (uint32_t k = sector; k < sector + SECTOR; k++) {
                 if (form == 0 && k == address + i) flash.bytes[k] |= drawn();
                 if (form == 1) flash.bytes[k] = (uint8_t)((k < address + i ? good.bytes[k] : flash.bytes[k]) | drawn());
@@ -93,6 +101,7 @@ static int flash_erase(void *context, uint32_t address, uint32_t count) {
         if (i % SECTOR == SECTOR - 1) {
             memset(flash.used + address + i + 1 - SECTOR, 0, SECTOR);
             memset(flash.torn + address + i + 1 - SECTOR, 0, SECTOR);
+            memset(flash.weak + address + i + 1 - SECTOR, 0, SECTOR);
         }
     }
     return 0;
@@ -192,6 +201,56 @@ static void cut_saves(adapted_keep_t keep, long stride, long *cuts, long *lost) 
                 again = saved(&model[2], keep, next);
                 const uint64_t seen = loaded();
                 *lost += again ? seen != digest[2] : seen != last && seen != digest[2];
+            }
+        }
+    }
+}
+
+/* What weak bytes hold is gone. */
+static void decay(void) { memset(flash.weak, 0, sizeof flash.weak); }
+
+/* Cuts the second save, which leaves bytes that read right until they decay: before the third save, or when that is cut,
+ * or when the one after it is; counts these cuts, and saves that ended well and are there no more, nor one after them. */
+static void weaken_saves(adapted_keep_t keep, long stride, long *cuts, long *lost) {
+    static adapted_t model[4];
+    uint64_t digest[4];
+    NEED(adapted_init(&model[0]) == ADAPTED_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i) model[i] = model[i - 1];
+        train(&model[i], 3 * i);
+        digest[i] = passed_on(&model[i], keep);
+    }
+    erase_all();
+    NEED(saved(&model[3], keep, ALWAYS) && saved(&model[0], keep, ALWAYS) && loaded() == digest[0]);
+    good = flash;
+    int second = 0;
+    for (long at = 0; !second; at++) {
+        flash = good;
+        weakens = 1 + (uint32_t)(at % 2);
+        second = saved(&model[1], keep, at);
+        weakens = 0;
+        const memory_t then = flash;
+        for (uint32_t decays = 0; decays < 3; decays++) {
+            int third = 0;
+            for (long next = at % stride; !third; next += stride) {
+                flash = then;
+                uint64_t seen = loaded();
+                *lost += seen != digest[1] && (second || seen != digest[0]);
+                if (decays == 0) decay();
+                third = saved(&model[2], keep, next);
+                if (decays == 1) decay();
+                seen = loaded();
+                *lost += seen != digest[2] && (third || (seen != digest[1] && (second || seen != digest[0])));
+                const memory_t last = flash;
+                int fourth = 0;
+                for (long further = next % 61; !fourth; further += 61, ++*cuts) {
+                    flash = last;
+                    fourth = saved(&model[3], keep, further);
+                    decay();
+                    const uint64_t found = loaded();
+                    const int older = found == digest[2] || (!third && (found == digest[1] || (!second && found == digest[0])));
+                    *lost += found != digest[3] && (fourth || !older);
+                }
             }
         }
     }
@@ -304,7 +363,7 @@ static void refuse(void) {
         NEED(adapted_flash_load(&second, &device) == ADAPTED_ERROR_FLASH);
     }
     device = right;
-    device.slot_bytes = ADAPTED_SLOT_HEAD + ADAPTED_STATE_BYTES - 8;
+    device.slot_bytes = ADAPTED_SLOT_HEAD + ADAPTED_STATE_BYTES + ADAPTED_SLOT_DONE - 8;
     NEED(adapted_flash_save(&second, ADAPTED_KEEP_STATE, &device) == ADAPTED_ERROR_SIZE);
     device = right;
     NEED(adapted_flash_load(&second, 0) == ADAPTED_ERROR_FLASH && adapted_flash_load(0, &device) == ADAPTED_ERROR_POINTER);
@@ -352,5 +411,13 @@ int main(int argc, char **argv) {
                 cut_saves((adapted_keep_t)keep, strtol(argv[1], 0, 10), &cuts, &lost);
             }
     printf("cuts %ld lost %ld\n", cuts, lost);
-    return lost != 0;
+    long weak = 0, gone = 0;
+    refuses_torn = 0;
+    for (uint32_t keep = 0; keep < KINDS; keep++)
+        for (unit = keep ? 2 : 8; unit <= 32; unit *= 4) {
+            device.unit_bytes = unit;
+            weaken_saves((adapted_keep_t)keep, 3 * strtol(argv[1], 0, 10), &weak, &gone);
+        }
+    printf("weak %ld lost %ld\n", weak, gone);
+    return lost != 0 || gone != 0;
 }

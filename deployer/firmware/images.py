@@ -1,12 +1,24 @@
 """Images of states as files: found in what a firmware sent or in a dump of its flash, judged, and made again."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deployer.core.errors import FileProblem
 from deployer.core.limits import IMAGE_BYTES
-from deployer.firmware.state import DIGEST, HEADER, KINDS, MAGIC, SLOT, SLOT_MAGIC, VERSION, fnv1a
+from deployer.firmware.state import (
+    DIGEST,
+    DONE,
+    DONE_MAGIC,
+    HEADER,
+    KINDS,
+    MAGIC,
+    SLOT,
+    SLOT_MAGIC,
+    UNIT_MOST,
+    VERSION,
+    fnv1a,
+)
 
 MOST_SLOTS = 16
 """Beginnings of images in a file; flash has two slots for each model."""
@@ -16,7 +28,8 @@ MOST_SLOTS = 16
 class Image:
     """An image at a place of its file: its header's numbers, the bytes of its tensors, and what is wrong with it.
 
-    `number` is the save's, of an image in flash; `fault` is empty for an image that is whole.
+    `number` is the save's, of an image in flash, and `done` whether that came to its end; `fault` is empty for an image
+    that is whole.
     """
 
     at: int
@@ -28,6 +41,7 @@ class Image:
     body: bytes
     digest: int
     fault: str
+    done: bool = False
 
     @property
     def kind_name(self) -> str:
@@ -68,8 +82,8 @@ def newest_image(images: Sequence[Image], origin: Path, identities: Sequence[int
     if not whole:
         facts = [(f"at {image.at}", image.fault) for image in images]
         raise FileProblem(f"{origin} holds no whole image", facts, "another copy of it")
-    own = [image for image in whole if identities and image.identity == identities[image.kind]]
-    newest, *others = own or whole
+    own = [image for image in whole if identities and image.identity == identities[image.kind]] or whole
+    newest, *others = [image for image in own if image.done] or own
     for image in others:
         ahead = ((image.number or 0) - (newest.number or 0)) & 0xFFFFFFFF
         newest = image if ahead >> 31 == 0 else newest
@@ -89,9 +103,16 @@ def _in_slots(path: Path, content: bytes) -> Iterator[Image]:
                     facts = [("at most", str(MOST_SLOTS))]
                     raise FileProblem(f"{path} holds too many images", facts, "a dump of the two slots alone")
                 image = _image(content, place + SLOT.size, number)
-                yield image
+                yield replace(image, done=_is_done(content, place, image))
                 behind = place + SLOT.size + (0 if image.fault else image.length)
         place = content.find(SLOT_MAGIC, behind)
+
+
+def _is_done(content: bytes, slot: int, image: Image) -> bool:
+    """Whether the record of a save that came to its end is behind an image, in the first unit there, of any size."""
+    end, record = SLOT.size + image.length, DONE.pack(DONE_MAGIC, image.number or 0)
+    units = (1 << power for power in range(UNIT_MOST.bit_length()))
+    return any(content.startswith(record, slot + -(-end // unit) * unit) for unit in units)
 
 
 def _image(content: bytes, at: int, number: int | None) -> Image:

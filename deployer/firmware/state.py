@@ -22,6 +22,9 @@ HEADER = struct.Struct("<4sIIQII")
 DIGEST = struct.Struct("<Q")
 SLOT_MAGIC = b"slot"
 SLOT = struct.Struct("<4sIQ")
+DONE_MAGIC = b"done"
+DONE = struct.Struct("<4sI")
+UNIT_MOST = 256
 """Before an image in flash: magic, number of the save, digest of both."""
 KINDS = ("state", "weights", "changes")
 """What an image holds, by its number: all that lasts; weights alone; those weights that differ from the first ones."""

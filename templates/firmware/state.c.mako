@@ -9,6 +9,7 @@
 #define HEAD_BYTES ${v.head_bytes}u
 #define SEAL_BYTES ${v.seal_bytes}u
 #define SLOT_MAGIC ${v.slot_magic}u
+#define DONE_MAGIC ${v.done_magic}u
 #define FNV_OFFSET 0xcbf29ce484222325u
 #define FNV_PRIME 0x100000001b3u
 
@@ -67,6 +68,11 @@ static void put_seal(${v.name}_sink_t *to) {
     const uint64_t digest = to->digest;
     put_word(to, (uint32_t)digest);
     put_word(to, (uint32_t)(digest >> 32));
+}
+
+/* Writes the rest of the last unit. */
+static void fill_unit(sink_t *to) {
+    while (to->filled && !to->failed) put_byte(to, 0xff);
 }
 
 static uint32_t first_word(uint32_t tensor, uint32_t place) {
@@ -264,10 +270,12 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
 
 /* ---- flash ---- */
 
-/* What a slot holds; `number` counts saves, and `image` is where its image begins, with that header. */
+/* What a slot holds; `number` counts saves, `done` is whether its save says that it came to its end, and `image` is where
+ * its image begins, with that header. */
 typedef struct {
     ${v.name}_status_t status;
     uint32_t number;
+    int done;
     ${v.name}_source_t image;
     ${v.name}_head_t head;
 } ${v.name}_slot_t;
@@ -281,6 +289,25 @@ static int is_flash(const ${v.name}_flash_t *flash) {
     return high - low >= bytes && bytes - 1u <= UINT32_MAX - high;
 }
 
+static uint32_t in_units(const ${v.name}_flash_t *flash, uint32_t bytes) {
+    return (bytes + flash->unit_bytes - 1u) & ~(flash->unit_bytes - 1u);
+}
+
+/* Bytes of a slot with an image of so many. */
+static uint32_t slot_bytes(const ${v.name}_flash_t *flash, uint32_t image) {
+    return in_units(flash, ${v.upper}_SLOT_HEAD + image) + in_units(flash, ${v.upper}_SLOT_DONE);
+}
+
+/* Whether the record behind the image is there: it is begun when all of the image is written, and reads right. */
+static int is_done(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot) {
+    const uint32_t image = HEAD_BYTES + 4u * slot->head.words + SEAL_BYTES;
+    if (flash->slot_bytes < slot_bytes(flash, image)) return 0;
+    ${v.name}_source_t from = {.flash = flash, .at = flash->slots[index] + in_units(flash, ${v.upper}_SLOT_HEAD + image)};
+    from.left = ${v.upper}_SLOT_DONE;
+    const int ours = get_word(&from) == DONE_MAGIC;
+    return get_word(&from) == slot->number && ours && !from.failed;
+}
+
 static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, ${v.name}_slot_t *slot) {
     ${v.name}_source_t from = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[index], .left = flash->slot_bytes};
     const uint32_t magic = get_word(&from);
@@ -292,11 +319,17 @@ static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, ${v.nam
     else if (magic == slot->number && (magic == 0 || magic == UINT32_MAX)) slot->status = ${v.upper}_ERROR_EMPTY;
     else if (magic != SLOT_MAGIC) slot->status = ${v.upper}_ERROR_FOREIGN;
     else slot->status = sealed ? examined(from, &slot->head) : ${v.upper}_ERROR_DAMAGED;
+    slot->done = slot->status == ${v.upper}_OK && is_done(flash, index, slot);
 }
 
-/* The slot with the newest image that is whole and of this model, or 2. Numbers go on from the highest to 0. */
+/* The slot with the newest image that is whole and of this model, or 2. Numbers go on from the highest to 0.
+ *
+ * Where the power was cut, bytes may read right once and wrong later: an image whose save is not done counts only where no
+ * other one is done. That one was then being erased, for which this one had to be done, and so has no such bytes. */
 static uint32_t newest(const ${v.name}_slot_t slots[2]) {
-    const int first = slots[0].status == ${v.upper}_OK, second = slots[1].status == ${v.upper}_OK;
+    const int done = slots[0].done || slots[1].done;
+    const int first = done ? slots[0].done : slots[0].status == ${v.upper}_OK;
+    const int second = done ? slots[1].done : slots[1].status == ${v.upper}_OK;
     if (first && second) return (slots[1].number - slots[0].number) >> 31 ? 0 : 1;
     return first ? 0 : second ? 1 : 2;
 }
@@ -308,7 +341,7 @@ ${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t kee
     if (!is_flash(flash)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
     const ${v.name}_status_t status = savable(model, keep);
     if (status) return ${v.name}_ended(model, status);
-    if (flash->slot_bytes < ${v.upper}_SLOT_HEAD || flash->slot_bytes - ${v.upper}_SLOT_HEAD < image_bytes(model, keep))
+    if (flash->slot_bytes < slot_bytes(flash, image_bytes(model, keep)))
         return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
     for (uint32_t i = 0; i < 2; i++) examine_slot(flash, i, &slots[i]);
     const uint32_t last = newest(slots), next = last == 0 ? 1 : 0, number = last < 2 ? slots[last].number + 1u : 1u;
@@ -319,10 +352,16 @@ ${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t kee
     put_seal(&to);
     to.digest = FNV_OFFSET;
     put_image(&to, model, keep);
-    put_seal(&to);
-    while (to.filled && !to.failed) put_byte(&to, 0xff); /* the rest of the last unit */
+    put_digest(&to);
+    fill_unit(&to);
     examine_slot(flash, next, &slots[next]);
-    const int lasts = !to.failed && slots[next].status == ${v.upper}_OK && slots[next].number == number;
+    const int whole = !to.failed && slots[next].status == ${v.upper}_OK && slots[next].number == number;
+    if (whole) {
+        put_word(&to, DONE_MAGIC);
+        put_word(&to, number);
+        fill_unit(&to);
+    }
+    const int lasts = whole && !to.failed && is_done(flash, next, &slots[next]);
     return ${v.name}_ended(model, lasts ? ${v.upper}_OK : ${v.upper}_ERROR_FLASH);
 }
 
