@@ -44,7 +44,9 @@ def _literals(node: ast.AST) -> Iterator[ast.Constant]:
             below = []
         elif name[:1].isupper() or name in ("unsupported", "error", "too_large"):
             below = [x for x in below if x is not next(iter(node.args), None)]
-    elif isinstance(node, ast.Assign) and any(getattr(x, "id", "") in _NO_HINTS for x in node.targets):
+    elif isinstance(node, ast.Assign) and any(
+        getattr(x, "id", "") in _NO_HINTS for target in node.targets for x in ast.walk(target)
+    ):
         below = []
     for child in below:
         yield from _literals(child)
@@ -69,9 +71,7 @@ def followed(words: Sequence[str], cause: str, hint: str, values: Values) -> Ite
             yield edited
 
 
-def _proposed(
-    hint: str, found: "re.Match[str]", action: argparse.Action | None, values: Values
-) -> Sequence[object]:
+def _proposed(hint: str, found: "re.Match[str]", action: argparse.Action | None, values: Values) -> Sequence[object]:
     """The values that the hint proposes for an option; None for a switch."""
     flag, before, after = found[0], hint[: found.start()], hint[found.end() :]
     if flag in values:

@@ -1,5 +1,6 @@
 """Requests that provoke the errors whose hints name an option, and the values that those hints leave open."""
 
+import fcntl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -126,6 +127,45 @@ class Places:
         return self.root / "table.csv"
 
     @cached_property
+    def grouped(self) -> Path:
+        """A case with two rates."""
+        return nets.normed_case(self.root / "grouped")
+
+    @cached_property
+    def other(self) -> Path:
+        """Another library."""
+        assert deployer("package", self.mlp, "--name", "mlp", "-o", self.root / "other") == 0
+        return self.root / "other"
+
+    @cached_property
+    def idle(self) -> Path:
+        """A model with a weight that its output does not need."""
+        nodes = [
+            helper.make_node("MatMul", ["x", "head.weight"], ["y"], "head"),
+            helper.make_node("MatMul", ["x", "idle.weight"], ["z"], "idle"),
+        ]
+        weight = np.linspace(-1, 1, WIDE * CLASSES).reshape(WIDE, CLASSES)
+        arrays = {"head.weight": weight, "idle.weight": 2 * weight}
+        return _model(self.root / "idle.onnx", nodes, ([1, WIDE], [1, CLASSES]), **arrays)
+
+    @cached_property
+    def held(self) -> Path:
+        """A folder that somebody works in."""
+        path = self.root / "held"
+        (path / ".deployer").mkdir(parents=True)
+        self.lock = (path / ".deployer" / "lock").open("w")
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        return path
+
+    @cached_property
+    def linked(self) -> Path:
+        """A folder whose own part is a link."""
+        path = self.root / "linked"
+        path.mkdir()
+        (path / ".deployer").symlink_to(self.root)
+        return path
+
+    @cached_property
     def compiled(self) -> Path:
         """A folder of a compiled case."""
         assert deployer("compile", "-t", self.mlp, "-o", self.root / "compiled") == 0
@@ -238,7 +278,7 @@ PROVOKED: dict[str, Provoked] = {
     "nothing generated": Provoked(lambda p: ["train", "-t", p.mlp, "--skipgen"]),
     "no run to go on with": Provoked(lambda p: _fit(p, "--resume")),
     "another run": Provoked(
-        lambda p: [*_fit(p, "--resume", "--batch", "2"), "-o", p.trained],
+        lambda p: [*_fit(p, "--resume", "--lr", "0.5"), "-o", p.trained],
         lambda p: {"-o": [p.root / "again"], "--resume": [LEFT_OUT]},
     ),
     "a rate beyond the guard": Provoked(lambda p: _graph(p, "--lr", "40")),
@@ -272,6 +312,41 @@ PROVOKED: dict[str, Provoked] = {
         lambda p: ["export", p.forward, "--weights", p.trained / "trained.npz", "-o", p.mine("there.onnx")],
         lambda p: {"-o": [p.root / "another.onnx"]},
     ),
+    "a plan in place of a tiling": Provoked(
+        lambda p: ["compile", "-t", p.mlp, "--from", p.compiled / "plan.json"],
+        lambda p: {"--from": [p.compiled / "tiling.json"]},
+    ),
+    "a tiling of other passes": Provoked(
+        lambda p: ["compile", "-t", p.mlp, "--from", p.compiled / "tiling.json", "--n-accum", "2"],
+        lambda p: {"--n-accum": ["1"]},
+    ),
+    "more passes than rates": Provoked(
+        lambda p: ["compile", "-t", p.scheduled, "--n-steps", "99"], lambda p: {"--schedule": ["cosine"]}
+    ),
+    "a rate for several": Provoked(lambda p: ["compile", "-t", p.grouped, "--learning-rate", "0.1"]),
+    "an update in each of several passes": Provoked(lambda p: ["compile", "-t", p.adapter, "--fused"]),
+    "a folder in use": Provoked(lambda p: ["compile", "-t", p.mlp, "-o", p.held], lambda p: _new(p, "free")),
+    "a link in place of a folder": Provoked(
+        lambda p: ["compile", "-t", p.mlp, "-o", p.linked], lambda p: _new(p, "plain")
+    ),
+    "a parameter of nothing": Provoked(
+        lambda p: ["train-graph", p.idle, "--loss", "mse", "--trainable", "weight"],
+        lambda p: {"--trainable": ["head"]},
+    ),
+    "a state of another library": Provoked(
+        lambda p: [
+            "state",
+            "export",
+            p.other / "weights.bin",
+            "--library",
+            p.library,
+            "-o",
+            p.root / "o.npz",
+            "--force",
+        ],
+        lambda p: {"--library": [p.other]},
+        writes=False,
+    ),
     "a library for several memories": Provoked(lambda p: ["package", p.mlp, "--name", "mlp", "-p", "host"]),
     "no name of a library": Provoked(
         lambda p: ["package", p.mlp, "--name", "A b"], lambda p: {"--name": ["small_letters_1"]}
@@ -291,7 +366,7 @@ PROVOKED: dict[str, Provoked] = {
         writes=False,
     ),
     "a state for a model that is not named": Provoked(
-        lambda p: ["state", "export", p.library / "weights.bin", "-o", p.root / "x.onnx"],
+        lambda p: ["state", "export", p.library / "weights.bin", "-o", p.root / "x.onnx", "--force"],
         lambda p: {"--model": [p.adapter.parent / "adapted.onnx"]},
         writes=False,
     ),
@@ -336,9 +411,70 @@ def _alone(p: Places) -> Path:
 
 def _parameters(p: Places) -> Path:
     path = p.root / "parameters.npz"
-    np.savez(path, weight=np.linspace(-1, 1, WIDE * WIDE).reshape(WIDE, WIDE).astype(np.float32), scale=np.linspace(1, 2, WIDE).astype(np.float32))
+    weight = np.linspace(-1, 1, WIDE * WIDE).reshape(WIDE, WIDE).astype(np.float32)
+    np.savez(path, weight=weight, scale=np.linspace(1, 2, WIDE).astype(np.float32))
     return path
 
 
-OPEN: dict[str, str] = {}
+_NO_ERROR = "is printed, or is a part of a warning, a listing or a comment, and ends no command"
+_OTHER_COMMAND = "names another command, for a file that was edited by hand"
+_TORCH = "is of a step that PyTorch's captured, which DeployTest/front makes"
+_MACHINE = "is of a machine without space, memory, time or a tool, which other tests take away"
+_WAYS = "is of `deployer fits`, which compiles each before it names it"
+_FOREIGN = "is of cases that other tools wrote, which DeployTest/frontend makes"
+_EXPLAINS = "says what options are for, and proposes another model"
+_REASONS = {
+    _NO_ERROR: (
+        " by `deployer calibrate -p ",
+        "--strict makes it a failure",
+        "arrays by input name, samples along the first axis, or a table (.csv, .tsv) (default: drawn from --seed)",
+        "--library DIR, the folder of the library, says which tensors these are",
+        "a case by train-graph --statistics",
+        "--learning-rate 0.01",
+        " (--leftover ",
+        "-Wl,--wrap=",
+        "frozen by --group",
+        "--parameters with their numbers, an .npz or .safetensors file, which finds renamed ones; ",
+        "--trainable, where that is meant; ",
+        "--parameters with their numbers, as an .npz or .safetensors file; --trainable; ",
+        "--group 'REGEX:trained' trains one all the same",
+        "matched by --trainable ",
+    ),
+    _OTHER_COMMAND: (
+        "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own",
+        "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`",
+    ),
+    _TORCH: (
+        "--accumulate ",
+        "--loss model",
+    ),
+    _MACHINE: (
+        "-p host simulates its memories and clock",
+        "free some, or another -o",
+        "a smaller --batch",
+        ", or --skipsim to build only",
+        "fewer --n-steps, or ",
+    ),
+    _WAYS: (
+        "--batch 1 --n-accum ",
+        "--batch 1 --n-accum 1",
+        "--optimizer ",
+        "--trainable '",
+        "deployer train --fused",
+    ),
+    _FOREIGN: (
+        "--predict VALUE, by its name in the training graph",
+        "--predict a VALUE that the model computes",
+        "--schedule constant, or another",
+        "give --n-steps, or export the case again",
+        "--learning-rate, for example 0.01",
+        "no --schedule",
+        "numbers that differ when the module is exported, --trainable REGEX, or deployer.torch",
+    ),
+    _EXPLAINS: (
+        "export with static shapes: --batch is for first axes, --axis for axes with a name",
+        "freeze these weights (leave them out of --trainable), or write the node with other operators",
+    ),
+}
+OPEN = {text: reason for reason, texts in _REASONS.items() for text in texts}
 """Texts that name an option and that no request here provokes, each with the reason."""

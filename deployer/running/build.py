@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -212,7 +211,7 @@ def flags_of(tools: Toolchain) -> tuple[str, ...]:
 def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
     """Whether a compiler compiles an empty file with this command without a warning; cached by its identity."""
     try:
-        _run_tool([*command, "-x", "c", "-c", os.devnull, "-o", os.devnull], f"asking {command[0]!r} for {command[-1]}")
+        _run_tool([*command, "-x", "c", "-S", os.devnull, "-o", os.devnull], f"asking {command[0]!r} for {command[-1]}")
     except BuildFailed:
         return False
     return True
@@ -241,27 +240,26 @@ def _compile(source: Path, target: Path, words: Words, lasting: bool = False) ->
 
 def _call(command: list[str], task: str, target: Path) -> None:
     """Run a tool that writes the file `target`; ToolFailed where it writes none, and the errors of running it."""
-    facts = _run_tool(command, task)
+    facts = _run_tool(command, task, target.parent.resolve())
     if not target.is_file():
         raise ToolFailed(f"{task} failed: {command[0]!r} wrote no {target.name}", facts, "another compiler")
 
 
-def _run_tool(command: list[str], task: str) -> list[tuple[str, str]]:
+def _run_tool(command: list[str], task: str, place: Path | None = None) -> list[tuple[str, str]]:
     """Run a tool and return its messages; ToolFailed where it crashed or the machine ended it, else BuildFailed.
 
-    Its temporary files are in a folder that goes with it: a compiler that is ended leaves them where they are.
+    Its temporary files go to `place`: a compiler that is ended leaves them where they are.
     """
     try:
-        with output.passing(Path(tempfile.gettempdir()), "deployer-") as place:
-            result = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="backslashreplace",
-                check=False,
-                env={**os.environ, "LC_ALL": "C", "TMPDIR": str(place)},
-            )
+        result = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+            check=False,
+            env={**os.environ, "LC_ALL": "C", **({"TMPDIR": str(place)} if place else {})},
+        )
     except OSError as error:
         cause = f"{command[0]} cannot be run: {error.strerror}"
         raise ToolFailed(cause, hint="start it again, or another compiler") from error

@@ -72,7 +72,9 @@ class Campaign:
         losses += _ending(ran)
         if ran.code == 0:
             losses += [f"{name} is not as it was to be" for name in _differing(left, self.after)]
-        losses += list(_damaged(left, self.bench.before, self.after))
+        renewed = self.bench.command.renews
+        losses += [f"{x} is damaged" for x in _damaged(left, self.bench.before, self.after) if x not in renewed]
+        losses += [f"{name} is gone" for name in self.bench.before if name in self.after and name not in left]
         strangers = sorted(name for name in left if name not in self.bench.before and name not in self.after)
         losses += [f"{name} is left" for name in strangers]
         if strangers or (ran.code != 0 and _differing(left, self.bench.before)):
@@ -98,16 +100,16 @@ def _ending(ran: Ran) -> Iterator[str]:
 
 def _differing(one: Tree, other: Tree) -> list[str]:
     """The names of results that are only in one, or not the same."""
-    return sorted(n for n in one.keys() | other.keys() if one.get(n) != other.get(n) and not n.endswith((LOCK, MANIFEST)))
+    names = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+    return [name for name in names if not name.endswith((LOCK, MANIFEST))]
 
 
-def _damaged(left: Tree, before: Tree, after: Tree) -> Iterator[str]:
-    """Earlier files that are gone, and files that are neither as before nor as they were to be."""
-    for name, digest in left.items():
-        if (name in before or name in after) and digest not in (before.get(name), after.get(name)):
-            if not name.endswith((LOCK, MANIFEST)):
-                yield f"{name} is damaged"
-    yield from (f"{name} is gone" for name in before if name not in left and name in after)
+def _damaged(left: Tree, before: Tree, after: Tree) -> list[str]:
+    """The names of files that are neither as before nor as they were to be."""
+    known = before.keys() | after.keys()
+    return [
+        name for name in _differing(left, before) if name in left and name in known and left[name] != after.get(name)
+    ]
 
 
 def judged(names: Sequence[str], root: Path, number: int, of: int) -> Iterator[Fault]:

@@ -23,12 +23,14 @@ FOLDERS = {"HOME": "home", "XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state",
 class Command:
     """A command with what it finds: `prepare` makes its inputs and an earlier result in the current folder.
 
-    `tells` are results that tell of the run, and so of one before it that was cut short.
+    `tells` are results that tell of the run, and so of one before it that was cut short; `renews` are those that it
+    writes again and again, whose contents the next run goes on from.
     """
 
     prepare: Callable[[], None]
     words: Sequence[str]
     tells: Sequence[str] = ()
+    renews: Sequence[str] = ()
 
 
 def _run(*words: str) -> None:
@@ -98,11 +100,14 @@ def _arrays() -> None:
 
 COMMANDS = {
     "train": Command(_trained, ("train", "-t", "case", "-o", "out", "--dump", "dump.npz", "--plotMemAlloc")),
-    "fit": Command(_fitted, (*FIT, "--epochs", "3", "--resume"), ("run/report.html", "run/report.json")),
-    "package": Command(_packaged, ("package", "case/adapted_train", "--name", "adapted", "-o", "library")),
-    "export": Command(
-        _exported, ("export", "model.onnx", "--weights", "weights.npz", "-o", "trained.onnx", "--force")
+    "fit": Command(
+        _fitted,
+        (*FIT, "--epochs", "3", "--resume"),
+        tells=("run/report.html", "run/report.json"),
+        renews=("run/best.safetensors", "run/checkpoint.safetensors"),
     ),
+    "package": Command(_packaged, ("package", "case/adapted_train", "--name", "adapted", "-o", "library")),
+    "export": Command(_exported, ("export", "model.onnx", "--weights", "weights.npz", "-o", "trained.onnx", "--force")),
     "state show": Command(_saved, ("state", "show", "library/weights.bin")),
     "state export": Command(_saved, EXPORT),
     "state import": Command(
