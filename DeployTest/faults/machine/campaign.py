@@ -106,10 +106,8 @@ def _differing(one: Tree, other: Tree) -> list[str]:
 
 def _damaged(left: Tree, before: Tree, after: Tree) -> list[str]:
     """The names of files that are neither as before nor as they were to be."""
-    known = before.keys() | after.keys()
-    return [
-        name for name in _differing(left, before) if name in left and name in known and left[name] != after.get(name)
-    ]
+    known = (before.keys() | after.keys()) & left.keys()
+    return [name for name in _differing(left, before) if name in known and left[name] != after.get(name)]
 
 
 def judged(names: Sequence[str], root: Path, number: int, of: int) -> Iterator[Fault]:
