@@ -352,10 +352,10 @@ def _read(path: Path, texts: list[str]) -> Mapping[str, Any]:
         text = path.read_text()
         texts += str(path), text
         return _toml(text)
+    except (FileNotFoundError, ValueError) as error:
+        raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))], "correct the place") from error
     except OSError as error:
         raise unreadable(path, error) from error
-    except ValueError as error:
-        raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))], "correct the place") from error
 
 
 def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:

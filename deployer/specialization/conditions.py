@@ -198,10 +198,10 @@ def _is_entry(entry: object) -> bool:
 def _table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
+    except (FileNotFoundError, ValueError) as error:
+        raise TargetInvalid(f"{path} is no list of functions", [("cause", str(error))], "correct the place") from error
     except OSError as error:
         raise unreadable(path, error) from error
-    except tomllib.TOMLDecodeError as error:
-        raise TargetInvalid(f"{path} is no list of functions", [("cause", str(error))], "correct the place") from error
 
 
 @cache
