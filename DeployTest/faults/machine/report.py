@@ -33,7 +33,7 @@ def shown(fault: Fault) -> str:
 
 def table(faults: Sequence[Fault]) -> str:
     """Points by command and kind, how many ended with 0 all the same, and the losses."""
-    rows = [f"| command | {' | '.join(KINDS)} | points | well all the same | losses |", "|---" + "|---:" * 11 + "|"]
+    rows = [f"| command | {' | '.join(KINDS)} | points | well all the same | losses |", "|---" + "|---:" * (len(KINDS) + 3) + "|"]
     for name in COMMANDS:
         own = [fault for fault in faults if fault.command == name]
         counts = [sum(fault.point.split()[0] == kind for fault in own) for kind in KINDS]
