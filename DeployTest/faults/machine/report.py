@@ -33,7 +33,8 @@ def shown(fault: Fault) -> str:
 
 def table(faults: Sequence[Fault]) -> str:
     """Points by command and kind, how many ended with 0 all the same, and the losses."""
-    rows = [f"| command | {' | '.join(KINDS)} | points | well all the same | losses |", "|---" + "|---:" * (len(KINDS) + 3) + "|"]
+    headings = ["command", *KINDS, "points", "well all the same", "losses"]
+    rows = [f"| {' | '.join(headings)} |", "|---" + "|---:" * (len(headings) - 1) + "|"]
     for name in COMMANDS:
         own = [fault for fault in faults if fault.command == name]
         counts = [sum(fault.point.split()[0] == kind for fault in own) for kind in KINDS]
