@@ -71,7 +71,7 @@ static void put_seal(${v.name}_sink_t *to) {
 }
 
 /* Writes the rest of the last unit. */
-static void fill_unit(sink_t *to) {
+static void fill_unit(${v.name}_sink_t *to) {
     while (to->filled && !to->failed) put_byte(to, 0xff);
 }
 
@@ -352,7 +352,7 @@ ${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t kee
     put_seal(&to);
     to.digest = FNV_OFFSET;
     put_image(&to, model, keep);
-    put_digest(&to);
+    put_seal(&to);
     fill_unit(&to);
     examine_slot(flash, next, &slots[next]);
     const int whole = !to.failed && slots[next].status == ${v.upper}_OK && slots[next].number == number;
