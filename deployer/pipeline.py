@@ -10,6 +10,7 @@ from deployer.codegen import generate
 from deployer.codegen.harness import inference_input, training_input
 from deployer.core import artefact
 from deployer.core.errors import DatasetMismatch, OptionProblem, TilingInfeasible, VerifyFailed, Warn, python_warning
+from deployer.core.files.reading import real_path
 from deployer.core.ir import Graph, Program, records_of
 from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, Running, Tiling, target_of
@@ -172,9 +173,9 @@ def load_optimizer_case(
 
     `directory` is the training or the optimizer folder; the float64 reference says what must come out.
     """
-    name = directory.resolve().name
+    name = real_path(directory).name
     if name.endswith("_optimizer"):
-        directory = directory.resolve().with_name(name.removesuffix("_optimizer") + "_train")
+        directory = real_path(directory).with_name(name.removesuffix("_optimizer") + "_train")
     read = _read_training(directory, learning_rate, None, warn, axes)
     weights = read.dataset().weights
     program = optimizer_program(read.program)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from deployer.core.files.arrays import read_npz
 from deployer.core.plan import Plan
 from deployer.frontend import parse
-from deployer.frontend.dataset import read_npz
 from deployer.training.samples import write_npz
 
 MARK = "planted"

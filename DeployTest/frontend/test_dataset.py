@@ -8,8 +8,8 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, DeployerError, FileProblem
+from deployer.core.files.arrays import Arrays, read_npz
 from deployer.frontend import check, parse
-from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.dataset import data_inputs, load, load_inference
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.small_graphs import (

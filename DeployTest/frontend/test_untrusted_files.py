@@ -14,7 +14,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from deployer.core import limits
-from deployer.frontend import archive, check, parse
+from deployer.core.files import arrays
+from deployer.frontend import check, parse
 from DeployTest.support.building.command_line import refused
 from DeployTest.support.graphs.small_graphs import INT64, TRAIN, Case, Model, chain, constant, node, value
 
@@ -288,7 +289,7 @@ def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     case = Case()
     case.program(tmp_path)
     folder = case.dataset(tmp_path)
-    monkeypatch.setattr(archive, "ARCHIVE_BYTES", (folder / "inputs.npz").stat().st_size // 2)
+    monkeypatch.setattr(arrays, "ARCHIVE_BYTES", (folder / "inputs.npz").stat().st_size // 2)
     assert "inputs.npz is too large" in refused_cheaply(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
 
 
@@ -356,7 +357,7 @@ def test_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     with zipfile.ZipFile(folder / "inputs.npz", "a", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
         file.writestr("mb1_arr_0000.npy", bomb)
     assert (folder / "inputs.npz").stat().st_size < MODERATE
-    monkeypatch.setattr(archive, "ARCHIVE_BYTES", 2 * MODERATE)
+    monkeypatch.setattr(arrays, "ARCHIVE_BYTES", 2 * MODERATE)
     assert "inputs.npz is too large" in refused_cheaply(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
     (folder / "inputs.npz").write_bytes(plain)
     with zipfile.ZipFile(folder / "inputs.npz", "a") as file, pytest.warns(UserWarning, match="Duplicate"):

@@ -294,7 +294,9 @@ def _run(target: Target, tools: Toolchain, directory: Path) -> bytes:
     sink.unlink(missing_ok=True)
     status, messages = _communicate(runner.command_line(target.name, tools, directory, ()), directory)
     if status != 0 or not sink.is_file():
-        raise RunFailed(f"{directory / 'network'} ended with status {status}", [("said", messages[-3000:])])
+        facts = [("said", messages[-3000:])]
+        failed = RunFailed(f"{directory / 'network'} ended with status {status}", facts)
+        raise runner.not_run(tools, status, runner.own_lines(messages), facts) or failed
     return sink.read_bytes()
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import statistics
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from deployer.core.files.reading import own_toml
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.level import RESIDENT
 from deployer.core.operator import Array, operator_of
@@ -124,7 +124,7 @@ def _program(layers: int) -> Program:
     weights = [add(f"w{i}", (WIDTH, WIDTH), "weight") for i in range(layers)]
     biases = [add(f"b{i}", (WIDTH,), "weight") for i in range(layers)]
     outputs = []
-    parts = tomllib.loads(LAYER.read_text())["node"]
+    parts = own_toml(LAYER)["node"]
     for i in range(layers):
         tensor_names = {"value": value, "weight": weights[i], "bias": biases[i]}
         for part in parts:

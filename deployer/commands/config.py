@@ -2,17 +2,15 @@
 
 import argparse
 import difflib
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from deployer.commands.late import LateParser
-from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.errors import OptionProblem
+from deployer.core.files.reading import read_toml
 
 OPTION = "--config"
-MOST_BYTES = 1 << 20
-"""A larger file is no file of options."""
 NOT_IN_FILES = ("config", "help", "version")
 
 
@@ -91,16 +89,7 @@ def _word(file: Path, command: str, key: str, item: object, nargs: int | str | N
 
 
 def _tables(file: Path) -> dict[str, dict[str, Any]]:
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise FileProblem(f"{file} has more than {MOST_BYTES} bytes", hint=f"give a file of options to {OPTION}")
-        tables = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FileProblem(f"{file} is not TOML", [("cause", str(error)[:200])]) from error
-    except RecursionError:
-        raise FileProblem(f"{file} is not TOML that can be read", [("cause", "it is nested too deeply")]) from None
+    tables = read_toml(file, f"give a file of options to {OPTION}")
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise OptionProblem(f"{file}: {name} stands outside of a table", hint="a table per command, such as [fit]")

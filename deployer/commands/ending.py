@@ -19,6 +19,7 @@ from types import FrameType
 
 from deployer import __version__
 from deployer.core.errors import DeployerError, FileProblem, InternalError, ToolFailed, ToolMissing
+from deployer.core.files.reading import real_path
 from deployer.core.safe_text import escaped, json_line
 
 INTERRUPTED, PIPE_CLOSED = 128 + signal.SIGINT, 128 + signal.SIGPIPE
@@ -145,7 +146,7 @@ def _stage(error: BaseException) -> str:
     """The stage that the pipeline had called when the error came, else the module of the package it came from."""
     package = Path(__file__).resolve().parents[1]
     root = error.__cause__ or error
-    files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(root.__traceback__)]
+    files = [real_path(Path(frame.filename)) for frame in traceback.extract_tb(root.__traceback__)]
     inside = [f for f in files if f.is_relative_to(package)]
     stages = [callee for caller, callee in itertools.pairwise(inside) if caller.name == "pipeline.py" != callee.name]
     return (stages or inside)[-1].stem if inside else "before the command"

@@ -10,6 +10,7 @@ import numpy as np
 from deployer.commands.run_options import EVERY_REWRITE
 from deployer.core import target as targets
 from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.files.reading import real_path
 from deployer.core.ir import Program
 from deployer.core.level import ALIASES
 from deployer.core.operator import Array
@@ -185,11 +186,11 @@ def check_dump(dump: Path, case: Path, force: bool) -> None:
         raise OptionProblem(f"--dump {dump} is a folder", hint=f"--dump {dump / 'out.npz'}")
     if dump.exists() and not dump.is_file():
         raise OptionProblem(f"--dump {dump} is no regular file", hint="the name of a file")
-    place = dump.resolve()
+    place = real_path(dump)
     if runtime_case.is_runtime_case(case):
-        own = place.parent == case.resolve() and runtime_case.is_read(place.name)
+        own = place.parent == real_path(case) and runtime_case.is_read(place.name)
     else:
-        own = place.parent in (case.resolve(), optimizer_dir(case)) and place.name in CASE_FILES
+        own = place.parent in (real_path(case), optimizer_dir(case)) and place.name in CASE_FILES
     if own:
         raise OptionProblem(f"--dump {dump} is part of the case", hint="another name")
     if dump.is_file() and not force:

@@ -16,13 +16,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from deployer.core.errors import FileProblem, unreadable
+from deployer.core.errors import FileProblem
+from deployer.core.files.reading import damage, read_json
 from deployer.core.safe_text import folded_json
 
 T = TypeVar("T")
 VERSION = 1
-LARGEST = 1 << 53
-"""Largest magnitude of an integer in an artefact: all readers of JSON can hold it, and sums of such fit 64 bits."""
 OUTSIDE_DIGEST = "outside digest"
 """Metadata key of a field that is left out of the digest, because it is no decision."""
 IF_ANY = "if any"
@@ -217,11 +216,8 @@ def load(cls: type[T], path: Path, sealed: bool = False) -> T:
             f"{path} is a {_shown(envelope['kind'])} {_shown(envelope['version'])}, not a {cls.__name__} {VERSION}",
             hint="dump it again with this version of the deployer",
         )
-    try:
+    with damage(f"{path} does not hold a valid {cls.__name__}", "make it again with this version of the deployer"):
         artefact = typing.cast(T, from_jsonable(cls, envelope["body"]))
-    except (TypeError, ValueError, KeyError) as error:
-        cause = f"a field {error} is missing" if isinstance(error, KeyError) else str(error)
-        raise FileProblem(f"{path} does not hold a valid {cls.__name__}", [("cause", cause)]) from error
     if sealed and envelope.get("digest") != seal(artefact):
         facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {seal(artefact)!r}")]
         hint = "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`"
@@ -230,49 +226,7 @@ def load(cls: type[T], path: Path, sealed: bool = False) -> T:
 
 
 def _envelope(path: Path) -> dict[str, Any]:
-    try:
-        envelope = json.loads(
-            path.read_bytes().decode(),
-            object_pairs_hook=_table,
-            parse_constant=_no_number,
-            parse_int=_integer,
-            parse_float=_real,
-        )
-    except FileNotFoundError as error:
-        raise FileProblem(f"{path} does not exist") from error
-    except RecursionError:
-        raise FileProblem(f"{path} is not a JSON artefact", [("cause", "it is nested too deeply")]) from None
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except ValueError as error:
-        raise FileProblem(f"{path} is not a JSON artefact", [("cause", str(error)[:200])]) from error
+    envelope = read_json(path, "not a JSON artefact", "give a plan.json or a tiling.json")
     if not isinstance(envelope, dict) or not {"kind", "version", "body"} <= set(envelope):
         raise FileProblem(f"{path} is JSON, but no artefact of the deployer", hint="give a plan.json or a tiling.json")
     return envelope
-
-
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; ValueError where a key occurs twice or is not valid text."""
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(k for k in keys if keys.count(k) > 1)!r} is there twice")
-    for key in table:
-        key.encode()
-    return table
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-def _integer(text: str) -> int:
-    if len(text) > len(str(LARGEST)) + 1 or abs(int(text)) > LARGEST:
-        raise ValueError(f"{text[:30]} is beyond {LARGEST}")
-    return int(text)
-
-
-def _real(text: str) -> float:
-    if not math.isfinite(float(text)):
-        raise ValueError(f"{text[:30]} is beyond float64")
-    return float(text)

@@ -1,7 +1,6 @@
 """Data of the common kernels, for the cost of operators: how they work, and the shapes on which they are measured."""
 
 import random
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Any, get_type_hints
 
 import deployer.targets
 from deployer.core.artefact import from_jsonable
+from deployer.core.files.reading import own_toml
 from deployer.core.ir import AttrValue
 
 FOLDER = Path(deployer.targets.__file__).parent / "common"
@@ -68,7 +68,7 @@ def function_name(symbol: str, specialization: str) -> str:
 
 @cache
 def _table(name: str) -> dict[str, Any]:
-    return tomllib.loads((FOLDER / name).read_text())
+    return own_toml(FOLDER / name)
 
 
 def _facts() -> KernelFacts:

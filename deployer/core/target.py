@@ -1,7 +1,6 @@
 """A target as data: memories, DMA hops, costs and toolchain, from a TOML file, of which all faults are reported."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
@@ -11,7 +10,8 @@ from typing import Any, get_type_hints
 
 import deployer.targets
 from deployer.core.artefact import from_jsonable
-from deployer.core.errors import OptionProblem, UserError, facts_of, unreadable
+from deployer.core.errors import OptionProblem, UserError, facts_of
+from deployer.core.files.reading import CONFIGURATION_BYTES, parse_toml, text_of
 from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Eviction, Hop, Level
 from deployer.core.limits import NUMBER, numbers_beyond
 from deployer.core.packages import PackageProblem, target_folders
@@ -343,19 +343,14 @@ def costs_file(name: str) -> Path:
 
 
 @lru_cache(maxsize=64)
-def _toml(text: str) -> Mapping[str, Any]:
-    return MappingProxyType(tomllib.loads(text))
+def _toml(text: str, path: str) -> Mapping[str, Any]:
+    return MappingProxyType(parse_toml(text, path, "a target's file, such as those in targets", TargetInvalid))
 
 
 def _read(path: Path, texts: list[str]) -> Mapping[str, Any]:
-    try:
-        text = path.read_text()
-        texts += str(path), text
-        return _toml(text)
-    except (FileNotFoundError, ValueError) as error:
-        raise TargetInvalid(f"{path} is no TOML file", [("cause", str(error))], "correct the place") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+    text = text_of(path, CONFIGURATION_BYTES, "a target's file, such as those in targets", TargetInvalid)
+    texts += str(path), text
+    return _toml(text, str(path))
 
 
 def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from deployer.core.errors import FileProblem
+from deployer.core.files.reading import content_of
 from deployer.core.limits import IMAGE_BYTES
 from deployer.firmware.state import (
     DIGEST,
@@ -18,6 +21,7 @@ from deployer.firmware.state import (
     UNIT_MOST,
     VERSION,
     fnv1a,
+    fnv1a_each,
 )
 
 MOST_SLOTS = 16
@@ -49,23 +53,14 @@ class Image:
         return KINDS[self.kind] if self.kind < len(KINDS) else f"kind {self.kind}"
 
 
-def _content(path: Path) -> bytes:
-    """The bytes of a file; FileProblem where it is missing or larger than any flash."""
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="the path of an image, or of a dump of flash")
-    size = path.stat().st_size
-    if size > IMAGE_BYTES:
-        facts = [("size", f"{size} B"), ("at most", f"{IMAGE_BYTES} B")]
-        raise FileProblem(f"{path} is too large", facts, "a dump of the two slots alone")
-    return path.read_bytes()
-
-
 def find_images(path: Path) -> tuple[Image, ...]:
     """The images of a file, whole and damaged: the one that it begins with, or those of slots of flash in it.
 
     FileProblem where there are none, or more beginnings than flash has slots.
     """
-    content = _content(path)
+    content = content_of(
+        path, IMAGE_BYTES, "the path of an image, or of a dump of flash", "a dump of the two slots alone"
+    )
     found = (_image(content, 0, None),) if content.startswith(MAGIC) else tuple(_in_slots(path, content))
     if not found:
         facts = [("size", f"{len(content)} B"), ("looked for", f"{MAGIC.decode()!r} at 0, {SLOT_MAGIC.decode()!r}")]
@@ -92,20 +87,32 @@ def newest_image(images: Sequence[Image], origin: Path, identities: Sequence[int
 
 def _in_slots(path: Path, content: bytes) -> Iterator[Image]:
     """The images behind heads of slots whose digests are right; a whole image is not looked into."""
-    place, seen = content.find(SLOT_MAGIC), 0
-    while place >= 0:
-        behind = place + 1
-        if place + SLOT.size <= len(content):
-            _, number, digest = SLOT.unpack_from(content, place)
-            if digest == fnv1a(content[place : place + SLOT.size - DIGEST.size]):
-                seen += 1
-                if seen > MOST_SLOTS:
-                    facts = [("at most", str(MOST_SLOTS))]
-                    raise FileProblem(f"{path} holds too many images", facts, "a dump of the two slots alone")
-                image = _image(content, place + SLOT.size, number)
-                yield replace(image, done=_is_done(content, place, image))
-                behind = place + SLOT.size + (0 if image.fault else image.length)
-        place = content.find(SLOT_MAGIC, behind)
+    behind = seen = spent = 0
+    for place, number in _heads(content):
+        if place < behind:
+            continue
+        seen += 1
+        if seen > MOST_SLOTS:
+            facts = [("at most", str(MOST_SLOTS))]
+            raise FileProblem(f"{path} holds too many images", facts, "a dump of the two slots alone")
+        image = _image(content, place + SLOT.size, number, len(content) - spent)
+        yield replace(image, done=_is_done(content, place, image))
+        behind = place + SLOT.size + (0 if image.fault else image.length)
+        spent += len(image.body) if image.fault else 0
+
+
+def _heads(content: bytes) -> Iterator[tuple[int, int]]:
+    """Place and number of each head of a slot whose digest is right, all of them judged at once."""
+    data = np.frombuffer(content, np.uint8)
+    found = np.ones(max(data.size - SLOT.size + 1, 0), bool)
+    for at, byte in enumerate(SLOT_MAGIC):
+        found &= data[at : at + found.size] == byte
+    places, signed = np.flatnonzero(found), SLOT.size - DIGEST.size
+    right = np.ones(places.shape, bool)
+    for at, due in enumerate(fnv1a_each(data, places, signed).astype("<u8").view(np.uint8).reshape(-1, DIGEST.size).T):
+        right &= data[places + signed + at] == due
+    for place in places[right].tolist():
+        yield place, SLOT.unpack_from(content, place)[1]
 
 
 def _is_done(content: bytes, slot: int, image: Image) -> bool:
@@ -115,8 +122,12 @@ def _is_done(content: bytes, slot: int, image: Image) -> bool:
     return any(content.startswith(record, slot + -(-end // unit) * unit) for unit in units)
 
 
-def _image(content: bytes, at: int, number: int | None) -> Image:
-    """The image that begins at a place."""
+def _image(content: bytes, at: int, number: int | None, most: int = IMAGE_BYTES) -> Image:
+    """The image that begins at a place; one that says it has more than `most` bytes is not digested.
+
+    Images in slots have their own bytes, but damaged lengths may reach over all that follows: together the digests of
+    images that turn out as damaged take no longer than one of the file.
+    """
     if len(content) - at < HEADER.size + DIGEST.size:
         return Image(at, number, 0, 0, 0, 0, b"", 0, f"{len(content) - at} B are too few for a header and a digest")
     magic, version, kind, identity, length, passes = HEADER.unpack_from(content, at)
@@ -129,6 +140,8 @@ def _image(content: bytes, at: int, number: int | None) -> Image:
         fault = f"there is no kind {kind}"
     elif not HEADER.size + DIGEST.size <= length <= len(content) - at:
         fault = f"it says that it has {length} B, and {len(content) - at} B are there"
+    elif length > most:
+        fault = f"it says that it has {length} B, which reach over other saves of this file"
     else:
         [digest] = DIGEST.unpack_from(content, at + length - DIGEST.size)
         computed = fnv1a(content[at : at + length - DIGEST.size])

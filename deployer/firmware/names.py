@@ -1,12 +1,12 @@
 """The name of a library: its header, what its symbols begin with, its targets in build files."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from deployer.core.errors import OptionProblem
+from deployer.core.files.reading import own_toml
 from deployer.core.ir import GraphNames
 from deployer.core.safe_text import CText, c_suffix, code, identifier, is_identifier
 
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 @cache
 def reserved() -> dict[str, list[str]]:
     """Names that are taken, by the kind of what has them."""
-    return tomllib.loads((Path(__file__).parent / "names.toml").read_text())
+    return own_toml(Path(__file__).parent / "names.toml")
 
 
 def check_name(name: str) -> CText:

@@ -1,7 +1,6 @@
 """The C of kernels for a library: their files and the headers they include, side by side in one folder."""
 
 import re
-import tomllib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -9,6 +8,7 @@ from pathlib import PurePosixPath
 
 from deployer.codegen.generate import kernel_files
 from deployer.core.errors import InternalError
+from deployer.core.files.reading import own_toml
 from deployer.core.operator import Kernel
 from deployer.core.target import TARGETS_DIR, Toolchain
 from deployer.running.kernels import COMMON, kernel_source
@@ -44,7 +44,7 @@ class Rules:
 @cache
 def library_rules() -> Rules:
     """The rules, from their file."""
-    read = tomllib.loads((PORTABLE / "library.toml").read_text())
+    read = own_toml(PORTABLE / "library.toml")
     lists = tuple(read["flags"]), tuple(read["libraries"])
     return Rules(read["target"], read["costs"], read["standard"], read["optimize"], *lists)
 

@@ -1,7 +1,6 @@
 """The tensors of images, by the description that a library brings: its manifest and the state that it begins with."""
 
 import itertools
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, FileProblem
+from deployer.core.files.reading import content_of, damage, parse_json
 from deployer.core.ir import DTYPES, TensorType
 from deployer.core.limits import IMAGE_BYTES, RANK
 from deployer.core.operator import Array
@@ -49,15 +49,11 @@ class Library:
 def read_library(folder: Path) -> Library:
     """The description in a library's folder; FileProblem where it is missing, damaged, or of another library."""
     path, first = folder / MANIFEST, folder / FIRST
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="--library FOLDER, which `deployer package` made")
-    if path.stat().st_size > IMAGE_BYTES:
-        raise FileProblem(f"{path} is too large", [("at most", f"{IMAGE_BYTES} B")], "the folder of a library")
-    try:
-        library = _described(json.loads(path.read_bytes()))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        facts = [("cause", " ".join(str(error).split())[:200])]
-        raise FileProblem(f"{path} is no manifest of a library", facts, "package the case again") from None
+    content = content_of(
+        path, IMAGE_BYTES, "--library FOLDER, which `deployer package` made", "the folder of a library"
+    )
+    with damage(f"{path} is no manifest of a library", "package the case again"):
+        library = _described(parse_json(content))
     image = newest_image(find_images(first), first, library.identities)
     if image.kind != STATE:
         raise FileProblem(f"{first} holds {image.kind_name}, no state", hint="package the case again")

@@ -5,15 +5,16 @@ it was made from, and a digest over everything else.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
+from deployer.core.artefact import from_jsonable
 from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.files.reading import DAMAGE, damage, parse_json
 from deployer.core.operator import Array
 from deployer.core.safe_text import json_line
 from deployer.fitting.history import EpochRow
@@ -64,20 +65,30 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
     signed = {name: text for name, text in metadata.items() if name != "digest"}
     if metadata.get("digest") != _digest(arrays, signed):
         raise FileProblem(f"{path} is damaged: its content has another digest", hint="an earlier copy of it")
-    try:
-        theirs, record = json.loads(metadata["origin"]), json.loads(metadata["place"])
+    with damage(f"{path} is no checkpoint", "an earlier copy of it, or a new run"):
+        theirs = from_jsonable(dict[str, str], parse_json(metadata["origin"]))
+        record = from_jsonable(dict[str, Any], parse_json(metadata["place"], nonfinite=True))
         _check_origin(path, theirs, origin)
         state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
         if like is not None:
             _check_state(path, state, like)
-        rows = tuple(EpochRow(**row) for row in record.pop("rows"))
-        place = replace(Place(**record), losses=arrays[LOSSES], state=state, rows=rows)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FileProblem(f"{path} is no checkpoint", [("cause", str(error)[:200])]) from None
+        rows = tuple(_typed(EpochRow, row) for row in from_jsonable(tuple[Any, ...], record.pop("rows")))
+        place = Place(**_typed_fields(Place, record), losses=arrays[LOSSES], state=state, rows=rows)
     if place.losses.shape != (place.passes,) or place.losses.dtype != np.float32:
         facts = [("losses", str(place.losses.shape)), ("passes", str(place.passes))]
-        raise FileProblem(f"{path} is no checkpoint", facts)
+        raise FileProblem(f"{path} is no checkpoint", facts, "an earlier copy of it, or a new run")
     return place
+
+
+def _typed(kind: type[EpochRow], row: Any) -> EpochRow:
+    """A row of a table; TypeError or ValueError where a field is missing or of another type."""
+    return kind(**_typed_fields(kind, from_jsonable(dict[str, Any], row)))
+
+
+def _typed_fields(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass in the types that they have."""
+    hints = get_type_hints(kind)
+    return {name: from_jsonable(hints[name], value) for name, value in record.items()}
 
 
 def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]) -> None:
@@ -95,14 +106,19 @@ def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]
 
 def _differences(name: str, ours: str, theirs: Any) -> list[tuple[str, str]]:
     """What differs between two texts of an origin: of records in JSON the members that do, else the texts."""
-    try:
-        mine, other = json.loads(ours), json.loads(theirs)
-    except (ValueError, TypeError):
-        mine, other = ours, theirs
+    mine, other = _parsed(ours), _parsed(theirs)
     if not (isinstance(mine, dict) and isinstance(other, dict)):
         return [(name, f"{ours}, in the file {theirs}")]
     keys = [key for key in sorted({*mine, *other}) if mine.get(key) != other.get(key)]
     return [(key, f"{json_line(mine.get(key))}, in the file {json_line(other.get(key))}") for key in keys]
+
+
+def _parsed(text: Any) -> Any:
+    """The record in JSON that a text is, or the text."""
+    try:
+        return parse_json(text, nonfinite=True)
+    except DAMAGE:
+        return text
 
 
 def _check_state(path: Path, state: Mapping[str, Array], like: Mapping[str, Array]) -> None:

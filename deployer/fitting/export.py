@@ -7,11 +7,11 @@ import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
+from deployer.core.files.arrays import read_npz
 from deployer.core.operator import Array
 from deployer.core.safe_text import member_name, parameter_name
 from deployer.fitting.checkpoint import STATE
 from deployer.fitting.safetensors import read_safetensors
-from deployer.frontend.archive import read_npz
 from deployer.frontend.model_file import load_model
 from deployer.frontend.reader import is_literal
 from deployer.running.output import replace_file

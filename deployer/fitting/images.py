@@ -3,12 +3,14 @@
 import io
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, FileProblem, ToolMissing
+from deployer.core.files.reading import cause_of, content_of, damage, real_path
 from deployer.core.ir import TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
@@ -22,8 +24,6 @@ FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 FILE_BYTES = 1 << 26
 """The largest file of an image, in bytes: it is in memory as a whole."""
 OPAQUE = (255, 255)
-DAMAGE = (OSError, SyntaxError, ValueError)
-"""Kinds of Pillow's errors that are the file's fault, beside that of its size."""
 SUSPICIONS = (UserWarning, RuntimeWarning)
 """Kinds of Pillow's warnings that say something against the file: of what it reads over, and of huge sizes."""
 PNG_DEPTH = 24
@@ -67,18 +67,27 @@ def image_shape(folder: Path) -> tuple[int, int, int]:
     """
     library = _library()
     _, path = next(_files(folder, [path.name for path in _inside(folder, folder)]))
+    content = _content(path)
+    with _damage(library, path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],)) as image:
+            return (1 if image.mode in GRAY else 3), image.size[1], image.size[0]
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of an image; FileProblem where it is missing, no file, or too large."""
+    return content_of(path, FILE_BYTES, "an image, or leave it out", "an image of fewer pixels")
+
+
+@contextmanager
+def _damage(library: Any, path: Path) -> Iterator[None]:
+    """Within this context errors and suspicions of Pillow become a FileProblem of the image."""
+    cause, hint = f"{path} is damaged or no image", "write it again, or leave it out"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with library.open(path, formats=(FORMATS[path.suffix.lower()],)) as image:
-                return (1 if image.mode in GRAY else 3), image.size[1], image.size[0]
-    except (*DAMAGE, library.DecompressionBombError) as error:
-        raise _damaged(path, error) from None
-
-
-def _damaged(path: Path, error: Exception) -> FileProblem:
-    facts = [("cause", " ".join(str(error).split())[:200] or type(error).__name__)]
-    return FileProblem(f"{path} is damaged or no image", facts, "write it again, or leave it out")
+        with damage(cause, hint):
+            yield
+    except (*SUSPICIONS, library.DecompressionBombError) as error:
+        raise FileProblem(cause, [("cause", cause_of(error))], hint) from None
 
 
 def _library() -> Any:
@@ -94,7 +103,7 @@ def _inside(folder: Path, root: Path) -> list[Path]:
     """What is in a folder, by name; FileProblem where a link leads out of the root, or nothing is there."""
     found = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
     for path in found:
-        if not path.resolve().is_relative_to(root.resolve()):
+        if not real_path(path).is_relative_to(real_path(root)):
             raise FileProblem(f"{path} leads out of {root}", hint="a copy of it")
     if not found:
         hint = "a folder for each class, with its images" if folder == root else "images, or no such folder"
@@ -119,21 +128,16 @@ def _files(folder: Path, classes: Sequence[str]) -> Iterator[tuple[int, Path]]:
 def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:
     """The pixels of an image, float32 [channels, height, width]; FileProblem where it is none of that size."""
     channels, height, width = shape
-    if path.stat().st_size > FILE_BYTES:
-        raise FileProblem(f"{path} is too large", [("at most", f"{FILE_BYTES} B")], "an image of fewer pixels")
-    content = path.read_bytes()
-    try:
-        with warnings.catch_warnings():
-            for kind in SUSPICIONS:
-                warnings.simplefilter("error", kind)
-            image = library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],))
-            reason = _reason(image, content, (width, height))
-            image = image if reason else image.convert("RGBA") if image.has_transparency_data else image
-            if not reason and image.mode == "RGBA" and image.getextrema()[3] != OPAQUE:
-                reason = "has transparent pixels, whose colour is not said"
-            pixels = None if reason else np.asarray(image.convert("RGB").convert(MODES[channels]), np.float32)
-    except (*DAMAGE, *SUSPICIONS, library.DecompressionBombError) as error:
-        raise _damaged(path, error) from None
+    content = _content(path)
+    with _damage(library, path), warnings.catch_warnings():
+        for kind in SUSPICIONS:
+            warnings.simplefilter("error", kind)
+        image = library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],))
+        reason = _reason(image, content, (width, height))
+        image = image if reason else image.convert("RGBA") if image.has_transparency_data else image
+        if not reason and image.mode == "RGBA" and image.getextrema()[3] != OPAQUE:
+            reason = "has transparent pixels, whose colour is not said"
+        pixels = None if reason else np.asarray(image.convert("RGB").convert(MODES[channels]), np.float32)
     if pixels is None:
         raise FileProblem(f"{path} {reason}", [("expected", f"{width} x {height} pixels of 8 bits")], "convert it")
     return (pixels / np.float32(255)).reshape(height, width, channels).transpose(2, 0, 1)

@@ -4,7 +4,6 @@ The format is Hugging Face's, described at github.com/huggingface/safetensors; `
 """
 
 import itertools
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.errors import FileProblem
+from deployer.core.files.reading import content_of, damage, parse_json
 from deployer.core.limits import ARCHIVE_BYTES, RANK
 from deployer.core.operator import Array
 from deployer.core.safe_text import json_line
@@ -45,17 +44,10 @@ def safetensors_bytes(arrays: Mapping[str, Array], metadata: Mapping[str, str] |
 
 def read_safetensors(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays and the metadata of a file; FileProblem where it is missing, damaged, too large or of another kind."""
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="the path of a .safetensors file")
-    size = path.stat().st_size
-    if size > ARCHIVE_BYTES:
-        raise FileProblem(f"{path} is too large", [("size", f"{size} B"), ("at most", f"{ARCHIVE_BYTES} B")])
-    content = path.read_bytes()
-    try:
+    content = content_of(path, ARCHIVE_BYTES, "the path of a .safetensors file", "fewer or smaller arrays")
+    cause = f"{path} is truncated or no safetensors file"
+    with damage(cause, "write the file again", [("size", f"{len(content)} B")]):
         return parse_safetensors(content)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        facts = [("size", f"{size} B"), ("cause", " ".join(str(error).split())[:200])]
-        raise FileProblem(f"{path} is truncated or no safetensors file", facts, "write the file again") from None
 
 
 def parse_safetensors(content: bytes) -> tuple[dict[str, Array], dict[str, str]]:
@@ -65,7 +57,7 @@ def parse_safetensors(content: bytes) -> tuple[dict[str, Array], dict[str, str]]
     length = int.from_bytes(content[:LENGTH], "little")
     if length > min(HEADER_BYTES, len(content) - LENGTH):
         raise ValueError(f"the header has {length} B, the file {len(content)} B")
-    header = json.loads(content[LENGTH : LENGTH + length].decode(), object_pairs_hook=_once)
+    header = parse_json(content[LENGTH : LENGTH + length])
     if not isinstance(header, dict):
         raise ValueError("the header is no object")
     metadata = {str(k): str(v) for k, v in header.pop(METADATA, {}).items()}
@@ -81,13 +73,6 @@ def parse_safetensors(content: bytes) -> tuple[dict[str, Array], dict[str, str]]
     if sum(end - begin for begin, end in spans) != len(body) or _overlap(sorted(spans)):
         raise ValueError(f"the arrays do not cover the {len(body)} B behind the header once each")
     return arrays, metadata
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
-    return found
 
 
 def _whole(value: Any) -> int:

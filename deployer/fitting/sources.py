@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, Warn, python_warning, unreadable
+from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, Warn, python_warning
+from deployer.core.files.arrays import read_npy, read_npz
 from deployer.core.ir import TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
 from deployer.fitting.images import read_images
 from deployer.fitting.safetensors import read_safetensors
-from deployer.frontend.archive import read_npz
 from deployer.training.batches import fitted_samples, taken_arrays, tell_unread
 from deployer.training.order import Samples
 from deployer.training.tables.reader import Request, is_table, read_table
@@ -123,27 +123,10 @@ def _file(path: Path, names: Sequence[str], target: Path | None) -> Columns:
     if len(names) > 2:
         facts = [("inputs", ", ".join(names[:-1]))]
         raise DatasetMismatch(f"{path} is one array, and the model has several inputs", facts, "an .npz with all")
-    arrays = {names[0]: _npy(path)}
+    arrays = {names[0]: read_npy(path)}
     if target is not None:
-        arrays[names[-1]] = _npy(target)
+        arrays[names[-1]] = read_npy(target)
     return arrays
-
-
-def _npy(path: Path) -> Array:
-    """The array of a file; FileProblem where it is missing, damaged, too large or holds no numbers."""
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint="the path of an .npy file")
-    try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except (ValueError, EOFError, TypeError, SyntaxError, OverflowError) as error:
-        facts = [("cause", " ".join(str(error).split())[:200])]
-        raise FileProblem(f"{path} is truncated or no .npy array of numbers", facts, "write it again") from None
-    if array.dtype.kind not in "fiub" or array.nbytes > ARCHIVE_BYTES:
-        facts = [("found", f"{array.dtype}{list(array.shape)}"), ("at most", f"{ARCHIVE_BYTES} B")]
-        raise FileProblem(f"{path} holds no array of numbers of that size", facts)
-    return np.array(array)
 
 
 def _drained(source: Iterable[Any], names: Sequence[str], place: str, warn: Warn) -> Columns:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem
+from deployer.core.files.arrays import Arrays, read_npz
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
-from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, indexed, loss_counts, narrowed
 from deployer.rates.windows import LEFTOVERS, Updates, mean_shares
 

@@ -15,7 +15,8 @@ from google.protobuf.descriptor import FieldDescriptor  # type: ignore[import-un
 from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped, unused-ignore]
 from onnx import ModelProto, TensorProto
 
-from deployer.core.errors import FileProblem, GraphProblem, unreadable
+from deployer.core.errors import FileProblem, GraphProblem
+from deployer.core.files.reading import cause_of, content_of, real_path
 from deployer.core.limits import MODEL_BYTES, NODES, TENSOR_BYTES
 
 KEYS = ("location", "offset", "length", "checksum")
@@ -28,17 +29,11 @@ def load_model(path: Path) -> ModelProto:
 
     External data must be in regular files below the model's folder, and no link may lead out of it.
     """
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist" if not path.exists() else f"{path} is not a file", hint=WAY_OUT)
-    size = path.stat().st_size
-    facts = [("size", f"{size} B")]
-    if size > MODEL_BYTES:
-        raise FileProblem(f"{path} is too large", [*facts, ("at most", f"{MODEL_BYTES} B")], "a smaller model")
+    content = content_of(path, MODEL_BYTES, WAY_OUT, "a smaller model")
+    facts = [("size", f"{len(content)} B")]
     model = ModelProto()
     try:
-        model.ParseFromString(path.read_bytes())
-    except OSError as error:
-        raise unreadable(path, error) from None
+        model.ParseFromString(content)
     except DecodeError as error:
         cause = [*facts, ("cause", cause_of(error))]
         raise FileProblem(f"{path} is truncated or not an ONNX file", cause, WAY_OUT) from None
@@ -55,11 +50,6 @@ def load_model(path: Path) -> ModelProto:
     _check_text(path, model)
     _read_external(path, model)
     return model
-
-
-def cause_of(error: Exception) -> str:
-    """The message of a library's exception in one line of at most 200 characters."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _messages(message: Message) -> Iterator[Message]:
@@ -118,15 +108,9 @@ def _fields(place: str, tensor: TensorProto) -> dict[str, str]:
 
 def _check_digest(place: str, file: Path, due: str, digests: dict[Path, str]) -> None:
     """Raise FileProblem where the SHA-1 digest of an external file is not the recorded one."""
-    size = file.stat().st_size
-    if size > MODEL_BYTES:
-        facts = [("bytes", str(size)), ("at most", str(MODEL_BYTES))]
-        raise FileProblem(f"{place}: {file.name!r} is too large for its checksum", facts, "data without a checksum")
     if file not in digests:
-        try:
-            digests[file] = hashlib.sha1(file.read_bytes(), usedforsecurity=False).hexdigest()
-        except OSError as error:
-            raise FileProblem(f"{place}: {file} cannot be read", [("cause", cause_of(error))], WAY_OUT) from None
+        content = content_of(file, MODEL_BYTES, f"{WAY_OUT}; it is of {place}", "data without a checksum")
+        digests[file] = hashlib.sha1(content, usedforsecurity=False).hexdigest()
     if digests[file] != due.lower():
         facts = [("recorded", due[:40]), ("SHA-1 of the file", digests[file])]
         raise FileProblem(f"{place}: {file.name!r} is not the file that was saved with the model", facts, WAY_OUT)
@@ -147,7 +131,7 @@ def _stored_bytes(place: str, tensor: TensorProto) -> int:
 
 def _inside(place: str, folder: Path, location: str) -> Path:
     """The path of a regular file below the folder, links resolved; raises FileProblem for any other."""
-    home = folder.resolve()
+    home = real_path(folder)
     if not location or "\0" in location or Path(location).is_absolute():
         file = None
     else:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from deployer.core.errors import FileProblem
+from deployer.core.files.reading import real_path
 from deployer.core.operator import accumulator_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.raw_graph import Source
@@ -47,5 +48,5 @@ def train_dir(case: Path) -> Path:
 
 def optimizer_dir(train: Path) -> Path:
     """The optimizer folder of a training folder: `<m>_train` -> `<m>_optimizer` beside it."""
-    folder = train.resolve()
+    folder = real_path(train)
     return folder.with_name(folder.name.removesuffix("_train") + "_optimizer")

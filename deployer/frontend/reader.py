@@ -11,10 +11,11 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
+from deployer.core.files.reading import cause_of
 from deployer.core.forms import value_fault
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
-from deployer.frontend.model_file import WAY_OUT, cause_of, load_model
+from deployer.frontend.model_file import WAY_OUT, load_model
 from deployer.frontend.model_parts import check_parts, graphs_of, inlined, reads
 from deployer.frontend.opsets import Imports, is_control, name_of, versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes

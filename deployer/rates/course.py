@@ -1,7 +1,6 @@
 """The course of the rates in a run: a schedule with its settings, a warm-up before it, and the guard of rates."""
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +9,11 @@ import numpy as np
 
 from deployer.core.declarations import Setting
 from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.files.reading import content_of, own_toml
 from deployer.core.operator import Array
 from deployer.rates.schedules import SCHEDULES, Schedule
 
-LARGEST_RATE = float(tomllib.loads((Path(__file__).parent / "limits.toml").read_text())["largest"])
+LARGEST_RATE = float(own_toml(Path(__file__).parent / "limits.toml")["largest"])
 LIST_BYTES = 1 << 24
 """Bytes of the largest file of rates."""
 FORM = "NAME[:SETTING=X,...], one of " + ", ".join(SCHEDULES)
@@ -154,13 +154,7 @@ def _read_warm_up(text: str) -> tuple[int, float]:
 
 def _read_list(path: Path) -> tuple[float, ...]:
     """The numbers of a text file; FileProblem where there is none, or something else stands in it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(LIST_BYTES + 1)
-    except OSError as error:
-        raise FileProblem(f"{path}: {error.strerror}", hint="a text file of rates") from error
-    if len(data) > LIST_BYTES:
-        raise FileProblem(f"{path} is too large", [("at most", f"{LIST_BYTES} B")], "one rate for each update")
+    data = content_of(path, LIST_BYTES, "a text file of rates", "one rate for each update")
     rates: list[float] = []
     for word in data.decode("ascii", "replace").split():
         try:

@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from deployer.core.errors import FileProblem, ToolFailed
+from deployer.core.files.reading import real_path
 from deployer.running.output import digest, passing
 
 DIGITS = 24
@@ -117,7 +118,7 @@ def _answer(command: list[str]) -> str:
 
 def _state(file: Path) -> str:
     status = file.stat()
-    return f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
+    return f"{real_path(file)} {status.st_size} {status.st_mtime_ns}"
 
 
 def find(place: Path, source: Path, key: str) -> Path | None:

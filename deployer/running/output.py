@@ -8,7 +8,6 @@ Names of files may lead into folders below, which are made where they are missin
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -18,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
 from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.files.reading import JSON_BYTES, content_of, damage, parse_json, real_path
 from deployer.core.safe_text import json_text
 
 OWN = ".deployer"
@@ -225,15 +225,11 @@ def _manifest(directory: Path) -> Digests:
     path = directory / OWN / MANIFEST
     if (directory / OWN).is_symlink() or not path.is_file():
         return {}
-    try:
-        files = json.loads(path.read_text("utf-8"))["files"]
+    hint = f"remove {path.parent}: what lies in {directory} counts as not ours then"
+    content = content_of(path, JSON_BYTES, hint)
+    with damage(f"{path} is damaged", hint):
+        files = parse_json(content)["files"]
         return {str(name): [str(d) for d in digests] for name, digests in files.items() if _is_inside(directory, name)}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise FileProblem(
-            f"{path} is damaged",
-            [("cause", str(error))],
-            f"remove {path.parent}: what lies in {directory} counts as not ours then",
-        ) from error
 
 
 def _record(directory: Path, files: Digests) -> None:
@@ -243,7 +239,9 @@ def _record(directory: Path, files: Digests) -> None:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write one file, whole or not at all; behind a link, the file that it leads to."""
-    place = path.resolve()
+    place = real_path(path)
+    if place.is_symlink():
+        raise FileProblem(f"{path} is a link that leads to itself", hint="another -o, or remove it")
     part = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
         _write_file(part, content, path)
@@ -272,5 +270,5 @@ def check_writable(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with tempfile.TemporaryFile(dir=path.resolve().parent):
+    with tempfile.TemporaryFile(dir=real_path(path).parent):
         pass

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DeployerError, OptionProblem, RunFailed, ToolFailed, ToolMissing
+from deployer.core.files.reading import real_path
 from deployer.core.ir import DTYPES, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Plan, target_of
@@ -75,7 +76,7 @@ def run_program(
     or somebody ended it, RunFailed with the program's last words where it hangs, traps, or the simulator finds a fault.
     """
     with output.scratch(directory) as folder:
-        (folder / "input.bin").symlink_to((directory / "input.bin").resolve())
+        (folder / "input.bin").symlink_to(real_path(directory / "input.bin"))
         text = _ended_well(plan, directory / name, folder, flags, _Dump(plan, passes).size(program))
         files = {file: folder / file for file in (RESULTS, PROFILE) if (folder / file).is_file()}
         dump = files[RESULTS].read_bytes()
@@ -104,14 +105,16 @@ def _ended_well(plan: Plan, program: Path, folder: Path, flags: Sequence[str], s
     """
     target = target_of(plan.options)
     tools = toolchain(target)
-    (folder / program.name).symlink_to(program.resolve())
+    (folder / program.name).symlink_to(real_path(program))
     status, stdout, errors = supervised(command_line(target.name, tools, folder, flags, program.name), folder, plan)
     if status not in (0, 1) or "BENCH" not in own_lines(stdout):
         if status == -signal.SIGSEGV and not (stdout or errors) and _lacks_memory(plan):
             sizes = [(level.name, f"{level.peak} B") for level in plan.levels]
             raise ToolFailed(f"{program} was not started: the machine has no memory for it", sizes, "a smaller --batch")
         full = shutil.disk_usage(folder).free < size
-        raise _broken(f"{program}", status, full, _last_words(plan, stdout, errors), tools)
+        words = _last_words(plan, stdout, errors)
+        silent = None if full else not_run(tools, status, own_lines(stdout), words)
+        raise silent or _broken(f"{program}", status, full, words, tools)
     if not (folder / RESULTS).is_file():
         raise RunFailed(f"{program} dumped nothing", _last_words(plan, stdout, errors))
     return own_lines(stdout)
@@ -124,6 +127,19 @@ def _lacks_memory(plan: Plan) -> bool:
     except OSError:
         return True
     return False
+
+
+def not_run(tools: Toolchain, status: int, own: str, facts: Sequence[tuple[str, str]]) -> ToolFailed | None:
+    """The error of a simulator that ended before the program said a word, as it does where it lacks the machine.
+
+    A program that fails says so itself, also in a trap; `own` are its lines.
+    """
+    if tools.run[0].startswith("{") or status < 0 or own.strip():
+        return None
+    simulator = tools.run[0]
+    cause = f"{simulator} ended with status {status} and did not run the program"
+    hint = f"a {simulator} that has the machine of {' '.join(tools.run[1:3])}: {tools.run_hint}; --skipsim builds only"
+    return ToolFailed(cause, facts, hint)
 
 
 def bench_figures(text: str) -> dict[str, str]:
@@ -169,7 +185,7 @@ def command_line(
 ) -> list[str]:
     """The command that starts a built program."""
     check_flags(target, tools, flags)
-    folder = directory.resolve()
+    folder = real_path(directory)
     places = {
         "program": folder / name,
         "input": folder / "input.bin",

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from deployer.codegen.c_names import Memory as Addresses
+from deployer.core.files.reading import real_path
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Home, Plan, PlanStep, target_of
@@ -69,7 +70,7 @@ def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int
         words += [moment, levels.index(home.level), addresses.address(home.level, home.offset), home.bytes]
     with output.scratch(directory) as folder:
         for file in ("network", "input.bin"):
-            (folder / file).symlink_to((directory / file).resolve())
+            (folder / file).symlink_to(real_path(directory / file))
         (folder / "list.bin").write_bytes(np.array(words, np.uint32).tobytes())
         flags = [LIST, "list.bin", VALUES, "values.bin"]  # in the folder, which the program runs in
         supervised(command_line(target.name, tools, folder, flags), folder, plan)

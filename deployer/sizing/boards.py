@@ -1,7 +1,6 @@
 """Boards and processor cores as data, from TOML files, of which each fault is named with its place."""
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Any
 
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
+from deployer.core.files.reading import damage, read_toml
 from deployer.core.target import TARGETS_DIR, Target, load
 
 BOARDS, CORES = TARGETS_DIR / "boards", TARGETS_DIR / "cores"
@@ -169,14 +169,9 @@ def _record(kind: type, row: Any, where: str) -> Any:
     fields = kind.__annotations__
     if not isinstance(row, dict) or set(row) != set(fields):
         raise BoardInvalid(f"{where} is no table of {', '.join(fields)}")
-    try:
+    with damage(f"{where} has a value of another type", f"a table of {', '.join(fields)}", kind=BoardInvalid):
         return kind(**{name: from_jsonable(fields[name], value) for name, value in row.items()})
-    except (TypeError, ValueError) as error:
-        raise BoardInvalid(f"{where}: {error}") from error
 
 
 def _table(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BoardInvalid(f"{path} is not TOML", [("cause", str(error)[:200])]) from error
+    return read_toml(path, "a board's file, such as those in targets/boards", BoardInvalid)

@@ -1,9 +1,9 @@
 """What has been compiled and measured before, in files named by the digest of all that it depends on."""
 
 import hashlib
-import json
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import deployer.targets
 import deployer.templates
 import deployer.tilers
-from deployer.core.errors import FileProblem
+from deployer.core.errors import FileProblem, UserError
+from deployer.core.files.reading import read_json
 from deployer.core.safe_text import json_line
 from deployer.running import objects
 from deployer.running.output import replace_file
@@ -57,11 +58,12 @@ def compiler_digest() -> str:
 def remembered(key: str, make: Callable[[], Any]) -> Any:
     """The JSON value under a key, made and kept where there is none; a damaged file is made again."""
     path = cache_folder() / f"{key}.json"
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        value = make()
-    _keep(path, json_line(value).encode())
+    with suppress(UserError):
+        kept = read_json(path, "no value of the cache", "remove it")
+        if isinstance(kept, list) and len(kept) == 2 and kept[0] == key_of([json_line(kept[1])]):
+            return kept[1]
+    value = make()
+    _keep(path, json_line([key_of([json_line(value)]), value]).encode())
     return value
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.core.errors import RunFailed, ToolMissing
+from deployer.core.errors import RunFailed, ToolFailed, ToolMissing
 from deployer.firmware.sources import library_rules
 from deployer.sizing.boards import CORES, Core, Emulator, emulators
 from deployer.sizing.cache import compiler_digest, key_of, remembered
@@ -20,6 +20,8 @@ from deployer.sizing.objects import Files, Objects, run_tool, version_of
 
 CALLS = ("_train_step", "_update", "_predict")
 SECONDS = 300
+TRAPPED = 70
+"""The exit status of a program that ran into a fault of the processor (targets/cores/start.c)."""
 _MEASURED = re.compile(r"^measured (\w+) (\d+) ticks (\d+) stack\n", re.M)
 
 
@@ -86,6 +88,10 @@ def run_program(core: Core, program: Path) -> str:
         run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"the program did not end on {core.machine}", [("waited", f"{SECONDS} s")]) from error
+    if run.returncode > 0 and run.returncode != TRAPPED and not run.stdout.strip():
+        cause = f"{words[0]} ended with {run.returncode} and did not run the program"
+        hint = f"one that has the machine {core.machine}: {need_emulator(core).run_hint}"
+        raise ToolFailed(cause, [("said", run.stderr[-2000:])], hint)
     if run.returncode:
         raise RunFailed(f"the program ended with {run.returncode}", [("said", (run.stdout + run.stderr)[-2000:])])
     return run.stdout

@@ -1,9 +1,9 @@
 """A library's folder with what its code takes on a core: in the manifest by function, on the page in all."""
 
 import hashlib
-import json
 from typing import Any
 
+from deployer.core.files.reading import parse_json
 from deployer.core.safe_text import json_text
 from deployer.firmware.parts import BILL, library_bill
 from deployer.sizing.boards import Core
@@ -20,7 +20,7 @@ def with_sizes(files: Files, name: str, core: Core) -> dict[str, str | bytes]:
     """
     built = compile_library(files, name, core)
     page = f"{str(files[PAGE]).rstrip()}\n\n{_section(built)}"
-    manifest: dict[str, Any] = json.loads(str(files[MANIFEST]))
+    manifest: dict[str, Any] = parse_json(str(files[MANIFEST]))
     manifest["core"] = _record(built)
     manifest["files"][PAGE] = hashlib.sha256(page.encode()).hexdigest()
     materials = library_bill(name, {**files, PAGE: page})

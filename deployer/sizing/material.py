@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from deployer import pipeline
 from deployer.core.errors import OptionProblem, Warn, python_warning
+from deployer.core.files.reading import real_path
 from deployer.core.ir import Program
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Options, target_of
@@ -35,7 +36,7 @@ def material(
     verify_program(program)
     planned = replace(options, budgets=None)  # one memory has one plan, and the struct has no constants
     tiling, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, planned), progress)
-    schedule, title = tiling.lifetimes.schedule, case.directory.resolve().name
+    schedule, title = tiling.lifetimes.schedule, real_path(case.directory).name
     layout = memory_layout(plan, schedule.program, target.levels[RESIDENT].budget)
     return Material(check_name(name), title, plan, program, schedule, layout, case.dataset, rates)
 

@@ -1,12 +1,12 @@
 """What the training of a case takes: memory and constants by its plan, code, stack and instructions by core."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from deployer import pipeline
 from deployer.core.artefact import digest
 from deployer.core.errors import DeployerError, TilingInfeasible, Warn
+from deployer.core.files.reading import parse_json
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Options
 from deployer.core.target import Target
@@ -58,7 +58,7 @@ class CaseNeeds:
         """Plan the library of the case for one flat memory."""
         self.case = case
         self.files: Files = library_files(material(case, NAME, Options(target=library_rules().target), warn=warn))
-        sizes = json.loads(str(self.files["manifest.json"]))["bytes"]
+        sizes = parse_json(str(self.files["manifest.json"]))["bytes"]
         self.memory = sizes.pop("struct")
         self.constants = sum(sizes.values())
 

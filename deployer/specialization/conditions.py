@@ -8,14 +8,14 @@ its own.
 """
 
 import ast
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from deployer.core.errors import InternalError, unreadable
+from deployer.core.errors import InternalError
+from deployer.core.files.reading import read_toml
 from deployer.core.operator import registry
 from deployer.core.packages import kernel_folders
 from deployer.core.safe_text import is_identifier
@@ -196,12 +196,7 @@ def _is_entry(entry: object) -> bool:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except (FileNotFoundError, ValueError) as error:
-        raise TargetInvalid(f"{path} is no list of functions", [("cause", str(error))], "correct the place") from error
-    except OSError as error:
-        raise unreadable(path, error) from error
+    return read_toml(path, "a list of functions, such as those of the deployer's targets", TargetInvalid)
 
 
 @cache

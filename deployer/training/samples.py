@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn, python_warning
+from deployer.core.files.arrays import read_npz
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import Array, operator_of
-from deployer.frontend.archive import read_npz
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file

@@ -4,7 +4,6 @@ A step model is an ONNX file whose first output is the loss. Its metadata say, u
 gradient of which initializer, and which is the next value of which state.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ import numpy as np
 from onnx import ModelProto
 
 from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.files.reading import damage, parse_json
 from deployer.core.ir import CONSTANT, FROZEN, STATE, TRAINED, GraphNames, Node
 from deployer.core.operator import Array, losses
 from deployer.core.safe_text import json_line, parameter_name
@@ -70,13 +70,8 @@ def read_record(path: Path) -> StepRecord | None:
     entries = [entry.value for entry in load_model(path).metadata_props if entry.key == STEP]
     if not entries:
         return None
-    try:
-        given = json.loads(entries[0])
-        record = StepRecord(**_checked(given))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        facts = [("cause", str(error)[:200])]
-        raise FileProblem(f"{path} has metadata {STEP!r} that make no sense", facts, "save the step again") from None
-    return record
+    with damage(f"{path} has metadata {STEP!r} that make no sense", "save the step again"):
+        return StepRecord(**_checked(parse_json(entries[0])))
 
 
 def with_trained(model: ModelProto, names: Sequence[str]) -> ModelProto:
@@ -90,13 +85,10 @@ def read_trained(path: Path) -> str:
     entries = [entry.value for entry in load_model(path).metadata_props if entry.key == TRAINED_NAMES]
     if not entries:
         return ""
-    try:
-        names = json.loads(entries[0])
+    with damage(f"{path} has metadata {TRAINED_NAMES!r} that make no sense", "save it again"):
+        names = parse_json(entries[0])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("no list of names")
-    except (ValueError, TypeError, RecursionError) as error:
-        facts = [("cause", str(error)[:200])]
-        raise FileProblem(f"{path} has metadata {TRAINED_NAMES!r} that make no sense", facts, "save it again") from None
     return f"^(?:{'|'.join(map(re.escape, names))})$" if names else ""
 
 

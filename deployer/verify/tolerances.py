@@ -1,10 +1,11 @@
 """The tolerances of verdicts, read from tolerances.toml, which explains each of them."""
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from deployer.core.files.reading import own_toml
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,7 @@ class Tolerances:
 @cache
 def load() -> Tolerances:
     """The file's content."""
-    with Path(__file__).with_suffix(".toml").open("rb") as file:
-        table: dict[str, dict[str, Any]] = tomllib.load(file)
+    table: dict[str, dict[str, Any]] = own_toml(Path(__file__).with_suffix(".toml"))
     training, movement = table["training"], table["movement"]
     return Tolerances(
         loss=training["loss"],

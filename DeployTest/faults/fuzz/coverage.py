@@ -43,7 +43,7 @@ def run(folder: Path, seed: int, runs: int = RUNS) -> dict[str, str]:
 def reader(name: str, path: Path) -> Callable[[bytes], None]:
     """What atheris calls: read the bytes as a file; a refusal is well, all else escapes."""
     from deployer.core.errors import UserError
-    from deployer.frontend.dataset import read_npz
+    from deployer.core.files.arrays import read_npz
     from deployer.frontend.reader import read_graph
 
     def once(data: bytes) -> None:
@@ -61,7 +61,7 @@ def main() -> None:
     import atheris
 
     with atheris.instrument_imports(
-        include=[f"deployer.frontend.{name}" for name in ("reader", "model_file", "dataset", "archive")]
+        include=[*(f"deployer.frontend.{name}" for name in ("reader", "model_file", "dataset")), "deployer.core.files"]
     ):
         for module in ("deployer.frontend.reader", "deployer.frontend.dataset"):
             importlib.import_module(module)

@@ -1,10 +1,10 @@
 """Attributes of files' nodes that cannot change a value, read from harmless_attributes.toml, which explains each."""
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from deployer.core.files.reading import own_toml
 from deployer.core.forms import Extra
 
 EVERY = "every"
@@ -25,5 +25,4 @@ def harmless(op: str) -> tuple[Extra, ...]:
 @cache
 def _table() -> dict[str, dict[str, dict[str, Any]]]:
     """Attributes by operator and name."""
-    with Path(__file__).with_suffix(".toml").open("rb") as file:
-        return tomllib.load(file)
+    return own_toml(Path(__file__).with_suffix(".toml"))

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch
+from deployer.core.files.arrays import Arrays, read_npz
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
-from deployer.frontend.archive import Arrays, read_npz
 from deployer.frontend.dataset import Dataset, check_run, check_sample_classes, fitted
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.parse import read_graphs

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from deployer.core.errors import DatasetMismatch, FileProblem
+from deployer.core.files.arrays import Arrays
+from deployer.core.files.reading import content_of, damage
 from deployer.core.limits import MODEL_BYTES
 from deployer.core.operator import Array
-from deployer.frontend.archive import Arrays
 
 IDENTIFIER = b"ODTC"
 """What a checkpoint has behind the offset of its root table."""
@@ -32,18 +33,12 @@ def read_checkpoint(path: Path) -> Arrays:
 
     FileProblem where the file is damaged or holds names alone, DatasetMismatch where it holds an optimizer's state.
     """
-    size = path.stat().st_size
-    facts = [("size", f"{size} B")]
-    if size > MODEL_BYTES:
-        raise FileProblem(f"{path} is too large", [*facts, ("at most", f"{MODEL_BYTES} B")], "a smaller model")
-    data = path.read_bytes()
+    data = content_of(path, MODEL_BYTES, _WAY_OUT, "a smaller model")
+    facts = [("size", f"{len(data)} B")]
     if data[4:8] != IDENTIFIER:
         raise FileProblem(f"{path} is no checkpoint of ONNX Runtime", facts, _WAY_OUT)
-    try:
+    with damage(f"{path} is truncated or not a checkpoint", _WAY_OUT, facts):
         return _parameters(path, data)
-    except (struct.error, ValueError, IndexError, OverflowError) as error:
-        cause = [*facts, ("cause", " ".join(str(error).split())[:200])]
-        raise FileProblem(f"{path} is truncated or not a checkpoint", cause, _WAY_OUT) from None
 
 
 def _parameters(path: Path, data: bytes) -> Arrays:

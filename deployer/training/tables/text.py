@@ -10,6 +10,7 @@ from typing import TextIO
 import numpy as np
 
 from deployer.core.errors import FileProblem
+from deployer.core.files.reading import check_file
 from deployer.core.limits import ARCHIVE_BYTES
 
 SUFFIXES = (".csv", ".tsv")
@@ -115,10 +116,7 @@ def open_table(path: Path) -> TableText:
     FileProblem where it is missing, too large, empty, in another encoding than UTF-8, or its first line has several of
     these outside of quotes.
     """
-    if not path.is_file():
-        raise FileProblem(f"{path} does not exist", hint=f"the path of a {SUFFIXES[0]} file")
-    if path.stat().st_size > ARCHIVE_BYTES:
-        raise FileProblem(f"{path} is too large", [("at most", f"{ARCHIVE_BYTES} B")], "an .npz of the same numbers")
+    check_file(path, ARCHIVE_BYTES, f"the path of a {SUFFIXES[0]} file", "an .npz of the same numbers")
     _check_encoding(path)
     with _opened(path) as file:
         numbered = ((number, line) for number, line in enumerate(file, 1) if line.strip(" \n"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from deployer.core.errors import DeployerWarning, FileProblem
+from deployer.core.files.reading import text_of
 from deployer.core.ir import Node
 from deployer.core.operator import operator_of
 from deployer.core.safe_text import listed
@@ -135,12 +136,8 @@ class _Signs:
 
 def read_names(path: Path) -> tuple[str, ...]:
     """The names in a text file, one per line; FileProblem where it has none, or is no text."""
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MOST_BYTES + 1)
-        names = tuple(line.strip() for line in content.decode().splitlines() if line.strip())
-    except UnicodeDecodeError as error:
-        raise FileProblem(f"{path} is no text", [("cause", str(error)[:200])], LINES) from None
-    if not names or len(content) > MOST_BYTES:
-        raise FileProblem(f"{path} has no names, or more than {MOST_BYTES} bytes", hint=LINES)
+    text = text_of(path, MOST_BYTES, LINES)
+    names = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not names:
+        raise FileProblem(f"{path} has no names", hint=LINES)
     return names
