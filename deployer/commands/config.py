@@ -84,8 +84,9 @@ def _word(file: Path, command: str, key: str, item: object, nargs: int | str | N
         return [f"--{key}={item}"]
     if not takes and isinstance(item, bool):
         return [f"--{key}"] * item
-    wanted = "a text, a number, or a list of these" if takes else "true or false"
-    raise OptionProblem(f"{file}: [{command}] {key} is not {wanted}")
+    wanted, example = ("a text, a number, or a list of these", '"x"') if takes else ("true or false", "true")
+    hint = f"{key} = {example}; `deployer {command} --help` says what it takes"
+    raise OptionProblem(f"{file}: [{command}] {key} is not {wanted}", hint=hint)
 
 
 def _tables(file: Path) -> dict[str, dict[str, Any]]:

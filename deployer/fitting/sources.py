@@ -53,6 +53,7 @@ def read_samples(
     `targets` are the data inputs that a loss takes, by default the last of several.
     """
     classes, path = request.classes, Path(source) if isinstance(source, str | Path) else None
+    place = place if path is None else str(path)
     if target is None and path is not None and path.is_dir():
         columns, classes = read_images(path, types, classes)
         samples = fitted_samples(columns, types, place)

@@ -10,6 +10,7 @@ from typing import Any
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
 from deployer.core.files.reading import damage, read_toml
+from deployer.core.safe_text import shortened
 from deployer.core.target import TARGETS_DIR, Target, load
 
 BOARDS, CORES = TARGETS_DIR / "boards", TARGETS_DIR / "cores"
@@ -121,7 +122,8 @@ def read_board(path: Path) -> Board:
         if not isinstance(raw.get(key), str) or not raw[key]:
             raise BoardInvalid(f"{path}: {key!r} is no text", hint="each board says what it is and who says its sizes")
     if ("core" in raw) == ("target" in raw):
-        raise BoardInvalid(f"{path}: a board has either a core or a target")
+        facts = [("keys", ", ".join(sorted(raw)))]
+        raise BoardInvalid(f"{path}: a board has either a core or a target", facts, "one of the two keys")
     if "target" in raw:
         for key in sorted(set(raw) - {"name", "source", "target"}):
             raise BoardInvalid(f"{path}: {key!r} has no effect on a board with a target", hint="the target says it")
@@ -152,7 +154,8 @@ def _power(row: object, where: str) -> Power:
     for name in ("milliamperes", "volts"):
         value = getattr(power, name)
         if not 0 < value < math.inf:
-            raise BoardInvalid(f"{where}: {name} is {value!r}, and no number above 0")
+            hint = "what the core's sheet says"
+            raise BoardInvalid(f"{where}: {name} is {value!r}, and no number above 0", hint=hint)
     if not power.source:
         raise BoardInvalid(f"{where} has no source", hint="who says what current the core draws")
     return power
@@ -160,7 +163,10 @@ def _power(row: object, where: str) -> Power:
 
 def _bytes(value: object, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MOST_BYTES:
-        raise BoardInvalid(f"{where} is {value!r}, and no whole number from 1 to {MOST_BYTES}")
+        hint = "megahertz, or bytes"
+        raise BoardInvalid(
+            f"{where} is {shortened(repr(value), 60)}, and no whole number from 1 to {MOST_BYTES}", hint=hint
+        )
     return value
 
 
@@ -168,7 +174,8 @@ def _record(kind: type, row: Any, where: str) -> Any:
     """An instance of a dataclass from a table."""
     fields = kind.__annotations__
     if not isinstance(row, dict) or set(row) != set(fields):
-        raise BoardInvalid(f"{where} is no table of {', '.join(fields)}")
+        hint = "each of these keys, and no other"
+        raise BoardInvalid(f"{where} is no table of {', '.join(fields)}", hint=hint)
     with damage(f"{where} has a value of another type", f"a table of {', '.join(fields)}", kind=BoardInvalid):
         return kind(**{name: from_jsonable(fields[name], value) for name, value in row.items()})
 
