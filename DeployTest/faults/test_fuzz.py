@@ -22,7 +22,8 @@ from DeployTest.faults.fuzz.edits.register import edits
 from DeployTest.faults.fuzz.trial import Trial, Verdict
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
-SEED, INPUTS, BUILT = 1, 120, 3
+SEED, INPUTS, BUILT = 3, 120, 3
+"""A seed whose first inputs are of every kind."""
 
 
 def test_campaign(tmp_path: Path) -> None:
@@ -255,7 +256,7 @@ def test_excuses() -> None:
 
 def test_edits_are_registered_once() -> None:
     """Each kind has edits, and no two of one kind share a name."""
-    for kind in ("graph", "archive", "artefact", "toml"):
+    for kind in ("graph", "archive", "artefact", "toml", "table", "header", "record", "folder"):
         names = [e.__name__ for e in edits(kind)]
         assert len(names) > 2
         assert len(names) == len(set(names))

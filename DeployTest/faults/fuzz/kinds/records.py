@@ -123,7 +123,6 @@ def manifest(trial: Trial) -> str:
         path.write_text(json.dumps(holder[0] if holder else None, ensure_ascii=draw.chance(0.9)), "utf-8", "replace")
     if draw.chance(0.4):
         path.write_bytes(damage(trial, path.read_bytes()))
-    precious = {p: p.read_bytes() for p in [mine, *([] if trial.log else [])]}
     (trial.secret / "file").write_text("secret")
     names = ["network.c", "mine.txt", "new.txt"] if draw.chance(0.5) else ["network.c", "sub/b.h"]
     try:
@@ -132,7 +131,7 @@ def manifest(trial: Trial) -> str:
     except UserError:
         if not trial.log and "mine.txt" not in names:
             raise
-        if any(p.read_bytes() != content for p, content in precious.items()):
+        if mine.read_text() != "mine":
             raise Finding("user's file", "mine.txt was replaced") from None
         raise
     except Finding as finding:

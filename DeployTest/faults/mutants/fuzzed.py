@@ -1,0 +1,193 @@
+"""`python -m DeployTest.faults.mutants.fuzzed`: faults planted in what the fuzzer judges, and how many it finds.
+
+Mutants are drawn by seed over the readers and the checks of what is read, at places that the fuzzer's kinds run. Each
+is planted in a copy of the checkout, which judges the first inputs of those kinds. The exit code is 1 where fewer than
+80 % are found.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from DeployTest.faults.fuzz.ledger import parsed
+from DeployTest.faults.fuzz.register import kinds
+from DeployTest.faults.mutants.__main__ import ROOT, equivalents
+from DeployTest.faults.mutants.python_sites import is_python, python_mutants
+from DeployTest.faults.mutants.runner import Overlay
+from DeployTest.faults.mutants.site import Mutant
+
+READERS = (
+    "deployer/core/files",
+    "deployer/training/tables",
+    "deployer/core/artefact.py",
+    "deployer/core/target.py",
+    "deployer/commands/config.py",
+    "deployer/firmware/images.py",
+    "deployer/firmware/tensors.py",
+    "deployer/fitting/checkpoint.py",
+    "deployer/fitting/images.py",
+    "deployer/fitting/safetensors.py",
+    "deployer/fitting/sources.py",
+    "deployer/frontend/data_numbers.py",
+    "deployer/frontend/dataset.py",
+    "deployer/running/output.py",
+    "deployer/sizing/boards.py",
+)
+"""Readers of files from outside, and the checks of what they hold."""
+RECORDED = 150
+"""Inputs of each kind whose lines are recorded."""
+LIMIT = 900.0
+"""Seconds after which a mutant's inputs count as a hang."""
+WANTED = 0.8
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a mutant was found: `finding` of the fuzzer, `verdict` other than without it, or `survived`; and by what."""
+
+    mutant: Mutant
+    outcome: str
+    inputs: int
+    by: str = ""
+
+
+class Judge:
+    """A copy of the checkout with records of what the fuzzer does there without any mutant."""
+
+    def __init__(self, folder: Path, seed: int, inputs: int, names: Sequence[str]) -> None:
+        """Copy the checkout; nothing runs yet."""
+        self.folder, self.seed, self.inputs = folder, seed, inputs
+        self.names = sorted(names)
+        self.copy = Overlay(ROOT, folder / "copy", sys.executable)
+        self.runs: dict[str, Mapping[str, list[int]]] = {}
+        self.expected = folder / "expected.txt"
+
+    def record(self) -> None:
+        """Note the lines that each kind runs, and the verdicts without a mutant."""
+        files = [str(path.relative_to(ROOT)) for path in _files()]
+        with self.expected.open("w") as sink:
+            for name in self.names:
+                self.runs[name] = json.loads(self._ledger([name], RECORDED, "--lines", *files))
+                sink.write(self._ledger([name], self.inputs))
+        print(f"recorded {len(self.names)} kinds", flush=True)
+
+    def reached(self, mutant: Mutant) -> list[str]:
+        """The kinds that run a mutant's line, those first that run the fewest files."""
+        found = [name for name in self.names if mutant.line in self.runs[name].get(mutant.file, ())]
+        return sorted(found, key=lambda name: len(self.runs[name]))
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Plant a mutant, and let the fuzzer judge inputs until one shows it."""
+        path = self.copy.folder / mutant.file
+        source = path.read_text()
+        path.write_text(mutant.apply(source))
+        try:
+            found = self._shown(mutant, self.reached(mutant), [])
+            return found if found.outcome == "finding" else self._shown(mutant, self.reached(mutant), ["--differing"])
+        finally:
+            path.write_text(source)
+
+    def _shown(self, mutant: Mutant, names: Sequence[str], more: Sequence[str]) -> Verdict:
+        try:
+            text = self._ledger(names, self.inputs, "--expected", str(self.expected), *more)
+        except subprocess.TimeoutExpired:
+            return Verdict(mutant, "finding", 0, "hang")
+        rows = parsed(text)
+        if not rows:
+            return Verdict(mutant, "finding", 0, "the compiler does not start")
+        due = dict(parsed(self.expected.read_text()))
+        index, row = rows[-1]
+        by = f"input {index}: {' '.join(row)[:100]}"
+        if row[0] == "finding" and row != due[index]:
+            return Verdict(mutant, "finding", len(rows), by)
+        if more and row != due[index]:
+            return Verdict(mutant, "verdict", len(rows), f"{by}, without the mutant {' '.join(due[index])[:100]}")
+        if len(rows) < self.inputs:
+            return Verdict(mutant, "finding", len(rows), "the process died")
+        return Verdict(mutant, "survived", len(rows))
+
+    def _ledger(self, names: Sequence[str], count: int, *more: str) -> str:
+        """What the fuzzer in the copy says of inputs of some kinds."""
+        words = [sys.executable, "-m", "DeployTest.faults.fuzz.ledger", "--seed", str(self.seed), "--kinds", *names]
+        words += ["--inputs", str(count), "--folder", str(self.folder / "inputs"), *more]
+        done = subprocess.run(
+            words, cwd=self.copy.folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, timeout=LIMIT,
+        )  # fmt: skip
+        return done.stdout
+
+
+def _files() -> Iterator[Path]:
+    for name in READERS:
+        path = ROOT / name
+        yield from sorted(path.glob("*.py")) if path.is_dir() else [path]
+
+
+def drawn(judge: Judge, seed: int, count: int) -> tuple[list[Mutant], int, int]:
+    """So many mutants at places that some kind runs, every operator equally often; and the places run, of all."""
+    every = [mutant for path in _files() for mutant in python_mutants(path, str(path.relative_to(ROOT)))]
+    able = [m for m in every if judge.reached(m)]
+    by_operator: dict[str, list[Mutant]] = {}
+    for mutant in able:
+        by_operator.setdefault(mutant.operator, []).append(mutant)
+    draw, found = random.Random(seed), dict[str, Mutant]()
+    while len(found) < min(count, len(able)):
+        mutant = draw.choice(by_operator[draw.choice(sorted(by_operator))])
+        if is_python(mutant.apply((ROOT / mutant.file).read_text())):
+            found[mutant.key] = mutant
+    return list(found.values()), len(able), len(every)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Record, draw, judge, report."""
+    p = argparse.ArgumentParser(prog="fuzzed", description=__doc__)
+    p.add_argument("--seed", type=int, default=1, help="of the draw and of the inputs (default 1)")
+    p.add_argument("--count", type=int, default=60, help="mutants to draw (default 60)")
+    p.add_argument("--inputs", type=int, default=2000, help="inputs that each meets (default 2000)")
+    p.add_argument("--kinds", nargs="+", default=[], help="kinds of inputs (default: all that read no graph)")
+    p.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants" / "fuzzed")
+    a = p.parse_args(argv)
+    names = a.kinds or [name for name, (_, kind) in kinds().items() if kind.__module__.split(".")[-1] in READING]
+    shutil.rmtree(a.folder, ignore_errors=True)
+    judge = Judge(a.folder.resolve(), a.seed, a.inputs, names)
+    judge.record()
+    mutants, able, every = drawn(judge, a.seed, a.count)
+    print(f"{able} of {every} places of readers are run by {len(names)} kinds")
+    return report(map(judge.judge, mutants), len(mutants), a.folder / f"fuzzed-{a.seed}.json")
+
+
+READING = ("samples", "records", "data", "state", "target")
+"""Modules of kinds whose inputs are files with no graph."""
+
+
+def report(verdicts: Iterable[Verdict], count: int, path: Path) -> int:
+    """Print each verdict as it arrives, then the totals."""
+    excuses, rows, found = equivalents(), list[dict[str, Any]](), dict[str, int]()
+    for number, verdict in enumerate(verdicts, 1):
+        excuse = excuses.get(verdict.mutant.key, "") if verdict.outcome == "survived" else ""
+        outcome = "equivalent" if excuse else verdict.outcome
+        found[outcome] = found.get(outcome, 0) + 1
+        print(
+            f"{number:3}/{count} {outcome:10} {verdict.inputs:5} inputs  {verdict.mutant}  {excuse or verdict.by}",
+            flush=True,
+        )
+        rows.append({"key": verdict.mutant.key, "mutant": str(verdict.mutant), "outcome": outcome, "by": verdict.by})
+        rows[-1] |= {"inputs": verdict.inputs, "context": verdict.mutant.context}
+        path.write_text(json.dumps(rows, indent=1) + "\n")
+    judged = sum(found.values()) - found.get("equivalent", 0)
+    shown = found.get("finding", 0), found.get("verdict", 0)
+    print(f"{sum(found.values())} mutants: {found}")
+    print(f"found by a finding {shown[0]}, by another verdict {shown[1]}: {100 * sum(shown) / max(judged, 1):.1f} %")
+    return 0 if sum(shown) >= WANTED * judged else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
