@@ -14,7 +14,7 @@ import numpy as np
 
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import FileProblem, OptionProblem
-from deployer.core.files.reading import DAMAGE, damage, parse_json
+from deployer.core.files.reading import damage, parse_json
 from deployer.core.operator import Array
 from deployer.core.safe_text import json_line
 from deployer.fitting.history import EpochRow
@@ -117,7 +117,7 @@ def _parsed(text: Any) -> Any:
     """The record in JSON that a text is, or the text."""
     try:
         return parse_json(text, nonfinite=True)
-    except DAMAGE:
+    except (ValueError, TypeError):
         return text
 
 

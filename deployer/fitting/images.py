@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -68,10 +68,13 @@ def image_shape(folder: Path) -> tuple[int, int, int]:
     library = _library()
     _, path = next(_files(folder, [path.name for path in _inside(folder, folder)]))
     content = _content(path)
-    with _damage(library, path), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],)) as image:
-            return (1 if image.mode in GRAY else 3), image.size[1], image.size[0]
+    with _damage(library, path, "ignore"), _opened(library, path, content) as image:
+        return (1 if image.mode in GRAY else 3), image.size[1], image.size[0]
+
+
+def _opened(library: Any, path: Path, content: bytes) -> Any:
+    """Pillow's image, which reads its pixels when they are asked for."""
+    return library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],))
 
 
 def _content(path: Path) -> bytes:
@@ -80,11 +83,13 @@ def _content(path: Path) -> bytes:
 
 
 @contextmanager
-def _damage(library: Any, path: Path) -> Iterator[None]:
-    """Within this context errors and suspicions of Pillow become a FileProblem of the image."""
+def _damage(library: Any, path: Path, suspicions: Literal["error", "ignore"] = "error") -> Iterator[None]:
+    """Within this context, of calls of Pillow alone, its errors and suspicions become a FileProblem of the image."""
     cause, hint = f"{path} is damaged or no image", "write it again, or leave it out"
     try:
-        with damage(cause, hint):
+        with damage(cause, hint), warnings.catch_warnings():
+            for kind in SUSPICIONS:
+                warnings.simplefilter(suspicions, kind)
             yield
     except (*SUSPICIONS, library.DecompressionBombError) as error:
         raise FileProblem(cause, [("cause", cause_of(error))], hint) from None
@@ -129,21 +134,22 @@ def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:
     """The pixels of an image, float32 [channels, height, width]; FileProblem where it is none of that size."""
     channels, height, width = shape
     content = _content(path)
-    with _damage(library, path), warnings.catch_warnings():
-        for kind in SUSPICIONS:
-            warnings.simplefilter("error", kind)
-        image = library.open(io.BytesIO(content), formats=(FORMATS[path.suffix.lower()],))
-        reason = _reason(image, content, (width, height))
-        image = image if reason else image.convert("RGBA") if image.has_transparency_data else image
-        if not reason and image.mode == "RGBA" and image.getextrema()[3] != OPAQUE:
-            reason = "has transparent pixels, whose colour is not said"
-        pixels = None if reason else np.asarray(image.convert("RGB").convert(MODES[channels]), np.float32)
+    with _damage(library, path):
+        image = _opened(library, path, content)
+        pictures = getattr(image, "n_frames", 1)
+    reason, pixels = _reason(image, content, (width, height), pictures), None
+    if not reason:
+        with _damage(library, path):
+            image = image.convert("RGBA") if image.has_transparency_data else image
+            opaque = image.mode != "RGBA" or image.getextrema()[3] == OPAQUE
+            pixels = np.asarray(image.convert("RGB").convert(MODES[channels]), np.float32) if opaque else None
+        reason = "has transparent pixels, whose colour is not said"
     if pixels is None:
         raise FileProblem(f"{path} {reason}", [("expected", f"{width} x {height} pixels of 8 bits")], "convert it")
     return (pixels / np.float32(255)).reshape(height, width, channels).transpose(2, 0, 1)
 
 
-def _reason(image: Any, content: bytes, size: tuple[int, int]) -> str:
+def _reason(image: Any, content: bytes, size: tuple[int, int], pictures: int) -> str:
     """What is wrong with an image before its pixels are read; empty where nothing is."""
     if image.size != size:
         return f"has {image.size[0]} x {image.size[1]} pixels, and nothing is scaled"
@@ -151,4 +157,4 @@ def _reason(image: Any, content: bytes, size: tuple[int, int]) -> str:
         return f"has pixels of more than 8 bits, or of other colours ({image.mode})"
     if image.mode in ("P", "PA") and image.palette is None:
         return "has no palette for its pixels"
-    return "holds several pictures" if getattr(image, "n_frames", 1) > 1 else ""
+    return "holds several pictures" if pictures > 1 else ""

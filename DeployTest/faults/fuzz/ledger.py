@@ -1,7 +1,7 @@
 """Verdicts on the first inputs of some kinds, one line of JSON each, and which lines of the compiler each kind runs.
 
-`python -m DeployTest.faults.fuzz.ledger` prints them for the checkout it runs in. `--expected`, the output of another
-checkout, ends it at the first input that shows a fault or, with `--differing`, another verdict than there.
+`python -m DeployTest.faults.fuzz.ledger` prints them for the checkout it runs in. With `--expected`, the output of another
+checkout, it ends at the first finding that is none there.
 """
 
 import argparse
@@ -63,7 +63,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--folder", type=Path, required=True, help="where the inputs' files go")
     p.add_argument("--lines", nargs="+", default=[], metavar="FILE", help="print lines that run of these files instead")
     p.add_argument("--expected", type=Path, help="lines of another checkout, for the same seed")
-    p.add_argument("--differing", action="store_true", help="with --expected: end at another verdict, too")
     a = p.parse_args(argv)
     sink = os.fdopen(os.dup(1), "w")
     inputs = numbers(a.seed, a.kinds, a.inputs)
@@ -76,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for index, row in verdicts(a.seed, inputs, a.folder):
             sink.write(json.dumps([index, row]) + "\n")
             sink.flush()
-            if a.expected and row != expected[index] and (a.differing or row[0] == "finding"):
+            if a.expected and row[0] == "finding" and row != expected[index]:
                 break
     return 0
 

@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Callable
+from functools import cache
 
 from .trial import Kind
 
@@ -19,6 +20,7 @@ def kind(weight: int) -> Callable[[Kind], Kind]:
     return add
 
 
+@cache
 def kinds() -> dict[str, tuple[int, Kind]]:
     """Weight and function of each kind, by name: those of all modules of `kinds`."""
     package = importlib.import_module(f"{__package__}.kinds")

@@ -90,28 +90,27 @@ class Judge:
         source = path.read_text()
         path.write_text(mutant.apply(source))
         try:
-            found = self._shown(mutant, self.reached(mutant), [])
-            return found if found.outcome == "finding" else self._shown(mutant, self.reached(mutant), ["--differing"])
+            return self._shown(mutant)
         finally:
             path.write_text(source)
 
-    def _shown(self, mutant: Mutant, names: Sequence[str], more: Sequence[str]) -> Verdict:
+    def _shown(self, mutant: Mutant) -> Verdict:
         try:
-            text = self._ledger(names, self.inputs, "--expected", str(self.expected), *more)
+            text = self._ledger(self.reached(mutant), self.inputs, "--expected", str(self.expected))
         except subprocess.TimeoutExpired:
             return Verdict(mutant, "finding", 0, "hang")
-        rows = parsed(text)
+        rows, due = parsed(text), dict(parsed(self.expected.read_text()))
         if not rows:
             return Verdict(mutant, "finding", 0, "the compiler does not start")
-        due = dict(parsed(self.expected.read_text()))
-        index, row = rows[-1]
-        by = f"input {index}: {' '.join(row)[:100]}"
-        if row[0] == "finding" and row != due[index]:
-            return Verdict(mutant, "finding", len(rows), by)
-        if more and row != due[index]:
-            return Verdict(mutant, "verdict", len(rows), f"{by}, without the mutant {' '.join(due[index])[:100]}")
-        if len(rows) < self.inputs:
-            return Verdict(mutant, "finding", len(rows), "the process died")
+        other = [(at, index, row) for at, (index, row) in enumerate(rows, 1) if row != due[index]]
+        shown = next((found for found in other if found[2][0] == "finding"), None)
+        if shown or len(rows) < self.inputs:
+            at, index, row = shown or (len(rows), -1, ["the process died"])
+            return Verdict(mutant, "finding", at, f"input {index}: {' '.join(row)[:100]}")
+        if other:
+            at, index, row = other[0]
+            told = f"input {index}: {' '.join(row)[:100]}, without the mutant {' '.join(due[index])[:100]}"
+            return Verdict(mutant, "verdict", at, told)
         return Verdict(mutant, "survived", len(rows))
 
     def _ledger(self, names: Sequence[str], count: int, *more: str) -> str:

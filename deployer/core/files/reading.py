@@ -48,6 +48,8 @@ SHOWN = 200
 
 def cause_of(error: BaseException) -> str:
     """The message of a library's exception in one line."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
     system = error.strerror if isinstance(error, OSError) and error.strerror else ""
     return " ".join((system or str(error)).split())[:SHOWN] or type(error).__name__
 
