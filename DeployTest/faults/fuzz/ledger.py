@@ -1,6 +1,6 @@
 """Verdicts on the first inputs of some kinds, one line of JSON each, and which lines of the compiler each kind runs.
 
-`python -m DeployTest.faults.fuzz.ledger` prints them for the checkout it runs in. With `--expected`, the output of another
+`python -m DeployTest.faults.fuzz.ledger` prints them for the checkout it runs in. With `--expected`, those of another
 checkout, it ends at the first finding that is none there.
 """
 

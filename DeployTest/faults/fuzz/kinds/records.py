@@ -237,7 +237,7 @@ def board(trial: Trial) -> str:
     if (power is None) != ("energy" not in raw):
         raise Finding("read otherwise", f"{power}")
     if power is not None:
-        stated = (raw["energy"]["milliamperes"], raw["energy"]["volts"])
+        stated = float(raw["energy"]["milliamperes"]), float(raw["energy"]["volts"])
         if (power.milliamperes, power.volts) != stated or not all(0 < n < math.inf for n in stated) or not power.source:
             raise Finding("read otherwise", f"{power}")
     return "equal to Python's reader"
