@@ -13,8 +13,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from DeployTest.faults.fuzz.ledger import parsed
@@ -57,24 +60,40 @@ class Verdict:
 
 
 class Judge:
-    """A copy of the checkout with records of what the fuzzer does there without any mutant."""
+    """Copies of the checkout with records of what the fuzzer does there without any mutant."""
 
-    def __init__(self, folder: Path, seed: int, inputs: int, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, seed: int, inputs: int, names: Sequence[str], jobs: int) -> None:
         """Copy the checkout; nothing runs yet."""
         self.folder, self.seed, self.inputs = folder, seed, inputs
         self.names = sorted(names)
-        self.copy = Overlay(ROOT, folder / "copy", sys.executable)
+        self.jobs, self.free = jobs, SimpleQueue[Path]()
+        for job in range(jobs):
+            self.free.put(Overlay(ROOT, folder / f"job{job}" / "copy", sys.executable).folder)
         self.runs: dict[str, Mapping[str, list[int]]] = {}
         self.expected = folder / "expected.txt"
 
     def record(self) -> None:
         """Note the lines that each kind runs, and the verdicts without a mutant."""
         files = [str(path.relative_to(ROOT)) for path in _files()]
-        with self.expected.open("w") as sink:
-            for name in self.names:
-                self.runs[name] = json.loads(self._ledger([name], RECORDED, "--lines", *files))
-                sink.write(self._ledger([name], self.inputs))
+
+        def recorded(name: str) -> tuple[str, str]:
+            with self._copy() as copy:
+                return self._ledger(copy, [name], RECORDED, "--lines", *files), self._ledger(copy, [name], self.inputs)
+
+        with ThreadPoolExecutor(self.jobs) as pool, self.expected.open("w") as sink:
+            for name, (lines, rows) in zip(self.names, pool.map(recorded, self.names), strict=True):
+                self.runs[name] = json.loads(lines)
+                sink.write(rows)
         print(f"recorded {len(self.names)} kinds", flush=True)
+
+    @contextmanager
+    def _copy(self) -> Iterator[Path]:
+        """A copy of the checkout that nobody else uses meanwhile."""
+        copy = self.free.get()
+        try:
+            yield copy
+        finally:
+            self.free.put(copy)
 
     def reached(self, mutant: Mutant) -> list[str]:
         """The kinds that run a mutant's line, those first that run the fewest files."""
@@ -83,17 +102,23 @@ class Judge:
 
     def judge(self, mutant: Mutant) -> Verdict:
         """Plant a mutant, and let the fuzzer judge inputs until one shows it."""
-        path = self.copy.folder / mutant.file
-        source = path.read_text()
-        path.write_text(mutant.apply(source))
-        try:
-            return self._shown(mutant)
-        finally:
-            path.write_text(source)
+        with self._copy() as copy:
+            path = copy / mutant.file
+            source = path.read_text()
+            path.write_text(mutant.apply(source))
+            try:
+                return self._shown(copy, mutant)
+            finally:
+                path.write_text(source)
 
-    def _shown(self, mutant: Mutant) -> Verdict:
+    def all(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+        """The verdict of each mutant."""
+        with ThreadPoolExecutor(self.jobs) as pool:
+            yield from pool.map(self.judge, mutants)
+
+    def _shown(self, copy: Path, mutant: Mutant) -> Verdict:
         try:
-            text = self._ledger(self.reached(mutant), self.inputs, "--expected", str(self.expected))
+            text = self._ledger(copy, self.reached(mutant), self.inputs, "--expected", str(self.expected))
         except subprocess.TimeoutExpired:
             return Verdict(mutant, "finding", 0, "hang")
         rows, due = parsed(text), dict(parsed(self.expected.read_text()))
@@ -110,12 +135,12 @@ class Judge:
             return Verdict(mutant, "verdict", at, told)
         return Verdict(mutant, "survived", len(rows))
 
-    def _ledger(self, names: Sequence[str], count: int, *more: str) -> str:
-        """What the fuzzer in the copy says of inputs of some kinds."""
+    def _ledger(self, copy: Path, names: Sequence[str], count: int, *more: str) -> str:
+        """Lines of what the fuzzer in a copy says of inputs of some kinds."""
         words = [sys.executable, "-m", "DeployTest.faults.fuzz.ledger", "--seed", str(self.seed), "--kinds", *names]
-        words += ["--inputs", str(count), "--folder", str(self.folder / "inputs"), *more]
+        words += ["--inputs", str(count), "--folder", str(copy.parent / "inputs"), *more]
         done = subprocess.run(
-            words, cwd=self.copy.folder, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
+            words, cwd=copy, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False, timeout=LIMIT,
         )  # fmt: skip
         return done.stdout
@@ -149,15 +174,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--count", type=int, default=60, help="mutants to draw (default 60)")
     p.add_argument("--inputs", type=int, default=2000, help="inputs that each meets (default 2000)")
     p.add_argument("--kinds", nargs="+", default=[], help="kinds of inputs (default: those that read no graph)")
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="copies of the checkout at work")
     p.add_argument("--folder", type=Path, default=ROOT / "out" / "mutants" / "fuzzed")
     a = p.parse_args(argv)
     names = a.kinds or [name for name, (_, kind) in kinds().items() if kind.__module__.split(".")[-1] in READING]
     shutil.rmtree(a.folder, ignore_errors=True)
-    judge = Judge(a.folder.resolve(), a.seed, a.inputs, names)
+    judge = Judge(a.folder.resolve(), a.seed, a.inputs, names, a.jobs)
     judge.record()
     mutants, able, every = drawn(judge, a.seed, a.count)
     print(f"{able} of {every} places of readers are run by {len(names)} kinds")
-    return report(map(judge.judge, mutants), len(mutants), a.folder / f"fuzzed-{a.seed}.json")
+    return report(judge.all(mutants), len(mutants), a.folder / f"fuzzed-{a.seed}.json")
 
 
 READING = ("samples", "records", "state")
