@@ -163,10 +163,8 @@ def _power(row: object, where: str) -> Power:
 
 def _bytes(value: object, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MOST_BYTES:
-        hint = "megahertz, or bytes"
-        raise BoardInvalid(
-            f"{where} is {shortened(repr(value), 60)}, and no whole number from 1 to {MOST_BYTES}", hint=hint
-        )
+        cause = f"{where} is {shortened(repr(value), 60)}, and no whole number from 1 to {MOST_BYTES}"
+        raise BoardInvalid(cause, hint="megahertz, or bytes")
     return value
 
 
