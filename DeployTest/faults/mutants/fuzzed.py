@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,9 +112,10 @@ class Judge:
                 path.write_text(source)
 
     def all(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
-        """The verdict of each mutant."""
+        """The verdict of each mutant, as they come."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            yield from pool.map(self.judge, mutants)
+            for judged in as_completed([pool.submit(self.judge, mutant) for mutant in mutants]):
+                yield judged.result()
 
     def _shown(self, copy: Path, mutant: Mutant) -> Verdict:
         try:
