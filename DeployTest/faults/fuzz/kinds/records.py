@@ -32,7 +32,8 @@ RECORD_KEYS = ("origin", "place", "format", "digest")
 def checkpoint(trial: Trial) -> str:
     """A checkpoint: its bytes, or its records under a digest that is right."""
     draw, path = trial.draw("which"), trial.case / "checkpoint.safetensors"
-    rows = tuple(EpochRow(n, 2 * n, draw.random.random(), 0.1, {"loss": 0.5}) for n in (1, 2))
+    metrics = {"loss": draw.one((0.5, math.nan, math.inf))}
+    rows = tuple(EpochRow(n, 2 * n, draw.random.random(), 0.1, metrics) for n in (1, 2))
     state = {"w": draw.array((3, 2)), "step": np.array([4], np.int32)}
     place = checkpoints.Place(4, draw.array((4,)), state, rows, 0.5, 2, draw.one(("", "patience")))
     content = checkpoints.checkpoint_bytes(place, ORIGIN)
@@ -290,6 +291,8 @@ def dump(trial: Trial) -> str:
         (image.at, image.number, image.length, not image.fault, image.body if not image.fault else b"")
         for image in found
     ]
+    if len(due) > MOST_SLOTS:
+        raise Finding("read otherwise", f"{len(due)} images are taken, and flash has no more than {MOST_SLOTS} slots")
     if mine != due:
         raise Finding("read otherwise", f"{[row[:4] for row in mine]}, not {[row[:4] for row in due]}")
     return "equal to a search byte by byte"

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -68,7 +69,9 @@ def table(trial: Trial) -> str:
     mark, headed, words = draw.one(",,,;\t"), draw.chance(0.6), draw.chance(0.4)
     names = [[*"abcd", draw.one(("label", "target", "Y", "labels"))]] if headed else []
     label = draw.one(("cat", "b")) if words else "1"
-    rows = [[f"{draw.floating():g}".replace("nan", "1").replace("inf", "2") for _ in range(WIDTH)] for _ in range(ROWS)]
+    whole = draw.chance(0.3)
+    types = {"x": replace(TYPES["x"], dtype="int32"), "labels": TYPES["labels"]} if whole else TYPES
+    rows = [[_number(draw, whole) for _ in range(WIDTH)] for _ in range(ROWS)]
     lines = names + [[*row, label if n % 2 else "dog" if words else "0"] for n, row in enumerate(rows)]
     if draw.chance(0.85):
         trial.edit("table", lines, least=0)
@@ -82,7 +85,7 @@ def table(trial: Trial) -> str:
     if column:
         trial.log.append(f"column {column}")
     with refusing(trial, path):
-        found = read_samples(path, TYPES, request=Request(column=column))
+        found = read_samples(path, types, request=Request(column=column))
     due = _by_python(content.decode("utf-8-sig"), mark)
     if found.count != len(found.arrays["x"]) or found.count not in (len(due), len(due) - 1):
         raise Finding("read otherwise", f"{found.count} samples of {len(due)} rows")
@@ -90,9 +93,14 @@ def table(trial: Trial) -> str:
         numbers = [
             float(cell) for at, cell in enumerate(cells) if found.taken and _is_input(at, cells, found.taken, due)
         ]
-        if not np.array_equal(np.asarray(row).reshape(-1), np.array(numbers).astype(np.float32)):
+        if not np.array_equal(np.asarray(row).reshape(-1), np.array(numbers).astype(np.asarray(row).dtype)):
             raise Finding("read otherwise", f"a row is {row.tolist()}, not {numbers}")
     return "equal to Python's reader"
+
+
+def _number(draw: Draw, whole: bool) -> str:
+    """A finite number as text."""
+    return str(draw.number(-9, 9)) if whole else f"{draw.floating():g}".replace("nan", "1").replace("inf", "2")
 
 
 def _is_input(at: int, cells: list[str], taken: object, due: list[list[str]]) -> bool:
