@@ -341,7 +341,8 @@ def images(trial: Trial) -> str:
         trial.edit("folder", root, trial.secret)
     with refusing(trial, root, path, *root.rglob("*")):
         found = read_samples(root, PIXELS)
-    files = sorted((p for p in root.glob("*/*") if not p.name.startswith(".")), key=lambda p: (p.parent.name, p.name))
+    seen = (p for p in root.glob("*/*") if not any(part.startswith(".") for part in (p.name, p.parent.name)))
+    files = sorted(seen, key=lambda p: (p.parent.name, p.name))
     due = np.stack([_by_pillow(file) for file in files])
     same_arrays({"x": found.arrays["x"]}, {"x": due})
     labels = [found.classes.index(file.parent.name) for file in files]
