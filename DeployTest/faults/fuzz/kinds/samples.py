@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -112,7 +113,8 @@ def _is_input(at: int, cells: list[str], taken: object, due: list[list[str]]) ->
 def _by_python(text: str, mark: str) -> list[list[str]]:
     """The cells of each row that has any."""
     csv.field_size_limit(1 << 24)
-    marks = [m for m in ",;\t" if m in text.strip("\r\n ").split("\n")[0]]
+    first = re.sub('"[^"]*"', "", text.strip("\r\n ")).split("\n")[0]
+    marks = [m for m in ",;\t" if m in first]
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=marks[0] if marks else mark, skipinitialspace=True)
     rows = [[cell.strip() for cell in row] for row in lines]
     return [row for row in rows if any(row) or len(row) > 1]
