@@ -62,7 +62,7 @@ class Sums:
     """Sums over the elements of the passes seen so far, of one tensor along one direction.
 
     `off` is that of d u, `squares` of u^2, `variance` of u^2 sigma^2; `narrow` is `off` of the optimizer's own
-    reference in float32, `probes` that of disturbed passes, and `probed` the `squares` of the passes that were disturbed.
+    reference in float32, `probes` that of disturbed passes, and `probed` the `squares` of those passes.
     """
 
     off: float = 0.0

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from deployer.core.errors import FileProblem, UserError
+from deployer.core.errors import FileProblem, UserError, unreadable
 
 DAMAGE = (
     *(
@@ -83,8 +83,10 @@ def check_file(path: Path, most: int, hint: str, smaller: str = "", kind: type[U
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise kind(f"{path} does not exist", hint=hint) from None
-    except (OSError, ValueError) as error:
-        raise kind(f"{path} cannot be read", [("cause", cause_of(error))], hint) from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except ValueError as error:
+        raise kind(f"{path!r} is no path", [("cause", cause_of(error))], hint) from None
     if not stat.S_ISREG(status.st_mode):
         raise kind(f"{path} is {'a folder' if stat.S_ISDIR(status.st_mode) else 'not a file'}", hint=hint)
     if status.st_size > most:
@@ -100,7 +102,7 @@ def content_of(path: Path, most: int, hint: str, smaller: str = "", kind: type[U
         with path.open("rb") as file:
             content = file.read(size + 1)
     except OSError as error:
-        raise kind(f"{path} cannot be read", [("cause", cause_of(error))], hint) from None
+        raise unreadable(path, error) from None
     if len(content) > size:
         raise kind(f"{path} grew while it was read", [("size", f"{size} B at first")], "wait until it is complete")
     return content
