@@ -145,7 +145,8 @@ def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, 
         with np.errstate(invalid="ignore"):
             actual = values[storage[name]].astype(np.float64).reshape(np.shape(due))
         base = was.get(storage[name], np.zeros(())).reshape(-1).astype(np.float64)
-        error = _Error(*(np.asarray(x, np.float64).reshape(-1) for x in (actual, due, near)), base)
+        wide_due, wide_near = (np.asarray(x, np.float64).reshape(-1) for x in (due, near))
+        error = _Error(actual.reshape(-1), wide_due, wide_near, base)
         if found is None and error.share > 1:
             at = tuple(int(i) for i in np.unravel_index(error.worst, np.shape(due)))
             computed, right = float(error.actual[error.worst]), float(error.due[error.worst])
@@ -196,16 +197,9 @@ class _Error:
             return 0.0
         own = np.nan_to_num(np.abs(verdict.minus(self.near, self.due)), nan=0.0, posinf=0.0, neginf=0.0)
         units = verdict.roundings(self.due, self.due, 1)
-        least = np.finfo(np.float32).tiny
-        largest = (
-            TOLERANCES.step * own.max() + TOLERANCES.step_units * float(np.abs(self.change).max()) + units.max() + least
-        )
-        norm = (
-            TOLERANCES.step * verdict.norm(own)
-            + TOLERANCES.step_units * verdict.norm(self.change)
-            + verdict.norm(units)
-            + least
-        )
-        return max(
-            verdict.share(float(self.errors.max()), float(largest)), verdict.share(verdict.norm(self.errors), norm)
-        )
+        least = float(np.finfo(np.float32).tiny)
+        shares = []
+        for size in (np.max, verdict.norm):  # of the largest element, and of all
+            bound = TOLERANCES.step * float(size(own)) + TOLERANCES.step_units * float(size(np.abs(self.change)))
+            shares.append(verdict.share(float(size(self.errors)), bound + float(size(units)) + least))
+        return max(shares)

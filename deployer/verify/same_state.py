@@ -94,9 +94,9 @@ class OnePass:
         loss = run_pass(self.program, self.dataset, memory, self.index, before=look)
         after = {name: _in_range(memory[name]) for name in self.after}
         done = replace(self, after=after, loss=float(_in_range(np.array(loss))))
-        return replace(done, **self._of_update(trained, after)) if self.updates else done
+        return self._with_update(done, trained) if self.updates else done
 
-    def _of_update(self, trained: Mapping[str, Array], after: Arrays) -> dict[str, Arrays]:
+    def _with_update(self, done: "OnePass", trained: Mapping[str, Array]) -> "OnePass":
         """How far an update goes astray where every gradient is off by the rounding of a sum that cancels; and more.
 
         For SGD that is the rate times the rounding. An optimizer that divides by the gradient's own size makes a
@@ -104,32 +104,32 @@ class OnePass:
         """
         gradients = [trained[self.program.storage(name)].reshape(-1) for name in self.program.accumulators]
         off = TOLERANCES.cancellation * root_mean_square(gradients)
-        changed = {self.program.storage(name) for name in self.program.updated.values()} & set(after)
-        wide = {name: verdict.wide(after[name]) for name in changed}
+        changed = {self.program.storage(name) for name in self.program.updated.values()} & set(done.after)
+        wide = {name: verdict.wide(done.after[name]) for name in changed}
         spread = {name: np.zeros(values.size) for name, values in wide.items()}
         for sign in (-1.0, 1.0):
             memory = self._updated(trained, shift=sign * off)
             for name, values in spread.items():
                 difference = np.abs(verdict.minus(verdict.wide(memory[name]), wide[name]))
                 spread[name] = np.fmax(values, difference)
-        narrow = self._updated(trained, np.float32)
-        found: dict[str, Arrays] = {
-            "spread": spread,
-            "narrow": {n: verdict.minus(verdict.wide(narrow[n]), wide[n]) for n in changed},
-        }
-        declared = [operator_of(node).optimizer for node in self.program.graphs[-1].nodes]
+        low = self._updated(trained, np.float32)
+        narrow = {n: verdict.minus(verdict.wide(low[n]), wide[n]) for n in changed}
+        declared, along = [operator_of(node).optimizer for node in self.program.graphs[-1].nodes], dict[str, Array]()
         if any(each.states for each in declared if each):  # else the weights show what gradients are
             more = self._updated(trained, factor=1 + SCALED)
-            found["along"] = {n: verdict.minus(verdict.wide(more[n]), wide[n]) / SCALED for n in changed}
-        return found
+            along = {n: verdict.minus(verdict.wide(more[n]), wide[n]) / SCALED for n in changed}
+        return replace(done, spread=spread, along=along, narrow=narrow)
 
     def _updated(
         self, trained: Mapping[str, Array], dtype: type[np.floating] = np.float64, factor: float = 1.0, shift: float = 0
     ) -> Memory:
         """The memory after an update by gradients that are scaled and shifted."""
+        read = {self.program.storage(name) for node in self.program.graphs[-1].nodes for name in node.inputs if name}
         memory = Memory(self.program, dtype)
         with np.errstate(over="ignore", invalid="ignore"):
-            memory.arrays.update({n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in trained.items()})
+            for name in read & trained.keys():
+                array = trained[name]
+                memory.arrays[name] = array.astype(dtype, copy=False) if array.dtype.kind == "f" else array
             memory.update({name: memory[name] * factor + shift for name in self.program.accumulators})
             run_graph(self.program.graphs[-1], memory, rates=self.dataset.rates_of(self.index))
         return memory
