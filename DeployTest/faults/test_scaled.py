@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from DeployTest.faults.scaled.__main__ import ALLOWED, named_steps, scanned, small_errors
+from DeployTest.faults.scaled.__main__ import is_missed, named_steps, scanned, small_errors
 from DeployTest.faults.scaled.localised import drawn
 from DeployTest.faults.scaled.nets import makers, nets
-from DeployTest.faults.scaled.search import LEAST
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 OPERATORS = random.Random(5).sample([of for kind, of in makers() if kind == "operator"], 40)
@@ -21,7 +20,7 @@ def test_every_small_error(kind: str) -> None:
     keys = [key for key in makers() if key[0] == kind]
     rows = [scanned(key, 2, 3) for key in random.Random(7).sample(keys, min(len(keys), 12))]
     assert any(row["places"] for row in rows)
-    missed = [p for row in rows for p in row["places"] if p["effect"] > LEAST and p["smallest"] > ALLOWED]
+    missed = [place for row in rows for place in row["places"] if is_missed(place)]
     assert not missed
     assert not [each for row in rows for each in row["named"] if not each["right"]]
     assert "with an effect" in small_errors(rows)
