@@ -23,6 +23,7 @@ from deployer.core.errors import (
     ToolMissing,
     one_of,
 )
+from deployer.core.files.reading import real_path
 from deployer.core.level import Level
 from deployer.core.plan import Plan, target_of
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
@@ -240,7 +241,7 @@ def _compile(source: Path, target: Path, words: Words, lasting: bool = False) ->
 
 def _call(command: list[str], task: str, target: Path) -> None:
     """Run a tool that writes the file `target`; ToolFailed where it writes none, and the errors of running it."""
-    facts = _run_tool(command, task, target.parent.resolve())
+    facts = _run_tool(command, task, real_path(target.parent))
     if not target.is_file():
         raise ToolFailed(f"{task} failed: {command[0]!r} wrote no {target.name}", facts, "another compiler")
 
