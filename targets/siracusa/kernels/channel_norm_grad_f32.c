@@ -1,5 +1,5 @@
-/* dX = X slope + (dY factor + shift) with one of each per channel, then the gate by X, where it is Y of a Relu; the portable
- * kernel defines the order.
+/* dX = (X - mean) slope + (dY factor + shift) with one of each per channel, then the gate by X, where it is Y of a Relu; the
+ * portable kernel defines the order.
  *
  * Of one image each core takes whole channels where all get as many, which needs no division; else as many elements. */
 #include "channel_norm_grad_f32.h"
@@ -9,6 +9,7 @@
 #include "share_f32.h"
 
 #define SCALE(dy) "fmadd.s " dy ", " dy ", %[factor], %[shift]\n"
+#define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
 #define SLOPE(x, dy) "fmadd.s " x ", " x ", %[slope], " dy "\n"
 
 /* A part of a channel of an image; the pointers are left behind it. */
@@ -17,21 +18,22 @@ static inline __attribute__((always_inline)) void channel(const channel_norm_gra
                                                           uint32_t count) {
     const float factor = p->scale[c] * p->inv_std[c], each = factor * p->inverse_count;
     const float slope = -(each * p->inv_std[c] * p->dscale[c]);
-    const float shift = -__builtin_fmaf(p->mean[c], slope, each * p->dbias[c]);
+    const float shift = -(each * p->dbias[c]), mean = p->mean[c];
     const uint32_t turns = count >> 2, rest = count & 3;
-    __asm__ volatile(ROW_LOOP(23,
-                              FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") FLW("fa1", "%[dy]", 4)
-                              SLOPE("ft0", "fa0") FLW("ft1", "%[x]", 4) SCALE("fa1") FLW("fa2", "%[dy]", 8)
-                              SLOPE("ft1", "fa1") FSW("ft0", "%[dx]", 0) SCALE("fa2") FLW("ft2", "%[x]", 8)
-                              FSW("ft1", "%[dx]", 4) SLOPE("ft2", "fa2") FLW("fa3", "%[dy]", 12) ADDI("%[dy]", 16)
-                              SCALE("fa3") FLW("ft3", "%[x]", 12) ADDI("%[x]", 16) SLOPE("ft3", "fa3")
+    __asm__ volatile(ROW_LOOP(27,
+                              FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") CENTRE("ft0")
+                              FLW("fa1", "%[dy]", 4) FLW("ft1", "%[x]", 4) SLOPE("ft0", "fa0") SCALE("fa1")
+                              CENTRE("ft1") FLW("fa2", "%[dy]", 8) FSW("ft0", "%[dx]", 0) SLOPE("ft1", "fa1")
+                              FLW("ft2", "%[x]", 8) SCALE("fa2") CENTRE("ft2") FSW("ft1", "%[dx]", 4)
+                              FLW("fa3", "%[dy]", 12) SLOPE("ft2", "fa2") FLW("ft3", "%[x]", 12) SCALE("fa3")
+                              CENTRE("ft3") ADDI("%[dy]", 16) ADDI("%[x]", 16) SLOPE("ft3", "fa3")
                               FSW("ft2", "%[dx]", 8) FSW("ft3", "%[dx]", 12) ADDI("%[dx]", 16),
-                              8,
-                              FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") ADDI("%[dy]", 4)
+                              9,
+                              FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") CENTRE("ft0") ADDI("%[dy]", 4)
                               SLOPE("ft0", "fa0") ADDI("%[x]", 4) FSW("ft0", "%[dx]", 0) ADDI("%[dx]", 4))
                      : [dy] "+&r"(*dy), [x] "+&r"(*x), [dx] "+&r"(*dx)
-                     : [factor] "f"(factor), [shift] "f"(shift), [slope] "f"(slope), [turns] "r"(turns),
-                       [rest] "r"(rest)
+                     : [mean] "f"(mean), [factor] "f"(factor), [shift] "f"(shift), [slope] "f"(slope),
+                       [turns] "r"(turns), [rest] "r"(rest)
                      : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
 }
 

@@ -1,4 +1,4 @@
-/* Y = X factor + shift with one of each per channel; the portable kernel defines the order.
+/* Y = (X - mean) factor + bias with one of each per channel; the portable kernel defines the order.
  *
  * Of one image each core takes whole channels where all get as many, which needs no division; else as many elements. */
 #include "channel_normalize_f32.h"
@@ -6,34 +6,37 @@
 #include "row_loop.h"
 #include "share_f32.h"
 
-#define SCALE(x) "fmadd.s " x ", " x ", %[factor], %[shift]\n"
+#define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
+#define SCALE(x) "fmadd.s " x ", " x ", %[factor], %[bias]\n"
 #define OPERANDS [x] "+&r"(*x), [y] "+&r"(*y)
-#define CONSTANTS [factor] "f"(factor), [shift] "f"(shift), [turns] "r"(turns), [rest] "r"(rest)
+#define CONSTANTS [mean] "f"(mean), [factor] "f"(factor), [bias] "f"(bias), [turns] "r"(turns), [rest] "r"(rest)
 
 /* Relu is the larger of the bits and 0: a NaN that arithmetic makes has no sign here. */
 #define RELU(x, bits) "fmv.x.w " bits ", " x "\n" MAX(bits, bits, "zero")
 
 /* A part of a row; both leave x and y behind it. */
-static inline void activate(const float **x, float **y, float factor, float shift, uint32_t count) {
+static inline void activate(const float **x, float **y, float mean, float factor, float bias, uint32_t count) {
     const uint32_t turns = count >> 1, rest = count & 1;
-    __asm__ volatile(ROW_LOOP(11,
-                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) SCALE("ft0") ADDI("%[x]", 8) SCALE("ft1")
-                              RELU("ft0", "t0") SW_NEXT("t0", "%[y]", 4) RELU("ft1", "t1") SW_NEXT("t1", "%[y]", 4),
-                              6,
-                              FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) SCALE("ft0") RELU("ft0", "t0")
+    __asm__ volatile(ROW_LOOP(13,
+                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") ADDI("%[x]", 8) CENTRE("ft1")
+                              SCALE("ft0") SCALE("ft1") RELU("ft0", "t0") SW_NEXT("t0", "%[y]", 4) RELU("ft1", "t1")
+                              SW_NEXT("t1", "%[y]", 4),
+                              7,
+                              FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) CENTRE("ft0") SCALE("ft0") RELU("ft0", "t0")
                               SW_NEXT("t0", "%[y]", 4))
                      : OPERANDS : CONSTANTS : "t0", "t1", "ft0", "ft1", "memory");
 }
 
-static inline void normalize(const float **x, float **y, float factor, float shift, uint32_t count) {
+static inline void normalize(const float **x, float **y, float mean, float factor, float bias, uint32_t count) {
     const uint32_t turns = count >> 2, rest = count & 3;
-    __asm__ volatile(ROW_LOOP(14,
-                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) SCALE("ft0") FLW("ft2", "%[x]", 8)
-                              SCALE("ft1") FLW("ft3", "%[x]", 12) SCALE("ft2") FSW("ft0", "%[y]", 0) SCALE("ft3")
-                              FSW("ft1", "%[y]", 4) ADDI("%[x]", 16) FSW("ft2", "%[y]", 8) FSW("ft3", "%[y]", 12)
-                              ADDI("%[y]", 16),
-                              5,
-                              FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) SCALE("ft0") FSW("ft0", "%[y]", 0) ADDI("%[y]", 4))
+    __asm__ volatile(ROW_LOOP(18,
+                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") FLW("ft2", "%[x]", 8)
+                              CENTRE("ft1") SCALE("ft0") FLW("ft3", "%[x]", 12) CENTRE("ft2") SCALE("ft1")
+                              FSW("ft0", "%[y]", 0) CENTRE("ft3") SCALE("ft2") FSW("ft1", "%[y]", 4) SCALE("ft3")
+                              ADDI("%[x]", 16) FSW("ft2", "%[y]", 8) FSW("ft3", "%[y]", 12) ADDI("%[y]", 16),
+                              6,
+                              FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) CENTRE("ft0") SCALE("ft0") FSW("ft0", "%[y]", 0)
+                              ADDI("%[y]", 4))
                      : OPERANDS : CONSTANTS : "ft0", "ft1", "ft2", "ft3", "memory");
 }
 
@@ -44,12 +47,12 @@ static __attribute__((noinline)) void elements(const channel_normalize_f32_args_
     for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, first = 0) {
         const float *x = p->x + n * p->x_n + c * p->x_c + first;
         float *y = p->y + n * p->y_n + c * p->y_c + first;
-        const float factor = p->inv_std[c] * p->scale[c], shift = __builtin_fmaf(-p->mean[c], factor, p->bias[c]);
+        const float mean = p->mean[c], factor = p->inv_std[c] * p->scale[c], bias = p->bias[c];
         run = hal_min(left, p->s - first);
         if (p->relu)
-            activate(&x, &y, factor, shift, run);
+            activate(&x, &y, mean, factor, bias, run);
         else
-            normalize(&x, &y, factor, shift, run);
+            normalize(&x, &y, mean, factor, bias, run);
         if (++c == p->c) c = 0, n++;
     }
 }
@@ -66,10 +69,10 @@ void channel_normalize_f32(const void *args) {
     float *y = p->y + id * p->y_c;
     const uint32_t x_gap = cores * p->x_c - length, y_gap = cores * p->y_c - length;
     for (; inv_std < end; inv_std += cores, scale += cores, mean += cores, bias += cores, x += x_gap, y += y_gap) {
-        const float factor = *inv_std * *scale, shift = __builtin_fmaf(-*mean, factor, *bias);
+        const float factor = *inv_std * *scale;
         if (relu)
-            activate(&x, &y, factor, shift, length);
+            activate(&x, &y, *mean, factor, *bias, length);
         else
-            normalize(&x, &y, factor, shift, length);
+            normalize(&x, &y, *mean, factor, *bias, length);
     }
 }
