@@ -11,7 +11,7 @@ from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Array, Sample, Work, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
-from deployer.operators.batch_norm.channels import channel_kernel, per_channel
+from deployer.operators.batch_norm.channels import channel_kernel, far, per_channel
 from deployer.operators.finishing import RELU, RELU_SCALAR, finished, finished_form, relu_args
 from deployer.operators.inputs import arrays, normal
 
@@ -48,9 +48,13 @@ class ChannelNormalize(Step):
             yield replace(sample, label=f"{sample.label} relu", attrs={**sample.attrs, ACTIVATION: RELU})
 
     def samples(self) -> Iterator[Sample]:
-        """A batch, one image, and rows, without and with Relu."""
+        """A batch, one image, and rows, without and with Relu; means far larger than the deviation."""
         r = rng(67)
         for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
             inputs = (normal(r, *shape), *(normal(r, shape[1]) for _ in range(4)))
             yield Sample(label, inputs, onnx=False)
             yield Sample(f"{label}_relu", inputs, {ACTIVATION: RELU}, onnx=False)
+        x, mean, inv_std = far(r)
+        inputs = (x, normal(r, 3), normal(r, 3), mean, inv_std)
+        yield Sample("far", inputs, onnx=False)
+        yield Sample("far_relu", inputs, {ACTIVATION: RELU}, onnx=False)

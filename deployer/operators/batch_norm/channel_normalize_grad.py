@@ -8,7 +8,7 @@ import numpy as np
 from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Array, Sample, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
-from deployer.operators.batch_norm.channels import channel_kernel, per_channel
+from deployer.operators.batch_norm.channels import channel_kernel, far, per_channel, sum_axes
 from deployer.operators.finishing import GATE, GATED, own_args, own_gate
 from deployer.operators.inputs import arrays, normal
 
@@ -45,10 +45,15 @@ class ChannelNormalizeGrad(Step):
         return (own_gate(node, np.asarray(factor * (dy - shift - (x - centre) * slope)), x),)
 
     def samples(self) -> Iterator[Sample]:
-        """A batch, one image, and rows, without and with a gate."""
+        """A batch, one image, and rows, without and with a gate; means far larger than the deviation."""
         r = rng(69)
         for label, shape in {"batch": (3, 5, 4, 3), "image": (1, 5, 4, 6), "rows": (7, 3)}.items():
             wide = (normal(r, *shape), normal(r, *shape))
             inputs = (*wide, *(normal(r, shape[1]) for _ in range(5)))
             yield Sample(label, inputs, onnx=False)
             yield Sample(f"{label}_gated", inputs, {GATED: 1}, onnx=False)
+        x, mean, inv_std = far(r)
+        centred = (x - per_channel(mean, x.ndim)) * per_channel(inv_std, x.ndim)
+        dy = normal(r, *x.shape) + centred
+        dscale, dbias = ((dy * part).sum(sum_axes(x.ndim)) for part in (centred, np.float32(1)))
+        yield Sample("far", (dy, x, normal(r, 3), mean, inv_std, dscale, dbias), onnx=False)

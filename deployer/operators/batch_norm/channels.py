@@ -27,7 +27,7 @@ from deployer.core.operator import (
     mismatch,
 )
 from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands, operand_pointers, result_count
-from deployer.operators.inputs import arrays, operands
+from deployer.operators.inputs import arrays, normal, operands
 
 EPSILON, MOMENTUM = 1e-5, 0.9
 
@@ -122,6 +122,14 @@ def per_channel(values: Array, rank: int) -> Array:
 def sum_axes(rank: int) -> tuple[int, ...]:
     """All axes of X but the channels."""
     return (0, *range(2, rank))
+
+
+def far(r: np.random.Generator) -> tuple[Array, Array, Array]:
+    """X of three channels far from zero, of deviation 1 and constant, their means and inverse deviations."""
+    x = normal(r, 2, 3, 9, 5) * np.float32([1, 0, 1]).reshape(3, 1, 1) + np.float32([1013, 1e4, -1e4]).reshape(3, 1, 1)
+    wide = x.astype(np.float64)
+    mean, variance = wide.mean((0, 2, 3)).astype(np.float32), wide.var((0, 2, 3))
+    return x, mean, np.float32(1 / np.sqrt(variance + EPSILON))
 
 
 class BatchNorm(Operator):
