@@ -1,5 +1,5 @@
-/* dX = (X - mean) slope + (dY factor + shift) with one of each per channel, then the gate by X, where it is Y of a Relu; the
- * portable kernel defines the order.
+/* dX = (X - mean) slope + (dY factor + shift) with one of each per channel, then the gate by X, where it is Y of a Relu;
+ * the portable kernel defines the order.
  *
  * Of one image each core takes whole channels where all get as many, which needs no division; else as many elements. */
 #include "channel_norm_grad_f32.h"
@@ -12,7 +12,8 @@
 #define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
 #define SLOPE(x, dy) "fmadd.s " x ", " x ", %[slope], " dy "\n"
 
-/* A part of a channel of an image; the pointers are left behind it. */
+/* A part of a channel of an image; the pointers are left behind it. Two cores share an FPU, so that its instructions take
+ * turns with others. */
 static inline __attribute__((always_inline)) void channel(const channel_norm_grad_f32_args_t *p, uint32_t c,
                                                           const float **dy, const float **x, float **dx,
                                                           uint32_t count) {
@@ -21,13 +22,13 @@ static inline __attribute__((always_inline)) void channel(const channel_norm_gra
     const float shift = -(each * p->dbias[c]), mean = p->mean[c];
     const uint32_t turns = count >> 2, rest = count & 3;
     __asm__ volatile(ROW_LOOP(27,
-                              FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") CENTRE("ft0")
-                              FLW("fa1", "%[dy]", 4) FLW("ft1", "%[x]", 4) SLOPE("ft0", "fa0") SCALE("fa1")
-                              CENTRE("ft1") FLW("fa2", "%[dy]", 8) FSW("ft0", "%[dx]", 0) SLOPE("ft1", "fa1")
-                              FLW("ft2", "%[x]", 8) SCALE("fa2") CENTRE("ft2") FSW("ft1", "%[dx]", 4)
-                              FLW("fa3", "%[dy]", 12) SLOPE("ft2", "fa2") FLW("ft3", "%[x]", 12) SCALE("fa3")
-                              CENTRE("ft3") ADDI("%[dy]", 16) ADDI("%[x]", 16) SLOPE("ft3", "fa3")
-                              FSW("ft2", "%[dx]", 8) FSW("ft3", "%[dx]", 12) ADDI("%[dx]", 16),
+                              FLW("fa0", "%[dy]", 0) ADDI("%[dx]", 16) FLW("ft0", "%[x]", 0) SCALE("fa0")
+                              FLW("fa1", "%[dy]", 4) CENTRE("ft0") FLW("ft1", "%[x]", 4) SLOPE("ft0", "fa0")
+                              FLW("fa2", "%[dy]", 8) SCALE("fa1") FLW("ft2", "%[x]", 8) CENTRE("ft1")
+                              FSW("ft0", "%[dx]", -16) SLOPE("ft1", "fa1") FLW("fa3", "%[dy]", 12) SCALE("fa2")
+                              ADDI("%[dy]", 16) CENTRE("ft2") FSW("ft1", "%[dx]", -12) SLOPE("ft2", "fa2")
+                              FLW("ft3", "%[x]", 12) SCALE("fa3") ADDI("%[x]", 16) CENTRE("ft3")
+                              FSW("ft2", "%[dx]", -8) SLOPE("ft3", "fa3") FSW("ft3", "%[dx]", -4),
                               9,
                               FLW("fa0", "%[dy]", 0) FLW("ft0", "%[x]", 0) SCALE("fa0") CENTRE("ft0") ADDI("%[dy]", 4)
                               SLOPE("ft0", "fa0") ADDI("%[x]", 4) FSW("ft0", "%[dx]", 0) ADDI("%[dx]", 4))

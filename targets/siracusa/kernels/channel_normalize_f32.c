@@ -14,26 +14,28 @@
 /* Relu is the larger of the bits and 0: a NaN that arithmetic makes has no sign here. */
 #define RELU(x, bits) "fmv.x.w " bits ", " x "\n" MAX(bits, bits, "zero")
 
-/* A part of a row; both leave x and y behind it. */
+/* A part of a row; both leave x and y behind it. Two cores share an FPU, so that its instructions take turns with others. */
 static inline void activate(const float **x, float **y, float mean, float factor, float bias, uint32_t count) {
-    const uint32_t turns = count >> 1, rest = count & 1;
-    __asm__ volatile(ROW_LOOP(13,
-                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") ADDI("%[x]", 8) CENTRE("ft1")
-                              SCALE("ft0") SCALE("ft1") RELU("ft0", "t0") SW_NEXT("t0", "%[y]", 4) RELU("ft1", "t1")
-                              SW_NEXT("t1", "%[y]", 4),
+    const uint32_t turns = count >> 2, rest = count & 3;
+    __asm__ volatile(ROW_LOOP(25,
+                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") FLW("ft2", "%[x]", 8)
+                              SCALE("ft0") FLW("ft3", "%[x]", 12) CENTRE("ft1") RELU("ft0", "t0") SCALE("ft1")
+                              SW_NEXT("t0", "%[y]", 4) CENTRE("ft2") RELU("ft1", "t1") SCALE("ft2")
+                              SW_NEXT("t1", "%[y]", 4) CENTRE("ft3") ADDI("%[x]", 16) SCALE("ft3") RELU("ft2", "t2")
+                              SW_NEXT("t2", "%[y]", 4) RELU("ft3", "t3") SW_NEXT("t3", "%[y]", 4),
                               7,
                               FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) CENTRE("ft0") SCALE("ft0") RELU("ft0", "t0")
                               SW_NEXT("t0", "%[y]", 4))
-                     : OPERANDS : CONSTANTS : "t0", "t1", "ft0", "ft1", "memory");
+                     : OPERANDS : CONSTANTS : "t0", "t1", "t2", "t3", "ft0", "ft1", "ft2", "ft3", "memory");
 }
 
 static inline void normalize(const float **x, float **y, float mean, float factor, float bias, uint32_t count) {
     const uint32_t turns = count >> 2, rest = count & 3;
     __asm__ volatile(ROW_LOOP(18,
                               FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") FLW("ft2", "%[x]", 8)
-                              CENTRE("ft1") SCALE("ft0") FLW("ft3", "%[x]", 12) CENTRE("ft2") SCALE("ft1")
-                              FSW("ft0", "%[y]", 0) CENTRE("ft3") SCALE("ft2") FSW("ft1", "%[y]", 4) SCALE("ft3")
-                              ADDI("%[x]", 16) FSW("ft2", "%[y]", 8) FSW("ft3", "%[y]", 12) ADDI("%[y]", 16),
+                              SCALE("ft0") FLW("ft3", "%[x]", 12) CENTRE("ft1") FSW("ft0", "%[y]", 0) SCALE("ft1")
+                              FSW("ft1", "%[y]", 4) CENTRE("ft2") ADDI("%[x]", 16) SCALE("ft2") FSW("ft2", "%[y]", 8)
+                              CENTRE("ft3") ADDI("%[y]", 16) SCALE("ft3") FSW("ft3", "%[y]", -4),
                               6,
                               FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) CENTRE("ft0") SCALE("ft0") FSW("ft0", "%[y]", 0)
                               ADDI("%[y]", 4))
