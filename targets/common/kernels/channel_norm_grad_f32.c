@@ -1,5 +1,5 @@
-/* dX = scale inv_std (dY - dbias / count - (X - mean) inv_std dscale / count), as (X - mean) slope + (dY factor + shift)
- * with one of each per channel; gated, zero where X, Y of a Relu, is not above zero. */
+/* dX = scale inv_std (dY - dbias / count - (X - mean) inv_std dscale / count), as (X - mean) slope +
+ * (dY factor + shift) with one of each per channel; gated, zero where X, Y of a Relu, is not above zero. */
 #include "channel_norm_grad_f32.h"
 #include "activation_f32.h"
 #include "hal.h"

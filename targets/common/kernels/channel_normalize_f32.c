@@ -1,5 +1,5 @@
-/* Y = (X - mean) * factor + bias with factor = inv_std * scale per channel; then Relu, where fused. X less the mean is exact
- * where they are near each other, however far from zero; X factor + (bias - mean factor) would cancel there. */
+/* Y = (X - mean) * factor + bias with factor = inv_std * scale per channel; then Relu, where fused. X less the mean is
+ * exact where they are near each other, however far from zero; X factor + (bias - mean factor) would cancel there. */
 #include "channel_normalize_f32.h"
 #include "activation_f32.h"
 #include "hal.h"

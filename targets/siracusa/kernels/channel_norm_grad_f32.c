@@ -1,5 +1,5 @@
-/* dX = (X - mean) slope + (dY factor + shift) with one of each per channel, then the gate by X, where it is Y of a Relu;
- * the portable kernel defines the order.
+/* dX = (X - mean) slope + (dY factor + shift) with one of each per channel, then the gate by X, where it is Y of a
+ * Relu; the portable kernel defines the order.
  *
  * Of one image each core takes whole channels where all get as many, which needs no division; else as many elements. */
 #include "channel_norm_grad_f32.h"
@@ -12,7 +12,7 @@
 #define CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
 #define SLOPE(x, dy) "fmadd.s " x ", " x ", %[slope], " dy "\n"
 
-/* A part of a channel of an image; the pointers are left behind it. Two cores share an FPU, so that its instructions take
+/* A part of a channel of an image; the pointers are left behind it. Two cores share an FPU, whose instructions take
  * turns with others. */
 static inline __attribute__((always_inline)) void channel(const channel_norm_grad_f32_args_t *p, uint32_t c,
                                                           const float **dy, const float **x, float **dx,

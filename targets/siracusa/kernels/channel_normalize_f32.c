@@ -14,7 +14,8 @@
 /* Relu is the larger of the bits and 0: a NaN that arithmetic makes has no sign here. */
 #define RELU(x, bits) "fmv.x.w " bits ", " x "\n" MAX(bits, bits, "zero")
 
-/* A part of a row; both leave x and y behind it. Two cores share an FPU, so that its instructions take turns with others. */
+/* A part of a row; both leave x and y behind it. Two cores share an FPU, whose instructions take turns with
+ * others. */
 static inline void activate(const float **x, float **y, float mean, float factor, float bias, uint32_t count) {
     const uint32_t turns = count >> 2, rest = count & 3;
     __asm__ volatile(ROW_LOOP(25,
