@@ -33,10 +33,10 @@ static inline void activate(const float **x, float **y, float mean, float factor
 static inline void normalize(const float **x, float **y, float mean, float factor, float bias, uint32_t count) {
     const uint32_t turns = count >> 2, rest = count & 3;
     __asm__ volatile(ROW_LOOP(18,
-                              FLW("ft0", "%[x]", 0) FLW("ft1", "%[x]", 4) CENTRE("ft0") FLW("ft2", "%[x]", 8)
-                              SCALE("ft0") FLW("ft3", "%[x]", 12) CENTRE("ft1") FSW("ft0", "%[y]", 0) SCALE("ft1")
-                              FSW("ft1", "%[y]", 4) CENTRE("ft2") ADDI("%[x]", 16) SCALE("ft2") FSW("ft2", "%[y]", 8)
-                              CENTRE("ft3") ADDI("%[y]", 16) SCALE("ft3") FSW("ft3", "%[y]", -4),
+                              FLW("ft0", "%[x]", 0) ADDI("%[x]", 16) CENTRE("ft0") FLW("ft1", "%[x]", -12)
+                              SCALE("ft0") FSW("ft0", "%[y]", 0) CENTRE("ft1") FLW("ft2", "%[x]", -8) SCALE("ft1")
+                              FSW("ft1", "%[y]", 4) CENTRE("ft2") FLW("ft3", "%[x]", -4) SCALE("ft2")
+                              FSW("ft2", "%[y]", 8) CENTRE("ft3") ADDI("%[y]", 16) SCALE("ft3") FSW("ft3", "%[y]", -4),
                               6,
                               FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) CENTRE("ft0") SCALE("ft0") FSW("ft0", "%[y]", 0)
                               ADDI("%[y]", 4))
