@@ -126,10 +126,11 @@ def sum_axes(rank: int) -> tuple[int, ...]:
 
 def far(r: np.random.Generator) -> tuple[Array, Array, Array]:
     """X of three channels far from zero, of deviation 1 and constant, their means and inverse deviations."""
-    x = normal(r, 2, 3, 9, 5) * np.float32([1, 0, 1]).reshape(3, 1, 1) + np.float32([1013, 1e4, -1e4]).reshape(3, 1, 1)
+    spread, centre = np.array([[1, 0, 1], [1013, 1e4, -1e4]], np.float32).reshape(2, 3, 1, 1)
+    x = np.asarray(normal(r, 2, 3, 9, 5) * spread + centre)
     wide = x.astype(np.float64)
-    mean, variance = wide.mean((0, 2, 3)).astype(np.float32), wide.var((0, 2, 3))
-    return x, mean, np.float32(1 / np.sqrt(variance + EPSILON))
+    mean, variance = wide.mean((0, 2, 3)), wide.var((0, 2, 3))
+    return x, np.asarray(mean, np.float32), np.asarray(1 / np.sqrt(variance + EPSILON), np.float32)
 
 
 class BatchNorm(Operator):
