@@ -76,7 +76,7 @@ bench: $(READY) # needs GVSOC_INSTALL_DIR
 	$(PY) -m DeployTest.benchmarks.siracusa
 
 benchmarks: $(READY) # renew all committed tables; says which ones it skips, and why. Hours
-	$(PY) -m DeployTest.benchmarks.renew
+	$(PY) -m DeployTest.benchmarks.upkeep.renew
 
 detection: $(READY) # plants faults in generated programs, about ten minutes
 	$(PY) -m DeployTest.faults.inject table --jobs $(WORKERS)

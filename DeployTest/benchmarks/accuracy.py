@@ -8,7 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from DeployTest.benchmarks.commits import stamp
+from DeployTest.benchmarks.upkeep.commits import stamp
 from DeployTest.support.kernels import accuracy
 from DeployTest.support.kernels.accuracy import Row, measure
 from DeployTest.support.kernels.accuracy_cases import CASES

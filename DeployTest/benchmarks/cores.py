@@ -31,7 +31,7 @@ from deployer.sizing.emulated import run_example
 from deployer.sizing.material import material
 from deployer.sizing.needs import NAME, is_constant
 from deployer.sizing.objects import Files, compile_library
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.building.cases import SHARED, case_dir
 
 RESULT = Path(__file__).with_suffix(".json")

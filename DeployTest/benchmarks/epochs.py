@@ -19,8 +19,8 @@ from deployer.commands.fit import Lines
 from deployer.fitting.fit import fit
 from deployer.fitting.metrics import ACCURACY
 from deployer.running.terminal import Terminal
-from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.flat import processor
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models import dscnn, resnet8
 
 RESULT = Path(__file__).with_suffix(".json")

@@ -22,8 +22,8 @@ from rich.console import Console
 from deployer.fitting.checkpoint import Place
 from deployer.fitting.fit import Onlooker
 from deployer.fitting.history import EpochRow
-from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.flat import processor
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.graphs.digit_images import digits, digits_source
 
 RESULT = Path(__file__).with_suffix(".json")

@@ -33,7 +33,7 @@ from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Plan, Running, Tiling
 from deployer.pipeline import Case
 from deployer.running.build import compiler, flags_of, toolchain
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models import autoencoder, transformer
 from DeployTest.support.building.cases import load_case, result_hash
 

@@ -18,7 +18,7 @@ from deployer.core.cost import all_macs
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
 from deployer.operators.convolution.geometry import geometry
-from DeployTest.benchmarks.commits import stamp
+from DeployTest.benchmarks.upkeep.commits import stamp
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")

@@ -25,8 +25,8 @@ from rich.console import Console
 
 from deployer.fitting.fit import Fitted, fit
 from deployer.training.order import Order
-from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.fit import RATES, SEED, TRAINED
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.graphs.digit_images import digits, digits_source
 
 RESULT = Path(__file__).with_suffix(".json")

@@ -23,8 +23,8 @@ import pytest
 from deployer import pipeline
 from deployer.core.artefact import digest
 from deployer.core.plan import Options
-from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.drawn import compare
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models import mobilenet_v1, resnet8, transformer
 from DeployTest.support.building.cases import SHARED, Built, faults
 from DeployTest.support.building.other_levels import ROOMY, add_targets

@@ -28,7 +28,7 @@ from deployer.training.train_graph import build_train_graph
 from deployer.verify.rounding import with_rounding
 from deployer.verify.same_state import OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models.parts.dense import dense
 from DeployTest.support.building.cases import Built
 from DeployTest.support.references.torch_schedules import COURSES, torch_scheduler

@@ -26,7 +26,7 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step
 from deployer.planning.schedule import make_schedule
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 from DeployTest.support.graphs.built_cases import built, opened
 from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value

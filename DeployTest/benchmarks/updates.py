@@ -16,8 +16,8 @@ from rich.console import Console
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from deployer import pipeline
-from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.siracusa import BYTES_PER_CYCLE
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.building.cases import compile_case, faults
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 

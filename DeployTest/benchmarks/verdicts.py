@@ -21,7 +21,7 @@ from deployer.running.run import Outcome
 from deployer.verify.checks import Checks, Judge
 from deployer.verify.same_state import recorded_passes
 from deployer.verify.tolerances import TOLERANCES
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models import dscnn, mobilenet_v1
 from DeployTest.models.parts.generator import Generate
 from DeployTest.support.building.cases import Built, compile_case, worst_difference

@@ -20,7 +20,7 @@ from typing import Any
 
 from deployer.core.errors import OptionProblem, ToolFailed
 from DeployTest.benchmarks.cluster.networks import SEEDS, Network, drawn
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import add_simulator, end, write_rows
 
 HERE = Path(__file__).resolve()

@@ -24,7 +24,7 @@ from deployer.running import build
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.sizing.objects import version_of
 from deployer.specialization.conditions import specializations_of
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end
 from DeployTest.support.kernels.machine_code import Code, read_object
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from DeployTest.benchmarks.cluster.gains import PAGE, ROOT, measured
 from DeployTest.benchmarks.cluster.networks import SEEDS, drawn
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import add_simulator, end, write_rows
 
 RESULT = Path(__file__).with_suffix(".json")

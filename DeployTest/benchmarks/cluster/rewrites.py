@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deployer.planning import fuse
 from DeployTest.benchmarks.cluster.gains import L1, PAGE, ROOT, measured
-from DeployTest.benchmarks.commits import publish
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.building.cases import case_dir
 from DeployTest.support.documents.cycle_tables import add_simulator, end, write_rows
 

@@ -30,8 +30,8 @@ from deployer.sizing.material import material
 from deployer.sizing.needs import NAME, is_constant
 from deployer.sizing.objects import compile_library, run_tool
 from deployer.training.train_graph import build_train_graph
-from DeployTest.benchmarks.commits import publish
 from DeployTest.benchmarks.cores import struct_bytes
+from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.tolerances import assert_close
 
 HERE = Path(__file__).resolve().parent

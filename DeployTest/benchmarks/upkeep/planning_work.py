@@ -1,7 +1,7 @@
 """Counts of the work of planning: solver calls, candidates, timelines and more; writes planning_work.json.
 
-Run as `python -m DeployTest.benchmarks.planning_work`. Counts are of calls, and never of time: a cache that fails shows
-on any machine. A test plans the same networks and compares.
+Run as `python -m DeployTest.benchmarks.upkeep.planning_work`. Counts are of calls, and never of time: a cache that
+fails shows on any machine. A test plans the same networks and compares.
 """
 
 import cProfile
@@ -24,8 +24,8 @@ from deployer.tilers.addresses import placement
 from deployer.tilers.levels.between_clock import BetweenClock, _Clocked
 from deployer.tilers.levels.candidates import StepCandidates, movement
 from deployer.verify.plan import verify_plan
-from DeployTest.benchmarks.commits import stamp
 from DeployTest.benchmarks.drawn import Drawn
+from DeployTest.benchmarks.upkeep.commits import stamp
 from DeployTest.models import autoencoder, resnet8, transformer
 
 RESULT = Path(__file__).with_suffix(".json")

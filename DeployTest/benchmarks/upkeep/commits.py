@@ -6,7 +6,7 @@ from pathlib import Path
 
 from DeployTest.support.documents.pages import renew
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 ROOT = HERE.parents[1]
 RESULT = HERE / "commits.json"
 PAGE = ROOT / "docs" / "testing.md"

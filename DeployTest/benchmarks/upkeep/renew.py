@@ -1,7 +1,7 @@
 """Renew all committed tables of benchmarks: each is run by its module, and notes the commit at which it was measured.
 
-Run as `python -m DeployTest.benchmarks.renew`; names of benchmarks renew those alone, `--list` says which there are and
-what they need. What cannot run here is skipped, and the reason is said. Exit code 1 where a benchmark failed.
+Run as `python -m DeployTest.benchmarks.upkeep.renew`; names of benchmarks renew those alone, `--list` says which there
+are and what they need. What cannot run here is skipped, and the reason is said. Exit code 1 where a benchmark failed.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from DeployTest.benchmarks.commits import HERE, ROOT, measured_at, name_of
+from DeployTest.benchmarks.upkeep.commits import HERE, ROOT, measured_at, name_of
 
 WRITES = re.compile(r"^\s+(?:publish|stamp)\(__file__", re.MULTILINE)
 """A module of this package that has this writes a table."""
@@ -26,7 +26,7 @@ FOLDER, BEFORE, WRITE = 'metavar="DIR"', '"--before"', "--write"
 def benchmarks() -> dict[str, str]:
     """The text of each benchmark that writes a table, by its name."""
     texts = {name_of(str(path)): path.read_text() for path in sorted(HERE.rglob("*.py"))}
-    return {name: text for name, text in texts.items() if WRITES.search(text) and name != "commits"}
+    return {name: text for name, text in texts.items() if WRITES.search(text) and name != "upkeep.commits"}
 
 
 def missing(text: str, environment: Mapping[str, str]) -> str:
@@ -45,7 +45,7 @@ def missing(text: str, environment: Mapping[str, str]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Renew the tables, and say which ones were not."""
-    parser = argparse.ArgumentParser(prog="python -m DeployTest.benchmarks.renew", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m DeployTest.benchmarks.upkeep.renew", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (default: all)")
     parser.add_argument("--list", action="store_true", help="say what there is and what is missing, and run nothing")
     a = parser.parse_args(words)

@@ -5,14 +5,14 @@ import re
 import pytest
 
 from deployer.planning import timeline
-from DeployTest.benchmarks.commits import HERE, MARKS, PAGE, markdown, measured_at
 from DeployTest.benchmarks.drawn import Drawn
-from DeployTest.benchmarks.planning_work import NETWORKS, counted, grown, table
-from DeployTest.benchmarks.renew import benchmarks, missing
+from DeployTest.benchmarks.upkeep.commits import HERE, MARKS, PAGE, markdown, measured_at
+from DeployTest.benchmarks.upkeep.planning_work import NETWORKS, counted, grown, table
+from DeployTest.benchmarks.upkeep.renew import benchmarks, missing
 from DeployTest.support.documents.pages import generated
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-RENEW = "`python -m DeployTest.benchmarks.planning_work` renews the table where more work is meant"
+RENEW = "`python -m DeployTest.benchmarks.upkeep.planning_work` renews the table where more work is meant"
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.make.__module__.rpartition(".")[2])
