@@ -100,20 +100,20 @@ def test_groups_where_they_are_quicker(models_root: Path) -> None:
 def recorded(monkeypatch: pytest.MonkeyPatch, root: Path, gaps: tuple[int, int]) -> list[tuple[str, tuple[int, ...]]]:
     """Plan the test where groups gain, with a packing that leaves gaps once: what is tiled and placed, one by one."""
     calls = list[tuple[str, tuple[int, ...]]]()
-    tiled, placed = Tiler.tile, plan_choice.place_tiling
+    tiled, placed = Tiler.tile, plan_choice.place.place_buffers
 
     def tile(self: Tiler, withheld: tuple[int, ...], *words: Any) -> Tiling:
         calls.append(("tiles with groups" if self.tables.groups else "tiles", withheld))
         return tiled(self, withheld, *words)
 
-    def place(tiling: Tiling, *words: Any) -> Plan:
+    def place(tiling: Tiling, *words: Any, **more: Any) -> Plan:
         calls.append(("addresses with groups" if tiling.groups else "addresses", tiling.gaps))
         if len(calls) == 2 and any(gaps):
             raise PackingGap(target_for(tiling.lifetimes.schedule).levels[1], gaps, 1)
-        return placed(tiling, *words)
+        return placed(tiling, *words, **more)
 
     monkeypatch.setattr(Tiler, "tile", tile)
-    monkeypatch.setattr(plan_choice, "place_tiling", place)
+    monkeypatch.setattr(plan_choice.place, "place_buffers", place)
     pipeline.plan_case(load_case(TEST, root), Options("host", "single", {"L1": GROUPED_L1}))
     return calls
 

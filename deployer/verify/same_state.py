@@ -181,7 +181,7 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
     """
     error = float(verdict.distances(np.array([actual.loss]), np.array([reference.loss]))[0])
     allowed = tolerance * max(1.0, abs(reference.loss) if math.isfinite(reference.loss) else 1.0)
-    allowed += actual.loss_rounding
+    allowed += actual.loss_rounding * min(1.0, tolerance / TOLERANCES.loss)  # a tighter tolerance is meant
     faults = list[tuple[str, str]]()
     if not error <= allowed:
         faults.append(("the loss", f"{actual.loss:.9g}, {reference.loss:.9g} is due"))
