@@ -451,8 +451,11 @@ _REASONS = {
     _MACHINE: (
         "-p host simulates its memories and clock",
         "free some, or another -o",
+        "another -o, or remove it",
         "a smaller --batch",
         ", or --skipsim to build only",
+        "; --skipsim builds only",
+        "another --name where ",
         "fewer --n-steps, or ",
     ),
     _WAYS: (
@@ -472,6 +475,7 @@ _REASONS = {
         "numbers that differ when the module is exported, --trainable REGEX, or deployer.torch",
     ),
     _EXPLAINS: (
+        " --help` says what it takes",
         "export with static shapes: --batch is for first axes, --axis for axes with a name",
         "freeze these weights (leave them out of --trainable), or write the node with other operators",
     ),

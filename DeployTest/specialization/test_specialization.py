@@ -129,11 +129,11 @@ def test_other_expressions_are_refused(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("few = ", "is no list of functions"),
+        ("few = ", "is not TOML"),
         ('[few]\nneeds = ["n > 1"]', "few is no function with conditions"),
         ('["a b"]\nvalid = ["n > 1"]', "a b is no function with conditions"),
         ('few = "n > 1"', "few is no function with conditions"),
-        ('like = "other"', "is no list of functions"),
+        ('like = "other"', "does not exist"),
         ('like = "other"\n[few]\nvalid = ["n > 1"]', "besides like it has few"),
         ('let = "n"\n[few]\nvalid = ["n > 1"]', "let is no table of names and values"),
         ('[few]\nvalid = "n > 1"', "few is no function with conditions"),
@@ -176,7 +176,7 @@ def test_a_folder_without_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     folder.mkdir(parents=True)
     (folder / "few.c").touch()
     monkeypatch.setattr(conditions, "TARGETS_DIR", tmp_path)
-    with pytest.raises(TargetInvalid, match="is no list of functions"):
+    with pytest.raises(TargetInvalid, match="does not exist"):
         costed_of(KERNEL, replace(TARGET, cost_sources=("machine",)))
 
 

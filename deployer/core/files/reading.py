@@ -86,7 +86,7 @@ def check_file(path: Path, most: int, hint: str, smaller: str = "", kind: type[U
     except OSError as error:
         raise unreadable(path, error) from None
     except ValueError as error:
-        raise kind(f"{path!r} is no path", [("cause", cause_of(error))], hint) from None
+        raise kind(f"{path} cannot be read", [("cause", cause_of(error))], hint) from None
     if not stat.S_ISREG(status.st_mode):
         raise kind(f"{path} is {'a folder' if stat.S_ISDIR(status.st_mode) else 'not a file'}", hint=hint)
     if status.st_size > most:
