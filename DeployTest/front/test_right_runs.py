@@ -1,4 +1,4 @@
-"""Right runs over raw data are passed: a few of those that `DeployTest.suites.right_runs` counts."""
+"""Right runs over raw data are passed: a few of those that `DeployTest.suites.torch_models.right_runs` counts."""
 
 import importlib
 
@@ -10,6 +10,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 def test_right_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Two of each net, over data whose offsets are up to ten thousand times their deviation."""
-    suite = importlib.import_module("DeployTest.suites.right_runs")
+    suite = importlib.import_module("DeployTest.suites.torch_models.right_runs")
     assert suite.main(["--runs", str(2 * suite.EACH), "--seed", "2"]) == 0
     assert f"| all | {2 * suite.EACH} | " in capsys.readouterr().out

@@ -54,7 +54,7 @@ def test_files_that_are_no_graph(tmp_path: Path) -> None:
             parse.read_graphs(tmp_path / name, None)
     with raises(FileProblem, "does not exist"):
         parse.read_graphs(tmp_path / "absent", None)
-    with raises(FileProblem, "is not a file"):
+    with raises(FileProblem, "is a folder"):
         parse.read_graphs(tmp_path, None)
 
 

@@ -134,9 +134,9 @@ def test_threads_run_bundles(models_root: Path, tmp_path: Path) -> None:
 def test_who_forbids_them(built: Built) -> None:
     """There are none without rewrites, and a step that is named stays alone."""
     steps = optimizer_steps(built.plan)
-    assert not with_bundles(replace(without(built.plan), options=replace(built.plan.options, fuse=False))).bundles
+    assert not with_bundles(replace(without(built.plan), options=replace(built.plan.options, fuse=False)), {}).bundles
     named = replace(built.plan, options=replace(built.plan.options, opt_out=(built.plan.steps[steps[0]].name,)))
-    assert steps[0] not in {step for b in with_bundles(without(named)).bundles for step in b.steps}
+    assert steps[0] not in {step for b in with_bundles(without(named), {}).bundles for step in b.steps}
 
 
 def test_plan_survives_its_file(built: Built) -> None:
@@ -156,7 +156,7 @@ def moved_home(plan: Plan) -> Plan:
 
 def test_bytes_of_another_life_are_no_bundle(built: Built) -> None:
     """A tensor may lie where one lay that the step before used last: these steps need the wait between them."""
-    assert not with_bundles(moved_home(without(built.plan))).bundles
+    assert not with_bundles(moved_home(without(built.plan)), {}).bundles
 
 
 def bundled(plan: Plan, *bundles: tuple[int, int]) -> Plan:

@@ -12,7 +12,7 @@ from deployer.verify import verdict
 from deployer.verify.reference import initial_memory, run_pass
 from deployer.verify.rounding import PROBES, disturbed_passes, with_rounding
 from deployer.verify.same_state import OnePass, misfit
-from deployer.verify.systematic import Found, Key, Systematic, rows_of
+from deployer.verify.systematic import LOSS, Found, Key, Systematic, rows_of
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import Budget, Turn, at_pass, explanation, near_units, search_turns, turning
 from deployer.verify.verdict import Expected
@@ -99,13 +99,14 @@ class Judge:
         for one in self.passes:
             reference = one.reference()
             result = misfit(one, reference, self.tolerance)
+            sharp = result.severity <= WELL_WITHIN or result.worst == LOSS  # else rounding hides what is small
             if magnifies := bool(result.severity > WELL_WITHIN and not faults):
                 one = with_rounding(one, reference)
                 result = misfit(one, reference, self.tolerance)
             turns = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
             said = f"{result.faults} beyond their bounds, worst {result.said}" if result.faults and not turns else ""
             found = Found()
-            if not result.faults:
+            if sharp and not result.faults:
                 found, turns = self._systematic(one, reference, not faults)
                 said = f"{found.name}: {found.said}" if found.severity > 1 else ""
             explained += [Explained(OWN, turn) for turn in turns]

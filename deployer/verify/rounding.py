@@ -17,6 +17,8 @@ from deployer.verify.same_state import OnePass, Rounding
 from deployer.verify.tolerances import TOLERANCES
 
 PROBES = 4
+LARGEST_WHOLE = 2.0**22
+"""Whole numbers up to here are places, counts and masks, which do not round, and which what follows may choose by."""
 SPREAD = 3.0
 """An error may be so many times the largest of all probes."""
 
@@ -86,7 +88,21 @@ def _disturbed(
             if name and memory[name].dtype == np.float32:
                 values = memory[name].astype(np.float64)
                 size = TOLERANCES.rounded * np.abs(values) + TOLERANCES.shared * verdict.root_mean_square([values])
-                memory[name] = values + np.where(values == 0, 0.0, size * noise.uniform(-1, 1, values.shape))
+                noisy = size * noise.uniform(-1, 1, values.shape)
+                memory[name] = values + np.where(_exact(node, memory, name), 0.0, noisy)
 
     loss = run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
     return loss, {name: memory[name].copy() for name in actual.after}
+
+
+def _exact(node: Node, memory: Memory, name: str) -> Array:
+    """Mask of the elements of a result that did not round: whole numbers, and those of an operand, with either sign.
+
+    What follows may compare a selection, such as the largest element, with what it was selected from.
+    """
+    values = memory[name]
+    exact = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
+    for operand in {n for n in node.inputs if n and memory.program.storage(n) != memory.program.storage(name)}:
+        if memory[operand].dtype == values.dtype and not exact.all():
+            exact |= np.isin(np.abs(values), np.abs(memory[operand]))
+    return exact

@@ -1,6 +1,6 @@
 """Right runs over raw data: how many of them are not passed, and how near to their bounds they come. Needs PyTorch.
 
-Run as `python -m DeployTest.suites.right_runs`; `--runs 1000 --write` renews the table of docs/verdict.md. Each run is
+Run as `python -m DeployTest.suites.torch_models.right_runs`; `--runs 1000 --write` renews the table of docs/verdict.md. Each run is
 of a drawn net, batch, optimizer and schedule, on drawn columns: offsets up to 1e4 times the deviation, scales from 1e-3
 to 1e3, constant and sparse ones. PyTorch trains the same in float32 and in float64 beside it.
 """
@@ -29,7 +29,7 @@ from deployer.verify.tolerances import TOLERANCES
 from DeployTest.support.building.cases import Built, compile_case
 from DeployTest.support.documents.pages import renew
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "verdict.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "verdict.md"
 MARKS = ("<!-- right runs -->", "<!-- end of right runs -->")
 PASSES, COLUMNS, CLASSES, EACH = 12, 8, 4, 10
 L1 = 64000
@@ -237,7 +237,7 @@ def table(counts: Mapping[str, Count]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run, and print or write the table; exit code 1 where a run failed."""
-    parser = argparse.ArgumentParser(prog="python -m DeployTest.suites.right_runs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m DeployTest.suites.torch_models.right_runs", description=__doc__)
     parser.add_argument("--runs", type=int, default=100, help="number of runs (default 100)")
     parser.add_argument("--seed", type=int, default=1, help="of the drawn runs (default 1)")
     parser.add_argument("--write", action="store_true", help="renew the table of docs/verdict.md")
