@@ -15,11 +15,11 @@ from deployer.core.ir import Node
 from deployer.core.plan import Options, Plan, Running
 from deployer.pipeline import Case
 from deployer.running import report
+from deployer.running.drift import drift_of, drift_svg
 from deployer.running.run import Outcome
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES, checked_passes, moments, state_bytes, usual_checks
 from deployer.verify.checks import Judge
-from deployer.verify.drift import drift_of, drift_svg
 from deployer.verify.reference import Memory
 from deployer.verify.verdict import Expected
 from DeployTest.models import autoencoder, dscnn

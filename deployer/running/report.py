@@ -15,12 +15,12 @@ from deployer.core.ir import TensorRecord
 from deployer.core.level import SPILLED, USUAL
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import json_text, one_line
+from deployer.running.drift import Drift, drift_of
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
 from deployer.running.watch import Divergence
 from deployer.verify import verdict
 from deployer.verify.checks import Checks, Judge
-from deployer.verify.drift import Drift, drift_of
 from deployer.verify.verdict import Difference, Expected, Movement
 
 MOST_FAULTS = 10

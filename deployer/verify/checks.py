@@ -99,13 +99,15 @@ class Judge:
         for one in self.passes:
             reference = one.reference()
             result = misfit(one, reference, self.tolerance)
-            sharp = result.severity <= WELL_WITHIN or result.worst == LOSS  # else rounding hides what is small
+            plain = result
             if magnifies := bool(result.severity > WELL_WITHIN and not faults):
                 one = with_rounding(one, reference)
                 result = misfit(one, reference, self.tolerance)
             turns = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
             said = f"{result.faults} beyond their bounds, worst {result.said}" if result.faults and not turns else ""
             found = Found()
+            # Where rounding accounts for most of an error it hides what is small and systematic.
+            sharp = plain.worst == LOSS or result.severity > plain.severity / 2
             if sharp and not result.faults:
                 found, turns = self._systematic(one, reference, not faults)
                 said = f"{found.name}: {found.said}" if found.severity > 1 else ""

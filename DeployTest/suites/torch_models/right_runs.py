@@ -1,8 +1,8 @@
 """Right runs over raw data: how many of them are not passed, and how near to their bounds they come. Needs PyTorch.
 
-Run as `python -m DeployTest.suites.torch_models.right_runs`; `--runs 1000 --write` renews the table of docs/verdict.md. Each run is
-of a drawn net, batch, optimizer and schedule, on drawn columns: offsets up to 1e4 times the deviation, scales from 1e-3
-to 1e3, constant and sparse ones. PyTorch trains the same in float32 and in float64 beside it.
+Run as `python -m DeployTest.suites.torch_models.right_runs`; `--runs 1000 --write` renews the table of docs/verdict.md.
+Each run is of a drawn net, batch, optimizer and schedule, on drawn columns: offsets up to 1e4 times the deviation,
+scales from 1e-3 to 1e3, constant and sparse ones. PyTorch trains the same in float32 and in float64 beside it.
 """
 
 import argparse
