@@ -110,7 +110,7 @@ def test_a_small_systematic_error_is_found(fault: str, found: dict[str, Net]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS[::3])
 def test_each_place_a_ten_thousandth_off(optimizer: str, found: dict[str, Net]) -> None:
     """Whatever result of an update is off, of a weight or of a state."""
     case = found[optimizer].case
