@@ -101,7 +101,7 @@ def _exact(node: Node, memory: Memory, name: str) -> Array:
     What follows may compare a selection, such as the largest element, with what it was selected from.
     """
     values = memory[name]
-    exact = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
+    exact: Array = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
     for operand in {n for n in node.inputs if n and memory.program.storage(n) != memory.program.storage(name)}:
         if memory[operand].dtype == values.dtype and not exact.all():
             exact |= np.isin(np.abs(values), np.abs(memory[operand]))
