@@ -52,7 +52,7 @@ def check_step(
             arrays[step.data[-1]] = np.full((), first)
         ours = evaluator.run(arrays, passes)
         theirs = eager_step(module, loss, batch, seed=seed, passes=passes, first=first, drops=step.drops)
-        found = compare(step, ours, theirs)
+        found = compare(ours, theirs)
         worst = max(worst, found, key=lambda each: each.share)
     return worst
 
@@ -72,7 +72,7 @@ def drawn_batch(data: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     return drawn
 
 
-def compare(step: CapturedStep, ours: Evaluation, theirs: EagerStep) -> Compared:
+def compare(ours: Evaluation, theirs: EagerStep) -> Compared:
     """The largest difference of a step's results; CaptureMismatch where one is beyond the bound."""
     missing = sorted(theirs.gradients.keys() - ours.gradients.keys())
     if missing:

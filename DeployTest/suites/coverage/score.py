@@ -71,10 +71,10 @@ class Result:
         return next((o for o in (UNFORESEEN, WRONG, REFUSED, RIGHT) if self.counts.get(o)), EMPTY)
 
 
-def difference(step: CapturedStep, ours: Evaluation, gold: EagerStep) -> str:
+def difference(ours: Evaluation, gold: EagerStep) -> str:
     """First tensor whose difference exceeds rounding in float64, as text; empty where none does."""
     try:
-        compare(step, ours, gold)
+        compare(ours, gold)
     except CaptureMismatch as error:
         return _told(error)
     return ""
@@ -109,7 +109,7 @@ def _judged(make: Maker, held: bool) -> Judged:
         return Judged(REFUSED, _told(error))
     except Exception:
         return Judged(UNFORESEEN, traceback.format_exc(limit=-3))
-    reason = difference(step, ours, gold)
+    reason = difference(ours, gold)
     return Judged(WRONG, reason) if reason else Judged(RIGHT, "", step, sample)
 
 
