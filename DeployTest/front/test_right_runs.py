@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
 def test_right_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two of each net, over data whose offsets are up to ten thousand times their deviation."""
+    """Ten of each of two nets, over data whose offsets are up to ten thousand times their deviation."""
     suite = importlib.import_module("DeployTest.suites.torch_models.right_runs")
     assert suite.main(["--runs", str(2 * suite.EACH), "--seed", "2"]) == 0
     assert f"| all | {2 * suite.EACH} | " in capsys.readouterr().out

@@ -423,7 +423,12 @@ _MACHINE = "is of a machine without space, memory, time or a tool, which other t
 _WAYS = "is of `deployer fits`, which compiles each before it names it"
 _FOREIGN = "is of cases that other tools wrote, which DeployTest/frontend makes"
 _EXPLAINS = "says what options are for, and proposes another model"
+_CHOICE = "is of a path or a name that only its user can choose anew"
 _REASONS = {
+    _CHOICE: (
+        "another -o, or remove it",
+        "another --name where ",
+    ),
     _NO_ERROR: (
         " by `deployer calibrate -p ",
         "--strict makes it a failure",
@@ -451,11 +456,9 @@ _REASONS = {
     _MACHINE: (
         "-p host simulates its memories and clock",
         "free some, or another -o",
-        "another -o, or remove it",
         "a smaller --batch",
         ", or --skipsim to build only",
         "; --skipsim builds only",
-        "another --name where ",
         "fewer --n-steps, or ",
     ),
     _WAYS: (

@@ -230,7 +230,7 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> tup
     if not error.size:
         return 0.0, 0.0, ""
     before, after = verdict.wide(reference.before[name]), verdict.wide(reference.after[name])
-    rounding = 2 * verdict.roundings(before, after, actual.updates)
+    rounding = TOLERANCES.stored * verdict.roundings(before, after, actual.updates)
     small = rounding + reference.spread.get(name, TOLERANCES.cancellation * scale)
     usable = np.abs(expected[np.isfinite(expected)])
     magnified = actual.rounding.get(name, Rounding())

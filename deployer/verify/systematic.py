@@ -85,7 +85,7 @@ class Sums:
 
     @property
     def slope(self) -> float:
-        """What is too much, as a share of what was due."""
+        """The error along the direction, as a share of what was due."""
         return self.off / self.squares if self.squares else 0.0
 
     @property
@@ -130,7 +130,8 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, due: Array, scale: f
     for along, direction in ((CHANGE, due), (GRADIENT, reference.along.get(name))):
         if direction is None:
             continue
-        at = finite & np.isfinite(direction) & (np.abs(direction) > 2 * unit) & (np.abs(direction) > 8 * spread)
+        decided = np.abs(direction) > np.maximum(TOLERANCES.units * unit, TOLERANCES.spreads * spread)
+        at = finite & np.isfinite(direction) & decided
         if at.any():
             yield Row(name, along, error[at], direction[at], sigma[at], narrow[at])
 
@@ -167,7 +168,7 @@ class Systematic:
             found.append(Found(row.name, abs(sums.slope) / sums.allowed, text))
             if row.name != LOSS:
                 more = max(self.seen.get(row.key, 0.0), allowed.get(row.key, 0.0))
-                bound = (TOLERANCES.norm + more) * due + 2 * verdict.norm(row.sigma)
+                bound = (TOLERANCES.norm + more) * due + TOLERANCES.sigmas * verdict.norm(row.sigma)
                 text = f"{row.along} is {norm / due:.1e} of it off, {bound / due:.1e} is allowed"
                 found.append(Found(row.name, norm / bound, text))
         return max(found, key=lambda each: each.severity)

@@ -15,9 +15,15 @@ class Tolerances:
     `movement`, `roundings` and `cancellation` are the factors of the three terms of a movement's bound, `element` is
     that of a single element in a pass; a pass is odd from the share `odd` of its bounds on, and `left` is the share of
     an error that may be left of one that is explained. A decision is near its border within `near` of the largest
-    magnitude. A step's result is right within `step` times
-    the error of its reference in float32 and `step_units` of its change. Where rounding is estimated, results
-    are off by `rounded` of themselves, and `shared` of their root mean square, besides.
+    magnitude. An update may store a weight `stored` times. A step's result is right within `step` times the error of
+    its reference in float32 and `step_units` of its change. Where rounding is estimated, results are off by `rounded`
+    of themselves, and `shared` of their root mean square, besides.
+
+    A systematic error may be `slope` of what is due, `deviations` standard deviations of rounding and `seen` times
+    what disturbed passes show; one pass `norm` of its change and `sigmas` deviations as a 2-norm. The deviation of an
+    element is a unit of its storage and `grain` of the gradients' root mean square, that of a loss `of_loss` of its
+    tolerance. Elements due to change by less than `units` units, or `spreads` times what cancellation makes of them,
+    are left out.
     """
 
     loss: float
@@ -30,6 +36,7 @@ class Tolerances:
     odd: float
     left: float
     near: float
+    stored: float
     step: float
     step_units: float
     rounded: float
@@ -39,6 +46,9 @@ class Tolerances:
     seen: float
     grain: float
     norm: float
+    sigmas: float
+    units: float
+    spreads: float
     of_loss: float
 
 

@@ -1,1 +1,1 @@
-"""What keeps the committed tables of benchmarks right: their commits, the work of planning, one command for all."""
+"""Upkeep of the committed tables of benchmarks: their commits, the work of planning, one command for all."""

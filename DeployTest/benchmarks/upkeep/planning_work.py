@@ -30,7 +30,7 @@ from DeployTest.models import autoencoder, resnet8, transformer
 
 RESULT = Path(__file__).with_suffix(".json")
 MOST = 1.3
-"""How many times as often as the table says something may happen."""
+"""Largest allowed growth of a count over the table's."""
 NETWORKS = (
     Drawn(autoencoder.generate, {"seed": 1}, 24_000, 0),
     Drawn(transformer.generate, {"layers": 1, "tokens": 16, "width": 32, "hidden": 64, "seed": 1}, 24_000, 40_000),
@@ -56,7 +56,7 @@ ALL = "calls in all"
 
 
 def counted(network: Drawn) -> dict[str, int]:
-    """How often each of these happens when a network is planned on one thread; and all calls of functions."""
+    """Count each event, and all calls of functions, while a network is planned on one thread."""
     _warm()
     case, options = _read(network)
     profile = cProfile.Profile()
@@ -90,7 +90,7 @@ def table() -> dict[str, dict[str, int]]:
 
 
 def grown(network: str, before: dict[str, int], now: dict[str, int]) -> list[str]:
-    """What happens more than MOST times as often as before, in words."""
+    """List the counts that are above MOST times the table's, as texts."""
     return [
         f"{network}: {now[what]} {what}, {now[what] / max(count, 1):.2f} times the {count} of {RESULT.name}"
         for what, count in before.items()

@@ -17,7 +17,7 @@ from .campaign import kind_of
 from .worker import Worker, limit_memory
 
 Row = list[str]
-"""How an input ends: refused, accepted or finding; its sort, and its place."""
+"""End of an input: refused, accepted or finding; its sort, and its place."""
 
 
 def numbers(seed: int, kinds: Sequence[str], count: int) -> list[int]:

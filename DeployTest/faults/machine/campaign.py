@@ -17,7 +17,7 @@ ENDED = "cannot allocate memory for thread-local data: ABORT"
 
 @dataclass(frozen=True)
 class Fault:
-    """What one command made of one fault: `losses` says what is wrong with that."""
+    """Result of one command under one fault: `losses` are the violations of its contract."""
 
     command: str
     point: str
@@ -67,7 +67,7 @@ class Campaign:
         return self._judged(f"{MEMORY} {limit} of {LIMITS}", f"{space} B more", self.bench.run(space=space), [])
 
     def _judged(self, point: str, told: str, ran: Ran, losses: list[str]) -> Fault:
-        """What is wrong with how a run ended, with what it left, and with the next run."""
+        """List the violations in a run's end, in its files, and in the next run."""
         left = tree(self.bench.folder)
         losses += _ending(ran)
         if ran.code == 0:
@@ -89,7 +89,7 @@ class Campaign:
 
 
 def _ending(ran: Ran) -> Iterator[str]:
-    """What is wrong with the exit code or the message."""
+    """List the violations in the exit code and the message."""
     if ran.code not in (0, 2) and not (ran.code == 127 and ENDED in ran.errors):
         yield f"exit code {ran.code}"
     if "Traceback" in ran.errors:

@@ -26,7 +26,7 @@ def read(line: str) -> Fault:
 
 
 def shown(fault: Fault) -> str:
-    """What is wrong with a fault, for people."""
+    """Describe a fault and its violations in a line."""
     losses = "\n".join(f"    {loss}" for loss in fault.losses)
     return f"{fault.command}: {fault.point}\n  {fault.told}, exit code {fault.code}\n{losses}\n{fault.errors[-1000:]}"
 

@@ -23,7 +23,7 @@ from deployer.verify.reference import Memory
 from deployer.verify.same_state import Recorded, recorded_passes
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.faults.scaled.nets import Net
-from DeployTest.faults.scaled.search import places
+from DeployTest.faults.scaled.search import places, replaced
 from DeployTest.support.graphs.turned import recorded_run
 
 Values = dict[int, dict[str, Array]]
@@ -102,20 +102,17 @@ def judged(planned: Planned, step: int, node: Node, at: int, fault: str, seed: i
     """Run with the fault in every pass, judge the run, and look for the step; None where the fault changes no bit."""
     program, dataset = planned.case.program, planned.case.dataset
     assert dataset is not None
-    name, values = node.outputs[at], dict[int, Values]()
+    values = dict[int, Values]()
     steps = {(s.graph, s.name): s for s in planned.plan.steps}
     graphs = {id(n): graph.name for graph in program.graphs for n in graph.nodes}
-    own = any(n and program.storage(n) == program.storage(name) for n in node.inputs)
-    base: list[Array] = [np.zeros(())]
 
-    def before(index: int, found: Node, memory: Memory) -> None:
-        if found is node:
-            base[0] = memory[name].astype(np.float64) if own else np.zeros(memory.program.tensors[name].type.shape)
+    def wrong(result: Array, was: Array) -> Array:
+        return FAULTS[fault](result, was, np.random.default_rng([seed, step]))
+
+    before, plant = replaced(planned.case, node, at, wrong)
 
     def after(index: int, found: Node, memory: Memory) -> None:
-        if found is node:
-            draws = np.random.default_rng([seed, step])
-            memory[name] = FAULTS[fault](memory[name].astype(np.float64), base[0], draws)
+        plant(index, found, memory)
         planned_step = steps.get((graphs[id(found)], found.name))
         if planned_step is not None:
             written = [row for row in watch.results(planned_step) if row[1] in memory]

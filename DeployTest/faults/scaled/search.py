@@ -1,6 +1,6 @@
 """The smallest e for which a run whose node gives (1 + e) times its result is not passed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -50,21 +50,26 @@ def places(case: Case) -> list[tuple[Node, int]]:
     return rows
 
 
-def planted(case: Case, node: Node, at: int, factor: float) -> tuple[Hook, Hook]:
-    """What scales the output, or its change where it is written in the place of what it was."""
+def replaced(case: Case, node: Node, at: int, wrong: Callable[[Array, Array], Array]) -> tuple[Hook, Hook]:
+    """Hooks that replace an output by a wrong one, made of it and of what was in its place, or zeros."""
     program, name = case.program, node.outputs[at]
-    base: dict[str, Array] = {}
+    base = [np.zeros(program.tensors[name].type.shape)]
     own = any(n and program.storage(n) == program.storage(name) for n in node.inputs)
 
     def before(index: int, found: Node, memory: Memory) -> None:
-        if found is node:
-            base["was"] = memory[name].astype(np.float64) if own else np.zeros(())
+        if found is node and own:
+            base[0] = memory[name].astype(np.float64)
 
     def after(index: int, found: Node, memory: Memory) -> None:
         if found is node:
-            memory[name] = base["was"] + factor * (memory[name].astype(np.float64) - base["was"])
+            memory[name] = wrong(memory[name].astype(np.float64), base[0])
 
     return before, after
+
+
+def planted(case: Case, node: Node, at: int, factor: float) -> tuple[Hook, Hook]:
+    """Hooks that scale the output, or its change where it is written in the place of what it was."""
+    return replaced(case, node, at, lambda x, was: was + factor * (x - was))
 
 
 def effect(case: Case, node: Node, at: int, size: float = 2.0**-10) -> float:

@@ -14,6 +14,7 @@ import tokenize
 import tomllib
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,8 +153,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; ValueError where a key occurs twice or is not valid text."""
     table = dict(pairs)
     if len(table) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise ValueError(f"the key {twice!r} is there twice")
     for key in table:
         key.encode()

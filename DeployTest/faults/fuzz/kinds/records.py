@@ -1,4 +1,4 @@
-"""What earlier runs and people leave: checkpoints, folders' manifests, options in TOML, boards, dumps of flash."""
+"""Records of runs and files by people: checkpoints, folders' manifests, options in TOML, boards, dumps of flash."""
 
 import json
 import math

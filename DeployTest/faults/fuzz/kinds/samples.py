@@ -105,7 +105,7 @@ def _number(draw: Draw, whole: bool) -> str:
 
 
 def _is_input(at: int, cells: list[str], taken: object, due: list[list[str]]) -> bool:
-    """Whether a column is one of the input."""
+    """Tell the input's columns from the target's."""
     name = due[0][at] if taken.headings else str(at + 1)  # type: ignore[attr-defined]
     return name != taken.target  # type: ignore[attr-defined]
 
@@ -248,7 +248,7 @@ def _other_kind(content: bytes, kind: bytes) -> bytes:
 
 @edits_of("header")
 def another_file(text: list[bytes], draw: Draw) -> None:
-    """What is no npy file at all."""
+    """Bytes of other formats under the name of an npy file."""
     sink = io.BytesIO()
     np.savez(sink, allow_pickle=False, x=np.zeros((ROWS, WIDTH), np.float32))
     text[0] = draw.one((sink.getvalue(), b"", b"PK", b"\x93NUMPY", b"\x80\x04N.", b"[1, 2]"))
