@@ -157,20 +157,24 @@ static ${v.name}_exact_t *const sources[] = {
 };
 
 static int flags_are_exact(void) {
-    const volatile union {
-        uint32_t bits[EXACT_OPERANDS];
-        float values[EXACT_OPERANDS];
-    } operands = {{0x4b800000u, 0x40a00000u, 0x7f800000u, 0x80000000u, 0x3f800800u, 0xbf801000u}};
+    static const uint32_t operands[EXACT_OPERANDS] = {0x4b800000u, 0x40a00000u, 0x7f800000u, 0x80000000u, 0x3f800800u, 0xbf801000u};
     static const uint32_t exact[EXACT_RESULTS - 1u] = {0x40800000u, 0x3fd55555u, 0, 0}; /* and no number */
-    volatile union {
-        float values[EXACT_RESULTS];
-        uint32_t bits[EXACT_RESULTS];
-    } results;
+    volatile float x[EXACT_OPERANDS], y[EXACT_RESULTS];
+    for (uint32_t i = 0; i < EXACT_OPERANDS; i++) {
+        float value;
+        memcpy(&value, &operands[i], sizeof value);
+        x[i] = value;
+    }
     for (uint32_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        sources[i](operands.values, results.values);
+        uint32_t results[EXACT_RESULTS];
+        sources[i](x, y);
+        for (uint32_t k = 0; k < EXACT_RESULTS; k++) {
+            const float value = y[k];
+            memcpy(&results[k], &value, sizeof value);
+        }
         for (uint32_t k = 0; k + 1u < EXACT_RESULTS; k++)
-            if (results.bits[k] != exact[k]) return 0;
-        if ((results.bits[EXACT_RESULTS - 1u] & 0x7fffffffu) <= 0x7f800000u) return 0;
+            if (results[k] != exact[k]) return 0;
+        if ((results[EXACT_RESULTS - 1u] & 0x7fffffffu) <= 0x7f800000u) return 0;
     }
     return 1;
 }
