@@ -23,12 +23,12 @@ SPREAD = 3.0
 """An error may be so many times the largest of all probes."""
 
 
-def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
+def with_rounding(actual: OnePass, reference: OnePass, holds: bool = True) -> OnePass:
     """The pass with what rounding may do to each tensor that it changes, estimated by probes.
 
-    No decision turns in a probe: an operand that would cross a border has its value in float64.
+    Where it `holds` decisions none turns in a probe: an operand that would cross a border has its value in float64.
     """
-    operands = _decisive_operands(actual)
+    operands = _decisive_operands(actual) if holds else {}
     rounding, of_loss = {name: Rounding() for name in reference.after}, Rounding()
     for probe in range(PROBES):
         loss, after = _disturbed(actual, operands, np.random.default_rng([probe, actual.index, PROBES]))
