@@ -4,7 +4,7 @@ Most passes magnify rounding little, and the bounds of `same_state.py` are far b
 sample, say, the gradient is what is left of 1 - 1, and the rounding of that 1 is a large part of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,8 +30,7 @@ def with_rounding(actual: OnePass, reference: OnePass, holds: bool = True) -> On
     """
     operands = _decisive_operands(actual) if holds else {}
     rounding, of_loss = {name: Rounding() for name in reference.after}, Rounding()
-    for probe in range(PROBES):
-        loss, after = _disturbed(actual, operands, np.random.default_rng([probe, actual.index, PROBES]))
+    for loss, after in _disturbed_passes(actual, operands):
         of_loss = of_loss.or_more(verdict.minus(np.array(loss), np.array(reference.loss)))
         for name, values in reference.after.items():
             rounding[name] = rounding[name].or_more(verdict.minus(verdict.wide(after[name]), verdict.wide(values)))
@@ -41,11 +40,16 @@ def with_rounding(actual: OnePass, reference: OnePass, holds: bool = True) -> On
 
 def disturbed_passes(actual: OnePass) -> list[OnePass]:
     """Float32 passes from the same state in which every result is a little off, and decisions turn as they may."""
-    passes = []
+    return [replace(actual, loss=loss, after=after) for loss, after in _disturbed_passes(actual, {})]
+
+
+def _disturbed_passes(
+    actual: OnePass, decisive: Mapping[tuple[str, int], Array]
+) -> Iterator[tuple[float, dict[str, Array]]]:
+    """The losses and end states of all probes."""
+    exact: dict[tuple[str, str], Array] = {}
     for probe in range(PROBES):
-        loss, after = _disturbed(actual, {}, np.random.default_rng([probe, actual.index, PROBES]))
-        passes.append(replace(actual, loss=loss, after=after))
-    return passes
+        yield _disturbed(actual, decisive, np.random.default_rng([probe, actual.index, PROBES]), exact)
 
 
 def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
@@ -61,9 +65,15 @@ def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
 
 
 def _disturbed(
-    actual: OnePass, decisive: Mapping[tuple[str, int], Array], noise: np.random.Generator
+    actual: OnePass,
+    decisive: Mapping[tuple[str, int], Array],
+    noise: np.random.Generator,
+    exact: dict[tuple[str, str], Array],
 ) -> tuple[float, dict[str, Array]]:
-    """The loss of a float32 pass in which each result of the training graph is a bit off besides, and its end state."""
+    """The loss of a float32 pass in which each result of the training graph is a bit off besides, and its end state.
+
+    `exact` has masks of elements that do not round, which the first probe finds for all.
+    """
     memory = actual.memory(np.float32)
     training = {id(node) for node in actual.program.graphs[0].nodes}
 
@@ -86,10 +96,12 @@ def _disturbed(
             return
         for name, _ in zip(node.outputs, results, strict=False):
             if name and memory[name].dtype == np.float32:
+                if (node.name, name) not in exact:
+                    exact[node.name, name] = _exact(node, memory, name)
                 values = memory[name].astype(np.float64)
                 size = TOLERANCES.rounded * np.abs(values) + TOLERANCES.shared * verdict.root_mean_square([values])
                 noisy = size * noise.uniform(-1, 1, values.shape)
-                memory[name] = values + np.where(_exact(node, memory, name), 0.0, noisy)
+                memory[name] = values + np.where(exact[node.name, name], 0.0, noisy)
 
     loss = run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
     return loss, {name: memory[name].copy() for name in actual.after}
@@ -102,7 +114,9 @@ def _exact(node: Node, memory: Memory, name: str) -> Array:
     """
     values = memory[name]
     exact: Array = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
+    magnitudes = np.abs(values)
     for operand in {n for n in node.inputs if n and memory.program.storage(n) != memory.program.storage(name)}:
-        if memory[operand].dtype == values.dtype and not exact.all():
-            exact |= np.isin(np.abs(values), np.abs(memory[operand]))
+        if memory[operand].dtype == values.dtype and memory[operand].size and not exact.all():
+            known = np.sort(np.abs(memory[operand]), axis=None)
+            exact |= known[np.searchsorted(known, magnitudes).clip(max=known.size - 1)] == magnitudes
     return exact

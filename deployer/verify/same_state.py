@@ -1,8 +1,9 @@
 """The comparison of single passes: the float64 reference starts each from the state that the program itself had."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -47,6 +48,26 @@ class Rounding:
 
 
 @dataclass(frozen=True, eq=False)
+class Change:
+    """What a tensor changes by, flat, and the unit in the last place of each element."""
+
+    by: Array
+    unit: Array
+
+    @cached_property
+    def squares(self) -> tuple[float, int]:
+        """The sum of squares of the finite elements, and how many these are."""
+        finite = verdict.finite(self.by)
+        return float(np.square(finite).sum()), finite.size
+
+
+def size_of(changes: Sequence[Change]) -> float:
+    """The root mean square of the finite elements of changes; 0 without any."""
+    count = sum(change.squares[1] for change in changes)
+    return math.sqrt(sum(change.squares[0] for change in changes) / count) if count else 0.0
+
+
+@dataclass(frozen=True, eq=False)
 class OnePass:
     """One pass of a program: the state before and after it, and its loss.
 
@@ -72,6 +93,23 @@ class OnePass:
     def updates(self) -> int:
         """1 if an update follows the pass, else 0."""
         return int(self.dataset.updates_after(self.index))
+
+    @cached_property
+    def _changes(self) -> dict[tuple[str, bool], "Change"]:
+        return {}
+
+    def change(self, name: str, content: bool) -> "Change":
+        """The change of a tensor in float64; that of an accumulator from zero where its `content` is meant.
+
+        An accumulator starts at zero in the first pass of an update in any case.
+        """
+        whole = self.program.tensors[name].role == "accumulator"
+        whole = whole and (content or self.index % self.dataset.n_accum == 0)
+        if (name, whole) not in self._changes:
+            before, after = verdict.wide(self.before[name]), verdict.wide(self.after[name])
+            by = after if whole else verdict.minus(after, before)
+            self._changes[name, whole] = Change(by, verdict.roundings(before, after, 1) / TOLERANCES.roundings)
+        return self._changes[name, whole]
 
     def memory(self, dtype: type[np.floating] = np.float64) -> Memory:
         """The reference's memory with the program's state."""
@@ -112,10 +150,11 @@ class OnePass:
             for name, values in spread.items():
                 difference = np.abs(verdict.minus(verdict.wide(memory[name]), wide[name]))
                 spread[name] = np.fmax(values, difference)
-        low = self._updated(trained, np.float32)
-        narrow = {n: verdict.minus(verdict.wide(low[n]), wide[n]) for n in changed}
-        declared, along = [operator_of(node).optimizer for node in self.program.graphs[-1].nodes], dict[str, Array]()
+        declared = [operator_of(node).optimizer for node in self.program.graphs[-1].nodes]
+        along, narrow = dict[str, Array](), dict[str, Array]()
         if any(each.states for each in declared if each):  # else the weights show what gradients are
+            low = self._updated(trained, np.float32)
+            narrow = {n: verdict.minus(verdict.wide(low[n]), wide[n]) for n in changed}
             more = self._updated(trained, factor=1 + SCALED)
             along = {n: verdict.minus(verdict.wide(more[n]), wide[n]) / SCALED for n in changed}
         return replace(done, spread=spread, along=along, narrow=narrow)
@@ -188,7 +227,7 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
     shares = [("the loss", _share(error, allowed))]
     excesses = [_share(max(error - actual.loss_rounding, 0.0) if error == error else error, allowed)]
     for group in groups(actual.program, tuple(actual.after)):
-        scale = root_mean_square([_change(reference, name) for name in group])
+        scale = size_of([reference.change(name, content=True) for name in group])
         for name in group:
             share, excess, text = _tensor(actual, reference, name, scale)
             shares.append((name, share))
@@ -215,44 +254,34 @@ def groups(program: Program, names: tuple[str, ...]) -> list[list[str]]:
     return [group for group in present if group] + [[name] for name in single]
 
 
-def _change(row: OnePass, name: str) -> Array:
-    """The change of a tensor in float64; that of an accumulator is its content."""
-    after = verdict.wide(row.after[name])
-    if row.program.tensors[name].role == "accumulator":
-        return after
-    return verdict.minus(after, verdict.wide(row.before[name]))
-
-
 def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> tuple[float, float, str]:
     """The largest error of a tensor's change as a share of its bound, that beyond rounding, and what to say of it."""
-    moved, expected = _change(actual, name), _change(reference, name)
+    due = reference.change(name, content=True)
+    moved, expected = actual.change(name, content=True).by, due.by
     error = np.abs(verdict.minus(moved, expected))
     if not error.size:
         return 0.0, 0.0, ""
-    before, after = verdict.wide(reference.before[name]), verdict.wide(reference.after[name])
-    rounding = TOLERANCES.stored * verdict.roundings(before, after, actual.updates)
+    rounding = TOLERANCES.stored * TOLERANCES.roundings * (actual.updates + 1) / 2 * due.unit
     small = rounding + reference.spread.get(name, TOLERANCES.cancellation * scale)
-    usable = np.abs(expected[np.isfinite(expected)])
+    usable = np.abs(verdict.finite(expected))
     magnified = actual.rounding.get(name, Rounding())
     allowed = TOLERANCES.element * float(usable.max(initial=0.0)) + small + magnified.largest
-    bound = TOLERANCES.movement * norm(usable) + norm(small) + magnified.norm
+    size, off, rounded = math.sqrt(due.squares[0]), norm(error), norm(small) + magnified.norm
+    bound = TOLERANCES.movement * size + rounded
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(error == 0, 0.0, error / allowed)
-    each = np.where(np.isnan(error), math.inf, each)
+        each = error / allowed
+    if np.isnan(each).any():
+        each = np.where(np.isnan(error), math.inf, np.where(error == 0, 0.0, each))
     at = int(np.argmax(each))
-    total = _share(norm(error), bound)
-    beyond = max(norm(error) - norm(small) - magnified.norm, 0.0) if math.isfinite(norm(error)) else math.inf
-    excess = _share(beyond, bound)
-    index = [int(i) for i in np.unravel_index(at, np.shape(actual.after[name]))]
+    share = max(float(each[at]), _share(off, bound))
+    excess = _share(max(off - rounded, 0.0) if math.isfinite(off) else math.inf, bound)
+    if share <= 1:
+        return share, excess, ""
     if not moved.any() and bool((np.abs(expected) > 2 * small + magnified.largest).any()):
-        return (
-            max(float(each[at]), total),
-            excess,
-            f"did not change, though its gradient is not zero: {norm(usable):.3g} is due",
-        )
-    off = f"{100 * _share(norm(error), norm(usable)):.2g} % off" if usable.any() else f"{norm(error):.3g} off"
-    text = f"changed by {norm(moved):.3g} of {norm(usable):.3g}, {off}, {index} by {float(error[at]):.3e}"
-    return max(float(each[at]), total), excess, text
+        return share, excess, f"did not change, though its gradient is not zero: {size:.3g} is due"
+    index = [int(i) for i in np.unravel_index(at, np.shape(actual.after[name]))]
+    by = f"{100 * _share(off, size):.2g} % off" if usable.any() else f"{off:.3g} off"
+    return share, excess, f"changed by {norm(moved):.3g} of {size:.3g}, {by}, {index} by {float(error[at]):.3e}"
 
 
 def _share(part: float, total: float) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from deployer.core.operator import Array
 from deployer.verify import verdict
 from deployer.verify.rounding import PROBES
-from deployer.verify.same_state import OnePass, groups
+from deployer.verify.same_state import OnePass, groups, size_of
 from deployer.verify.tolerances import TOLERANCES
 
 LOSS = "the loss"
@@ -113,16 +113,15 @@ def rows_of(actual: OnePass, reference: OnePass, tolerance: float) -> Iterator[R
         yield Row(LOSS, CHANGE, loss - due, due, sigma, np.zeros(1))
     for group in groups(actual.program, tuple(actual.after)):
         names = [n for n in group if actual.program.tensors[n].type.dtype == "float32"]
-        changes = {n: _change(reference, n) for n in names}
-        scale = verdict.root_mean_square(list(changes.values()))
+        scale = size_of([reference.change(n, content=False) for n in names])
         for name in names:
-            yield from _tensor(actual, reference, name, changes[name], scale)
+            yield from _tensor(actual, reference, name, scale)
 
 
-def _tensor(actual: OnePass, reference: OnePass, name: str, due: Array, scale: float) -> Iterator[Row]:
-    before, after = verdict.wide(reference.before[name]), verdict.wide(reference.after[name])
-    error = verdict.minus(verdict.wide(actual.after[name]), after)
-    unit = verdict.roundings(before, after, 1) / TOLERANCES.roundings
+def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> Iterator[Row]:
+    change = reference.change(name, content=False)
+    due, unit = change.by, change.unit
+    error = verdict.minus(verdict.wide(actual.after[name]), verdict.wide(reference.after[name]))
     spread = reference.spread.get(name, np.full(due.size, TOLERANCES.cancellation * scale))
     narrow = reference.narrow.get(name, np.zeros(due.size))
     sigma = unit + spread * (TOLERANCES.grain / TOLERANCES.cancellation)
@@ -134,13 +133,6 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, due: Array, scale: f
         at = finite & np.isfinite(direction) & decided
         if at.any():
             yield Row(name, along, error[at], direction[at], sigma[at], narrow[at])
-
-
-def _change(row: OnePass, name: str) -> Array:
-    after = verdict.wide(row.after[name])
-    if row.program.tensors[name].role == "accumulator" and row.index % row.dataset.n_accum == 0:
-        return after
-    return verdict.minus(after, verdict.wide(row.before[name]))
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def accumulator_movements(actual: Arrays, expected: Expected) -> tuple[Movement,
 
 def _movement(name: str, displacement: Array, expected: Array, rounding: float, scale: float) -> Movement:
     """The movement of one tensor; its bound follows from the finite elements, and infinities must be equal."""
-    relative = TOLERANCES.movement * norm(_finite(expected))
+    relative = TOLERANCES.movement * norm(finite(expected))
     bound = relative + rounding + TOLERANCES.cancellation * scale * math.sqrt(expected.size)
     error = norm(minus(displacement, expected))
     return Movement(name, norm(displacement), norm(expected), error, bound, share(error, norm(expected)))
@@ -138,18 +138,25 @@ def roundings(before: Array, after: Array, updates: int) -> Array:
     Once for each, by half a unit in the last place of the larger of its values.
     """
     largest = np.maximum(np.abs(before), np.abs(after))
-    finite = np.where(np.isfinite(largest), largest, 0).astype(np.float32)
-    return TOLERANCES.roundings * (updates + 1) * np.spacing(finite).astype(np.float64) / 2
+    infinite = ~np.isfinite(largest)
+    if infinite.any():
+        largest = np.where(infinite, 0, largest)
+    return TOLERANCES.roundings * (updates + 1) * np.spacing(largest.astype(np.float32)).astype(np.float64) / 2
 
 
 def minus(left: Array, right: Array) -> Array:
     """The difference per element; that of equal infinities is 0, and that of two NaN."""
     with np.errstate(invalid="ignore"):
-        return np.where((left == right) | (np.isnan(left) & np.isnan(right)), 0.0, left - right)
+        off: Array = left - right
+        if np.isnan(off).any():
+            off = np.where((left == right) | (np.isnan(left) & np.isnan(right)), 0.0, off)
+    return off
 
 
-def _finite(values: Array) -> Array:
-    return values[np.isfinite(values)]
+def finite(values: Array) -> Array:
+    """The finite elements, flat."""
+    usable = np.isfinite(values)
+    return values.reshape(-1) if usable.all() else values[usable]
 
 
 def wide(array: Array) -> Array:
@@ -165,9 +172,9 @@ def norm(values: Array) -> float:
 
 def root_mean_square(parts: list[Array]) -> float:
     """The root mean square of the finite elements of all parts; 0 without any."""
-    finite = [_finite(p) for p in parts]
-    count = sum(p.size for p in finite)
-    return math.sqrt(sum(float(np.square(p).sum()) for p in finite) / count) if count else 0.0
+    usable = [finite(p) for p in parts]
+    count = sum(p.size for p in usable)
+    return math.sqrt(sum(float(np.square(p).sum()) for p in usable) / count) if count else 0.0
 
 
 def changed_names(actual: Arrays, frozen: Arrays) -> list[str]:
