@@ -140,7 +140,7 @@ def test_groups_that_gain_nothing_are_not_placed(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_no_gain_and_no_loss() -> None:
-    """Groups must save more than 1 % of an update, sharing may cost 0.1 % of it (records 0045 and 0058)."""
+    """Groups must save more than 1 % of an update, sharing may cost 0.1 % of it."""
     assert [worthwhile(cycles, 1000) for cycles in (989, 990, 991)] == [True, False, False]
     assert [hardly_longer(cycles, 1000) for cycles in (1000, 1001, 1002)] == [True, True, False]
 

@@ -1,6 +1,6 @@
 """Predicted against measured cycles on Siracusa under GVSoC, of the networks drawn by seed.
 
-Costs are fitted on single kernels and on generated programs; no number is chosen over these networks (record 0080).
+Costs are fitted on single kernels and on generated programs; no number is chosen over these networks.
 
 `python -m DeployTest.benchmarks.cluster.predictions` trains them with profiles, writes predictions.json and the table
 of docs/cluster.md: how far steps above 2000 cycles and whole networks are off, and which are too far off.
