@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | docs | bench | benchmarks | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants | io-faults.
+# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | pages | docs | bench | benchmarks | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants | io-faults.
 # The first use builds .venv from requirements.lock, whose digests pip checks.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTEST ?= # more words for pytest
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package docs bench benchmarks golden lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package pages docs bench benchmarks golden lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -66,6 +66,9 @@ check: $(READY)
 package: $(READY)
 	$(PY) DeployTest/support/building/check_package.py
 
+pages: $(READY) # renew the generated parts of the documentation: options, operators, targets, errors, benchmarks, results
+	$(PY) -m DeployTest.support.documents.site_pages
+
 docs: $(READY) # the site, from docs/ into out/site, in an environment of its own
 	test -x out/docs-environment/bin/python || $(PYTHON) -m venv out/docs-environment
 	out/docs-environment/bin/python -m pip install $(LOCKED)
@@ -94,8 +97,7 @@ runtime-operators: # what ONNX Runtime's training operators compute on small inp
 	out/runtime-environment/bin/python DeployTest/artifacts/operator_results.py DeployTest/frontend/runtime/runtime_results.npz
 
 golden: $(READY)
-	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py DeployTest/house/test_readme.py \
-		DeployTest/house/test_layout.py --update-golden
+	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py --update-golden
 
 lock: # requirements.lock anew, after a change of requirements.txt; needs the package index
 	test -x out/lock-environment/bin/python || $(PYTHON) -m venv out/lock-environment

@@ -1,4 +1,4 @@
-"""Measure training on Siracusa under GVSoC: writes siracusa.json and the README's table.
+"""Measure training on Siracusa under GVSoC: writes siracusa.json and the table of docs/siracusa.md.
 
 Run as `python -m DeployTest.benchmarks.siracusa`.
 
@@ -26,7 +26,7 @@ from DeployTest.support.documents.cycle_tables import add_simulator
 from DeployTest.support.tolerances import table
 
 RESULT = Path(__file__).with_suffix(".json")
-README = Path(__file__).resolve().parent.parent.parent / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "siracusa.md"
 MARKS = ("<!-- siracusa table -->", "<!-- end of siracusa table -->")
 CASES: tuple[tuple[str, tuple[int, ...], tuple[int | None, ...]], ...] = (
     ("simple_mlp", (64000,), (None,)),
@@ -133,7 +133,7 @@ def rows(target: str, folder: Path, console: Console, kept: Sequence[Row], modes
 
 
 def markdown(found: Sequence[Row], simulator: str) -> str:
-    """The README's table."""
+    """The page's table."""
     lines = [
         f"Cycles per mini-batch (batch 1) and per update on {simulator}, `riscv64-unknown-elf-gcc` 12.2:",
         "",
@@ -149,7 +149,7 @@ def markdown(found: Sequence[Row], simulator: str) -> str:
 
 
 def main() -> None:
-    """Measure, write the result, and put the table into the README."""
+    """Measure, write the result, and put the table into its page."""
     parser = argparse.ArgumentParser(description=__doc__)
     add_simulator(parser)
     parser.add_argument("--only", nargs="+", metavar="MODEL", help="measure these again, keep other rows")
@@ -167,7 +167,7 @@ def main() -> None:
     )
     text = markdown(found, arguments.simulator)
     print(text)
-    publish(__file__, README, MARKS, text)
+    publish(__file__, PAGE, MARKS, text)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from DeployTest.targets.simulators import needs_simulator
 pytestmark = [pytest.mark.host]
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/porting.md"
+CLUSTER_PAGE = HERE.parents[1] / "docs/how-to/target.md"
 MOST_LINES = 60
 ALWAYS = ("cores", "clock", "fmaf", "subnormals", "NaN", "rounding", "stack", "files")
 LINE, BOX, ORDER = "transfer of a line", "transfer of a box", "order of transfers"
@@ -144,6 +145,45 @@ def test_faults(name: str, tmp_path: Path) -> None:
     found = plain(tmp_path, FAULTS[name])
     words = [fault.text for fault in found.faults if fault.check == FAULTS[name].check]
     assert any(FAULTS[name].said in text for text in words), found.faults
+
+
+CLUSTER_FAULTS = {
+    "no barrier behind the kernel": ("cores", "    kernel(args);\n    cluster_barrier();", "    kernel(args);"),
+    "a plane is not awaited": ("begin", "        hal_dma_wait(ticket);\n", ""),
+    "packed without its plane": (BOX, "inner + p * run * count", "inner + p * run"),
+    "a wait returns at once": (ORDER, "while (ticket != HAL_DONE && cluster_dma_busy(ticket - 1)) {}", ""),
+}
+"""Faults of the cluster's HAL: the check that sees each, the text, and what stands there instead."""
+
+
+def cluster(folder: Path, old: str = "", new: str = "") -> Conformance:
+    """Check the multicore HAL that the how-to shows, on threads, with another text."""
+    shown = re.search(r"<!-- shown: cluster hal -->\n```c\n(.*?)```", CLUSTER_PAGE.read_text(), re.DOTALL)
+    assert shown
+    assert not old or shown[1].count(old) == 1
+    own = folder / "cluster"
+    own.mkdir()
+    (own / "hal.c").write_text(shown[1].replace(old, new) if old else shown[1])
+    (own / "hal_target.h").write_text("#define HAL_TABLE\n")
+    for name in ("cluster.c", "cluster.h"):
+        (own / name).write_text((HERE / name).read_text())
+    return check_hal(parse(HERE / "cluster.toml"), folder, (own,))
+
+
+def test_cluster(tmp_path: Path) -> None:
+    """The how-to's HAL is right: on several cores, with an engine that moves transfers in another order."""
+    found = cluster(tmp_path)
+    assert found.faults == ()
+    assert found.checks == ("memory", LINE, BOX, ORDER, *ALWAYS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLUSTER_FAULTS)
+def test_faults_of_the_cluster(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the page's HAL is found in its check; without free channels the engine ends the program."""
+    monkeypatch.setattr("deployer.running.conformance.SECONDS", 5)
+    check, old, new = CLUSTER_FAULTS[name]
+    assert check in {fault.check for fault in cluster(tmp_path, old, new).faults}
 
 
 def test_a_hal_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,17 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 DOCS = site_pages.DOCS
 FOLLOWED = ("fit.md", "pytorch.md", "fine-tuning.md", "exporters.md")
 """Pages that a reader follows from top to bottom in one folder."""
-ELSEWHERE = {"how-to/operator.md", "how-to/loss.md", "how-to/optimizer.md", "how-to/target.md"}
+ELSEWHERE = {f"how-to/{name}.md" for name in ("operator", "kernel", "loss", "optimizer", "target")}
 """Pages whose blocks the tests of packages run."""
 SHOWN = ("text", "console", "mermaid", "{eval-rst}", "{toctree}")
 """What is no program: output, pictures, parts of the site; and what needs an environment that no test has."""
-COMPILED = {"boards.md": ("toml",), "firmware-state.md": ("c",), "firmware.md": ("c",), "porting.md": ("c",)}
+COMPILED = {
+    "architecture.md": ("c",),
+    "boards.md": ("toml",),
+    "firmware-state.md": ("c",),
+    "firmware.md": ("c",),
+    "porting.md": ("c",),
+}
 """Blocks that tests of other rooms build, run or read."""
 BLOCK = re.compile(r"^```(\w*)( torch)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

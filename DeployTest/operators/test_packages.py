@@ -205,8 +205,8 @@ NAME_CLASHES = {
         "operators",
         (
             "momentum_sgd.py",
-            'Optimizer("momentum", rate="lr", states={2: State("_velocity")}, settings=(MOMENTUM,))',
-            'Optimizer("sgd", rate="lr", states={2: State("_velocity")})',
+            'Optimizer("momentum", rate=RATE.place, states={2: State("_velocity")}, settings=(HEAVY,))',
+            'Optimizer("sgd", rate=RATE.place, states={2: State("_velocity")})',
         ),
         ("optimizer 'sgd' is registered twice", "deployer.operators.update.sgd.SGD", "momentum_sgd.MomentumSGD"),
     ),

@@ -30,9 +30,13 @@ class Level:
     """A memory: its bytes, the share a plan may use, and what is kept out of the plan (stacks, code)."""
 
     name: str
+    """An identifier of C, which messages, `--budget NAME=BYTES` and the generated C use."""
     bytes: int
+    """Physical size in bytes."""
     budget: int
+    """Bytes that a plan may use by default: slots, resident tensors and argument tables."""
     reserved: int
+    """Bytes kept out of every plan, such as stacks. `budget + reserved` is at most `bytes`."""
 
     @property
     def room(self) -> int:
@@ -133,7 +137,9 @@ class Eviction:
     """
 
     fill: int
+    """Cycles of fetching code that replace the whole instruction cache; 0 if there is none."""
     common: int = 0
+    """Thousandths of the code of a kernel's shortest form that its other forms execute, too."""
 
     def milli(self, others: int) -> int:
         """Thousandths of a kernel's cold start that return where so many cycles' other code ran since its last call."""
@@ -150,8 +156,11 @@ class Channel:
     """Cost of one transfer direction: setup cycles, then thousandths of a cycle per byte and per contiguous run."""
 
     setup: int
+    """Cycles of the engine per transfer."""
     byte_milli: int
+    """Thousandths of a cycle per byte."""
     line_milli: int
+    """Thousandths of a cycle per contiguous run in the outer level."""
 
     def cycles(self, size: Count, lines: Count, contention: int = 0) -> Count:
         """Cycles of the engine for `size` bytes in `lines` runs, each byte slower by `contention` thousandths."""
@@ -164,7 +173,12 @@ class Hop:
     """The DMA engine between a level and the next outer one; `shared` means one engine for both directions."""
 
     issue: int
+    """Cycles of core 0 to start a transfer."""
     wait: int
+    """Cycles of core 0 to wait for a transfer that has ended."""
     shared: bool
+    """Whether one engine serves both directions, so that transfers in and out take turns."""
     inward: Channel
+    """Transfers towards the cores; the key is `in`."""
     outward: Channel
+    """Transfers away from the cores; the key is `out`."""

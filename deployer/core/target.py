@@ -22,6 +22,14 @@ COSTS = ("dispatch", "step", "doubled", "tile", "start", "address", "crossing", 
 """The keys of a target's costs besides those of kernels, each a number."""
 
 
+FILE_KEYS = {
+    "simulates": "Another target, which gives every key that this file lacks, but for the toolchain.",
+    "measured": "The simulator or machine that costs were measured on, for the record; `deployer calibrate` writes it.",
+    "cost": "Costs of what surrounds kernels, in cycles.",
+}
+"""Keys of a target's file that are no field of `Target`, and what they mean."""
+
+
 class TargetInvalid(UserError):
     """A target's TOML does not describe a machine; its faults are listed."""
 
@@ -32,10 +40,15 @@ class KernelCost:
     and per run of an inner loop."""
 
     call: int
+    """Cycles per call, with warm caches."""
     cold: int
+    """Further cycles of a call whose code is not cached."""
     mac_milli: int
+    """Thousandths of a cycle per multiply-accumulate of the busiest core."""
     element_milli: int
+    """Thousandths of a cycle per element of the busiest core."""
     run_milli: int = 0
+    """Thousandths of a cycle per start of an inner loop."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +67,33 @@ class Toolchain:
     """
 
     compiler: tuple[str, ...]
+    """Command of the C compiler, a word each."""
     compiler_env: str
+    """Environment variable that replaces `compiler`."""
     flags: tuple[str, ...]
+    """Compiler flags. `{cores}` is the plan's number of cores."""
     optional: tuple[str, ...]
+    """Flags that are given if the compiler accepts them."""
     sanitize: tuple[str, ...]
+    """Flags of `--sanitize`; empty if the target has no sanitizers."""
     libgcc: tuple[str, ...]
+    """Flags under which the compiler is asked for its libgcc, which is `{libgcc}` in `link`."""
     link: tuple[str, ...]
+    """Linker flags. `{targets}` is the deployer's folder of targets, `{folder}` the package's own, `{NAME_bytes}` the
+    bytes that the plan takes of the level NAME (small letters)."""
     sources: tuple[str, ...]
+    """Folders of C files (HAL, kernels): beside the TOML file, or among the deployer's targets."""
     run: tuple[str, ...]
+    """Command that runs `{program}`. `{input}`, `{output}` and `{directory}` are paths, `{flags}` the simulator's
+    options, `{semihosting}` the same as `,arg=` items."""
     run_flags: tuple[str, ...]
+    """Options of the simulator that the program heeds."""
     run_env: str
+    """Environment variable with the folder in whose `bin` the first word of `run` is looked for, before PATH."""
     run_hint: str
+    """What to do if the first word of `run` is not found, for the error message."""
     profile: bool
+    """Whether the HAL can record where cycles go (`--profileTiling`)."""
 
 
 @dataclass(frozen=True)
@@ -78,27 +106,49 @@ class Target:
     """
 
     name: str
+    """Name of the target, which is that of the file."""
     description: str
+    """A line for `deployer targets`."""
     clock: str
+    """Name of the clock of `BENCH` lines, such as `model`, `instret` or `ns`."""
     cores: int
+    """Cores that share a kernel, unless `--cores` says another number."""
     alignment: int
+    """Bytes that addresses of buffers and slots are multiples of."""
     pointer_bytes: int
+    """Bytes of a pointer in argument tables."""
     eviction: Eviction
+    """The instruction cache."""
     levels: tuple[Level, ...]
+    """Memory levels, from the innermost one outwards; a plan uses up to three."""
     hops: tuple[Hop, ...]
+    """DMA engines, one between each two neighbouring levels; `hops = []` if there is one level."""
     dispatch: int
+    """Cycles of an empty kernel on all cores, from call to return."""
     step: int
+    """Cycles of the code of a step."""
     doubled: int
+    """Cycles by which a double-buffered loop over tiles begins and ends."""
     tile: int
+    """Cycles of loop code per tile after a step's first."""
     start: int
+    """Cycles of code per transfer that a loop over tiles starts, besides `issue`."""
     address: int
+    """Cycles to set an address in an argument table that steps share."""
     crossing: int
+    """Cycles of a first fetch that starts in an earlier step."""
     contention: int
+    """Thousandths by which a byte of a transfer is slower while kernels run."""
     kernels: dict[str, KernelCost]
+    """Costs by kernel, variant and form, such as `conv_f32.pointwise.relu`; `default` is required."""
     toolchain: Toolchain | None
+    """How a program is compiled and started; without it the target can be planned for, and not run."""
     guard_bytes: int = 0
+    """Bytes between buffers that a simulating HAL watches; 0 for real memory."""
     most_cores: int = 0
+    """Largest number for `--cores`; by default `cores`."""
     whole_sums: tuple[str, ...] = ()
+    """Kernels without code for a sum that continues in another call; for targets of one level."""
     cost_sources: tuple[str, ...] = ()
 
     def level(self, name: str) -> Level:
@@ -265,8 +315,8 @@ def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
     eviction = faults.section(Eviction, raw.get("eviction"), "eviction")
     numbers = ("cores", "alignment", "pointer_bytes")
     optional = {"description": str, "guard_bytes": int, "most_cores": int}
-    keys = {"name", "clock", "levels", "hops", "cost", "kernels", "toolchain", "simulates", "measured", "whole_sums"}
-    keys |= {"eviction", *numbers, *optional}
+    keys = {"name", "clock", "levels", "hops", "kernels", "toolchain", "whole_sums", "eviction", *FILE_KEYS}
+    keys |= {*numbers, *optional}
     faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
     faults.texts += [f"{place} is {number}, beyond {NUMBER}" for place, number in numbers_beyond(raw)]
     for key, kind in (("name", str), ("clock", str), *((key, int) for key in numbers)):

@@ -1,7 +1,7 @@
 """Parts of the documentation that the product itself knows.
 
-`python -m DeployTest.support.documents.site_pages` renews them: the table of operators, the kinds of errors, and
-messages as commands print them.
+`python -m DeployTest.support.documents.site_pages` (`make pages`) renews them: options, operators, targets and their
+keys, kinds of errors, messages as commands print them, benchmarks, and the README's results.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import onnx
 from deployer.commands.listings import OPERATOR_HEADINGS, operator_rows
 from deployer.core import errors
 from DeployTest.support.building.command_line import deployer
+from DeployTest.support.documents import reference, worked_example
 from DeployTest.support.documents.pages import generated, renew
 from DeployTest.support.graphs.small_graphs import Model, node, value
 
@@ -100,7 +101,16 @@ def _files() -> None:
     Path("kinds.csv").write_text("kind,height,weight\ncat,25,4.5\ndog,NA,30\n")
 
 
+STAGES = ("node", "training", "program", "tiling", "homes", "step", "code", "addresses", "verdict")
+"""Artefacts of the demo that docs/architecture.md shows."""
 PARTS: tuple[Part, ...] = (
+    (DOCS.parent / "README.md", marks("demo"), worked_example.stage("demo")),
+    *((DOCS / "architecture.md", marks(name), worked_example.stage(name)) for name in STAGES),
+    (DOCS / "reference/options.md", marks("options"), reference.options),
+    (DOCS / "reference/targets.md", marks("targets"), reference.targets),
+    (DOCS / "reference/benchmarks.md", marks("benchmarks"), reference.benchmark_pages),
+    (DOCS / "how-to/target.md", marks("target keys"), reference.target_keys),
+    (DOCS.parent / "README.md", marks("results"), reference.results),
     (DOCS / "operators.md", marks("operators"), operators),
     (DOCS / "errors.md", marks("kinds"), kinds),
     (DOCS / "errors.md", marks("messages"), messages),
