@@ -3,6 +3,7 @@
 import importlib
 import itertools
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from deployer.core.errors import CaptureMismatch, DatasetMismatch, DeployerWarning, OptionProblem, UnsupportedOperator
+from DeployTest.support.building.command_line import deployer
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
@@ -225,17 +227,29 @@ def test_zoo(name: str, tmp_path: Path) -> None:
         assert (result.outcome, result.reason) == (zoo.RIGHT, "")
 
 
-def test_lines_of_the_readme() -> None:
-    """They train a module, and load what was trained."""
+def test_lines_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They train a module, load what was trained, and make a library of its step."""
+    monkeypatch.chdir(tmp_path)
     page = (Path(__file__).resolve().parents[2] / "README.md").read_text()
     [block] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).train()
     before = module[0].weight.detach().clone()
-    names = {"module": module, "x": draw(32, 6), "y": torch.arange(32) % 3}
+    names = {
+        "module": module,
+        "x": draw(32, 6),
+        "y": torch.arange(32) % 3,
+        "Path": Path,
+        "loss": nn.functional.cross_entropy,
+    }
     exec(compile(block, "README.md", "exec"), names)
     assert names["trained"].verdict == "passed"
     assert not torch.equal(module[0].weight, before)
+    np.savez("data.npz", x=names["x"].numpy(), y=names["y"].numpy())
+    [commands] = re.findall(r"<!-- shown: firmware -->\n```sh\n(.*?)```", page, re.DOTALL)
+    for line in commands.splitlines():
+        assert deployer(*shlex.split(line)[1:]) == 0, line
+    assert Path("keyword/include/keyword.h").is_file()
 
 
 def test_a_forward_pass_that_hides_gradients_is_refused() -> None:
