@@ -30,7 +30,7 @@ maximum_signature_line_length = 90
 autodoc_member_order = "bysource"
 myst_heading_anchors = 3
 suppress_warnings = ["misc.highlighting_failure"]
-REPOSITORY = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?!(?:how-to/)?[\w-]+\.md\b)([^)#]+)\)")
+REPOSITORY = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?!(?:(?:how-to|reference|design)/)?[\w-]+\.md\b)([^)#]+)\)")
 
 
 def _plain(app: object, name: str, source: list[str]) -> None:
