@@ -62,8 +62,10 @@ def _command(name: str, parser: argparse.ArgumentParser, before: dict[str, Rows]
 def _invocation(action: argparse.Action) -> str:
     if not action.option_strings:
         return f"`{action.metavar or action.dest}`"
-    text = FORMATTER._format_action_invocation(action)
-    return ", ".join(f"`{word}`" for word in re.split(r", (?=-)", text))
+    value = ""
+    if action.nargs != 0:  # composed here, as Python 3.13 prints short and long options otherwise
+        value = f" {FORMATTER._format_args(action, FORMATTER._get_default_metavar_for_optional(action))}"
+    return ", ".join(f"`{option}{value}`" for option in action.option_strings)
 
 
 def _help(action: argparse.Action) -> str:
