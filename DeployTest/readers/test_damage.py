@@ -99,6 +99,7 @@ ARRAYS: dict[str, bytes] = {
     "negative": NPY.replace(b"(2, 4)", b"(-2,4)", 1),
     "terabytes": NPY.replace(b"(2, 4)", b"(2<<40,)"[:6], 1),
     "many axes": NPY[:8] + NPY[8:].replace(b"(2, 4)", b"(1,)*9", 1),
+    "deep minus": b"\x93NUMPY\x01\x00\x28\x23" + b"-" * 8999 + b"1\n" + bytes(32),
     "deep": NPY[:10] + b"(" * 117 + b"\n" + bytes(32),
     "no text": NPY[:10] + b"\xff" * 117 + b"\n" + bytes(32),
 }
@@ -124,6 +125,41 @@ def test_archive_called_array(tmp_path: Path) -> None:
     other = tmp_path / "x.npz"
     other.write_bytes(NPY)
     assert "not an npz archive" in told(other, lambda p: read_samples(p, TYPES))
+
+
+class _Ends:
+    """Stands for a reader in whose midst memory ends."""
+
+    def __call__(self, *_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+
+@pytest.mark.parametrize("words", ["Unable to allocate 9 GiB", ""])
+def test_memory_that_ends_is_no_damage(words: str) -> None:
+    """Within `damage` the end of memory stays what it is, and names the file."""
+    with pytest.raises(MemoryError) as caught, reading.damage("/x/y.json is no JSON", "write it again"):
+        raise MemoryError(words)
+    assert str(caught.value).startswith(words)
+    assert "it is not known whether /x/y.json is no JSON" in str(caught.value)
+
+
+@pytest.mark.parametrize("module", ["numpy.load", "deployer.core.files.reading.json.loads"])
+def test_command_without_memory(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command says that memory ended, with exit code 2 and the file, and does not call the file damaged."""
+    data = tmp_path / ("data.npz" if module == "numpy.load" else "data.safetensors")
+    arrays = {"x": np.zeros((2, 4), np.float32), "labels": np.zeros(2, np.int64)}
+    if data.suffix == ".npz":
+        np.savez(data, allow_pickle=False, **arrays)
+    else:
+        data.write_bytes(safetensors_bytes(arrays))
+    words = ("fit", model(tmp_path / "m.onnx"), "--data", data, "--loss", "cross_entropy", "-o", tmp_path / "out")
+    monkeypatch.setattr(module, _Ends())
+    message = refused(capsys, *words, "--epochs", "1")
+    assert message.startswith("ToolFailed: memory is exhausted: Unable to allocate 9 GiB; it is not known whether")
+    assert str(data) in message
+    assert "free memory" in message
 
 
 ROW = EpochRow(1, 2, 0.5, 0.1, {"loss": float("nan")})

@@ -81,7 +81,10 @@ def _array_bytes(stream: IO[bytes], name: str) -> int:
         raise ValueError(f"the header of {name} has {length} B")
     stream.seek(start)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
+    try:
+        shape, _, dtype = read(stream)
+    except MemoryError:  # so Python's parser says it; the header itself has few bytes
+        raise ValueError(f"the header of {name} is nested too deeply") from None
     if dtype.kind not in "fiub" or any(n < 0 for n in shape) or len(shape) > RANK:
         raise ValueError(f"{name} holds {dtype}{list(shape)}, no numbers")
     return stream.tell() + math.prod(shape) * dtype.itemsize

@@ -34,9 +34,12 @@ DAMAGE = (
         SyntaxError,
         EOFError,
     ),
-    *(MemoryError, AssertionError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError),
+    *(AssertionError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError),
 )
-"""Kinds of exceptions of Python's and other libraries' readers for damaged bytes; a DeployerError is none of them."""
+"""Kinds of exceptions of Python's and other libraries' readers for damaged bytes; a DeployerError is none of them.
+
+Nor is MemoryError: where memory ends, nobody knows whether the file is damaged.
+"""
 LARGEST = 1 << 53
 """Largest magnitude of an integer: all readers of JSON can hold it, and sums of such fit 64 bits."""
 CONFIGURATION_BYTES = 1 << 20
@@ -62,12 +65,21 @@ def damage(
     """Within this context what a library raises for damaged bytes becomes an error of the user's with this cause.
 
     The body reads and interprets what a file holds, and nothing else: a fault of our own would be taken for the file's.
+    MemoryError stays one, and says which file was being read.
     """
     try:
         yield
+    except MemoryError as error:
+        raise MemoryError(_unknown(cause, error)) from None
     except DAMAGE as error:
         missing = f"{error} is missing" if isinstance(error, KeyError) else cause_of(error)
         raise kind(cause, [*facts, ("cause", missing)], hint) from None
+
+
+def _unknown(cause: str, error: MemoryError) -> str:
+    """A message for the end of memory, which says what could not be found out."""
+    request = " ".join(str(error).split())[:SHOWN]
+    return f"{request}{'; ' * bool(request)}it is not known whether {cause}"
 
 
 def real_path(path: Path) -> Path:
@@ -102,6 +114,8 @@ def content_of(path: Path, most: int, hint: str, smaller: str = "", kind: type[U
     try:
         with path.open("rb") as file:
             content = file.read(size + 1)
+    except MemoryError:
+        raise MemoryError(f"{path} has {size} B") from None
     except OSError as error:
         raise unreadable(path, error) from None
     if len(content) > size:
