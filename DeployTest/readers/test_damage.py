@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,6 +126,24 @@ def test_archive_called_array(tmp_path: Path) -> None:
     other = tmp_path / "x.npz"
     other.write_bytes(NPY)
     assert "not an npz archive" in told(other, lambda p: read_samples(p, TYPES))
+
+
+def test_members_of_one_name(tmp_path: Path) -> None:
+    """Members that numpy gives one name, with and without the suffix: none of the two is lost in silence."""
+    path = tmp_path / "data.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("x.npy", "x", "labels.npy"):
+            archive.writestr(name, NPY)
+    assert "holds 'x' 2 times" in told(path, lambda p: read_samples(p, TYPES))
+
+
+@pytest.mark.parametrize("shape", ['""', "{}"])
+def test_shapes_that_are_no_lists(shape: str, tmp_path: Path) -> None:
+    """A shape that is an empty text or table is no scalar's."""
+    header = f'{{"x":{{"dtype":"F32","shape":{shape},"data_offsets":[0,4]}}}}'.encode()
+    path = tmp_path / "s.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    assert "are no counts" in told(path, read_safetensors)
 
 
 class _Ends:

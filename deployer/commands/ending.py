@@ -71,7 +71,9 @@ def _user_error(error: Exception) -> DeployerError:
             return ToolFailed(f"the machine refused to read or write: {error.strerror}", hint="free space, or memory")
         case MemoryError():
             request = " ".join(str(error).split())
-            return ToolFailed(f"memory is exhausted{f': {request}' if request else ''}", hint="free memory, or a smaller case")
+            return ToolFailed(
+                f"memory is exhausted{f': {request}' if request else ''}", hint="free memory, or a smaller case"
+            )
         case RuntimeError() if str(error) == NO_THREAD:
             return ToolFailed("the machine has no room for another thread", hint="free memory, or fewer processes")
         case ModuleNotFoundError() if not (error.name or "").startswith("deployer"):

@@ -14,7 +14,7 @@ import numpy as np
 from deployer.core.files.reading import content_of, damage, parse_json
 from deployer.core.limits import ARCHIVE_BYTES, RANK
 from deployer.core.operator import Array
-from deployer.core.safe_text import json_line
+from deployer.core.safe_text import json_line, shortened
 
 HEADER_BYTES = 1 << 24
 """The longest header that is read: thousands of tensors, and the history of a run."""
@@ -64,8 +64,8 @@ def parse_safetensors(content: bytes) -> tuple[dict[str, Array], dict[str, str]]
     body = memoryview(content)[LENGTH + length :]
     arrays, spans = {}, []
     for name, entry in header.items():
-        begin, end = (_whole(n) for n in entry["data_offsets"])
-        shape, dtype = tuple(_whole(n) for n in entry["shape"]), np.dtype(DTYPES[entry["dtype"]])
+        begin, end = _wholes(entry["data_offsets"])
+        shape, dtype = _wholes(entry["shape"]), np.dtype(DTYPES[entry["dtype"]])
         if len(shape) > RANK or end - begin != math.prod(shape) * dtype.itemsize or end > len(body):
             raise ValueError(f"{name!r} of shape {list(shape)} does not fit bytes {begin} to {end} of {len(body)}")
         arrays[name] = np.frombuffer(body[begin:end], dtype).reshape(shape)
@@ -75,10 +75,10 @@ def parse_safetensors(content: bytes) -> tuple[dict[str, Array], dict[str, str]]
     return arrays, metadata
 
 
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is no count")
-    return value
+def _wholes(values: Any) -> tuple[int, ...]:
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        raise ValueError(f"{shortened(repr(values), 60)} are no counts")
+    return tuple(values)
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:

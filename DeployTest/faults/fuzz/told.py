@@ -12,8 +12,11 @@ from .trial import Finding, Trial, contained
 
 
 @contextmanager
-def refusing(trial: Trial, *paths: Path) -> Iterator[None]:
-    """Within this context a refusal names one of the files, and says what to do; what nobody edited is not refused."""
+def refusing(trial: Trial, *paths: Path, right: bool | None = None) -> Iterator[None]:
+    """Within this context a refusal names one of the files, and says what to do; what nobody edited is not refused.
+
+    Where another reading says so, what is `right` is not refused, and what is not is not taken.
+    """
     try:
         with contained(trial):
             yield
@@ -24,7 +27,11 @@ def refusing(trial: Trial, *paths: Path) -> Iterator[None]:
             raise Finding("message", f"without the file: {error}") from error
         if not error.hint and not error.facts:
             raise Finding("message", f"without facts and a way out: {error}") from error
+        if right:
+            raise Finding("refused otherwise", f"it breaks no rule: {error}") from error
         raise
+    if right is False:
+        raise Finding("read otherwise", f"{paths[0].name} breaks a rule, and was taken")
 
 
 def same_arrays(found: Mapping[str, np.ndarray], due: Mapping[str, np.ndarray]) -> None:

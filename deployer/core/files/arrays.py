@@ -19,6 +19,8 @@ _HEADER = 1 << 16
 """Bytes of an array's header at most; numpy itself takes 10 000 characters."""
 _AGAIN = "export the case again"
 _FEWER = "fewer or smaller samples"
+_MEMBER = ".npy"
+"""The suffix of a member's name, which is none of its array's."""
 _ZIP = b"PK"
 """The bytes that every zip archive begins with."""
 
@@ -57,7 +59,8 @@ def read_npy(path: Path, hint: str = "the path of an .npy file") -> Array:
 def _check_members(path: Path, archive: zipfile.ZipFile) -> None:
     """Member names are distinct, all members fit the limit, and each has the bytes that its array header declares."""
     members = archive.infolist()
-    for name, count in Counter(member.filename for member in members).items():
+    # numpy names the arrays of "x" and of "x.npy" alike, and has the second one for both
+    for name, count in Counter(member.filename.removesuffix(_MEMBER) for member in members).items():
         if count > 1:
             raise FileProblem(f"{path} holds {name!r} {count} times", hint=_AGAIN)
     total = sum(member.file_size for member in members)

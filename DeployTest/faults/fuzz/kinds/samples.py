@@ -1,22 +1,21 @@
 """Samples in files that are no archives: tables of text, npy and safetensors files, and folders of images."""
 
-import csv
 import io
 import json
 import math
-import re
 import warnings
-from dataclasses import replace
+import zipfile
 from functools import cache
+from typing import Any
 
 import numpy as np
 
+from deployer.core.files.arrays import read_npz
 from deployer.core.ir import TensorType
 from deployer.fitting.safetensors import DTYPES, METADATA, read_safetensors, safetensors_bytes
 from deployer.fitting.sources import read_samples
-from deployer.training.tables.reader import Request
 from DeployTest.faults.fuzz.bases import Path
-from DeployTest.faults.fuzz.draw import HOSTILE, Draw
+from DeployTest.faults.fuzz.draw import Draw
 from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.register import kind
 from DeployTest.faults.fuzz.told import refusing, same_arrays
@@ -26,147 +25,6 @@ from .graph import damage
 
 WIDTH, ROWS = 4, 6
 TYPES = {"x": TensorType("float32", (2, WIDTH)), "labels": TensorType("int32", (2,))}
-CELLS = (
-    "",
-    " ",
-    "1",
-    "-1",
-    "2.5",
-    "1e3",
-    "1e39",
-    "nan",
-    "inf",
-    "0x1F",
-    "1_000",
-    "1,5",
-    '"1"',
-    '"',
-    '""',
-    '"a""b"',
-    "x",
-)
-CELLS += (
-    "9" * 400,
-    "w" * 140_000,
-    "4" * 140_000,
-    "\u0663",
-    "1 2",
-    "\0",
-    "+",
-    ".",
-    "1.",
-    "2147483648",
-    "label",
-    "-0",
-    "1;2",
-)
-"""Cells: numbers as they are written here and elsewhere, quotes, words, nothing, and very long ones."""
-
-
-@kind(4)
-def table(trial: Trial) -> str:
-    """A table of text, edited in cells, rows and bytes."""
-    draw = trial.draw("which")
-    mark, headed, words = draw.one(",,,;\t"), draw.chance(0.6), draw.chance(0.4)
-    names = [[*"abcd", draw.one(("label", "target", "Y", "labels"))]] if headed else []
-    label = draw.one(("cat", "b")) if words else "1"
-    whole = draw.chance(0.3)
-    types = {"x": replace(TYPES["x"], dtype="int32"), "labels": TYPES["labels"]} if whole else TYPES
-    rows = [[_number(draw, whole) for _ in range(WIDTH)] for _ in range(ROWS)]
-    lines = names + [[*row, label if n % 2 else "dog" if words else "0"] for n, row in enumerate(rows)]
-    if draw.chance(0.85):
-        trial.edit("table", lines, least=0)
-    end = draw.one(("\n", "\n", "\r\n"))
-    content = "".join(mark.join(row) + end for row in lines).encode(errors="surrogatepass")
-    content = (b"\xef\xbb\xbf" if draw.chance(0.1) else b"") + content
-    content = damage(trial, content) if draw.chance(0.3) else content
-    path = trial.case / f"t{draw.one(('.csv', '.csv', '.tsv'))}"
-    path.write_bytes(content)
-    column = draw.one(("a", "label", "nobody")) if draw.chance(0.15) else ""
-    if column:
-        trial.log.append(f"column {column}")
-    with refusing(trial, path):
-        found = read_samples(path, types, request=Request(column=column))
-    due = _by_python(content.decode("utf-8-sig"), mark)
-    if found.count != len(found.arrays["x"]) or found.count not in (len(due), len(due) - 1):
-        raise Finding("read otherwise", f"{found.count} samples of {len(due)} rows")
-    for row, cells in zip(found.arrays["x"], due[len(due) - found.count :], strict=True):
-        numbers = [
-            float(cell) for at, cell in enumerate(cells) if found.taken and _is_input(at, cells, found.taken, due)
-        ]
-        if not np.array_equal(np.asarray(row).reshape(-1), np.array(numbers).astype(np.asarray(row).dtype)):
-            raise Finding("read otherwise", f"a row is {row.tolist()}, not {numbers}")
-    return "equal to Python's reader"
-
-
-def _number(draw: Draw, whole: bool) -> str:
-    """A finite number as text."""
-    return str(draw.number(-9, 9)) if whole else f"{draw.floating():g}".replace("nan", "1").replace("inf", "2")
-
-
-def _is_input(at: int, cells: list[str], taken: object, due: list[list[str]]) -> bool:
-    """Tell the input's columns from the target's."""
-    name = due[0][at] if taken.headings else str(at + 1)  # type: ignore[attr-defined]
-    return name != taken.target  # type: ignore[attr-defined]
-
-
-def _by_python(text: str, mark: str) -> list[list[str]]:
-    """The cells of each row that has any."""
-    csv.field_size_limit(1 << 24)
-    first = re.sub('"[^"]*"', "", text.strip("\r\n ")).split("\n")[0]
-    marks = [m for m in ",;\t" if m in first]
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=marks[0] if marks else mark, skipinitialspace=True)
-    rows = [[cell.strip() for cell in row] for row in lines]
-    return [row for row in rows if any(row) or len(row) > 1]
-
-
-@edits_of("table")
-def cell_changed(rows: list[list[str]], draw: Draw) -> None:
-    """Another cell."""
-    if rows:
-        row = draw.one(rows)
-        row[draw.number(0, len(row) - 1) :][:1] = [draw.one((*CELLS, draw.one(HOSTILE)))]
-        row[draw.number(0, max(len(row) - 1, 0))] = draw.one((*CELLS, draw.one(HOSTILE)))
-
-
-@edits_of("table")
-def width_changed(rows: list[list[str]], draw: Draw) -> None:
-    """A cell more or less in a row, or in all."""
-    for row in rows if draw.chance(0.3) else [draw.one(rows)] if rows else []:
-        if draw.chance(0.5) and len(row) > 1:
-            row.pop(draw.number(0, len(row) - 1))
-        else:
-            row.insert(draw.number(0, len(row)), draw.one(("1", "x", "", "2")))
-
-
-@edits_of("table")
-def row_changed(rows: list[list[str]], draw: Draw) -> None:
-    """A row removed, repeated, swapped or blank."""
-    if not rows:
-        return
-    at, other = draw.number(0, len(rows) - 1), draw.number(0, len(rows) - 1)
-    match draw.number(0, 4):
-        case 0:
-            del rows[at]
-        case 1:
-            rows.insert(other, list(rows[at]))
-        case 2:
-            rows[at], rows[other] = rows[other], rows[at]
-        case 3:
-            rows.insert(at, [draw.one(("", " ", "\x0c", "#"))])
-        case _:
-            del rows[1:]
-
-
-@edits_of("table")
-def quotes_added(rows: list[list[str]], draw: Draw) -> None:
-    """A cell in quotes, with a separator or a line feed in it."""
-    if rows:
-        row = draw.one(rows)
-        at = draw.number(0, len(row) - 1)
-        row[at] = draw.one(
-            (f'"{row[at]}"', f'"{row[at]}', f'"{row[at]},"', f'"{row[at]}\n"', f'{row[at]}"', f' "{row[at]}" ')
-        )
 
 
 @kind(2)
@@ -186,11 +44,105 @@ def array(trial: Trial) -> str:
     path, target = trial.case / "x.npy", trial.case / "labels.npy"
     path.write_bytes(content)
     np.save(target, np.arange(ROWS) % 3)
-    with refusing(trial, path, target):
+    due = _by_numpy(content)
+    with refusing(trial, path, target, right=_are_samples(due)):
         found = read_samples(path, TYPES, target=target)
-    due = np.load(io.BytesIO(content), allow_pickle=False)
+    assert due is not None
     same_arrays({"x": found.arrays["x"].reshape(-1)}, {"x": due.astype(np.float32).reshape(-1)})
     return "equal to numpy's reader"
+
+
+def _by_numpy(content: bytes) -> np.ndarray | None:
+    """The array that numpy reads, if it has numbers and is all of the content."""
+    stream = io.BytesIO(content)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = np.lib.format.read_array(stream, allow_pickle=False)
+    except Exception:  # numpy's errors are of many kinds
+        return None
+    return found if found.dtype.kind in "fiub" and not stream.read(1) else None
+
+
+def _are_samples(array: np.ndarray | None) -> bool | None:
+    """Whether the rules take an array as samples; None where another rule decides."""
+    if array is None:
+        return False
+    if array.shape != (ROWS, WIDTH):
+        return None
+    most = float(np.finfo(np.float32).max)
+    return array.dtype.kind == "f" and bool((np.abs(array.astype(np.float64)) <= most).all())
+
+
+@kind(2)
+def archive(trial: Trial) -> str:
+    """An npz file: its members, their names and headers, and its bytes."""
+    draw, path = trial.draw("which"), trial.case / "s.npz"
+    members = [[f"{name}.npy", _npy(draw.array((2, 3)).astype(draw.one(("<f4", "<i8", "|b1", "u1"))))] for name in "ab"]
+    if draw.chance(0.8):
+        trial.edit("members", members)
+    sink = io.BytesIO()
+    with (
+        warnings.catch_warnings(),
+        zipfile.ZipFile(sink, "w", draw.one((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as z,
+    ):
+        warnings.simplefilter("ignore")
+        for name, content in members:
+            z.writestr(zipfile.ZipInfo(str(name)), content)
+    content = damage(trial, sink.getvalue()) if draw.chance(0.3) else sink.getvalue()
+    path.write_bytes(content)
+    names = [str(name).removesuffix(".npy") for name, _ in members]
+    read = [_by_numpy(bytes(each)) for _, each in members]
+    right = len({*names}) == len(names) and all(each is not None for each in read)
+    with refusing(trial, path, right=None if content != sink.getvalue() else right):
+        found = read_npz(path)
+    if content == sink.getvalue() and list(found) != names:
+        raise Finding("read otherwise", f"the names are {list(found)}, not {names}")
+    with zipfile.ZipFile(path) as z:
+        inside = {info.filename.removesuffix(".npy"): _by_numpy(z.read(info)) for info in z.infolist()}
+    same_arrays(found, {name: np.array([]) if each is None else each for name, each in inside.items()})
+    return "equal to its members"
+
+
+def _npy(array: np.ndarray) -> bytes:
+    sink = io.BytesIO()
+    np.lib.format.write_array(sink, array)
+    return sink.getvalue()
+
+
+@edits_of("members")
+def member_added(members: list[list[Any]], draw: Draw) -> None:
+    """A member more, twice, under a name that another has without its suffix, or less."""
+    name, content = draw.one(members) if members else ["a.npy", _npy(np.zeros(3))]
+    if draw.chance(0.2) and members:
+        members.pop(draw.number(0, len(members) - 1))
+    else:
+        other = draw.one((name, str(name).removesuffix(".npy"), "c.npy", "c", "A.npy", f"d/{name}"))
+        members.insert(draw.number(0, len(members)), [other, draw.one((content, _npy(np.arange(3))))])
+
+
+@edits_of("members")
+def member_length(members: list[list[Any]], draw: Draw) -> None:
+    """A member some bytes longer or shorter, empty, or with a header that says so."""
+    if members:
+        row = draw.one(members)
+        more = bytes(draw.one((1, 4, 8)))
+        rank = _npy(np.zeros((1,) * draw.one((31, 32))))
+        headed = [bytes(row[1])]
+        draw.one((header_shape, header_word))(headed, draw)
+        shapes = ((0,), (2, 0), ())
+        row[1] = draw.one(
+            (row[1] + more, row[1][: -len(more)], b"", b"text", rank, headed[0], _npy(np.zeros(draw.one(shapes))))
+        )
+
+
+@edits_of("members")
+def members_moved(members: list[list[Any]], draw: Draw) -> None:
+    """The members in another order, or of another type."""
+    draw.random.shuffle(members)
+    if members and draw.chance(0.7):
+        kinds = ("complex64", "U4", "S3", "M8[s]", "f8", "f2", ">f4", "i2", "u8", "V4")
+        draw.one(members)[1] = _npy(np.zeros((2, 3)).astype(draw.one(kinds)))
 
 
 HEADERS = (
@@ -234,6 +186,10 @@ def header_shape(text: list[bytes], draw: Draw) -> None:
         b"(6,4.)",
         b"()    ",
         b"(0, 4)",
+        b"(6, 3)",
+        b"(7, 4)",
+        b"(6,4) ",
+        b"(4,-6)",
     )
     kinds = (b"'|O'", b"'<c8", b"'>f4'", b"'<U1'", b"'|V4'", b"'<f4", b"[('')]"[:5])
     text[0] = (
@@ -259,45 +215,150 @@ def tensors(trial: Trial) -> str:
     """A safetensors file of samples: its header as JSON, and its bytes."""
     draw = trial.draw("which")
     arrays = {"x": draw.array((ROWS, WIDTH)), "labels": (np.arange(ROWS) % 3).astype(draw.one(("<i8", "<i4", "u1")))}
+    if draw.chance(0.5):
+        arrays["rate"] = draw.array(())
     content = safetensors_bytes(arrays, {"who": "me"} if draw.chance(0.5) else None)
-    if draw.chance(0.6):
+    if draw.chance(0.75):
         length = int.from_bytes(content[:8], "little")
         holder = [json.loads(content[8 : 8 + length])]
-        trial.edit("artefact", holder if draw.chance(0.2) else holder[0])
+        which = draw.one(("artefact", "packed", "packed"))
+        trial.edit(which, holder if which == "artefact" and draw.chance(0.2) else holder[0])
         text = json.dumps(holder[0], ensure_ascii=draw.chance(0.8)).encode("utf-8", "surrogatepass")
         content = len(text).to_bytes(8, "little") + text + content[8 + length :]
-    if draw.chance(0.3):
+    if draw.chance(0.2):
+        trial.edit("length", holder := [content])
+        content = holder[0]
+    if draw.chance(0.2):
         content = damage(trial, content)
     path = trial.case / "s.safetensors"
     path.write_bytes(content)
-    with refusing(trial, path):
-        found, _ = read_safetensors(path)
-    same_arrays(found, _by_json(content))
+    due = _by_json(content)
+    with refusing(trial, path, right=due is not None):
+        found, metadata = read_safetensors(path)
+    assert due is not None
+    same_arrays(found, due[0])
+    if list(found) != list(due[0]) or metadata != due[1]:
+        raise Finding("read otherwise", f"{list(found)} and {metadata}, not {list(due[0])} and {due[1]}")
     with refusing(trial, path), warnings.catch_warnings():
         samples = read_samples(path, TYPES, warn=lambda _: None)
+    if samples.count == ROWS and due[0]["x"].shape == (ROWS, WIDTH):
+        same_arrays({"x": samples.arrays["x"]}, {"x": due[0]["x"].astype(np.float32)})
     return f"equal to its header, {min(samples.count, 1)} samples"
 
 
-def _by_json(content: bytes) -> dict[str, np.ndarray]:
-    """The arrays as the header says, which together are all that is behind it."""
+@edits_of("packed")
+def spans_moved(header: dict[str, Any], draw: Draw) -> None:
+    """Bytes of an array one further, two arrays exchanged, an empty one between them, or one of no shape."""
+    names = [name for name in header if name != METADATA]
+    name, other = draw.one(names), draw.one(names)
+    spans = header[name]["data_offsets"]
+    if not isinstance(spans, list) or len(spans) != 2:
+        return
+    match draw.number(0, 4):
+        case 0:
+            spans[draw.number(0, 1)] += draw.one((-1, 1, 4, -4))
+        case 1:
+            header[name]["data_offsets"], header[other]["data_offsets"] = header[other]["data_offsets"], spans
+        case 2:
+            at = draw.one((*spans, spans[0] + 4))
+            header["none"] = {"dtype": "F32", "shape": draw.one(([0], [2, 0])), "data_offsets": [at, at]}
+        case 3:
+            shape = header[name]["shape"]
+            shapes = ([], [1] * 32, [1] * 33) if not isinstance(shape, list) else (shape[::-1], [1] * 31 + shape)
+            header[name]["shape"] = draw.one((*shapes, *(["", {}] if shape == [] else [])))
+        case _:
+            header["again"] = dict(header[name])
+
+
+@edits_of("packed")
+def entries_moved(header: dict[str, Any], draw: Draw) -> None:
+    """The header's entries in another order."""
+    rows = list(header.items())
+    draw.random.shuffle(rows)
+    header.clear()
+    header.update(rows)
+
+
+@edits_of("packed")
+def entry_changed(header: dict[str, Any], draw: Draw) -> None:
+    """Another type, shape or key of an entry, or other metadata."""
+    entry = header[draw.one([name for name in header if name != METADATA])]
+    match draw.number(0, 3):
+        case 0:
+            entry["dtype"] = draw.one((*DTYPES, "F8_E4M3", "f32", 1, []))
+        case 1:
+            entry["shape"] = draw.one(([24], [6, 4.0], [True, 24], [-6, -4], [2, 3, 4], None, [6, 5], 24, [1, 6, 4]))
+        case 2:
+            entry[draw.one(("dtype", "shape", "data_offsets"))] = draw.one(([0], [0, 1, 2], None, "F32", [0, 96]))
+        case _:
+            header[METADATA] = draw.one(({"a": 1}, [], None, {"a": [1]}, {}, "x", {"b": "1", "a": "2"}))
+
+
+@edits_of("length")
+def length_moved(holder: list[bytes], draw: Draw) -> None:
+    """A header's length that is a little more or less, or all there is; bytes more or less at the end."""
+    content = holder[0]
     length = int.from_bytes(content[:8], "little")
-    header, body = json.loads(content[8 : 8 + length]), content[8 + length :]
-    header.pop(METADATA, None)
-    found = {}
-    covered = 0
-    for begin, end in sorted(tuple(entry["data_offsets"]) for entry in header.values()):
-        if begin != covered:
-            raise Finding("read otherwise", f"an array begins at {begin}, and {covered} B are before it")
-        covered = end
-    if covered != len(body):
-        raise Finding("read otherwise", f"arrays cover {covered} of {len(body)} B")
+    told = draw.one((length + 1, length - 1, len(content) - 8, len(content) - 7, 0, 1 << 24, (1 << 24) + 1))
+    changed = (
+        (told % (1 << 64)).to_bytes(8, "little") + content[8:],
+        content + b"\0",
+        content[:-1],
+        content[:8],
+        content[:7],
+    )
+    holder[0] = draw.one((changed[0], *changed))
+
+
+def _by_json(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]] | None:
+    """The arrays as the header says, which are all that is behind it, and its texts; None for anything else."""
+    length = int.from_bytes(content[:8], "little")
+    body = content[8 + length :]
+    if len(content) < 8 or length > len(content) - 8:
+        return None
+    try:
+        header = json.loads(content[8 : 8 + length].decode(), object_pairs_hook=_distinct, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    metadata = header.pop(METADATA, {}) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or not _within(header) or not _within(metadata):
+        return None
+    spans, found = [], {}
     for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        dtype = np.dtype(DTYPES[entry["dtype"]])
-        if end - begin != math.prod(entry["shape"]) * dtype.itemsize:
-            raise Finding("read otherwise", f"{name!r}: {entry}")
-        found[name] = np.frombuffer(body[begin:end], dtype).reshape(entry["shape"])
-    return found
+        if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= {*entry}:
+            return None
+        shape, offsets, dtype = entry["shape"], entry["data_offsets"], entry["dtype"]
+        lists = isinstance(shape, list) and isinstance(offsets, list) and len(offsets) == 2 and len(shape) <= 32
+        if not lists or not all(type(n) is int and n >= 0 for n in (*shape, *offsets)):
+            return None
+        if not isinstance(dtype, str) or dtype not in DTYPES or offsets[1] > len(body):
+            return None
+        if offsets[1] - offsets[0] != math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize:
+            return None
+        spans.append(offsets)
+        found[name] = np.frombuffer(body[slice(*offsets)], np.dtype(DTYPES[dtype])).reshape(shape)
+    ends = [0, *(end for _, end in sorted(spans))]
+    if ends != [*(begin for begin, _ in sorted(spans)), len(body)]:
+        return None
+    return found, {key: str(value) for key, value in metadata.items()}
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key.encode() for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key comes twice")
+    return dict(pairs)
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _within(value: Any) -> bool:
+    """Whether all numbers in a value are such as JSON's readers share."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(_within, items)) and (
+        not isinstance(value, int | float) or abs(value) <= 2**53 or (type(value) is float and math.isfinite(value))
+    )
 
 
 PIXELS = {"x": TensorType("float32", (2, 3, 5, 4)), "labels": TensorType("int32", (2,))}
