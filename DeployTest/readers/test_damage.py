@@ -20,7 +20,8 @@ from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
 from deployer.fitting.history import EpochRow
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.fitting.sources import read_samples
-from deployer.sizing import cache
+from deployer.running import output
+from deployer.sizing import boards, cache
 from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host]
@@ -144,6 +145,27 @@ def test_shapes_that_are_no_lists(shape: str, tmp_path: Path) -> None:
     path = tmp_path / "s.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     assert "are no counts" in told(path, read_safetensors)
+
+
+@pytest.mark.parametrize("target", ['"nobody"', "[]", "7", "{}"])
+def test_board_of_no_target(target: str, tmp_path: Path) -> None:
+    """A board whose target is none: its file and the targets that there are."""
+    path = tmp_path / "b.toml"
+    path.write_text(f'name = "b"\nsource = "s"\ntarget = {target}\n')
+    message = told(path, boards.read_board, boards.BoardInvalid)
+    assert "there is no target" in message
+    assert "siracusa" in message
+
+
+def test_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
+    """Files of ours whose folder a file of the user's has replaced are gone: nothing is left to remove."""
+    output.write(tmp_path, {"sub/a.c": "x", "b.c": "y"})
+    shutil.rmtree(tmp_path / "sub")
+    (tmp_path / "sub").write_text("mine")
+    output.discard(tmp_path, ["sub/a.c", "b.c"])
+    assert (tmp_path / "sub").read_text() == "mine"
+    assert not (tmp_path / "b.c").exists()
+    assert output.listed(tmp_path) == []
 
 
 class _Ends:

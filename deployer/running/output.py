@@ -139,7 +139,7 @@ def discard(directory: Path, names: Iterable[str]) -> None:
     records = _manifest(directory)
     removed = [name for name in names if name in records]
     for name in removed:
-        if _is_ours(directory / name, records[name]):
+        if os.path.lexists(directory / name) and _is_ours(directory / name, records[name]):
             (directory / name).unlink(missing_ok=True)
     if removed:
         _record(directory, {name: digests for name, digests in records.items() if name not in removed})

@@ -11,7 +11,7 @@ from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError
 from deployer.core.files.reading import damage, read_toml
 from deployer.core.safe_text import shortened
-from deployer.core.target import TARGETS_DIR, Target, load
+from deployer.core.target import TARGETS_DIR, Target, load, names
 
 BOARDS, CORES = TARGETS_DIR / "boards", TARGETS_DIR / "cores"
 MOST_BYTES = 1 << 32
@@ -127,6 +127,9 @@ def read_board(path: Path) -> Board:
     if "target" in raw:
         for key in sorted(set(raw) - {"name", "source", "target"}):
             raise BoardInvalid(f"{path}: {key!r} has no effect on a board with a target", hint="the target says it")
+        if raw["target"] not in list(names()):
+            cause = f"{path}: there is no target {shortened(repr(raw['target']), 60)}"
+            raise BoardInvalid(cause, hint=f"one of {', '.join(names())}")
         return Board(path.stem, raw["name"], raw["source"], None, load(raw["target"]), 0, 0, (), None)
     numbers = {key: _bytes(raw.get(key), f"{path}: {key}") for key in ("mhz", "flash")}
     memories = _memories(raw.get("memory", []), path)

@@ -1,20 +1,24 @@
 """Records of runs and files by people: checkpoints, folders' manifests, options in TOML, boards, dumps of flash."""
 
+import hashlib
 import json
 import math
-import struct
+import os
+import shutil
 import tomllib
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from deployer.core.errors import UserError
-from deployer.firmware.images import MOST_SLOTS, find_images
-from deployer.firmware.state import DIGEST, FNV_OFFSET, FNV_PRIME, HEADER, MAGIC, SLOT, SLOT_MAGIC, VERSION
+from deployer.core import target
+from deployer.core.errors import OptionProblem, UserError
 from deployer.fitting import checkpoint as checkpoints
 from deployer.fitting.history import EpochRow
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.running import output
 from deployer.sizing import boards
+from DeployTest.faults.fuzz.bases import Path
 from DeployTest.faults.fuzz.building import command, judge_exit
 from DeployTest.faults.fuzz.draw import HOSTILE, Draw
 from DeployTest.faults.fuzz.edits.register import edits_of
@@ -23,7 +27,9 @@ from DeployTest.faults.fuzz.told import refusing, same_arrays
 from DeployTest.faults.fuzz.trial import Finding, Trial
 
 from .graph import damage
+from .samples import by_json, strict_json
 
+FIELD = '{"rows":[],"passes":4,"best":1,"best_epoch":0,"ended":"x"}'
 ORIGIN = {"model": "0123456789abcdef", "data": "x", "options": '{"epochs":3,"rate":0.1}'}
 RECORD_KEYS = ("origin", "place", "format", "digest")
 
@@ -38,39 +44,134 @@ def checkpoint(trial: Trial) -> str:
     place = checkpoints.Place(4, draw.array((4,)), state, rows, 0.5, 2, draw.one(("", "patience")))
     content = checkpoints.checkpoint_bytes(place, ORIGIN)
     path.write_bytes(content)
-    sealed = draw.chance(0.7)
-    if sealed:
+    whole, like = read_safetensors(path), place.state if draw.chance(0.5) else None
+    if draw.chance(0.7):
         arrays, metadata = read_safetensors(path)
         if draw.chance(0.9):
             trial.edit("record", arrays, metadata)
         signed = {name: text for name, text in metadata.items() if name != "digest"}
-        content = safetensors_bytes(arrays, signed | {"digest": checkpoints._digest(arrays, signed)})
+        digest = metadata.get("digest", "") if draw.chance(0.1) else _digest(arrays, signed)
+        content = safetensors_bytes(arrays, signed | {"digest": digest})
+        due = _due_place(arrays, signed, like) if digest == _digest(arrays, signed) else None
     else:
         content = damage(trial, content)
+        read = by_json(content)
+        same = read is not None and (_digest(*whole), whole[1]) == (_digest(read[0], whole[1]), read[1])
+        due = _due_place(*whole, like) if same else None
     path.write_bytes(content)
-    with refusing(trial, path):
-        found = checkpoints.read_checkpoint(path, ORIGIN, place.state if draw.chance(0.5) else None)
-    arrays, metadata = read_safetensors(path)
-    due = json.loads(metadata["place"])
-    same_arrays({"losses": found.losses}, {"losses": arrays["losses"]})
-    same_arrays(found.state, {name[6:]: array for name, array in arrays.items() if name.startswith("state/")})
-    if json.loads(metadata["origin"]) != ORIGIN or metadata["format"] != checkpoints.FORMAT:
-        raise Finding("read otherwise", f"accepted for another origin: {metadata['origin'][:200]}")
-    mine = (found.passes, found.best, found.best_epoch, found.ended, [vars(row) for row in found.rows])
-    theirs = tuple(due.get(key, old) for key, old in DEFAULTS.items())
-    if not sealed and (json.dumps(mine) != json.dumps(theirs) or content == b""):
+    try:
+        with refusing(trial, path, right=due is not None):
+            found = checkpoints.read_checkpoint(path, ORIGIN, like)
+    except OptionProblem as error:
+        if "another run" in str(error):
+            _differs_so(metadata["origin"], error)
+        raise
+    assert due is not None
+    same_arrays({"losses": found.losses, **found.state}, {"losses": due.losses, **due.state})
+    mine, theirs = ([getattr(each, key) for key in (*DEFAULTS, "rows")] for each in (found, due))
+    if repr(mine) != repr(theirs):
         raise Finding("read otherwise", f"{mine}, not {theirs}")
-    kinds = (int, float | None | int, int, str)
-    if not all(isinstance(value, each) for value, each in zip(mine, kinds, strict=False)):
-        raise Finding("read otherwise", f"types of {mine}")
-    if json.dumps(mine[:4]) != json.dumps(theirs[:4]) and float(mine[1] or 0) != float(theirs[1] or 0):
-        raise Finding("read otherwise", f"{mine}, not {theirs}")
-    if len(found.losses) != found.passes or found.losses.dtype != np.float32:
-        raise Finding("read otherwise", f"{found.passes} passes, {found.losses.dtype}{list(found.losses.shape)}")
     return "equal to its records"
 
 
-DEFAULTS = {"passes": 0, "best": None, "best_epoch": 0, "ended": "", "rows": None}
+def _digest(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:
+    """The digest of a checkpoint, by its description."""
+    texts = {name: metadata[name] for name in sorted(metadata) if name != "digest"}
+    parts = [json.dumps(texts, separators=(",", ":")).encode()]
+    for name in sorted(arrays):
+        array = arrays[name]
+        parts.append(json.dumps([name, array.dtype.name, list(array.shape)], separators=(",", ":")).encode())
+        parts.append(array.tobytes())
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+DEFAULTS: dict[str, Any] = {"passes": 0, "best": None, "best_epoch": 0, "ended": ""}
+
+
+def _due_place(
+    arrays: dict[str, np.ndarray], metadata: dict[str, str], like: Mapping[str, np.ndarray] | None
+) -> checkpoints.Place | None:
+    """The place that records say; None where they break a rule, or are of another run."""
+    try:
+        origin, place = (strict_json(metadata[key], nonfinite=key == "place") for key in ("origin", "place"))
+    except (ValueError, KeyError, RecursionError):
+        return None
+    if metadata.get("format") != "deployer checkpoint 1" or origin != ORIGIN or not isinstance(place, dict):
+        return None
+    state = {name[6:]: array for name, array in arrays.items() if name.startswith("state/")}
+    kinds = [None if each is None else {n: (a.dtype, a.shape) for n, a in each.items()} for each in (state, like)]
+    losses, rows = arrays.get("losses"), place.pop("rows", None)
+    if (like is not None and kinds[0] != kinds[1]) or losses is None or not isinstance(rows, list):
+        return None
+    made = [_record(row, ROW, {"metrics": {}}) for row in rows]
+    fields = _record(place, {"passes": int, "best": float | None, "best_epoch": int, "ended": str}, DEFAULTS)
+    if fields is None or any(row is None for row in made):
+        return None
+    if losses.dtype != np.float32 or losses.shape != (fields["passes"],):
+        return None
+    return checkpoints.Place(**fields, losses=losses, state=state, rows=tuple(EpochRow(**row) for row in made if row))
+
+
+ROW: dict[str, Any] = {"epoch": int, "passes": int, "loss": float, "rate": float, "metrics": dict}
+
+
+def _record(table: Any, kinds: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of a table in their types; None where one is missing, unknown or of another type."""
+    if not isinstance(table, dict) or not {*table} <= {*kinds} or not {*kinds} <= {*table, *defaults}:
+        return None
+    found = {}
+    for name, value in {**defaults, **table}.items():
+        metrics = [_number(each) for each in value.values()] if isinstance(value, dict) else []
+        if kinds[name] is dict:
+            if not isinstance(value, dict) or None in metrics:
+                return None
+            found[name] = dict(zip(value, metrics, strict=True))
+        elif kinds[name] in (float, float | None):
+            found[name] = _number(value)
+            if found[name] is None and (value is not None or kinds[name] is float):
+                return None
+        elif type(value) is not kinds[name] or (isinstance(value, str) and not _is_text(value)):
+            return None
+        else:
+            found[name] = value
+    return found
+
+
+def _number(value: Any) -> float | None:
+    """A number of a record, where infinities may be tables; None where it is none."""
+    if isinstance(value, dict):
+        text = value.get("text") if value.get("_") == "float" and len(value) == 2 else None
+        return float(text) if text in ("inf", "-inf") else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _is_text(value: str) -> bool:
+    return not any(0xD800 <= ord(character) < 0xE000 for character in value)
+
+
+def _differs_so(text: str, error: UserError) -> None:
+    """Finding where an error does not name all members that differ, or others, with both values."""
+    theirs = json.loads(text)
+    named = {label: value for label, value in error.facts if label != "tensors"}
+    due: dict[str, str] = {}
+    for name in sorted({*theirs, *ORIGIN}):
+        ours, other = (each.get(name, "none") for each in (ORIGIN, theirs))
+        if ours != other:
+            due |= _members(name, ours, other)
+    if named != due:
+        raise Finding("message", f"{named}, not {due}")
+
+
+def _members(name: str, ours: str, theirs: str) -> dict[str, str]:
+    try:
+        mine, other = strict_json(ours, nonfinite=True), strict_json(theirs, nonfinite=True)
+    except (ValueError, RecursionError):
+        mine = other = None
+    if not isinstance(mine, dict) or not isinstance(other, dict):
+        return {name: f"{ours}, in the file {theirs}"}
+    keys = [key for key in {*mine, *other} if mine.get(key) != other.get(key)]
+    texts = {key: [json.dumps(each.get(key), separators=(",", ":")) for each in (mine, other)] for key in keys}
+    return {key: f"{first}, in the file {second}" for key, (first, second) in texts.items()}
 
 
 @edits_of("record")
@@ -84,7 +185,11 @@ def record_edited(arrays: dict[str, np.ndarray], metadata: dict[str, str], draw:
     except (ValueError, KeyError, RecursionError):
         return
     change = draw.one((flag_turned, kind_replaced, list_changed, number_moved, table_changed, text_changed))
-    change(holder, draw)
+    if key == "origin" and isinstance(holder[0], dict) and draw.chance(0.5):
+        options = ('{"epochs":4,"rate":0.1}', '{"epochs":3}', '{"epochs":3,"rate":NaN}', "[]", '{"epochs":3,"more":1}')
+        holder[0]["options"] = draw.one(options)
+    else:
+        change(holder, draw)
     metadata[key] = json.dumps(holder[0] if holder else None)
 
 
@@ -92,8 +197,28 @@ def record_edited(arrays: dict[str, np.ndarray], metadata: dict[str, str], draw:
 def record_replaced(arrays: dict[str, np.ndarray], metadata: dict[str, str], draw: Draw) -> None:
     """Another text for a record, or none."""
     key = draw.one(RECORD_KEYS)
-    texts = ("[]", "null", "1", '"x"', "{", "", "{}", "[" * 5000, '{"rows":[],"passes":4}', "NaN", '{"a":1,"a":2}')
-    if draw.chance(0.2):
+    texts = (
+        "[]",
+        "null",
+        "1",
+        '"x"',
+        "{",
+        "",
+        "{}",
+        "[" * 5000,
+        '{"rows":[],"passes":4}',
+        "NaN",
+        '{"a":1,"a":2}',
+        FIELD,
+    )
+    texts += ('{"rows":[],"passes":4,"best":{"_":"float","text":"inf"}}', '{"rows":[],"passes":4,"state":{}}')
+    texts += ('{"rows":[],"passes":true}', '{"rows":[],"passes":4,"best":true}', '{"rows":[],"passes":4,"losses":[]}')
+    if draw.chance(0.3):
+        rows = list(metadata.items())
+        draw.random.shuffle(rows)
+        metadata.clear()
+        metadata.update(rows)
+    elif draw.chance(0.2):
         metadata.pop(key, None)
     else:
         metadata[key] = draw.one((*texts, draw.one(HOSTILE)))
@@ -102,8 +227,13 @@ def record_replaced(arrays: dict[str, np.ndarray], metadata: dict[str, str], dra
 @edits_of("record")
 def state_changed(arrays: dict[str, np.ndarray], metadata: dict[str, str], draw: Draw) -> None:
     """Another array of losses or of the state, or one less or more."""
-    key = draw.one((*sorted(arrays), "state/new"))
+    key = draw.one((*sorted(arrays), "state/new", "statement"))
     if draw.chance(0.3):
+        rows = list(arrays.items())
+        draw.random.shuffle(rows)
+        arrays.clear()
+        arrays.update(rows)
+    elif draw.chance(0.3):
         arrays.pop(key, None)
     else:
         kinds = (np.float32, np.float64, np.int32, np.uint8)
@@ -125,6 +255,13 @@ def manifest(trial: Trial) -> str:
     if draw.chance(0.4):
         path.write_bytes(damage(trial, path.read_bytes()))
     (trial.secret / "file").write_text("secret")
+    what = draw.one(("write", "write", "discard", "claim"))
+    odd = draw.one((*[""] * 6, "folder", "file", "link", "changed", "gone"))
+    if odd:
+        trial.log.append(f"sub or network.c is {odd}")
+        _odd_folder(folder, trial.secret, odd)
+    if what != "write":
+        return _folder_kept(trial, folder, path, what)
     names = ["network.c", "mine.txt", "new.txt"] if draw.chance(0.5) else ["network.c", "sub/b.h"]
     try:
         with refusing(trial, path, mine, folder):
@@ -144,6 +281,74 @@ def manifest(trial: Trial) -> str:
     if any((folder / name).read_text() != "text" for name in names):
         raise Finding("read otherwise", "a file was not written")
     return "written"
+
+
+def _odd_folder(folder: Path, secret: Path, odd: str) -> None:
+    """What stands where files of ours stood: a folder, a file for a folder, a link, other content, nothing."""
+    place = folder / ("sub" if odd in ("file", "link") else "network.c")
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    match odd:
+        case "folder":
+            place.mkdir()
+        case "file":
+            place.write_text("mine")
+        case "link":
+            place.symlink_to(secret)
+        case "changed":
+            place.write_text("mine")
+
+
+def _folder_kept(trial: Trial, folder: Path, manifest: Path, what: str) -> str:
+    """Files that are not ours, or were changed, are neither removed nor claimed without force."""
+    names = ("network.c", "mine.txt", "sub/b.h", "report.json")
+    before = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+    owned = _owned(folder, manifest)
+    with refusing(trial, manifest, folder, folder / "mine.txt", folder / "sub", folder / "network.c"):
+        if what == "discard":
+            output.discard(folder, names)
+        else:
+            known = output.foreign(folder, names)
+            listed = output.listed(folder)
+            output.claim(folder, ["mine.txt"], force=True)
+    if owned is None:
+        raise Finding("read otherwise", f"a damaged manifest is taken: {manifest.read_text()[:300]}")
+    ours = {name for name in before if hashlib.sha256(before[name]).hexdigest() in owned.get(name, ())}
+    if what == "discard":
+        left = {name for name in names if (folder / name).is_file()}
+        if left != {*before} - {name for name in ours if not (folder / name).is_symlink()}:
+            raise Finding(
+                "user's file", f"of {sorted(before)} these are left: {sorted(left)}, ours were {sorted(ours)}"
+            )
+        rest = {name: digests for name, digests in owned.items() if name not in names}
+    else:
+        lies = {name for name in names if os.path.lexists(folder / name)}
+        if {*known} != lies - ours or {*listed} != {*owned}:
+            raise Finding("read otherwise", f"foreign are {known} of {listed}, not {sorted(lies - ours)}")
+        rest = owned | {"mine.txt": [hashlib.sha256(before["mine.txt"]).hexdigest()]}
+    written = json.loads(manifest.read_bytes())
+    changed = what == "claim" or {*owned} & {*names}
+    if changed and written != {"version": 1, "files": rest}:
+        raise Finding("read otherwise", f"the manifest is {str(written)[:300]}, not of {sorted(rest)}")
+    return f"{what}: what is not ours stays"
+
+
+def _owned(folder: Path, manifest: Path) -> dict[str, list[str]] | None:
+    """Digests by names that a manifest says; None where it is damaged."""
+    try:
+        files = strict_json(manifest.read_bytes().decode())["files"]
+        found = {
+            name: [str(digest) for digest in digests] for name, digests in files.items() if _is_below(folder, name)
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
+        return None
+    return found
+
+
+def _is_below(folder: Path, name: str) -> bool:
+    """Whether a name leads to a file of the folder, by no detour and no link."""
+    parts = name.split("/")
+    plain = all(part not in ("", ".", "..") for part in parts)
+    return plain and not any((folder / "/".join(parts[:at])).is_symlink() for at in range(1, len(parts)))
 
 
 OPTIONS = """[train]
@@ -174,6 +379,10 @@ milliamperes = 1.5
 volts = 3
 source = "its sheet"
 """
+TARGET_BOARD = """name = "Board"
+source = "its sheet"
+target = "siracusa"
+"""
 
 
 def _toml(trial: Trial, text: str, draw: Draw) -> bytes:
@@ -186,7 +395,24 @@ def _toml(trial: Trial, text: str, draw: Draw) -> bytes:
     return damage(trial, content) if draw.chance(0.25) else content
 
 
-@kind(3)
+GIVEN: tuple[tuple[list[str], set[str]], ...] = (
+    ([], set()),
+    (["-t", "x"], {"test"}),
+    (["--buffering", "auto"], {"buffering"}),
+    (["--singlebuffer"], {"buffering"}),
+    (["--budg", "L1=3"], {"budget"}),
+    (["--epochs=4"], {"epochs"}),
+    (["-v", "--n-steps", "3"], {"verbose", "n_steps"}),
+    (["--json"], {"json", "quiet"}),
+    (["--quiet"], {"json", "quiet"}),
+    (["--no-fusion"], {"no_fusion"}),
+    (["--no-fusion", "Relu"], {"no_fusion"}),
+    (["--nobody", "1"], set()),
+)
+"""Words of a command line, and the arguments that they overrule."""
+
+
+@kind(4)
 def configuration(trial: Trial) -> str:
     """Options in a file, whose words stand before those of the command line."""
     from deployer.commands.config import with_config
@@ -194,133 +420,172 @@ def configuration(trial: Trial) -> str:
     from .command import commands
 
     draw, path = trial.draw("which"), trial.case / "options.toml"
-    path.write_bytes(_toml(trial, OPTIONS, draw))
+    lines = OPTIONS.splitlines()
+    if draw.chance(0.5):
+        trial.edit("options", lines)
+    path.write_bytes(_toml(trial, "\n".join(lines) + "\n", draw))
     name = draw.one(("train", "train", "fit"))
-    words = [name, "--config", str(path), *draw.one(([], ["-t", "x"], ["--buffering", "auto"], ["--epochs", "4"]))]
-    with refusing(trial, path):
-        found = with_config(words, commands())  # type: ignore[arg-type]
-    given = tomllib.loads(path.read_bytes().decode()).get(name, {})
-    due = [name]
-    for key, value in given.items():
-        if f"--{key}" not in words:
-            for item in value if isinstance(value, list) else [value]:
-                due += [f"--{key}"] * item if isinstance(item, bool) else [f"--{key}={item}"]
-    if found != [*due, *words[1:]]:
-        raise Finding("read otherwise", f"{found}, not {[*due, *words[1:]]}")
+    more, overruled = draw.one(GIVEN)
+    words = [name, "--config", str(path), *more]
+    parsers: Any = commands()
+    due = _due_words(path.read_bytes(), name, parsers, overruled)
+    fits = all(any(word.startswith(option) for option in _options(parsers[name])) for word in more[:1])
+    with refusing(trial, path, right=(due is not None) if fits else None):
+        found = with_config(words, parsers)
+    if fits and due is not None and found != [name, *due, *words[1:]]:
+        raise Finding("read otherwise", f"{found}, not {[name, *due, *words[1:]]}")
     if draw.chance(0.3):
         code, _, errors = command(trial, ["train", "--config", path, "-t", trial.case])
         return judge_exit("train --config", code, errors)
     return "equal to Python's reader"
 
 
-@kind(2)
-def board(trial: Trial) -> str:
-    """A board's file."""
-    draw, path = trial.draw("which"), trial.case / "board.toml"
-    path.write_bytes(_toml(trial, BOARD, draw))
-    with refusing(trial, path):
-        found = boards.read_board(path)
-    raw = tomllib.loads(path.read_bytes().decode())
-    if found.core is None:
-        return "a board of a target"
-    sizes = [memory.bytes for memory in found.memories]
-    numbers = [found.mhz, found.flash, *sizes]
-    if any(type(n) is not int or not 0 < n <= 1 << 32 for n in numbers) or sizes != sorted(sizes, reverse=True):
-        raise Finding("read otherwise", f"sizes {numbers}")
-    if sorted(sizes) != sorted(row["bytes"] for row in raw["memory"]) or (found.mhz, found.flash) != (
-        raw["mhz"],
-        raw["flash"],
-    ):
-        raise Finding("read otherwise", f"sizes {numbers}, not {raw}")
-    if not sizes or found.core.name != raw["core"] or not found.name or not found.source or found.name != raw["name"]:
-        raise Finding("read otherwise", f"{found}")
-    power = found.energy
-    if (power is None) != ("energy" not in raw):
-        raise Finding("read otherwise", f"{power}")
-    if power is not None:
-        stated = float(raw["energy"]["milliamperes"]), float(raw["energy"]["volts"])
-        if (power.milliamperes, power.volts) != stated or not all(0 < n < math.inf for n in stated) or not power.source:
-            raise Finding("read otherwise", f"{power}")
-    return "equal to Python's reader"
+def _options(parser: Any) -> dict[str, Any]:
+    """The options of a command by their words."""
+    parser.complete()
+    return dict(parser._option_string_actions)
 
 
-def _digest(content: bytes) -> int:
-    """The digest byte by byte."""
-    digest = FNV_OFFSET
-    for byte in content:
-        digest = (digest ^ byte) * FNV_PRIME & 0xFFFFFFFFFFFFFFFF
-    return digest
+def _due_words(content: bytes, name: str, parsers: Any, overruled: set[str]) -> list[str] | None:
+    """The words that a file of options stands for; None where it breaks a rule."""
+    try:
+        tables = tomllib.loads(content.decode())
+    except (ValueError, RecursionError):
+        return None
+    if not all(isinstance(table, dict) and key in parsers for key, table in tables.items()):
+        return None
+    options, words = _options(parsers[name]), []
+    for key, value in tables.get(name, {}).items():
+        option = options.get(f"--{key}")
+        if option is None or key in ("config", "help", "version"):
+            return None
+        for item in value if isinstance(value, list) else [value]:
+            switch = isinstance(item, bool)
+            if (switch and option.nargs is None) or (not switch and option.nargs == 0):
+                return None
+            if not isinstance(item, str | int | float):
+                return None
+            if option.dest not in overruled:
+                words += [f"--{key}"] * item if switch else [f"--{key}={item}"]
+    return words
 
 
-def _slot(draw: Draw, number: int) -> bytes:
-    """A head and an image, one of which may be wrong in a field."""
-    head = SLOT_MAGIC + struct.pack("<I", number)
-    head += DIGEST.pack(_digest(head) ^ draw.one((0, 0, 0, 0, 1)))
-    body = draw.bytes(draw.number(0, 300))
-    length = HEADER.size + len(body) + DIGEST.size
-    told = length if draw.chance(0.7) else draw.one((0, length - 1, length + 1, 36, 35, 2**32 - 1, 500, 2000))
-    kind_, version = draw.one((0, 1, 2, 2, 3)), draw.one((VERSION, VERSION, VERSION, 1))
-    image = HEADER.pack(draw.one((MAGIC, MAGIC, MAGIC, b"dplx")), version, kind_, 7, told, draw.number(0, 9)) + body
-    return head + image + DIGEST.pack(_digest(image) ^ draw.one((0, 0, 0, 1)))
+ENTRIES = ('leftover = "x"', "doublebuffer = true", "no-fusion = true", 'no-fusion = "Relu"', "no-fusion = false")
+ENTRIES += ("json = true", "quiet = true", "verbose = 1", "verbose = [true, false]", "budget = true", "cores = [1, 2]")
+ENTRIES += (
+    'help = "x"',
+    'config = "x"',
+    "t = 1",
+    'test = "x"',
+    "n_steps = 1",
+    "n-step = 1",
+    "cores = 1.5",
+    "cores = {}",
+)
+ENTRIES += ("cores = 1979-05-27", "cores = [[1]]", "cores = []", "fused = false", "epochs = 5", "[infer]", "[nobody]")
+ENTRIES += ("singlebuffer = [true]", 'no-fusion = ["a", true]', "axis = [1, true]", "version = true")
+
+
+@edits_of("options")
+def entry_added(lines: list[str], draw: Draw) -> None:
+    """A key more at a place, or one in the place of another."""
+    at = draw.number(0, len(lines))
+    lines[at : at + draw.number(0, 1)] = [draw.one(ENTRIES)]
 
 
 @kind(3)
-def dump(trial: Trial) -> str:
-    """A dump of flash with slots at any places, whole, damaged, overlapping and nested."""
-    draw, path = trial.draw("which"), trial.case / "dump.bin"
-    content = b""
-    for _ in range(draw.one((0, 1, 1, 2, 2, 3, 5, 20))):
-        content += draw.one((b"", b"\xff", b"slot", b"\0")) * draw.number(0, 40) + _slot(
-            draw, draw.number(0, 2**32 - 1)
-        )
-    if draw.chance(0.1):
-        content = content[SLOT.size :]
-    if draw.chance(0.3):
-        content = damage(trial, content)
-    path.write_bytes(content)
-    due = _images(content)
+def board(trial: Trial) -> str:
+    """A board's file."""
+    draw, path = trial.draw("which"), trial.case / "board.toml"
+    lines = draw.one((BOARD, BOARD, BOARD, TARGET_BOARD)).splitlines()
+    if draw.chance(0.5):
+        trial.edit("board", lines)
+    path.write_bytes(_toml(trial, "\n".join(lines) + "\n", draw))
+    due = _due_board(path.read_bytes())
+    with refusing(trial, path, right=due is not None):
+        found = boards.read_board(path)
+    assert due is not None
+    sizes = [(memory.name, memory.bytes) for memory in found.memories]
+    power = None if found.energy is None else vars(found.energy)
+    mine = {"name": found.name, "source": found.source, "mhz": found.mhz, "flash": found.flash, "energy": power}
+    mine |= {"core": found.core and found.core.name, "target": found.target and found.target.name}
+    if mine != {key: due[key] for key in mine} or sorted(sizes) != sorted(due["memory"]) or found.stem != "board":
+        raise Finding("read otherwise", f"{mine}, {sizes}, not {due}")
+    if [size for _, size in sizes] != sorted((size for _, size in sizes), reverse=True):
+        raise Finding("read otherwise", f"sizes {sizes}")
+    return "equal to Python's reader"
+
+
+def _due_board(content: bytes) -> dict[str, Any] | None:
+    """What a board's file says; None where it breaks a rule."""
     try:
-        with refusing(trial, path):
-            found = find_images(path)
-    except (UserError, Finding) as error:
-        text = str(error)
-        if ("no image" in text and not due) or ("too many" in text and len(due) > MOST_SLOTS):
-            return "nothing is there" if not due else "too many are there"
-        raise
-    mine = [
-        (image.at, image.number, image.length, not image.fault, image.body if not image.fault else b"")
-        for image in found
-    ]
-    if len(due) > MOST_SLOTS:
-        raise Finding("read otherwise", f"{len(due)} images are taken, and flash has no more than {MOST_SLOTS} slots")
-    if mine != due:
-        raise Finding("read otherwise", f"{[row[:4] for row in mine]}, not {[row[:4] for row in due]}")
-    return "equal to a search byte by byte"
+        raw = tomllib.loads(content.decode())
+    except (ValueError, RecursionError):
+        return None
+    texts = all(isinstance(raw.get(key), str) and raw[key] for key in ("name", "source"))
+    given = {"name": raw.get("name"), "source": raw.get("source"), "core": None, "target": None, "mhz": 0, "flash": 0}
+    given |= {"energy": None, "memory": []}
+    if texts and {*raw} == {"name", "source", "target"}:
+        return given | {"target": raw["target"]} if raw["target"] in list(target.names()) else None
+    keys = {"name", "source", "core", "mhz", "flash", "memory"}
+    rows, power = raw.get("memory"), raw.get("energy")
+    if not texts or not keys <= {*raw} <= keys | {"energy"} or not isinstance(rows, list) or not rows:
+        return None
+    if not all(isinstance(row, dict) and {*row} == {"name", "bytes"} and isinstance(row["name"], str) for row in rows):
+        return None
+    counts = [raw["mhz"], raw["flash"], *(row["bytes"] for row in rows)]
+    if not all(type(n) is int and 0 < n <= 1 << 32 for n in counts) or raw["core"] not in list(boards.cores()):
+        return None
+    if power is not None:
+        if not isinstance(power, dict) or {*power} != {"milliamperes", "volts", "source"}:
+            return None
+        numbers = [_number(power[key]) for key in ("milliamperes", "volts")]
+        if not all(n is not None and 0 < n < math.inf for n in numbers) or not isinstance(power["source"], str):
+            return None
+        if not power["source"]:
+            return None
+        power = {"milliamperes": numbers[0], "volts": numbers[1], "source": power["source"]}
+    memory = [(row["name"], row["bytes"]) for row in rows]
+    return given | {key: raw[key] for key in ("core", "mhz", "flash")} | {"energy": power, "memory": memory}
 
 
-Row = tuple[int, int | None, int, bool, bytes]
+LINES = ("bytes = 1", f"bytes = {1 << 32}", f"bytes = {(1 << 32) + 1}", "bytes = 0", "bytes = true", "bytes = 131072")
+LINES += ("mhz = 0", "mhz = 1", f"flash = {1 << 32}", f"flash = {(1 << 32) + 1}", 'core = "cortex-m33"', "core = []")
+LINES += ("volts = 0", "volts = inf", "volts = nan", "volts = 1", "milliamperes = 0.0", "volts = true", 'source = ""')
+LINES += (
+    "milliamperes = -1",
+    "memory = []",
+    "memory = 1",
+    "energy = {}",
+    "energy = 1",
+    'target = "host"',
+    "target = 1",
+)
+LINES += ('core = "nobody"', 'name = ""', "name = 1", "[[memory]]", "target = []", 'target = "nobody"', 'source = "x"')
 
 
-def _images(content: bytes) -> list[Row]:
-    """Place, number, length, whether it is whole, and body of each image."""
-    if content.startswith(MAGIC):
-        return [_image(content, 0, None)]
-    found, at = list[Row](), 0
-    while at + SLOT.size <= len(content):
-        head = content[at : at + SLOT.size]
-        if head.startswith(SLOT_MAGIC) and DIGEST.unpack(head[8:])[0] == _digest(head[:8]):
-            found.append(_image(content, at + SLOT.size, int.from_bytes(head[4:8], "little")))
-            at += SLOT.size + (found[-1][2] if found[-1][3] else 0)
-        else:
-            at += 1
-    return found
+@edits_of("board")
+def line_at_a_bound(lines: list[str], draw: Draw) -> None:
+    """A line for a key that is there, with a value at a bound, or one more."""
+    line = draw.one(LINES)
+    key = line.partition(" =")[0]
+    places = [at for at, each in enumerate(lines) if each.startswith(f"{key} =")]
+    if places and draw.chance(0.9):
+        lines[draw.one(places)] = line
+    else:
+        lines.insert(draw.one((0, len(lines))), line)
 
 
-def _image(content: bytes, at: int, number: int | None) -> Row:
-    if len(content) - at < HEADER.size + DIGEST.size:
-        return (at, number, 0, False, b"")
-    magic, version, kind_, _, length, _ = HEADER.unpack_from(content, at)
-    part = content[at : at + length]
-    fits = HEADER.size + DIGEST.size <= length == len(part) and (magic, version) == (MAGIC, VERSION) and kind_ < 3
-    whole = fits and _digest(part[:-8]) == DIGEST.unpack(part[-8:])[0]
-    return (at, number, length, whole, part[HEADER.size : -8] if whole else b"")
+@edits_of("board")
+def part_left_out(lines: list[str], draw: Draw) -> None:
+    """The board without a line, without its energy, or with its memories the other way round."""
+    energy = lines.index("[energy]") if "[energy]" in lines else len(lines)
+    match draw.number(0, 2):
+        case 0:
+            del lines[draw.number(0, len(lines) - 1)]
+        case 1:
+            del lines[energy:]
+        case _:
+            sizes = [at for at, line in enumerate(lines) if line.startswith("bytes =")]
+            if len(sizes) == 2:
+                lines[sizes[0]], lines[sizes[1]] = lines[sizes[1]], lines[sizes[0]]

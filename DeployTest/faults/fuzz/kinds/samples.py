@@ -232,7 +232,7 @@ def tensors(trial: Trial) -> str:
         content = damage(trial, content)
     path = trial.case / "s.safetensors"
     path.write_bytes(content)
-    due = _by_json(content)
+    due = by_json(content)
     with refusing(trial, path, right=due is not None):
         found, metadata = read_safetensors(path)
     assert due is not None
@@ -310,18 +310,18 @@ def length_moved(holder: list[bytes], draw: Draw) -> None:
     holder[0] = draw.one((changed[0], *changed))
 
 
-def _by_json(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]] | None:
+def by_json(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]] | None:
     """The arrays as the header says, which are all that is behind it, and its texts; None for anything else."""
     length = int.from_bytes(content[:8], "little")
     body = content[8 + length :]
     if len(content) < 8 or length > len(content) - 8:
         return None
     try:
-        header = json.loads(content[8 : 8 + length].decode(), object_pairs_hook=_distinct, parse_constant=_refuse)
+        header = strict_json(content[8 : 8 + length].decode())
     except (ValueError, RecursionError):
         return None
     metadata = header.pop(METADATA, {}) if isinstance(header, dict) else None
-    if not isinstance(metadata, dict) or not _within(header) or not _within(metadata):
+    if not isinstance(metadata, dict):
         return None
     spans, found = [], {}
     for name, entry in header.items():
@@ -343,6 +343,14 @@ def _by_json(content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]] | N
     return found, {key: str(value) for key, value in metadata.items()}
 
 
+def strict_json(text: str, nonfinite: bool = False) -> Any:
+    """The value of a text in JSON; ValueError where a key comes twice, or a number is none that readers share."""
+    value = json.loads(text, object_pairs_hook=_distinct, parse_constant=float if nonfinite else _refuse)
+    if not _within(value, nonfinite):
+        raise ValueError("a number is too large")
+    return value
+
+
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({key.encode() for key, _ in pairs}) != len(pairs):
         raise ValueError("a key comes twice")
@@ -353,12 +361,12 @@ def _refuse(text: str) -> Any:
     raise ValueError(text)
 
 
-def _within(value: Any) -> bool:
+def _within(value: Any, nonfinite: bool) -> bool:
     """Whether all numbers in a value are such as JSON's readers share."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(map(_within, items)) and (
-        not isinstance(value, int | float) or abs(value) <= 2**53 or (type(value) is float and math.isfinite(value))
-    )
+    if isinstance(value, float):
+        return nonfinite or math.isfinite(value)
+    return all(_within(item, nonfinite) for item in items) and (not isinstance(value, int) or abs(value) <= 2**53)
 
 
 PIXELS = {"x": TensorType("float32", (2, 3, 5, 4)), "labels": TensorType("int32", (2,))}
