@@ -322,7 +322,7 @@ def _folder_kept(trial: Trial, folder: Path, manifest: Path, what: str) -> str:
         rest = {name: digests for name, digests in owned.items() if name not in names}
     else:
         lies = {name for name in names if os.path.lexists(folder / name)}
-        if {*known} != lies - ours or {*listed} != {*owned}:
+        if known != sorted(lies - ours) or listed != sorted(owned):
             raise Finding("read otherwise", f"foreign are {known} of {listed}, not {sorted(lies - ours)}")
         rest = owned | {"mine.txt": [hashlib.sha256(before["mine.txt"]).hexdigest()]}
     written = json.loads(manifest.read_bytes())

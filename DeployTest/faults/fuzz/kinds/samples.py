@@ -5,7 +5,6 @@ import json
 import math
 import warnings
 import zipfile
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from deployer.core.files.arrays import read_npz
 from deployer.core.ir import TensorType
 from deployer.fitting.safetensors import DTYPES, METADATA, read_safetensors, safetensors_bytes
 from deployer.fitting.sources import read_samples
-from DeployTest.faults.fuzz.bases import Path
 from DeployTest.faults.fuzz.draw import Draw
 from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.register import kind
@@ -367,111 +365,3 @@ def _within(value: Any, nonfinite: bool) -> bool:
     if isinstance(value, float):
         return nonfinite or math.isfinite(value)
     return all(_within(item, nonfinite) for item in items) and (not isinstance(value, int) or abs(value) <= 2**53)
-
-
-PIXELS = {"x": TensorType("float32", (2, 3, 5, 4)), "labels": TensorType("int32", (2,))}
-
-
-@cache
-def _pictures() -> tuple[tuple[str, bytes], ...]:
-    """Images of five rows by four columns in several forms, and some of another size."""
-    from PIL import Image
-
-    draw, found = Draw("images"), []
-    for mode, form in (
-        ("RGB", "png"),
-        ("L", "png"),
-        ("RGB", "jpeg"),
-        ("L", "jpeg"),
-        ("P", "png"),
-        ("1", "png"),
-        ("RGBA", "png"),
-    ):
-        for width in (4, 4, 3):
-            pixels = np.frombuffer(draw.bytes(5 * width * 3), np.uint8).reshape(5, width, 3)
-            sink = io.BytesIO()
-            Image.fromarray(pixels, "RGB").convert(mode).save(sink, form)
-            found.append((form, sink.getvalue()))
-    return tuple(found)
-
-
-@kind(2)
-def images(trial: Trial) -> str:
-    """A folder of images: bytes of one, other things in it, and names."""
-    draw, root = trial.draw("which"), trial.case / "images"
-    for label in ("cat", "dog"):
-        (root / label).mkdir(parents=True)
-    right = [(form, content) for at, (form, content) in enumerate(_pictures()) if at % 3 < 2]
-    for number in range(4):
-        form, content = draw.one(right)
-        (root / ("cat", "dog")[number % 2] / f"{number}.{form}").write_bytes(content)
-    path = draw.one(sorted(root.glob("*/*")))
-    if draw.chance(0.5):
-        path.write_bytes(damage(trial, path.read_bytes()))
-    if draw.chance(0.5):
-        trial.edit("folder", root, trial.secret)
-    with refusing(trial, root, path, *root.rglob("*")):
-        found = read_samples(root, PIXELS)
-    seen = (p for p in root.glob("*/*") if not any(part.startswith(".") for part in (p.name, p.parent.name)))
-    files = sorted(seen, key=lambda p: (p.parent.name, p.name))
-    due = np.stack([_by_pillow(file) for file in files])
-    same_arrays({"x": found.arrays["x"]}, {"x": due})
-    labels = [found.classes.index(file.parent.name) for file in files]
-    if found.arrays["labels"].reshape(-1).tolist() != labels:
-        raise Finding("read otherwise", f"labels {found.arrays['labels'].tolist()}, not {labels}")
-    return "equal to Pillow's pixels"
-
-
-def _by_pillow(path: Path) -> np.ndarray:
-    from PIL import Image
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(path) as image:
-            if image.size != (4, 5):
-                raise Finding("read otherwise", f"an image has {image.size}")
-            pixels = np.asarray(image.convert("RGB"), np.float32)
-    return np.ascontiguousarray((pixels / np.float32(255)).transpose(2, 0, 1))
-
-
-@edits_of("folder")
-def entry_added(root: Path, secret: Path, draw: Draw) -> None:
-    """A file, folder, link or link to itself, among classes or images."""
-    home = draw.one((root, root / "cat", root / "dog"))
-    path = home / draw.one(("x.png", "x", "Z.JPG", ".hidden", "x.txt", draw.one(("a\nb.png", "\x1b[31m.png", "é.png"))))
-    if path.exists() or path.is_symlink() or not home.is_dir():
-        return
-    match draw.number(0, 6):
-        case 0:
-            path.symlink_to(path.name)
-        case 1:
-            path.symlink_to(secret)
-        case 2:
-            path.mkdir()
-        case 3:
-            path.symlink_to("nowhere")
-        case 4:
-            path.symlink_to("..")
-        case 5:
-            path.write_bytes(b"")
-        case _:
-            path.write_bytes(draw.one(_pictures())[1])
-
-
-@edits_of("folder")
-def entry_removed(root: Path, secret: Path, draw: Draw) -> None:
-    """An image less, or one under another name."""
-    files = sorted(path for path in root.glob("*/*") if path.is_file())
-    if files:
-        path = draw.one(files)
-        path.rename(path.with_suffix(draw.one((".png", ".jpg", ".JPEG", ".bmp", "")))) if draw.chance(
-            0.6
-        ) else path.unlink()
-
-
-@edits_of("folder")
-def entry_of_another_form(root: Path, secret: Path, draw: Draw) -> None:
-    """An image of another size, form or mode under a name that is there."""
-    files = sorted(path for path in root.glob("*/*") if path.is_file())
-    if files:
-        draw.one(files).write_bytes(draw.one(_pictures())[1])

@@ -57,9 +57,13 @@ def _sealed(content: bytes, wrong: int = 0) -> bytes:
     return content + DIGEST.pack(_digest(content) ^ wrong)
 
 
-def _slot(draw: Draw, number: int) -> bytes:
+def _slot(draw: Draw, number: int, whole: bool = False) -> bytes:
     """A head, an image, and the record of a save that is done, one of which may be wrong in a field."""
-    head = _sealed(SLOT_MAGIC + struct.pack("<I", number), draw.one((0, 0, 0, 0, 0, 0, 1, 1 << 63)))
+    if whole:
+        image = _sealed(HEADER.pack(MAGIC, VERSION, 1, 1, HEADER.size + DIGEST.size, 0))
+        return _sealed(SLOT_MAGIC + struct.pack("<I", number)) + image
+    magic = SLOT_MAGIC if draw.chance(0.8) else draw.one((b"alot", b"sxot", b"slit", b"sloT", b"slo\0"))
+    head = _sealed(magic + struct.pack("<I", number), draw.one((0, 0, 0, 0, 0, 0, 1, 1 << 63)))
     body = draw.bytes(draw.one((0, 1, 4, draw.number(0, 300))))
     length = HEADER.size + len(body) + DIGEST.size
     told = length if draw.chance(0.7) else draw.one((0, length - 1, length + 1, 36, 35, 2**32 - 1, 500, 2000))
@@ -79,10 +83,11 @@ def dump(trial: Trial) -> str:
     """A dump of flash with slots at any places, whole, damaged, overlapping and nested."""
     draw, path = trial.draw("which"), trial.case / "dump.bin"
     content, first = b"", draw.number(0, 2**32 - 1)
-    for _ in range(draw.one((0, 1, 1, 2, 2, 2, 3, 5, MOST_SLOTS, MOST_SLOTS + 1, 20))):
+    count = draw.one((0, 1, 1, 2, 2, 2, 3, 5, MOST_SLOTS, MOST_SLOTS + 1, 20))
+    for _ in range(count):
         content += draw.one((b"", b"", b"\xff", b"slot", b"\0")) * draw.number(0, 40)
         number = first + draw.number(0, 3) if draw.chance(0.8) else draw.number(0, 2**32 - 1)
-        content += _slot(draw, number & 0xFFFFFFFF)
+        content += _slot(draw, number & 0xFFFFFFFF, count >= MOST_SLOTS and draw.chance(0.97))
     if draw.chance(0.1):
         content = content[SLOT.size :]
     if draw.chance(0.3):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from deployer.core.errors import UserError
 from deployer.core.ir import TensorType
 from deployer.fitting.sources import read_samples
 from deployer.training.order import Samples
@@ -117,8 +118,13 @@ def table(trial: Trial) -> str:
     trial.log += [f"column {column}"] if column else []
     request = replace(request, column=column)
     due, sure = _by_rules(content, types, request), b'"' not in content
-    with refusing(trial, path, right=(due is not None) if sure else None):
-        found = read_samples(path, types, request=request)
+    try:
+        with refusing(trial, path, right=(due is not None) if sure else None):
+            found = read_samples(path, types, request=request)
+    except UserError as error:
+        if sure:
+            _place_is_right(error.cause, content.decode("utf-8-sig", "replace"))
+        raise
     if sure and due is not None:
         _compare(found, due, types)
         return "equal to the rules"
@@ -126,6 +132,30 @@ def table(trial: Trial) -> str:
         raise Finding("read otherwise", f"{found.count} samples")
     _compare_quoted(found, content.decode("utf-8-sig"))
     return "equal to Python's reader"
+
+
+CELL = re.compile(r"line (\d+) \(row (-?\d+)\), column ('.*?'|\".*?\"|\d+): ('.*'|\".*\") (?:is|has) ", re.DOTALL)
+LINE = re.compile(r"line (\d+)(?: \(row (-?\d+)\))? ")
+
+
+def _place_is_right(cause: str, text: str) -> None:
+    """Finding where an error of a cell names another line, row or column than that of its text."""
+    lines = re.split("\r\n|\r|\n", text)
+    if told := CELL.search(cause):
+        line, row, column, shown = int(told[1]), int(told[2]), told[3], told[4]
+        first = next(line for line in lines if line.strip(" "))
+        mark = next((mark for mark in MARKS if mark in first), ",")
+        names = [cell.strip() for cell in first.split(mark)]
+        headed = not any(map(DECIMAL.fullmatch, names))
+        labels = [repr(name) for name in names] if headed else [str(place + 1) for place in range(len(names))]
+        cell = lines[line - 1].split(mark)[labels.index(column)].strip() if column in labels else None
+        rows = sum(bool(each.strip(" ")) for each in lines[:line]) - headed
+        if cell is None or row != rows or shown not in (repr(cell), repr(f"{cell[:100]}...")) or len(shown) > 700:
+            raise Finding("message", f"{cause[:500]}: line {line} has {str(cell)[:100]!r} in row {rows}")
+    elif (told := LINE.search(cause)) and told[2]:
+        rows = [sum(bool(each.strip(" ")) for each in lines[: int(told[1])]) - headed for headed in (0, 1)]
+        if int(told[2]) not in rows:
+            raise Finding("message", f"{cause[:500]}: row {rows}")
 
 
 def _as_trained(trial: Trial, types: dict[str, TensorType], rows: list[list[str]], mark: str) -> Request:
