@@ -175,6 +175,35 @@ def test_on_riscv(flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert simulate("qemu_riscv", tmp_path / "c").status == (9 if flags else 0)
 
 
+BY_CLANG = """#!/bin/sh
+case "$*" in
+*program.c*)
+    set -- $(printf '%s\\n' "$@" | grep -v -e -fno-tree -e -march)
+    exec clang --target=riscv32-unknown-elf -march=rv32imafc "$@" -w {flags} ;;
+esac
+exec riscv64-unknown-elf-gcc "$@"
+"""
+"""A compiler for which clang translates the program's own source, and gcc what is around it."""
+
+
+@pytest.mark.qemu_riscv
+@pytest.mark.parametrize("flags", ["", *FLAGS, "-ffp-contract=fast"])
+def test_clang_on_riscv(flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of a source that clang compiled, where it has this target."""
+    needs_simulator("qemu_riscv")
+    needed("clang")
+    if "riscv32 " not in ran("clang", "--print-targets"):
+        pytest.skip("not installed: clang has no target riscv32")
+    compiler = tmp_path / "compiler"
+    compiler.write_text(BY_CLANG.format(flags=f"{flags} {' '.join(SILENT)}"))
+    compiler.chmod(0o755)
+    monkeypatch.setenv("RISCV_GCC", str(compiler))
+    source = ON_RISCV.replace('#include "exact_flags.h"', (TARGETS_DIR / "portable/exact_flags.h").read_text())
+    build_source("qemu_riscv", source, tmp_path / "c")
+    assert b"clang version" in (tmp_path / "c/program.o").read_bytes()
+    assert simulate("qemu_riscv", tmp_path / "c").status == (9 if flags else 0)
+
+
 @pytest.mark.slow
 @pytest.mark.cortex_m
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m0plus"])
