@@ -175,6 +175,36 @@ def test_on_riscv(flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert simulate("qemu_riscv", tmp_path / "c").status == (9 if flags else 0)
 
 
+ARDUINO = {
+    "cortex-m4": {"": False, "-ffp-contract=off": True, "-Ofast -fno-fast-math -ffp-contract=off": True},
+    "cortex-m0plus": {"": True, "-Ofast -fno-fast-math": True},
+}
+"""Flags behind those of Arduino's cores, and whether the library takes them: GCC fuses where a core can, unless told."""
+
+
+@pytest.mark.slow
+@pytest.mark.cortex_m
+@pytest.mark.parametrize("core", ARDUINO)
+def test_as_arduino_compiles(core: str, small: Path, tmp_path: Path) -> None:
+    """The words of Arduino's cores, which say nothing of products and sums, and what the page says to put behind."""
+    needs_core(core)
+    what, program = core_of(core), tmp_path / "program.elf"
+    page = (Path(__file__).parents[2] / "docs/firmware.md").read_text()
+    assert "compiler.c.extra_flags=-fno-fast-math -ffp-contract=off" in page
+    sources = [*example(small), str(CORES_DIR / "start.c")]
+    for flags, taken in ARDUINO[core].items():
+        words = [what.compiler, *what.flags, "-c", "-std=gnu11", "-Os", "-ffunction-sections", "-fdata-sections", "-w"]
+        objects = [str(tmp_path / f"{Path(source).stem}.o") for source in sources]
+        for source, built in zip(sources, objects, strict=True):
+            ran(*words, *flags.split(), f"-I{small}/include", source, "-o", built)
+        ran(what.compiler, *what.flags, *objects, *link_words(what), "-o", program)
+        if taken:
+            assert run_program(what, program) == right(small), flags
+        else:
+            with pytest.raises(RunFailed, match=REFUSED.strip()):
+                run_program(what, program)
+
+
 BY_CLANG = """#!/bin/sh
 case "$*" in
 *program.c*)

@@ -76,7 +76,8 @@ With `-D${v.upper}_ASSERTS`, the library checks what it takes for granted of its
 For Zephyr, the folder is a module: `west build ... -- -DZEPHYR_EXTRA_MODULES=$PWD/${v.name}` with `CONFIG_${v.upper}=y`, and with
 `CONFIG_CBPRINTF_FP_SUPPORT=y` for what the example prints; a module of this kind was built with Zephyr 3.3 and trained in its emulator.
 For ESP-IDF it is a component: put it into `components/`. PlatformIO and the Arduino tools read `library.json` and `library.properties`.
-These three were tried against stubs of their build systems and by their formats, not with the systems themselves.
+These three were tried against stubs of their build systems and by their formats, not with the systems themselves. Arduino's cores need
+`compiler.c.extra_flags=-fno-fast-math -ffp-contract=off` in `platform.local.txt`: a library's description has no place for flags.
 
 <%text>##</%text> Learning rates
 
