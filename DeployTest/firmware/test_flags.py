@@ -179,7 +179,7 @@ ARDUINO = {
     "cortex-m4": {"": False, "-ffp-contract=off": True, "-Ofast -fno-fast-math -ffp-contract=off": True},
     "cortex-m0plus": {"": True, "-Ofast -fno-fast-math": True},
 }
-"""Flags behind those of Arduino's cores, and whether the library takes them: GCC fuses where a core can, unless told."""
+"""Flags behind those of Arduino's cores, and whether the library takes them: GCC fuses where it can, unless told."""
 
 
 @pytest.mark.slow

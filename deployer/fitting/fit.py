@@ -57,6 +57,7 @@ class Fitted:
     statistics beside `weights` and `best`, `classes` the names of the labels from 0 on, where the samples have some.
     `data` says what of the samples was taken for inputs and target, `validation` the same of others that are validated.
     `tensors` says of each float tensor of the model whether it is trained, frozen, a constant or a state, and why.
+    `checks` has the numbers that `checked` is of.
     """
 
     rows: tuple[EpochRow, ...]
@@ -75,6 +76,7 @@ class Fitted:
     data: Taken | None = None
     validation: Taken | None = None
     tensors: tuple[TensorRecord, ...] = ()
+    checks: FitChecks = field(default_factory=FitChecks)
 
 
 Inspection = Callable[[Problem, Program, Feed, Array], None]

@@ -34,10 +34,10 @@ class EpochRow:
 class FitReport:
     """What report.json says of a run, for other programs; NaN and infinities are texts there.
 
-    `verdict` and what it rests on (`checked`), `faults`, `notes`; `passes` made, why the run `ended` before its last
-    (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, the names of
-    the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of others;
-    `tensors` as in `Fitted`.
+    `verdict` and the numbers that it rests on (`checks`), `faults`, `notes`; `passes` made, why the run `ended` before
+    its last (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, the
+    names of the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of
+    others; `tensors` as in `Fitted`.
     """
 
     verdict: str
