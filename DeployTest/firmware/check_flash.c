@@ -12,7 +12,7 @@
     do {                                                                 \
         if (!(holds)) printf("line %d: %s\n", __LINE__, #holds), exit(1); \
     } while (0)
-enum { SECTOR = 32, SLOT = 192, BEGIN = 64, BYTES = BEGIN + 2 * SLOT, ALWAYS = -1, KINDS = 3 };
+enum { SECTOR = 32, SLOT = 224, BEGIN = 64, BYTES = BEGIN + 2 * SLOT, ALWAYS = -1, KINDS = 3 };
 
 /* `power` is how many bytes may change until it goes; `torn` says of each byte that its unit was cut, `used` that it was
  * written since its sector was erased. A byte that is `weak` reads as `held` until what it holds decays. */
@@ -22,6 +22,7 @@ typedef struct {
 static memory_t flash, good;
 static long power, calls;
 static uint32_t unit = 8, refuses_torn, writes_fail, erases_nothing, reads_fail, unsteady, drops, weakens;
+static uint8_t weak_cut = 1; /* number of the cut that leaves weak bytes */
 static jmp_buf cut;
 
 static uint64_t noise = 88172645463325252u;
@@ -39,29 +40,39 @@ static int is_last(void) {
     return power-- == 0;
 }
 
+static uint8_t reads_as(uint32_t at) { return flash.weak[at] ? flash.held[at] : flash.bytes[at]; }
+
 static int flash_read(void *context, uint32_t address, void *bytes, uint32_t count) {
     NEED(context == &flash && address >= BEGIN && address < BYTES && count <= BYTES - address);
     calls++;
     if (reads_fail) return 1;
     for (uint32_t i = 0; refuses_torn && i < count; i++)
         if (flash.torn[address + i]) return 1;
-    for (uint32_t i = 0; i < count; i++) ((uint8_t *)bytes)[i] = (flash.weak[address + i] ? flash.held : flash.bytes)[address + i];
+    for (uint32_t i = 0; i < count; i++) ((uint8_t *)bytes)[i] = reads_as(address + i);
     if (unsteady && calls > unsteady) ((uint8_t *)bytes)[0] ^= 4;
     return 0;
+}
+
+/* Whether a cut tore the unit, and left it so that it reads as if it were erased: some flash refuses to write that. */
+static int is_torn_blank(uint32_t address) {
+    uint32_t torn = 0, blank = 0;
+    for (uint32_t i = 0; i < unit; i++) torn += flash.torn[address + i], blank += reads_as(address + i) == 0xff;
+    return torn && blank == unit;
 }
 
 /* A cut leaves bits of the whole unit that are cleared or not yet. */
 static int flash_write(void *context, uint32_t address, const void *bytes, uint32_t count) {
     NEED(context == &flash && address >= BEGIN && address < BYTES && count == unit && address % unit == 0);
-    if (writes_fail) return 1;
+    const int again = is_torn_blank(address);
+    if (writes_fail || (again && (refuses_torn || drawn() & 1))) return 1;
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t old = flash.bytes[address + i], new = ((const uint8_t *)bytes)[i];
         if (erases_nothing) continue;
-        NEED(!flash.used[address + i] && (old & new) == new);
+        NEED(again || (!flash.used[address + i] && (old & new) == new));
         if (is_last()) {
             const int together = drawn() & 1;
             for (uint32_t k = 0; weakens && k < count; k++) {
-                flash.weak[address + k] = 1;
+                flash.weak[address + k] = weak_cut;
                 flash.held[address + k] = ((const uint8_t *)bytes)[k];
             }
             for (uint32_t k = 0; k < count; k++) {
@@ -71,9 +82,10 @@ static int flash_write(void *context, uint32_t address, const void *bytes, uint3
             }
             longjmp(cut, 1);
         }
-        flash.bytes[address + i] = drops && address == BEGIN + SLOT + 5 * unit && i == 0 ? (uint8_t)(new ^ 1) : new;
+        flash.bytes[address + i] = again ? old & new : drops && address == BEGIN + SLOT + 5 * unit && i == 0 ? (uint8_t)(new ^ 1) : new;
     }
-    memset(flash.used + address, 1, count);
+    if (!erases_nothing) memset(flash.used + address, 1, count);
+    if (again) memset(flash.weak + address, 0, count);
     return 0;
 }
 
@@ -86,7 +98,7 @@ static int flash_erase(void *context, uint32_t address, uint32_t count) {
             const uint32_t sector = address + i / SECTOR * SECTOR;
             const int form = drawn() % 3;
             for (uint32_t k = sector; weakens && k < sector + SECTOR; k++) { /* as it was, or as if it were erased */
-                flash.weak[k] = 1;
+                flash.weak[k] = weak_cut;
                 flash.held[k] = weakens == 1 ? good.bytes[k] : 0xff;
             }
             for (uint32_t k = sector; k < sector + SECTOR; k++) {
@@ -209,6 +221,12 @@ static void cut_saves(adapted_keep_t keep, long stride, long *cuts, long *lost) 
 /* What weak bytes hold is gone. */
 static void decay(void) { memset(flash.weak, 0, sizeof flash.weak); }
 
+/* The same of those that one cut left. */
+static void decay_of(uint8_t number) {
+    for (uint32_t i = 0; i < BYTES; i++)
+        if (flash.weak[i] == number) flash.weak[i] = 0;
+}
+
 /* Cuts the second save, which leaves bytes that read right until they decay: before the third save, or when that is cut,
  * or when the one after it is; counts these cuts, and saves that ended well and are there no more, nor one after them. */
 static void weaken_saves(adapted_keep_t keep, long stride, long *cuts, long *lost) {
@@ -254,6 +272,55 @@ static void weaken_saves(adapted_keep_t keep, long stride, long *cuts, long *los
             }
         }
     }
+}
+
+/* Cuts the second save and the third one, both of which leave bytes that read right until they decay, each before the
+ * fourth save, when that is cut, or after it; counts cuts and states that are lost, as above. */
+static void weaken_twice(adapted_keep_t keep, long stride, long *cuts, long *lost) {
+    static adapted_t model[4];
+    uint64_t digest[4];
+    NEED(adapted_init(&model[0]) == ADAPTED_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i) model[i] = model[i - 1];
+        train(&model[i], 3 * i);
+        digest[i] = passed_on(&model[i], keep);
+    }
+    erase_all();
+    NEED(saved(&model[3], keep, ALWAYS) && saved(&model[0], keep, ALWAYS) && loaded() == digest[0]);
+    const memory_t begun = flash;
+    int second = 0;
+    for (long at = 0; !second; at++) {
+        flash = good = begun;
+        weak_cut = 1, weakens = 1 + (uint32_t)(at % 2);
+        second = saved(&model[1], keep, at);
+        const memory_t then = flash;
+        int third = 0;
+        for (long next = at % stride; !third; next += stride) {
+            flash = good = then;
+            weak_cut = 2, weakens = 1 + (uint32_t)(next / stride % 2);
+            third = saved(&model[2], keep, next);
+            weakens = 0;
+            const memory_t last = flash;
+            for (uint32_t decays = 0; decays < 9; decays++) {
+                int fourth = 0;
+                for (long further = next % 61; !fourth; further += 61, ++*cuts) {
+                    flash = last;
+                    if (decays % 3 == 0) decay_of(1);
+                    if (decays / 3 == 0) decay_of(2);
+                    fourth = saved(&model[3], keep, further);
+                    if (decays % 3 == 1) decay_of(1);
+                    if (decays / 3 == 1) decay_of(2);
+                    for (uint32_t looks = 0; looks < 2; looks++) {
+                        const uint64_t found = loaded();
+                        const int older = found == digest[2] || (!third && (found == digest[1] || (!second && found == digest[0])));
+                        *lost += found != digest[3] && (fourth || !older);
+                        decay();
+                    }
+                }
+            }
+        }
+    }
+    weak_cut = 1;
 }
 
 static uint64_t digest_bytes(const uint8_t *bytes, size_t count) {
@@ -363,7 +430,7 @@ static void refuse(void) {
         NEED(adapted_flash_load(&second, &device) == ADAPTED_ERROR_FLASH);
     }
     device = right;
-    device.slot_bytes = ADAPTED_SLOT_HEAD + ADAPTED_STATE_BYTES + ADAPTED_SLOT_DONE - 8;
+    device.slot_bytes = ADAPTED_SLOT_HEAD + ADAPTED_STATE_BYTES + 2 * ADAPTED_SLOT_DONE - 8;
     NEED(adapted_flash_save(&second, ADAPTED_KEEP_STATE, &device) == ADAPTED_ERROR_SIZE);
     device = right;
     NEED(adapted_flash_load(&second, 0) == ADAPTED_ERROR_FLASH && adapted_flash_load(0, &device) == ADAPTED_ERROR_POINTER);
@@ -419,5 +486,12 @@ int main(int argc, char **argv) {
             weaken_saves((adapted_keep_t)keep, 3 * strtol(argv[1], 0, 10), &weak, &gone);
         }
     printf("weak %ld lost %ld\n", weak, gone);
-    return lost != 0 || gone != 0;
+    long twice = 0, missed = 0;
+    for (uint32_t keep = 0; keep < KINDS; keep++)
+        for (unit = keep ? 2 : 8; unit <= 32; unit *= 4) {
+            device.unit_bytes = unit;
+            weaken_twice((adapted_keep_t)keep, 3 * strtol(argv[1], 0, 10), &twice, &missed);
+        }
+    printf("twice %ld lost %ld\n", twice, missed);
+    return lost != 0 || gone != 0 || missed != 0;
 }

@@ -13,6 +13,7 @@ from deployer.firmware.state import (
     DIGEST,
     DONE,
     DONE_MAGIC,
+    KEPT_MAGIC,
     HEADER,
     KINDS,
     MAGIC,
@@ -116,10 +117,13 @@ def _heads(content: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _is_done(content: bytes, slot: int, image: Image) -> bool:
-    """Whether the record of a save that came to its end is behind an image, in the first unit there, of any size."""
-    end, record = SLOT.size + image.length, DONE.pack(DONE_MAGIC, image.number or 0)
-    units = (1 << power for power in range(UNIT_MOST.bit_length()))
-    return any(content.startswith(record, slot + -(-end // unit) * unit) for unit in units)
+    """Whether a record that a save came to its end is behind an image, in the first unit there, of any size, or the next."""
+    end, records = SLOT.size + image.length, [DONE.pack(magic, image.number or 0) for magic in (DONE_MAGIC, KEPT_MAGIC)]
+    for unit in (1 << power for power in range(UNIT_MOST.bit_length())):
+        first, each = slot + -(-end // unit) * unit, -(-DONE.size // unit) * unit
+        if any(content.startswith(record, first + at * each) for at, record in enumerate(records)):
+            return True
+    return False
 
 
 def _image(content: bytes, at: int, number: int | None, most: int = IMAGE_BYTES) -> Image:

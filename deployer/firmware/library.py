@@ -191,7 +191,7 @@ class _View:
         self.magic, self.format = int.from_bytes(state.MAGIC, "little"), state.VERSION
         self.slot_magic, self.slot_head = int.from_bytes(state.SLOT_MAGIC, "little"), state.SLOT.size
         self.done_magic, self.slot_done = int.from_bytes(state.DONE_MAGIC, "little"), state.DONE.size
-        self.slot_unit_most = state.UNIT_MOST
+        self.kept_magic, self.slot_unit_most = int.from_bytes(state.KEPT_MAGIC, "little"), state.UNIT_MOST
         self.head_bytes, self.seal_bytes = state.HEADER.size, state.DIGEST.size
         self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
         self.samples: SamplesView = samples_view(plan, program, self.inputs, made.dataset)

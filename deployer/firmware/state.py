@@ -24,10 +24,11 @@ HEADER = struct.Struct("<4sIIQII")
 DIGEST = struct.Struct("<Q")
 SLOT_MAGIC = b"slot"
 SLOT = struct.Struct("<4sIQ")
-DONE_MAGIC = b"done"
-DONE = struct.Struct("<4sI")
-UNIT_MOST = 256
 """Before an image in flash: magic, number of the save, digest of both."""
+DONE_MAGIC, KEPT_MAGIC = b"done", b"kept"
+DONE = struct.Struct("<4sI")
+"""Behind an image in flash, in units of their own: that its save is done, and that it was when the next one began."""
+UNIT_MOST = 256
 KINDS = ("state", "weights", "changes")
 """What an image holds, by its number: all that lasts; weights alone; those weights that differ from the first ones."""
 STATE, WEIGHTS, CHANGES = range(len(KINDS))

@@ -94,7 +94,7 @@ An image of the state is made by `${v.name}_save` in memory, and by `${v.name}_f
 | `${v.upper}_KEEP_WEIGHTS` | weights; loaded, the optimizer is as at first | ${v.weights_bytes} |
 | `${v.upper}_KEEP_CHANGES` | weights that differ from the first ones, for libraries that begin with the same | at most ${v.changes_bytes} |
 
-Flash has two slots for images, in sectors of their own, each with room for ${v.upper}_SLOT_HEAD bytes and an image, then for ${v.upper}_SLOT_DONE bytes, both in
+Flash has two slots for images, in sectors of their own, each with room for ${v.upper}_SLOT_HEAD bytes and an image, then twice for ${v.upper}_SLOT_DONE bytes, each in
 whole units; and three functions:
 
 ```c

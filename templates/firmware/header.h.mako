@@ -141,7 +141,7 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest);
 /* Flash with two slots for images, which are written in turn: a cut of the power at any time leaves the last image.
  * The functions answer 0 where all went well; `context` is handed to them. They are called with addresses inside of slots. */
 #define ${v.upper}_SLOT_HEAD ${v.slot_head}u       /* bytes of a slot before its image */
-#define ${v.upper}_SLOT_DONE ${v.slot_done}u       /* bytes of a slot behind its image, in units of their own */
+#define ${v.upper}_SLOT_DONE ${v.slot_done}u       /* bytes of a record behind the image; there are two, in units of their own */
 #define ${v.upper}_SLOT_UNIT_MOST ${v.slot_unit_most}u /* bytes of a unit at most */
 typedef struct {
     int (*read)(void *context, uint32_t address, void *bytes, uint32_t count);
@@ -149,7 +149,7 @@ typedef struct {
     int (*erase)(void *context, uint32_t address, uint32_t count);                    /* a whole slot */
     void *context;
     uint32_t slots[2];   /* their addresses; sectors of their own */
-    uint32_t slot_bytes; /* of each: room for ${v.upper}_SLOT_HEAD and an image, and ${v.upper}_SLOT_DONE, each in whole units */
+    uint32_t slot_bytes; /* of each: room for ${v.upper}_SLOT_HEAD and an image, and twice ${v.upper}_SLOT_DONE, each in whole units */
     uint32_t unit_bytes; /* that are written at once: a power of two, at most ${v.upper}_SLOT_UNIT_MOST */
 } ${v.name}_flash_t;
 

@@ -10,6 +10,7 @@
 #define SEAL_BYTES ${v.seal_bytes}u
 #define SLOT_MAGIC ${v.slot_magic}u
 #define DONE_MAGIC ${v.done_magic}u
+#define KEPT_MAGIC ${v.kept_magic}u
 #define FNV_OFFSET 0xcbf29ce484222325u
 #define FNV_PRIME 0x100000001b3u
 
@@ -167,9 +168,11 @@ typedef struct {
     uint32_t keep, words, passes;
 } ${v.name}_head_t;
 
-/* Reads a header; whether it is of this model, and fits its source. */
+/* Reads a header; whether it is of this model, and fits its source. No byte behind the image is read after it: in flash that
+ * may be of a unit that a cut tore. */
 static ${v.name}_status_t get_head(${v.name}_source_t *from, ${v.name}_head_t *head) {
     const uint32_t room = from->left;
+    if (room > HEAD_BYTES) from->left = HEAD_BYTES;
     const int ours = get_word(from) == MAGIC && get_word(from) == FORMAT;
     head->keep = get_word(from);
     if (!ours || head->keep >= KINDS) return ${v.upper}_ERROR_FOREIGN;
@@ -180,6 +183,7 @@ static ${v.name}_status_t get_head(${v.name}_source_t *from, ${v.name}_head_t *h
                                                     : bytes == most;
     if (!fits) return ${v.upper}_ERROR_DAMAGED;
     head->words = (bytes - HEAD_BYTES - SEAL_BYTES) / 4u;
+    if (bytes <= room) from->left = bytes - HEAD_BYTES;
     return bytes <= room ? ${v.upper}_OK : ${v.upper}_ERROR_SIZE;
 }
 
@@ -270,12 +274,12 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
 
 /* ---- flash ---- */
 
-/* What a slot holds; `number` counts saves, `done` is whether its save says that it came to its end, and `image` is where
- * its image begins, with that header. */
+/* What a slot holds; `number` counts saves, `done` is whether its save says that it came to its end, `sure` whether a save
+ * after it said so, too, and `image` is where its image begins, with that header. */
 typedef struct {
     ${v.name}_status_t status;
     uint32_t number;
-    int done;
+    int done, sure;
     ${v.name}_source_t image;
     ${v.name}_head_t head;
 } ${v.name}_slot_t;
@@ -293,19 +297,39 @@ static uint32_t in_units(const ${v.name}_flash_t *flash, uint32_t bytes) {
     return (bytes + flash->unit_bytes - 1u) & ~(flash->unit_bytes - 1u);
 }
 
-/* Bytes of a slot with an image of so many. */
-static uint32_t slot_bytes(const ${v.name}_flash_t *flash, uint32_t image) {
-    return in_units(flash, ${v.upper}_SLOT_HEAD + image) + in_units(flash, ${v.upper}_SLOT_DONE);
+/* Bytes of a slot with an image of so many, and a number of records. */
+static uint32_t slot_bytes(const ${v.name}_flash_t *flash, uint32_t image, uint32_t records) {
+    return in_units(flash, ${v.upper}_SLOT_HEAD + image) + records * in_units(flash, ${v.upper}_SLOT_DONE);
 }
 
-/* Whether the record behind the image is there: it is begun when all of the image is written, and reads right. */
-static int is_done(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot) {
+/* Where a record behind the image begins, and whether there is room for it: the first says that the save is done, the second
+ * that it was done when the save after it began. */
+static int find_record(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot, uint32_t record, uint32_t *at) {
     const uint32_t image = HEAD_BYTES + 4u * slot->head.words + SEAL_BYTES;
-    if (flash->slot_bytes < slot_bytes(flash, image)) return 0;
-    ${v.name}_source_t from = {.flash = flash, .at = flash->slots[index] + in_units(flash, ${v.upper}_SLOT_HEAD + image)};
-    from.left = ${v.upper}_SLOT_DONE;
-    const int ours = get_word(&from) == DONE_MAGIC;
+    *at = flash->slots[index] + slot_bytes(flash, image, record);
+    return flash->slot_bytes >= slot_bytes(flash, image, record + 1u);
+}
+
+/* Whether a record is there, and reads right: it is begun when all before it is written. */
+static int has_record(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot, uint32_t record) {
+    ${v.name}_source_t from = {.flash = flash, .left = ${v.upper}_SLOT_DONE};
+    if (!find_record(flash, index, slot, record, &from.at)) return 0;
+    const int ours = get_word(&from) == (record ? KEPT_MAGIC : DONE_MAGIC);
     return get_word(&from) == slot->number && ours && !from.failed;
+}
+
+/* Writes the second record where nothing is. One that cannot be written is left out: it helps if the first one is weak. */
+static void confirm(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot) {
+    ${v.name}_sink_t to = {.flash = flash};
+    ${v.name}_source_t from = {.flash = flash, .left = in_units(flash, ${v.upper}_SLOT_DONE)};
+    if (!find_record(flash, index, slot, 1, &to.at)) return;
+    from.at = to.at;
+    while (from.left && !from.failed)
+        if (get_byte(&from) != 0xff) return;
+    if (from.failed) return;
+    put_word(&to, KEPT_MAGIC);
+    put_word(&to, slot->number);
+    fill_unit(&to);
 }
 
 static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, ${v.name}_slot_t *slot) {
@@ -319,13 +343,15 @@ static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, ${v.nam
     else if (magic == slot->number && (magic == 0 || magic == UINT32_MAX)) slot->status = ${v.upper}_ERROR_EMPTY;
     else if (magic != SLOT_MAGIC) slot->status = ${v.upper}_ERROR_FOREIGN;
     else slot->status = sealed ? examined(from, &slot->head) : ${v.upper}_ERROR_DAMAGED;
-    slot->done = slot->status == ${v.upper}_OK && is_done(flash, index, slot);
+    slot->sure = slot->status == ${v.upper}_OK && has_record(flash, index, slot, 1);
+    slot->done = slot->status == ${v.upper}_OK && (slot->sure || has_record(flash, index, slot, 0));
 }
 
 /* The slot with the newest image that is whole and of this model, or 2. Numbers go on from the highest to 0.
  *
  * Where the power was cut, bytes may read right once and wrong later: an image whose save is not done counts only where no
- * other one is done. That one was then being erased, for which this one had to be done, and so has no such bytes. */
+ * other one is done. That one was then being erased, for which this one had to be done, and so has no such bytes. The record
+ * that says so may have some itself: so before the other slot is erased, a second record says it again. */
 static uint32_t newest(const ${v.name}_slot_t slots[2]) {
     const int done = slots[0].done || slots[1].done;
     const int first = done ? slots[0].done : slots[0].status == ${v.upper}_OK;
@@ -341,10 +367,11 @@ ${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t kee
     if (!is_flash(flash)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
     const ${v.name}_status_t status = savable(model, keep);
     if (status) return ${v.name}_ended(model, status);
-    if (flash->slot_bytes < slot_bytes(flash, image_bytes(model, keep)))
+    if (flash->slot_bytes < slot_bytes(flash, image_bytes(model, keep), 2))
         return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
     for (uint32_t i = 0; i < 2; i++) examine_slot(flash, i, &slots[i]);
     const uint32_t last = newest(slots), next = last == 0 ? 1 : 0, number = last < 2 ? slots[last].number + 1u : 1u;
+    if (last < 2 && slots[last].done && !slots[last].sure) confirm(flash, last, &slots[last]);
     if (flash->erase(flash->context, flash->slots[next], flash->slot_bytes)) return ${v.name}_ended(model, ${v.upper}_ERROR_FLASH);
     ${v.name}_sink_t to = {.digest = FNV_OFFSET, .flash = flash, .at = flash->slots[next]};
     put_word(&to, SLOT_MAGIC);
@@ -361,7 +388,7 @@ ${v.name}_status_t ${v.name}_flash_save(${v.name}_t *model, ${v.name}_keep_t kee
         put_word(&to, number);
         fill_unit(&to);
     }
-    const int lasts = whole && !to.failed && is_done(flash, next, &slots[next]);
+    const int lasts = whole && !to.failed && has_record(flash, next, &slots[next], 0);
     return ${v.name}_ended(model, lasts ? ${v.upper}_OK : ${v.upper}_ERROR_FLASH);
 }
 

@@ -75,6 +75,9 @@ def _slot(draw: Draw, number: int, whole: bool = False) -> bytes:
     unit = 1 << draw.number(0, 9)
     filled = -len(head + image) % unit + draw.one((0, 0, 0, 0, 1, unit))
     done = b"done" + struct.pack("<I", draw.one((number, number, number, number + 1 & 0xFFFFFFFF)))
+    kept = b"kept" + struct.pack("<I", number)
+    if draw.chance(0.3):
+        done = draw.one((done, bytes(8))).ljust(max(8, unit + draw.one((0, 0, 0, 1))), b"\xff") + kept
     return head + image + (b"\xff" * filled + done if draw.chance(0.6) else b"")
 
 
@@ -165,11 +168,17 @@ def _image(content: bytes, at: int, number: int | None, slot: int) -> Row:
 
 
 def _ends(content: bytes, slot: int, end: int, number: int | None) -> bool:
-    """Whether a save is recorded as done at the first multiple, from the slot on, of some unit behind its image."""
-    record = b"done" + (number or 0).to_bytes(4, "little")
+    """Whether a save is recorded as done at the first multiple, from the slot on, of some unit behind its image.
+
+    Or as kept behind that.
+    """
+    told = (number or 0).to_bytes(4, "little")
     for unit in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-        place = next(at for at in range(end, end + unit) if at % unit == 0)
-        if content[slot + place :].startswith(record):
+        place = slot + next(at for at in range(end, end + unit) if at % unit == 0)
+        if content[place : place + 8] == b"done" + told:
+            return True
+        place += max(8, unit)
+        if content[place : place + 8] == b"kept" + told:
             return True
     return False
 
