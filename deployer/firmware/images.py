@@ -117,7 +117,7 @@ def _heads(content: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _is_done(content: bytes, slot: int, image: Image) -> bool:
-    """Whether a record that a save came to its end is behind an image, in the first unit there, of any size, or next."""
+    """Whether a record that a save ended is behind an image, in the first unit there, of any size, or next."""
     end, records = SLOT.size + image.length, [DONE.pack(magic, image.number or 0) for magic in (DONE_MAGIC, KEPT_MAGIC)]
     for unit in (1 << power for power in range(UNIT_MOST.bit_length())):
         first, each = slot + -(-end // unit) * unit, -(-DONE.size // unit) * unit
