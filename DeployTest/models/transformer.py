@@ -48,4 +48,4 @@ def generate(
 
 
 if __name__ == "__main__":
-    main(generate)
+    main(generate, sizes={"layers": 1, "tokens": TOKENS, "width": WIDTH, "hidden": HIDDEN})

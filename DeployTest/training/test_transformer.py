@@ -1,6 +1,7 @@
 """An encoder block with attention, layer norms and Gelu: as PyTorch trains it, and the same bits in any L1."""
 
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from onnx import numpy_helper
 from deployer import pipeline
 from DeployTest.models import transformer
 from DeployTest.support.building.cases import compile_case, faults, result_hash
+from DeployTest.support.building.command_line import deployer
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -47,6 +49,20 @@ def test_training_is_pytorchs(folder: Path) -> None:
         expected = outputs[re.sub(r"\W", "_", name)]
         actual = weight.numpy().T if name.startswith("fc.w") else weight.numpy()
         assert np.abs(actual - expected).max() <= TOLERANCE["weight"], name
+
+
+@pytest.mark.slow
+def test_a_million_parameters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Six layers of 128 with 1.2 million parameters train on one flat memory, in no more bytes than live at once."""
+    case = transformer.generate(tmp_path / "case", layers=6, tokens=32, width=128, hidden=528)
+    with np.load(case / "outputs.npz") as arrays:
+        count = sum(arrays[name].size for name in arrays.files if name.endswith(("weight", "bias")))
+    assert count > 1_200_000
+    assert deployer("train", "-t", tmp_path / "case", "-p", "host_flat", "-o", tmp_path / "out") == 0
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    assert report["verdict"] == "passed"
+    assert (report["checks"]["passes"], len(report["checks"]["rows"])) == (4, 4)
+    assert "gap 0 B" in capsys.readouterr().out
 
 
 LONG = [pytest.param("auto", 24000, marks=pytest.mark.slow)] + [

@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,18 +57,23 @@ def training_case(model: Path, loss: str, trainable: str = "", **options: Any) -
     return build_train_graph(model, loss, options.pop("optimizer", "sgd"), rate, trainable, model.parent, **options)
 
 
-def main(generate: Generate, switches: Sequence[str] = (), arguments: Sequence[str] | None = None) -> None:
+def main(
+    generate: Generate,
+    switches: Sequence[str] = (),
+    arguments: Sequence[str] | None = None,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> None:
     """Write the case that the command line asks for, print its folder, and end as every command of the project does.
 
-    `switches` are on unless turned off.
+    `switches` are on unless turned off, `sizes` are counts with defaults.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    code = ending.guarded(words, lambda: _generated(generate, switches, words))
+    code = ending.guarded(words, lambda: _generated(generate, switches, words, sizes))
     if code:
         sys.exit(code)
 
 
-def _generated(generate: Generate, switches: Sequence[str], words: Sequence[str]) -> int:
+def _generated(generate: Generate, switches: Sequence[str], words: Sequence[str], sizes: Mapping[str, int]) -> int:
     parser = argparse.ArgumentParser(description=(generate.__doc__ or "").split("\n")[0])
     parser.add_argument("out", type=values.path, help="folder for the model, the *_train and the *_optimizer folder")
     parser.add_argument("--batch", type=values.positive, default=1, help="rows per sample")
@@ -78,6 +84,8 @@ def _generated(generate: Generate, switches: Sequence[str], words: Sequence[str]
     for name in switches:
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=True, help="on unless turned off")
+    for name, size in sizes.items():
+        parser.add_argument(f"--{name}", type=values.positive, default=size, help=f"(default {size})")
     given = vars(parser.parse_args(words))
     print(generate(given.pop("out"), **given))
     return 0
