@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from deployer.core.errors import DatasetMismatch, UnsupportedOperator
+from deployer.core.errors import DatasetMismatch, ShapeMismatch, UnsupportedOperator
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.small_graphs import chain, constant, infer, node, raises
 
@@ -120,6 +120,35 @@ def test_clip_of_the_cell(tmp_path: Path) -> None:
     program = infer(tmp_path, chain(layer, x=(1, 1, 1), initializers=weights))
     y = run_inference(program, {"x": np.ones((1, 1, 1), np.float32)})["y"]
     assert y.item() == pytest.approx(0.25 / (1 + np.exp(-0.25)))
+
+
+def test_default_threshold_of_a_layer(tmp_path: Path) -> None:
+    """ONNX: `default values are the same as of corresponding ONNX operators`, ThresholdedRelu's among them."""
+    x = np.array([0.5, 0.99, 1.5, -2], np.float32)
+    chain(node("ThresholdedRelu", ("x",), ("y",)), x=(4,)).save(tmp_path / "alone.onnx")
+    (due,) = ReferenceEvaluator(str(tmp_path / "alone.onnx")).run(None, {"x": x})
+    weights = [constant("w", np.eye(4, dtype=np.float32)[None]), constant("r", np.zeros((1, 4, 4), np.float32))]
+    layer = node("RNN", ("x", "w", "r"), ("y",), hidden_size=4, activations=["ThresholdedRelu"])
+    program = infer(tmp_path, chain(layer, x=(1, 1, 4), initializers=weights))
+    np.testing.assert_array_equal(run_inference(program, {"x": x.reshape(1, 1, 4)})["y"].reshape(-1), due)
+
+
+MOVED = [((5, 7), (7, 3)), ((5, 2, 7), (7, 3)), ((7,), (2, 7, 3)), ((2, 2, 2), (2, 2, 2)), ((3, 2, 2), (2, 3, 2, 2))]
+
+
+@pytest.mark.parametrize("flag", ["transBatchA", "transBatchB"])
+@pytest.mark.parametrize("shapes", MOVED, ids=str)
+def test_batch_that_moves(shapes: tuple[tuple[int, ...], tuple[int, ...]], flag: str, tmp_path: Path) -> None:
+    """ONNX Runtime moves the first axis of operands of equal ranks above two alone: another flag is not passed over."""
+    inner = node("FusedMatMul", ("x", "w"), ("y",), **{flag: 1})
+    inner.domain = "com.microsoft"
+    model = chain(inner, x=shapes[0], initializers=[constant("w", np.ones(shapes[1], np.float32))])
+    right = len(shapes[0]) == len(shapes[1]) > 2
+    if right:
+        infer(tmp_path, model)
+    else:
+        with raises(ShapeMismatch, flag):
+            infer(tmp_path, model)
 
 
 def test_grid_sample_beside_nan(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Operator, Sample, register, registry, rng
+from deployer.core.operator import Array, Operator, Sample, mismatch, register, registry, rng
 from deployer.operators.construction import Construction
 from deployer.operators.inputs import arrays, floats, normal
 
@@ -18,7 +18,7 @@ ROTATIONS = ("transBatchA", "transBatchB")
 class FusedMatMul(Operator):
     """transA and transB swap the last two axes; transBatchA and transBatchB move the first one behind the batch before.
 
-    A vector is neither swapped nor moved, as in ONNX Runtime.
+    A vector is not swapped, and axes move where both operands have as many, more than two, as in ONNX Runtime.
     """
 
     name = "FusedMatMul"
@@ -29,6 +29,10 @@ class FusedMatMul(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The shape of the product of the transposed operands."""
+        ranks = [len(kind.shape) for kind in floats(node, inputs, 2)]
+        for flag in ROTATIONS:
+            if node.attr_int(flag, 0) and not min(ranks) == max(ranks) > len(SWAPS):
+                raise mismatch(node, f"{flag} needs operands of equal ranks above {len(SWAPS)}", inputs)
         used = [
             TensorType(kind.dtype, tuple(kind.shape[axis] for axis in _order(node, i, len(kind.shape))))
             for i, kind in enumerate(floats(node, inputs, 2))
