@@ -580,11 +580,15 @@ def line_at_a_bound(lines: list[str], draw: Draw) -> None:
 def part_left_out(lines: list[str], draw: Draw) -> None:
     """The board without a line, without its energy, or with its memories the other way round."""
     energy = lines.index("[energy]") if "[energy]" in lines else len(lines)
-    match draw.number(0, 2):
+    match draw.number(0, 3):
         case 0:
             del lines[draw.number(0, len(lines) - 1)]
         case 1:
             del lines[energy:]
+        case 2 if "[[memory]]" in lines:
+            del lines[lines.index("[[memory]]") : energy]
+            values = ("1", "[]", "[1]", '"x"', "{}", '[{name="a",bytes=1}]', "true", '{name="a",bytes=1}', "[[]]")
+            lines.insert(0, f"memory = {draw.one(values)}")
         case _:
             sizes = [at for at, line in enumerate(lines) if line.startswith("bytes =")]
             if len(sizes) == 2:

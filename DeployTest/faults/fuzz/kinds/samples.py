@@ -44,7 +44,7 @@ def array(trial: Trial) -> str:
     np.save(target, np.arange(ROWS) % 3)
     due = _by_numpy(content)
     with refusing(trial, path, target, right=_are_samples(due)):
-        found = read_samples(path, TYPES, target=target)
+        found = read_samples(draw.one((path, str(path))), TYPES, target=target)
     assert due is not None
     same_arrays({"x": found.arrays["x"].reshape(-1)}, {"x": due.astype(np.float32).reshape(-1)})
     return "equal to numpy's reader"
@@ -238,7 +238,7 @@ def tensors(trial: Trial) -> str:
     if list(found) != list(due[0]) or metadata != due[1]:
         raise Finding("read otherwise", f"{list(found)} and {metadata}, not {list(due[0])} and {due[1]}")
     with refusing(trial, path), warnings.catch_warnings():
-        samples = read_samples(path, TYPES, warn=lambda _: None)
+        samples = read_samples(draw.one((path, str(path))), TYPES, warn=lambda _: None)
     if samples.count == ROWS and due[0]["x"].shape == (ROWS, WIDTH):
         same_arrays({"x": samples.arrays["x"]}, {"x": due[0]["x"].astype(np.float32)})
     return f"equal to its header, {min(samples.count, 1)} samples"

@@ -15,6 +15,7 @@ from deployer.core.ir import TensorType
 from deployer.fitting.sources import read_samples
 from deployer.training.order import Samples
 from deployer.training.tables.reader import Request
+from deployer.training.tables.taken import Taken
 from DeployTest.faults.fuzz.draw import HOSTILE, Draw
 from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.register import kind
@@ -99,7 +100,10 @@ def table(trial: Trial) -> str:
     rows = [[_number(draw, whole) for _ in range(WIDTH)] for _ in range(ROWS)]
     lines = names + [[*row, label if n % 2 else "dog" if words else "0"] for n, row in enumerate(rows)]
     request, first = Request(), list(map(list, lines))
-    if draw.chance(0.4):
+    if draw.chance(0.05):
+        request = Request(like=draw.one((Taken("arrays", 6, ("x",), "labels"), Taken("images", 6, ("x",), "labels"))))
+        trial.log.append("beside other samples")
+    elif draw.chance(0.4):
         request = _as_trained(trial, types, first, mark)
         if headed and draw.chance(0.5):
             order = draw.some(range(WIDTH + 1), WIDTH + 1)
@@ -120,7 +124,7 @@ def table(trial: Trial) -> str:
     due, sure = _by_rules(content, types, request), b'"' not in content
     try:
         with refusing(trial, path, right=(due is not None) if sure else None):
-            found = read_samples(path, types, request=request)
+            found = read_samples(draw.one((path, str(path))), types, request=request)
     except UserError as error:
         if sure:
             _place_is_right(error.cause, content.decode("utf-8-sig", "replace"))
@@ -204,7 +208,7 @@ def _by_rules(content: bytes, types: dict[str, TensorType], request: Request) ->
     if unclear or len(names) < 2 or target is None or not rows or any(len(row) != len(names) for row in rows):
         return None
     inputs = [name for name in names if name != target]
-    if request.like is not None:
+    if request.like is not None and request.like.kind == "table":
         if request.like.headings != headed or sorted(request.like.inputs) != sorted(inputs):
             return None
         inputs = list(request.like.inputs)
@@ -301,6 +305,16 @@ def target_changed(rows: list[list[str]], draw: Draw) -> None:
     """Another label in a row, or in all."""
     for row in rows if draw.chance(0.2) else [draw.one(rows)] if rows else []:
         row[-1] = draw.one((*CELLS, "cat", "dog", "b", "bird", "Label", "y"))
+
+
+BOUNDS = ("2147483647", "-2147483647", "2147483648", "2.5", "2.0", "3.4028234663852886e38", "3.4028235677973366e38")
+
+
+@edits_of("table")
+def number_at_a_bound(rows: list[list[str]], draw: Draw) -> None:
+    """A number that is the largest of its type, the one behind it, or none that is whole, behind the headings."""
+    row = draw.one(rows[1:] or rows or [[""]])
+    row[draw.number(0, max(len(row) - 2, 0))] = draw.one(BOUNDS)
 
 
 @edits_of("table")
