@@ -35,7 +35,7 @@ def test_planted_faults(tmp_path: Path) -> None:
     judge.record()
     crash = judge.judge(mutant('raw.get("memory", [])', 'raw["memroy"]'))
     assert (crash.outcome, crash.mutant.file) == ("finding", FILE)
-    other = judge.judge(mutant("raise BoardInvalid(cause", 'raise BoardInvalid(cause + "!"'))
+    other = judge.judge(mutant('(cause, hint="mega', '(cause + "!", hint="mega'))
     assert other.outcome == "survived", "the words of a message are no verdict"
     moved = judge.judge(mutant("key=lambda memory: -memory.bytes", "key=lambda memory: memory.bytes"))
     assert moved.outcome == "finding"
