@@ -13,10 +13,10 @@ SHAPES = ((1, 8, 64), (3, 4, 7), (97, 4), (2, 4, 31, 9), (1, 2, 9216))
 
 
 def moments(x: Array, tile: Mapping[str, int] | None = None) -> list[Array]:
-    """Mean and inverse deviation per channel, by tiles of at most these lengths."""
-    step = step_of(registry()["ChannelMoments"], Sample("moments", (x,), {}, 2))
+    """Mean, inverse deviation and rest per channel, by tiles of at most these lengths."""
+    step = step_of(registry()["ChannelMoments"], Sample("moments", (x,), {}, 3))
     sizes = {name: min(size, (tile or {}).get(name, size)) for name, size in step.access.sizes.items()}
-    return run_step(step, lawful(step.access, sizes))[:2]
+    return run_step(step, lawful(step.access, sizes))[:3]
 
 
 def drawn(shape: tuple[int, ...], mean: float) -> Array:
@@ -38,8 +38,9 @@ def test_a_constant_channel(shape: tuple[int, ...]) -> None:
     """Its mean is the constant, and its deviation 0."""
     values = np.float32([0.1, -3.3e7, 1e-30, 7.7, 1.1, 1e30, -0.7, 3.0])[: shape[1]]
     x = np.broadcast_to(values.reshape(-1, *[1] * (len(shape) - 2)), shape).astype(np.float32)
-    mean, inv_std = moments(x)
+    mean, inv_std, rest = moments(x)
     assert bits(mean) == bits(values)
+    assert not rest.any()
     assert len(set(inv_std)) == 1
 
 
@@ -57,7 +58,7 @@ def test_the_mean_of_infinity(value: float, place: int) -> None:
     """An infinite element makes the mean infinite, the first one as any other."""
     x = drawn((1, 2, 70), 0.0)
     x[0, 1, place] = value
-    mean, inv_std = moments(x)
+    mean, inv_std, _ = moments(x)
     assert np.isfinite([mean[0], inv_std[0]]).all()
     assert mean[1] == value
     assert np.isnan(inv_std[1])

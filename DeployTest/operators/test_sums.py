@@ -89,7 +89,7 @@ def test_rows_end_those_of_moments(tile: Mapping[str, int]) -> None:
 
 
 def _moments(x: Array, tile: Mapping[str, int]) -> list[Array]:
-    step = step_of(registry()["ChannelMoments"], Sample("rows", (x,), {}, 2))
+    step = step_of(registry()["ChannelMoments"], Sample("rows", (x,), {}, 3))
     return run_step(step, lawful(step.access, {**step.access.sizes, **tile}))[:2]
 
 

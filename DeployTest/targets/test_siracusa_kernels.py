@@ -47,7 +47,7 @@ TILES = 3
 NANS = (0x7FC00001, 0xFFC00001, 0x7F800000, 0xFF800000, 0x3F800000, 0xBF800000)
 """Quiet NaNs of both signs with a payload, infinities, ones."""
 CHANNELWISE = (
-    ("ChannelMoments", 1, 2),
+    ("ChannelMoments", 1, 3),
     ("ChannelNormalize", 1, 1),
     ("ChannelGradSums", 2, 2),
     ("ChannelNormalizeGrad", 2, 1),
@@ -59,12 +59,12 @@ ROW = 2 * GROUP * BLOCK + BLOCK + 7
 PARTS = ((0, ROW), (0, BLOCK + 3), (5, ROW - 9), (BLOCK, GROUP * BLOCK), (GROUP * BLOCK, ROW - GROUP * BLOCK))
 """A long row, and parts of it that begin and end inside of blocks, between them and between groups."""
 LONG: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, AttrValue], int], ...] = (
-    ("ChannelMoments", ((1, 2, ROW),), {}, 2),
-    ("ChannelMoments", ((2, 1, ROW),), {}, 2),
+    ("ChannelMoments", ((1, 2, ROW),), {}, 3),
+    ("ChannelMoments", ((2, 1, ROW),), {}, 3),
     ("ChannelVariance", ((1, 2, ROW), (2,)), {}, 1),
     ("ChannelVariance", ((2, 1, ROW), (1,)), {}, 1),
-    ("ChannelGradSums", ((1, 2, ROW), (1, 2, ROW), (2,), (2,)), {}, 2),
-    ("ChannelGradSums", ((2, 1, ROW), (2, 1, ROW), (1,), (1,)), {}, 2),
+    ("ChannelGradSums", ((1, 2, ROW), (1, 2, ROW), (2,), (2,), (2,)), {}, 2),
+    ("ChannelGradSums", ((2, 1, ROW), (2, 1, ROW), (1,), (1,), (1,)), {}, 2),
     ("ReduceSum", ((2, ROW),), {"axes": (1,), "keepdims": 0}, 1),
     ("ReduceSum", ((ROW, 3),), {"axes": (0,), "keepdims": 0}, 1),
     ("ReduceSum", ((ROW, 34),), {"axes": (0,), "keepdims": 0}, 1),

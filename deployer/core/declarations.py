@@ -255,6 +255,21 @@ class Recomputed:
 
 
 @dataclass(frozen=True)
+class Centre:
+    """Where an operator has a mean, the inverse deviation about it, and the rest: what rounding the mean left of both.
+
+    A float32 mean is off by its rounding, so (X - mean) inv_std is off by the same number all over: the rest is to be
+    added. The places are those of outputs where the operator `makes` them, which it does always, else those of inputs:
+    one that reads a mean and its deviation from a node that makes them is given the rest as well.
+    """
+
+    mean: int
+    inv_std: int
+    rest: int
+    makes: bool = False
+
+
+@dataclass(frozen=True)
 class Finish:
     """How the kernel of another operator can apply this operator to its own complete result.
 
@@ -354,13 +369,14 @@ class Choices:
     all of which files may hold, stand in its place from the reading on, so that gradients are theirs; `bounded` between
     which numbers the elements of an input lie; `spared` which kernel pointers are null where the node lacks an output:
     each with the output's position; `moved` are kernel pointers to elements that are moved as words of four bytes, and
-    never computed with, so that they may be integers as well.
+    never computed with, so that they may be integers as well; `centre` where it has a mean that is two floats.
     """
 
     counts_outputs: ClassVar[bool] = False
     bounded: ClassVar[Mapping[int, tuple[float, float]]] = {}
     spared: ClassVar[Mapping[str, int]] = {}
     composite: ClassVar[bool] = False
+    centre: ClassVar[Centre | None] = None
     moved: ClassVar[tuple[str, ...]] = ()
 
     def takes(self, arg: str, declared: str, dtype: str) -> bool:

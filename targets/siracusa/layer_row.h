@@ -1,11 +1,11 @@
-/* A part of a row of layer normalization, (X - mean) inv_std scale + bias, or without a bias. */
+/* A part of a row of layer normalization, ((X - mean) inv_std + lacks) scale + bias, or without a bias. */
 #ifndef LAYER_ROW_H
 #define LAYER_ROW_H
 
 #include "row_loop.h"
 
 #define ROW_CENTRE(x) "fsub.s " x ", " x ", %[mean]\n"
-#define ROW_UNIT(x) "fmul.s " x ", " x ", %[inv_std]\n"
+#define ROW_UNIT(x) "fmadd.s " x ", " x ", %[inv_std], %[lacks]\n"
 #define ROW_SCALE(x, scale, bias) "fmadd.s " x ", " x ", " scale ", " bias "\n"
 /* 14 instructions for two neighbours. */
 #define ROW_PAIR(x, at, z, behind)                                                                                    \
@@ -14,7 +14,7 @@
     ROW_SCALE(z, "fa2", "fa3") FSW(x, "%[y]", at) FSW(z, "%[y]", behind)
 
 static inline void biased(float *y, const float *x, const float *scale, const float *bias, float mean, float inv_std,
-                          uint32_t count) {
+                          float lacks, uint32_t count) {
     __asm__ volatile(ROW_LOOP(32,
                               ROW_PAIR("ft0", 0, "ft1", 4) ROW_PAIR("ft2", 8, "ft3", 12) ADDI("%[x]", 16) ADDI("%[scale]", 16)
                               ADDI("%[bias]", 16) ADDI("%[y]", 16),
@@ -23,13 +23,13 @@ static inline void biased(float *y, const float *x, const float *scale, const fl
                               ROW_UNIT("ft0") ADDI("%[x]", 4) ROW_SCALE("ft0", "fa0", "fa1") ADDI("%[scale]", 4)
                               FSW("ft0", "%[y]", 0) ADDI("%[bias]", 4) ADDI("%[y]", 4))
                      : [x] "+&r"(x), [scale] "+&r"(scale), [bias] "+&r"(bias), [y] "+&r"(y)
-                     : [mean] "f"(mean), [inv_std] "f"(inv_std), [turns] "r"(count >> 2), [rest] "r"(count & 3)
+                     : [mean] "f"(mean), [inv_std] "f"(inv_std), [lacks] "f"(lacks), [turns] "r"(count >> 2), [rest] "r"(count & 3)
                      : "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "fa3", "memory");
 }
 
 static __attribute__((noinline)) void unbiased(float *y, const float *x, const float *scale, float mean, float inv_std,
-                                               uint32_t count) {
-    for (; count > 0; count--) *y++ = (*x++ - mean) * inv_std * *scale++;
+                                               float lacks, uint32_t count) {
+    for (; count > 0; count--) *y++ = __builtin_fmaf(*x++ - mean, inv_std, lacks) * *scale++;
 }
 
 /* Relu is the larger of the bits and 0: a NaN that arithmetic makes has no sign here. */
@@ -39,11 +39,11 @@ static __attribute__((noinline)) void rectify(float *y, uint32_t count) {
 }
 
 static inline void normalize_row(float *y, const float *x, const float *scale, const float *bias, float mean, float inv_std,
-                                 uint32_t count, uint32_t relu) {
+                                 float lacks, uint32_t count, uint32_t relu) {
     if (bias)
-        biased(y, x, scale, bias, mean, inv_std, count);
+        biased(y, x, scale, bias, mean, inv_std, lacks, count);
     else
-        unbiased(y, x, scale, mean, inv_std, count);
+        unbiased(y, x, scale, mean, inv_std, lacks, count);
     if (relu) rectify(y, count);
 }
 

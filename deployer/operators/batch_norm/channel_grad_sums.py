@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.declarations import Sums
+from deployer.core.declarations import Centre, Sums
 from deployer.core.forms import Form
 from deployer.core.ir import Node
 from deployer.core.operator import Array, Sample, register, rng
@@ -15,26 +15,28 @@ from deployer.operators.inputs import arrays, normal
 
 @register
 class ChannelGradSums(Step):
-    """dY, X, mean and inv_std to dscale[C], the sum of dY (X - mean) inv_std, and dbias[C], the sum of dY."""
+    """dY, X, mean, inv_std[, rest] to dscale[C], the sum of dY ((X - mean) inv_std + rest), and dbias[C], of dY."""
 
     name = "ChannelGradSums"
-    custom = Form((4, 4), (1, 2))
+    custom = Form((4, 5), (1, 2))
     kernel = channel_kernel(
         "channel_grad_sums_f32",
-        ("dy", "x", "mean", "inv_std"),
+        ("dy", "x", "mean", "inv_std", "rest"),
         ("dscale", "dbias"),
         ("dy", "x"),
         sums=True,
     )
     wide = 2
     sums = Sums(("n", "s"), together=2)
+    centre = Centre(mean=2, inv_std=3, rest=4)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """dscale and dbias."""
-        dy, x, mean, inv_std = arrays(inputs, 4)
+        dy, x, mean, inv_std, *rest = arrays(inputs, 5)
         axes = sum_axes(x.ndim)
         dot = (dy * (x - per_channel(mean, x.ndim))).sum(axes, dtype=x.dtype)
-        return (np.asarray(dot * inv_std), np.asarray(dy.sum(axes, dtype=x.dtype)))
+        total = np.asarray(dy.sum(axes, dtype=x.dtype))
+        return (np.asarray(dot * inv_std + (rest[0] * total if rest else 0), x.dtype), total)
 
     def samples(self) -> Iterator[Sample]:
         """A batch, one image, and rows."""
@@ -46,4 +48,6 @@ class ChannelGradSums(Step):
             "long": (3, 2, 11, 13),
         }.items():
             wide = (normal(r, *shape), normal(r, *shape))
-            yield Sample(label, (*wide, normal(r, shape[1]), normal(r, shape[1])), outputs=2, onnx=False)
+            inputs = (*wide, normal(r, shape[1]), normal(r, shape[1]))
+            yield Sample(label, inputs, outputs=2, onnx=False)
+            yield Sample(f"{label}_rest", (*inputs, normal(r, shape[1])), outputs=2, onnx=False)

@@ -1,4 +1,4 @@
-"""ChannelMoments: mean and inverse standard deviation of each channel; a step of batch normalization."""
+"""ChannelMoments: mean, inverse standard deviation and rest of each channel; a step of batch normalization."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.access import Access, Dim
-from deployer.core.declarations import Sums
+from deployer.core.declarations import Centre, Sums
 from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Sample, Start, register, rng
@@ -17,7 +17,9 @@ from deployer.operators.inputs import arrays, normal
 
 @register
 class ChannelMoments(Step):
-    """X[N, C, ...] to mean[C] and inv_std[C], one over the root of the biased variance plus `epsilon`.
+    """X[N, C, ...] to mean[C], inv_std[C], one over the root of the biased variance plus `epsilon`, and rest[C].
+
+    The rest is (mean - exact mean) inv_std, what the rounding of the mean lacks: (X - mean) inv_std + rest is normal.
 
     The variance needs the finished mean, so X is summed twice: `phase`, the outermost reduction, is 0 where a tile sums
     X less the channel's first element, which leaves of a large mean what the deviation is, and 1 where it sums
@@ -25,24 +27,26 @@ class ChannelMoments(Step):
     """
 
     name = "ChannelMoments"
-    custom = Form((1, 1), (1, 2), {"epsilon": "FLOAT"})
+    custom = Form((1, 1), (1, 3), {"epsilon": "FLOAT"})
     kernel = channel_kernel(
         "channel_moments_f32",
         ("x",),
-        ("mean", "inv_std"),
+        ("mean", "inv_std", "rest"),
         ("x",),
         *("phase", "image", "inverse_count", "epsilon"),
         sums=True,
     )
-    sums = Sums(("n", "s"))
+    sums = Sums(("n", "s"), results=3)
+    centre = Centre(mean=0, inv_std=1, rest=2, makes=True)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The mean, and 1 / sqrt(var + epsilon)."""
+        """The mean, 1 / sqrt(var + epsilon), and the rest."""
         x = arrays(inputs, 1)[0]
         mean = x.mean(sum_axes(x.ndim), dtype=x.dtype)
-        var = np.square(x - per_channel(mean, x.ndim)).mean(sum_axes(x.ndim), dtype=x.dtype)
+        centred = x - per_channel(mean, x.ndim)
+        var, off = (v.mean(sum_axes(x.ndim), dtype=x.dtype) for v in (np.square(centred), centred))
         inv_std = 1 / np.sqrt(var + x.dtype.type(node.attr_float("epsilon", EPSILON)))
-        return (np.asarray(mean), np.asarray(inv_std, x.dtype))
+        return (np.asarray(mean), np.asarray(inv_std, x.dtype), np.asarray(-off * inv_std, x.dtype))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims c, phase, n and s; X does not depend on the phase."""
@@ -64,5 +68,5 @@ class ChannelMoments(Step):
             "rows": (7, 3),
             "many_rows": (97, 2),
         }.items():
-            yield Sample(label, (normal(r, *shape),), {"epsilon": 0.01}, 2, onnx=False)
-        yield Sample("far", (normal(r, 2, 3, 9, 5) + np.float32(30),), {}, 2, onnx=False)
+            yield Sample(label, (normal(r, *shape),), {"epsilon": 0.01}, 3, onnx=False)
+        yield Sample("far", (normal(r, 2, 3, 9, 5) + np.float32(30),), {}, 3, onnx=False)

@@ -5,17 +5,18 @@ from typing import ClassVar
 
 import numpy as np
 
+from deployer.core.declarations import Centre
 from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Array, Sample, register, rng
 from deployer.operators.batch_norm.channel_costs import Step
-from deployer.operators.batch_norm.channels import channel_kernel, far, per_channel, sum_axes
+from deployer.operators.batch_norm.channels import channel_kernel, far, per_channel, rest_of, sum_axes
 from deployer.operators.finishing import GATE, GATED, own_args, own_gate
 from deployer.operators.inputs import arrays, normal
 
 
 @register
 class ChannelNormalizeGrad(Step):
-    """dX = scale inv_std (dY - dbias / M - (X - mean) inv_std dscale / M), with M elements per channel.
+    """dX = scale inv_std (dY - dbias / M - ((X - mean) inv_std + rest) dscale / M), with M elements per channel.
 
     Fusion sets the attribute `gated` where X is Y of a Relu whose gradient follows.
     """
@@ -23,13 +24,14 @@ class ChannelNormalizeGrad(Step):
     name = "ChannelNormalizeGrad"
     kernel = channel_kernel(
         "channel_norm_grad_f32",
-        ("dy", "x", "scale", "mean", "inv_std", "dscale", "dbias"),
+        ("dy", "x", "scale", "mean", "inv_std", "dscale", "dbias", "rest"),
         ("dx",),
         ("dy", "x", "dx"),
         "inverse_count",
         GATED,
     )
     wide = 2
+    centre = Centre(mean=3, inv_std=4, rest=7)
     own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (1, GATED)}
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
@@ -37,11 +39,12 @@ class ChannelNormalizeGrad(Step):
         return own_args(node)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """scale inv_std (dY - dbias / M - (X - mean) inv_std dscale / M)."""
-        dy, x, scale, mean, inv_std, dscale, dbias = arrays(inputs, 7)
+        """scale inv_std (dY - dbias / M - ((X - mean) inv_std + rest) dscale / M)."""
+        dy, x, scale, mean, inv_std, dscale, dbias, *rest = arrays(inputs, 8)
         count = x.dtype.type(x.size // x.shape[1])
         values = (mean, scale * inv_std, dbias / count, inv_std * dscale / count)
         centre, factor, shift, slope = (per_channel(v, x.ndim) for v in values)
+        shift = shift + rest_of(rest, x.ndim) * per_channel(dscale, x.ndim) / count
         return (own_gate(node, np.asarray(factor * (dy - shift - (x - centre) * slope)), x),)
 
     def samples(self) -> Iterator[Sample]:
@@ -52,6 +55,7 @@ class ChannelNormalizeGrad(Step):
             inputs = (*wide, *(normal(r, shape[1]) for _ in range(5)))
             yield Sample(label, inputs, onnx=False)
             yield Sample(f"{label}_gated", inputs, {GATED: 1}, onnx=False)
+            yield Sample(f"{label}_rest", (*inputs, normal(r, shape[1])), onnx=False)
         x, mean, inv_std = far(r)
         centred = (x - per_channel(mean, x.ndim)) * per_channel(inv_std, x.ndim)
         dy = normal(r, *x.shape) + centred

@@ -50,7 +50,8 @@ class Channelwise(Operator):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, or one element per channel and output."""
         outputs = result_count(self.kernel)
-        types = operands(node, inputs, self.input_count())
+        needed = self.input_count() - (self.centre is not None and not self.centre.makes)
+        types = [*operands(node, inputs, needed), *(kind for kind in inputs[needed:] if kind)]
         channels = channel_type(node, types, self.wide)
         return (channels if self.sums else types[0],) * outputs
 
@@ -59,8 +60,11 @@ class Channelwise(Operator):
         shape = types[node.inputs[0]].shape
         view = (shape[0], shape[1], math.prod(shape[2:]))
         listed = []
-        tensors = (*node.inputs, *node.outputs[: result_count(self.kernel)])
+        absent = [""] * (self.input_count() - len(node.inputs))
+        tensors = (*node.inputs, *absent, *node.outputs[: result_count(self.kernel)])
         for i, ((arg, _, is_output), tensor) in enumerate(zip(operand_pointers(self.kernel), tensors, strict=True)):
+            if not tensor:
+                continue
             full = not self.sums if is_output else i < self.wide
             axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
             listed.append(Operand(arg, tensor, "out" if is_output else "in", view if full else view[1:2], axes))
@@ -117,6 +121,11 @@ def channel_type(node: Node, types: Sequence[TensorType], wide: int) -> TensorTy
 def per_channel(values: Array, rank: int) -> Array:
     """One element per channel, in a shape that broadcasts with X."""
     return values.reshape((-1,) + (1,) * (rank - 2))
+
+
+def rest_of(values: Sequence[Array], rank: int) -> Array | int:
+    """The rest of a mean in a shape that broadcasts with X, or zero where there is none."""
+    return per_channel(values[0], rank) if values else 0
 
 
 def sum_axes(rank: int) -> tuple[int, ...]:

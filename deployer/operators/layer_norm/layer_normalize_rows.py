@@ -20,23 +20,25 @@ from deployer.operators.layer_norm.whole_rows import SCALARS, WholeRows, may_be_
 
 @register
 class LayerNormalizeRows(WholeRows):
-    """X, scale[, bias] to Y, mean and inv_std; the last two may be absent."""
+    """X, scale[, bias] to Y, mean, inv_std and rest; the last three may be absent."""
 
     name = "LayerNormalizeRows"
     layout: ClassVar[dict[str, str]] = {
         **{"x": "rc", "scale": "c", "bias": "c"},
-        **{"y": "rc", "mean": "r", "inv_std": "r"},
+        **{"y": "rc", "mean": "r", "inv_std": "r", "rest": "r"},
     }
-    kernel = layer_kernel("layer_rows_f32", layout, ("y", "mean", "inv_std"), *SCALARS, "epsilon", RELU_SCALAR[0])
-    spared: ClassVar[dict[str, int]] = {"mean": 1, "inv_std": 2}
+    kernel = layer_kernel(
+        "layer_rows_f32", layout, ("y", "mean", "inv_std", "rest"), *SCALARS, "epsilon", RELU_SCALAR[0]
+    )
+    spared: ClassVar[dict[str, int]] = {"mean": 1, "inv_std": 2, "rest": 3}
     joins = LayerNormalize.name
     walks = 3
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X, and twice a number for each row, as the moments of channels are."""
+        """The type of X, and three times a number for each row, as the moments of channels are."""
         y, *_ = super().infer(node, inputs)
         rows = TensorType("float32", (math.prod(y.shape[: first_axis(node, y.shape)]),))
-        return (y, rows, rows)[: len(node.outputs)]
+        return (y, rows, rows, rows)[: len(node.outputs)]
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The formula, then Relu where it is fused."""
@@ -46,23 +48,25 @@ class LayerNormalizeRows(WholeRows):
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """What both nodes compute one after the other."""
         x, *affine = operands
-        moments = Node(node.name, ChannelMoments.name, (), ("mean", "inv_std"), {"epsilon": _epsilon(node)})
+        moments = Node(node.name, ChannelMoments.name, (), (), {"epsilon": _epsilon(node)})
         statistics = ChannelMoments().reference(moments, (x[np.newaxis],))
-        (y,) = LayerNormalize().formula(node, x, *(v[:, np.newaxis] for v in statistics), *affine)
+        mean, inv_std, rest = (v[:, np.newaxis] for v in statistics)
+        (y,) = LayerNormalize().formula(node, x, mean, inv_std, *affine, rest)
         return y, *statistics
 
     def joint(
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
     ) -> tuple[Node, Sequence[Node]] | None:
         """Both, where the moments are those of the rows of X, which a view of it has as channels."""
-        x, mean, inv_std, *affine = node.inputs
+        x, mean, inv_std, scale, bias, rest = (*node.inputs, "", "")[: LayerNormalize.centre.rest + 1]
+        statistics, affine = (mean, inv_std, rest), (scale, bias) if bias else (scale,)
         for other in near:
-            if other.op != ChannelMoments.name or other.outputs[:2] != (mean, inv_std):
+            if other.op != ChannelMoments.name or other.outputs[: len(statistics)] != statistics:
                 continue
             if not may_be_whole(node, types[x].shape):
                 return None
             attrs = {**node.attrs, "epsilon": _epsilon(other)}
-            outputs = (node.outputs[0], mean, inv_std)
+            outputs = (node.outputs[0], *statistics)
             return Node(node.name, self.name, (x, *affine), outputs, attrs), [other]
         return None
 

@@ -1,11 +1,11 @@
-"""LayerScaleGrad: per column the sum of dY (X - mean) inv_std, the gradient of layer normalization's scale."""
+"""LayerScaleGrad: per column the sum of dY times normal X, the gradient of layer normalization's scale."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from deployer.core.access import Access
-from deployer.core.declarations import Sums
+from deployer.core.declarations import Centre, Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Array, Sample, Work, register
@@ -18,14 +18,15 @@ BIAS = 1
 
 @register
 class LayerScaleGrad(Layerwise):
-    """dY, X, mean, inv_std to dscale; the sum of dY, which is dbias, may be a second output."""
+    """dY, X, mean, inv_std[, rest] to dscale; the sum of dY, which is dbias, may be a second output."""
 
     name = "LayerScaleGrad"
     layout: ClassVar[dict[str, str]] = {
-        **{"dy": "rc", "x": "rc", "mean": "r", "inv_std": "r", "dscale": "c", "dbias": "c"},
+        **{"dy": "rc", "x": "rc", "mean": "r", "inv_std": "r", "rest": "r", "dscale": "c", "dbias": "c"},
     }
     kernel = layer_kernel("layer_scale_grad_f32", layout, ("dscale", "dbias"), sums=True)
     sums = Sums(("r",), together=2, results=2)
+    centre = Centre(mean=2, inv_std=3, rest=4)
     spared: ClassVar[dict[str, int]] = {"dbias": BIAS}
     joins = name
 
@@ -34,9 +35,9 @@ class LayerScaleGrad(Layerwise):
         return super().infer(node, inputs)[: max(len(node.outputs), 1)]
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
-        """The sums of dY (X - mean) inv_std and of dY over the rows."""
-        dy, x, mean, inv_std = operands
-        return (dy * ((x - mean) * inv_std)).sum(0, dtype=x.dtype), dy.sum(0, dtype=x.dtype)
+        """The sums of dY ((X - mean) inv_std + rest) and of dY over the rows."""
+        dy, x, mean, inv_std, rest = operands
+        return (dy * ((x - mean) * inv_std + rest)).sum(0, dtype=x.dtype), dy.sum(0, dtype=x.dtype)
 
     def joint(
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]

@@ -40,7 +40,7 @@ FLOATS = ("count", "inverse_count", "epsilon")
 class Layerwise(Operator):
     """A step of layer normalization. `layout` says per kernel argument what it runs over: "rc", "r" or "c".
 
-    One with `sums` does so along one dim. Missing inputs at the end are no operands.
+    One with `sums` does so along one dim. Missing inputs are no operands, and count as zeros.
     """
 
     kernel: ClassVar[Kernel]
@@ -60,15 +60,16 @@ class Layerwise(Operator):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The step's `formula` on arrays of rows by columns, its outputs in their own shapes."""
-        present = [x for x in inputs if x is not None]
-        shape = present[0].shape
-        count = math.prod(shape[: first_axis(node, shape)])
+        first = next(x for x in inputs if x is not None)
+        count = math.prod(first.shape[: first_axis(node, first.shape)])
         flat = {"rc": (count, -1), "r": (count, 1), "c": (1, -1)}
-        rows = (x.reshape(flat[kind]) for x, kind in zip(present, self.layout.values(), strict=False))
-        outputs = self.formula(node, *rows)
-        types = self.infer(node, [TensorType("float32", x.shape) for x in present])
+        given = dict(zip(self._arguments(outputs=False), inputs, strict=False))
+        zero = np.zeros((1, 1), first.dtype)
+        names = ((given.get(name), self.layout[name]) for name in self._arguments(outputs=False))
+        outputs = self.formula(node, *(zero if x is None else x.reshape(flat[kind]) for x, kind in names))
+        types = self.infer(node, [None if x is None else TensorType("float32", x.shape) for x in inputs])
         found = outputs[: len(types)]
-        return tuple(x.reshape(t.shape).astype(present[0].dtype) for x, t in zip(found, types, strict=True))
+        return tuple(x.reshape(t.shape).astype(first.dtype) for x, t in zip(found, types, strict=True))
 
     @abstractmethod
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:

@@ -1,5 +1,6 @@
 /* Sums of dY (X - mean) and of dY per channel over images and then within the image, in the order of sum_f32.h; on the last
- * tile the first is multiplied by inv_std. Between tiles the sums wait in dscale and dbias. */
+ * tile the first is multiplied by inv_std, and where there is a rest, what the mean's own rounding leaves of (X - mean) inv_std,
+ * the second times that is added. Between tiles the sums wait in dscale and dbias. */
 #include "channel_grad_sums_f32.h"
 #include "hal.h"
 #include "share_f32.h"
@@ -28,8 +29,9 @@ void channel_grad_sums_f32(const void *args) {
             }
         }
         if (p->last) {
-            p->dscale[c] = sum_value(&dot, size) * p->inv_std[c];
             p->dbias[c] = sum_value(&sum, size);
+            p->dscale[c] = sum_value(&dot, size) * p->inv_std[c];
+            if (p->rest) p->dscale[c] = __builtin_fmaf(p->rest[c], p->dbias[c], p->dscale[c]);
             sum_end(size, carry);
             sum_end(size, behind);
         } else {

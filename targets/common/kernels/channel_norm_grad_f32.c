@@ -1,5 +1,5 @@
-/* dX = scale inv_std (dY - dbias / count - (X - mean) inv_std dscale / count), as (X - mean) slope +
- * (dY factor + shift) with one of each per channel; gated, zero where X, Y of a Relu, is not above zero. */
+/* dX = scale inv_std (dY - dbias / count - ((X - mean) inv_std + rest) dscale / count), as (X - mean) slope +
+ * (dY factor + shift) with one of each per channel; rest, what the mean's own rounding leaves, may be absent; gated, zero where X, Y of a Relu, is not above zero. */
 #include "channel_norm_grad_f32.h"
 #include "activation_f32.h"
 #include "hal.h"
@@ -13,7 +13,8 @@ void channel_norm_grad_f32(const void *args) {
         const uint32_t n = row / p->c, c = row - n * p->c, run = left < share.end - i ? left : share.end - i;
         const float factor = p->scale[c] * p->inv_std[c], each = factor * p->inverse_count;
         const float slope = -(each * p->inv_std[c] * p->dscale[c]);
-        const float shift = -(each * p->dbias[c]), mean = p->mean[c];
+        const float whole = p->rest ? __builtin_fmaf(p->rest[c], p->dscale[c], p->dbias[c]) : p->dbias[c];
+        const float shift = -(each * whole), mean = p->mean[c];
         const float *dy = p->dy + n * p->dy_n + c * p->dy_c + first;
         const float *x = p->x + n * p->x_n + c * p->x_c + first;
         float *dx = p->dx + n * p->dx_n + c * p->dx_c + first;

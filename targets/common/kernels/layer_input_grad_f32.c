@@ -1,5 +1,6 @@
-/* dX = inv_std (dY scale - total / count - (X - mean) inv_std dot / count) with the sums of dY scale and, times inv_std, of
- * dY scale (X - mean) over each row, in the order of sum_f32.h. A core has whole rows. Gated, dX is zero where
+/* dX = inv_std (dY scale - total / count - ((X - mean) inv_std + rest) dot / count) with the sums of dY scale and of
+ * dY scale ((X - mean) inv_std + rest) over each row, in the order of sum_f32.h; rest, what the mean's own rounding leaves, may
+ * be absent. A core has whole rows. Gated, dX is zero where
  * X, Y of a Relu, is not above zero. */
 #include "layer_input_grad_f32.h"
 #include "activation_f32.h"
@@ -25,8 +26,12 @@ void layer_input_grad_f32(const void *args) {
                 dot.block = __builtin_fmaf(scaled, x[c] - mean, dot.block);
             }
         }
-        const float shift = sum_value(&total, p->block) * inverse;
-        const float slope = inv_std * (sum_value(&dot, p->block) * inv_std) * inverse;
+        float sum = sum_value(&total, p->block), product = sum_value(&dot, p->block) * inv_std;
+        if (p->rest) {
+            product = __builtin_fmaf(p->rest[r], sum, product);
+            sum = __builtin_fmaf(p->rest[r], product, sum);
+        }
+        const float shift = sum * inverse, slope = inv_std * product * inverse;
         for (uint32_t c = 0; c < p->c; c++) {
             dx[c] = inv_std * __builtin_fmaf(mean - x[c], slope, __builtin_fmaf(dy[c], p->scale[c], -shift));
             if (p->gated) dx[c] = gated_f32(dx[c], x[c]);

@@ -1,5 +1,5 @@
-/* dX = inv_std (dY scale - total / count - (X - mean) inv_std dot / count), with count elements in a row; gated, zero
- * where X, Y of a Relu, is not above zero. */
+/* dX = inv_std (dY scale - total / count - ((X - mean) inv_std + rest) dot / count), with count elements in a row; rest, what
+ * the mean's own rounding leaves, may be absent; gated, zero where X, Y of a Relu, is not above zero. */
 #include "layer_norm_grad_f32.h"
 #include "activation_f32.h"
 #include "hal.h"
@@ -13,7 +13,8 @@ void layer_norm_grad_f32(const void *args) {
         const uint32_t r = i / p->c, first = i - r * p->c, left = p->c - first;
         const uint32_t end = first + (left < share.end - i ? left : share.end - i);
         const float mean = p->mean[r], inv_std = p->inv_std[r];
-        const float shift = p->total[r] * inverse, slope = inv_std * p->dot[r] * inverse;
+        const float whole = p->rest ? __builtin_fmaf(p->rest[r], p->dot[r], p->total[r]) : p->total[r];
+        const float shift = whole * inverse, slope = inv_std * p->dot[r] * inverse;
         const float *dy = p->dy + r * p->dy_r, *x = p->x + r * p->x_r;
         float *dx = p->dx + r * p->dx_r;
         i += end - first;

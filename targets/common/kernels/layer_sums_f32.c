@@ -1,5 +1,5 @@
 /* Per row the sums of dY scale and of dY scale (X - mean), in the order of sum_f32.h; on the last tile the second times
- * inv_std. Between tiles the sums wait in the outputs. */
+ * inv_std, and where there is a rest, what the mean's own rounding leaves of (X - mean) inv_std, plus the first times that. Between tiles the sums wait in the outputs. */
 #include "layer_sums_f32.h"
 #include "hal.h"
 #include "share_f32.h"
@@ -27,6 +27,7 @@ void layer_sums_f32(const void *args) {
         if (p->last) {
             p->total[r] = sum_value(&total, size);
             p->dot[r] = sum_value(&dot, size) * p->inv_std[r];
+            if (p->rest) p->dot[r] = __builtin_fmaf(p->rest[r], p->total[r], p->dot[r]);
             sum_end(size, carry);
             sum_end(size, behind);
         } else {

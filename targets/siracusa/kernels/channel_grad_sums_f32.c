@@ -1,4 +1,4 @@
-/* Sums of dY (X - mean) and of dY per channel; the portable kernel defines the order. */
+/* Sums of dY ((X - mean) inv_std + rest) and of dY per channel; the portable kernel defines the order. */
 #include "channel_grad_sums_f32.h"
 #include "block_sum.h"
 #include "hal.h"
@@ -24,6 +24,12 @@
 typedef struct {
     float dot, sum;
 } both_t;
+
+/* The finished sum of dY normal X, by those of dY (X - mean) and of dY; rest may be absent. */
+static inline float scale_of(const channel_grad_sums_f32_args_t *p, uint32_t c, float dot, float sum) {
+    const float scale = dot * p->inv_std[c];
+    return p->rest ? __builtin_fmaf(p->rest[c], sum, scale) : scale;
+}
 
 /* The open blocks with `count` elements more; leaves dy and x behind them. */
 static inline both_t part(float dot, float sum, const float **dy, const float **x, float mean, uint32_t count) {
@@ -69,7 +75,7 @@ static __attribute__((noinline)) void rows(const channel_grad_sums_f32_args_t *p
             }
             sums = (both_t){total_value(&dot), total_value(&sum)};
         }
-        p->dscale[c] = sums.dot * p->inv_std[c];
+        p->dscale[c] = scale_of(p, c, sums.dot, sums.sum);
         p->dbias[c] = sums.sum;
         float *const carry = p->carry + 2 * SUM_CARRIED * c;
         sum_end(1, carry), sum_end(1, carry + SUM_CARRIED);
@@ -102,8 +108,9 @@ static __attribute__((noinline)) void any(const channel_grad_sums_f32_args_t *p)
             }
         }
         if (p->last) {
-            p->dscale[c] = sum_value(&dots, size) * p->inv_std[c];
-            p->dbias[c] = sum_value(&sums, size);
+            const float sum = sum_value(&sums, size);
+            p->dscale[c] = scale_of(p, c, sum_value(&dots, size), sum);
+            p->dbias[c] = sum;
             sum_end(size, carry), sum_end(size, carry + SUM_CARRIED);
         } else {
             p->dscale[c] = sum_wait(&dots, size, p->start + p->s, carry);
@@ -132,7 +139,7 @@ void channel_grad_sums_f32(const void *args) {
             sums = part(sums.dot, sums.sum, &dy, &x, mean, p->s);
             dy += dy_gap, x += x_gap;
         } while (--left);
-        if (__builtin_expect(p->last, 1)) sums.dot *= p->inv_std[c];
+        if (__builtin_expect(p->last, 1)) sums.dot = scale_of(p, c, sums.dot, sums.sum);
         p->dscale[c] = sums.dot, p->dbias[c] = sums.sum;
     }
 }

@@ -1,8 +1,8 @@
-/* Mean and 1 / sqrt(variance + epsilon) per channel; the portable kernel defines the order. */
+/* Mean, 1 / sqrt(variance + epsilon) and rest per channel; the portable kernel defines the order. */
 #include "channel_moments_f32.h"
 #include "centred_sum.h"
 #include "hal.h"
-#include "math_f32.h"
+#include "mean_f32.h"
 
 /* An element of the channel, or 0 where it is not finite: the first is what phase 0 subtracts. */
 static inline float pivot_of(float first) {
@@ -15,7 +15,7 @@ static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
     const float inverse_count = p->inverse_count;
     for (uint32_t c = hal_core_id(); c < p->c; c += hal_core_count()) {
         const float *const row = p->x + c * p->x_c, *x = row;
-        float *const carry = size ? p->carry + SUM_CARRIED * c : 0, mean = p->mean[c];
+        float *const carry = size ? p->carry + SUM_CARRIED * c : 0, mean = p->mean[c], lacks = p->rest[c];
         if (p->phase == 0) {
             const float pivot = p->first ? pivot_of(*x) : p->inv_std[c];
             sum_t sum = sum_begin(p->first, size, mean, carry);
@@ -28,10 +28,12 @@ static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
                 p->inv_std[c] = pivot;
                 continue;
             }
-            mean = __builtin_fmaf(sum_value(&sum, size), inverse_count, pivot);
+            const mean_t found = mean_of(sum_value(&sum, size), inverse_count, pivot);
+            mean = found.mean, lacks = found.lacks;
         } else if (begins) {
             sum_t sum = sum_begin(0, size, mean, carry);
-            mean = __builtin_fmaf(sum_value(&sum, size), inverse_count, p->inv_std[c]);
+            const mean_t found = mean_of(sum_value(&sum, size), inverse_count, p->inv_std[c]);
+            mean = found.mean, lacks = found.lacks;
         }
         sum_t spread = sum_begin(begins, size, p->inv_std[c], carry);
         x = row;
@@ -41,10 +43,11 @@ static __attribute__((noinline)) void any(const channel_moments_f32_args_t *p) {
         }
         p->mean[c] = mean;
         if (p->last) {
-            p->inv_std[c] = rsqrt_f32(__builtin_fmaf(sum_value(&spread, size), inverse_count, p->epsilon));
+            const float inv_std = deviation_of(sum_value(&spread, size), inverse_count, p->epsilon, lacks);
+            p->inv_std[c] = inv_std, p->rest[c] = -lacks * inv_std;
             sum_end(size, carry);
         } else
-            p->inv_std[c] = sum_wait(&spread, size, p->start + p->s, carry);
+            p->inv_std[c] = sum_wait(&spread, size, p->start + p->s, carry), p->rest[c] = lacks;
     }
 }
 
@@ -54,10 +57,10 @@ static __attribute__((noinline)) void rows(const channel_moments_f32_args_t *p) 
     const float inverse_count = p->inverse_count, epsilon = p->epsilon;
     for (uint32_t c = hal_core_id(); c < p->c; c += cores) {
         const float *x = p->x + c * p->x_c, *again = x, pivot = pivot_of(*x);
-        const float mean = __builtin_fmaf(centred_row(0, &again, pivot, length), inverse_count, pivot);
-        const float spread = centred_row(1, &x, mean, length);
-        p->mean[c] = mean;
-        p->inv_std[c] = rsqrt_f32(__builtin_fmaf(spread, inverse_count, epsilon));
+        const mean_t found = mean_of(centred_row(0, &again, pivot, length), inverse_count, pivot);
+        const float spread = centred_row(1, &x, found.mean, length);
+        const float inv_std = deviation_of(spread, inverse_count, epsilon, found.lacks);
+        p->mean[c] = found.mean, p->inv_std[c] = inv_std, p->rest[c] = -found.lacks * inv_std;
         sum_end(1, p->carry + SUM_CARRIED * c);
     }
 }
@@ -75,11 +78,12 @@ void channel_moments_f32(const void *args) {
     const uint32_t id = hal_core_id(), cores = hal_core_count(), length = p->s;
     const float inverse_count = p->inverse_count, epsilon = p->epsilon, *x = p->x + id * p->x_c;
     const uint32_t gap = cores * p->x_c - length;
-    float *inv_std = p->inv_std + id;
+    float *inv_std = p->inv_std + id, *rest = p->rest + id;
     for (float *mean = p->mean + id, *end = p->mean + p->c; mean < end; mean += cores, inv_std += cores, x += gap) {
         const float *again = x, pivot = pivot_of(*x);
-        *mean = __builtin_fmaf(centred_part(0, 0.0f, &again, pivot, length), inverse_count, pivot);
-        const float spread = centred_part(1, 0.0f, &x, *mean, length);
-        *inv_std = rsqrt_f32(__builtin_fmaf(spread, inverse_count, epsilon));
+        const mean_t found = mean_of(centred_part(0, 0.0f, &again, pivot, length), inverse_count, pivot);
+        const float spread = centred_part(1, 0.0f, &x, found.mean, length);
+        const float deviation = deviation_of(spread, inverse_count, epsilon, found.lacks);
+        *mean = found.mean, *inv_std = deviation, *rest = -found.lacks * deviation, rest += cores;
     }
 }

@@ -19,7 +19,8 @@ static inline __attribute__((always_inline)) void channel(const channel_norm_gra
                                                           uint32_t count) {
     const float factor = p->scale[c] * p->inv_std[c], each = factor * p->inverse_count;
     const float slope = -(each * p->inv_std[c] * p->dscale[c]);
-    const float shift = -(each * p->dbias[c]), mean = p->mean[c];
+    const float whole = p->rest ? __builtin_fmaf(p->rest[c], p->dscale[c], p->dbias[c]) : p->dbias[c];
+    const float shift = -(each * whole), mean = p->mean[c];
     const uint32_t turns = count >> 2, rest = count & 3;
     __asm__ volatile(ROW_LOOP(27,
                               FLW("fa0", "%[dy]", 0) ADDI("%[dx]", 16) FLW("ft0", "%[x]", 0) SCALE("fa0")

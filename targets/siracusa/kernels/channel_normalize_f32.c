@@ -1,4 +1,5 @@
-/* Y = (X - mean) factor + bias with one of each per channel; the portable kernel defines the order.
+/* Y = (X - mean) factor + bias with one of each per channel, where bias has what the mean lacks; the portable kernel defines
+ * the order.
  *
  * Of one image each core takes whole channels where all get as many, which needs no division; else as many elements. */
 #include "channel_normalize_f32.h"
@@ -50,7 +51,8 @@ static __attribute__((noinline)) void elements(const channel_normalize_f32_args_
     for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, first = 0) {
         const float *x = p->x + n * p->x_n + c * p->x_c + first;
         float *y = p->y + n * p->y_n + c * p->y_c + first;
-        const float mean = p->mean[c], factor = p->inv_std[c] * p->scale[c], bias = p->bias[c];
+        const float mean = p->mean[c], factor = p->inv_std[c] * p->scale[c];
+        const float bias = p->rest ? __builtin_fmaf(p->rest[c], p->scale[c], p->bias[c]) : p->bias[c];
         run = hal_min(left, p->s - first);
         if (p->relu)
             activate(&x, &y, mean, factor, bias, run);
@@ -68,14 +70,17 @@ void channel_normalize_f32(const void *args) {
         return;
     }
     const float *x = p->x + id * p->x_c, *scale = p->scale + id, *bias = p->bias + id, *mean = p->mean + id;
-    const float *inv_std = p->inv_std + id, *const end = p->inv_std + p->c;
+    const float *inv_std = p->inv_std + id, *const end = p->inv_std + p->c, *rest = p->rest;
+    if (rest) rest += id;
     float *y = p->y + id * p->y_c;
     const uint32_t x_gap = cores * p->x_c - length, y_gap = cores * p->y_c - length;
     for (; inv_std < end; inv_std += cores, scale += cores, mean += cores, bias += cores, x += x_gap, y += y_gap) {
         const float factor = *inv_std * *scale;
+        float whole = *bias;
+        if (rest) whole = __builtin_fmaf(*rest, *scale, whole), rest += cores;
         if (relu)
-            activate(&x, &y, *mean, factor, *bias, length);
+            activate(&x, &y, *mean, factor, whole, length);
         else
-            normalize(&x, &y, *mean, factor, *bias, length);
+            normalize(&x, &y, *mean, factor, whole, length);
     }
 }

@@ -1,4 +1,4 @@
-/* dX = inv_std (dY scale - total / count - (X - mean) inv_std dot / count) with the sums of each row, in the order of sum_f32.h;
+/* dX = inv_std (dY scale - total / count - ((X - mean) inv_std + rest) dot / count) with the sums of each row, in the order of sum_f32.h;
  * the portable kernel defines it. A core has whole rows. */
 #include "layer_input_grad_f32.h"
 #include "hal.h"
@@ -19,8 +19,12 @@ void layer_input_grad_f32(const void *args) {
             add_sums(&total.block, &dot.block, dy + c, x + c, p->scale + c, mean, count);
             c += count;
         }
-        const float shift = sum_value(&total, size) * inverse;
-        const float slope = inv_std * (sum_value(&dot, size) * inv_std) * inverse;
+        float sum = sum_value(&total, size), product = sum_value(&dot, size) * inv_std;
+        if (p->rest) {
+            product = __builtin_fmaf(p->rest[r], sum, product);
+            sum = __builtin_fmaf(p->rest[r], product, sum);
+        }
+        const float shift = sum * inverse, slope = inv_std * product * inverse;
         float *const dx = p->dx + r * p->dx_r;
         slope_row(dx, dy, x, p->scale, mean, inv_std, shift, slope, columns);
         if (p->gated) gate_row(dx, x, columns);

@@ -1,4 +1,4 @@
-/* dX = inv_std (dY scale - total / count - (X - mean) inv_std dot / count), with count elements in a row; the portable kernel
+/* dX = inv_std (dY scale - total / count - ((X - mean) inv_std + rest) dot / count), with count elements in a row; the portable kernel
  * defines the order. */
 #include "layer_norm_grad_f32.h"
 #include "hal.h"
@@ -11,7 +11,8 @@ void layer_norm_grad_f32(const void *args) {
     const float inverse = 1.0f / p->count;
     uint32_t r = share.begin / p->c, first = share.begin - r * p->c;
     for (uint32_t left = share.end - share.begin, run; left > 0; left -= run, first = 0, r++) {
-        const float inv_std = p->inv_std[r], shift = p->total[r] * inverse, slope = inv_std * p->dot[r] * inverse;
+        const float whole = p->rest ? __builtin_fmaf(p->rest[r], p->dot[r], p->total[r]) : p->total[r];
+        const float inv_std = p->inv_std[r], shift = whole * inverse, slope = inv_std * p->dot[r] * inverse;
         run = hal_min(left, p->c - first);
         const float *const x = p->x + r * p->x_r + first;
         float *const dx = p->dx + r * p->dx_r + first;

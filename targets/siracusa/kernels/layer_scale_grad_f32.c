@@ -1,4 +1,4 @@
-/* Per column the sum of dY (X - mean) inv_std over rows, and where asked that of dY, in the order of sum_f32.h; the portable
+/* Per column the sum of dY ((X - mean) inv_std + rest) over rows, and where asked that of dY, in the order of sum_f32.h; the portable
  * kernel says how tiles go together. Four neighbouring columns at a time, the others one by one. */
 #include "layer_scale_grad_f32.h"
 #include "hal.h"
@@ -6,38 +6,44 @@
 #include "sum_f32.h"
 
 #define ROW FLW("fa0", "%[mean]", 0) FLW("fa1", "%[inv_std]", 0) ADDI("%[mean]", 4) ADDI("%[inv_std]", 4)
+#define REST FLW("fa2", "%[rest]", 0) ADD("%[rest]", "%[step]")
+#define UNIT(x) "fmadd.s " x ", " x ", fa1, fa2\n"
 #define PLUS(sum, x) "fadd.s " sum ", " sum ", " x "\n"
 /* Two columns: 10 instructions, or 12 with sums of dY. */
 #define TWO(at, behind, first, second, MORE)                                                                          \
     FLW("ft0", "%[x]", at) FLW("ft1", "%[x]", behind) "fsub.s ft0, ft0, fa0\n" FLW("ft2", "%[dy]", at)                 \
-    "fsub.s ft1, ft1, fa0\n fmul.s ft0, ft0, fa1\n" FLW("ft3", "%[dy]", behind) "fmul.s ft1, ft1, fa1\n"              \
+    "fsub.s ft1, ft1, fa0\n" UNIT("ft0") FLW("ft3", "%[dy]", behind) UNIT("ft1")                                      \
     FMA("%[" first "]", "ft2", "ft0") FMA("%[" second "]", "ft3", "ft1") MORE
 #define NEXT_ROW ADD("%[x]", "%[x_r]") ADD("%[dy]", "%[dy_r]")
-#define OPERANDS [x] "+&r"(x), [dy] "+&r"(dy), [mean] "+&r"(mean), [inv_std] "+&r"(inv_std)
+#define OPERANDS [x] "+&r"(x), [dy] "+&r"(dy), [mean] "+&r"(mean), [inv_std] "+&r"(inv_std), [rest] "+&r"(rest)
 #define SUMS(s) [s0] "+&f"(s[0]), [s1] "+&f"(s[1]), [s2] "+&f"(s[2]), [s3] "+&f"(s[3])
 #define TOTALS(t) [t0] "+&f"(t[0]), [t1] "+&f"(t[1]), [t2] "+&f"(t[2]), [t3] "+&f"(t[3])
-#define CONSTANTS [x_r] "r"(4 * p->x_r), [dy_r] "r"(4 * p->dy_r), [count] "r"(count)
-#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "memory"
+#define CONSTANTS [x_r] "r"(4 * p->x_r), [dy_r] "r"(4 * p->dy_r), [count] "r"(count), [step] "r"(step)
+#define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "memory"
 
 /* The open blocks of four columns, and of dY in `t` where there are sums of it, with rows from r on. */
 static inline void add_four(const layer_scale_grad_f32_args_t *p, uint32_t c, uint32_t r, uint32_t count, float *s, float *t) {
     const float *x = p->x + r * p->x_r + c, *dy = p->dy + r * p->dy_r + c, *mean = p->mean + r, *inv_std = p->inv_std + r;
+    const float none = 0.0f, *rest = p->rest ? p->rest + r : &none;
+    const uint32_t step = p->rest ? sizeof(float) : 0;
     if (p->dbias)
-        __asm__ volatile(LOOP("%[count]", 30) ROW
+        __asm__ volatile(LOOP("%[count]", 32) ROW REST
                          TWO(0, 4, "s0", "s1", PLUS("%[t0]", "ft2") PLUS("%[t1]", "ft3"))
-                         TWO(8, 12, "s2", "s3", PLUS("%[t2]", "ft2") PLUS("%[t3]", "ft3")) NEXT_ROW LOOP_END(30)
+                         TWO(8, 12, "s2", "s3", PLUS("%[t2]", "ft2") PLUS("%[t3]", "ft3")) NEXT_ROW LOOP_END(32)
                          : OPERANDS, SUMS(s), TOTALS(t) : CONSTANTS : CLOBBERS);
     else
-        __asm__ volatile(LOOP("%[count]", 26) ROW TWO(0, 4, "s0", "s1", ) TWO(8, 12, "s2", "s3", ) NEXT_ROW LOOP_END(26)
+        __asm__ volatile(LOOP("%[count]", 28) ROW REST TWO(0, 4, "s0", "s1", ) TWO(8, 12, "s2", "s3", ) NEXT_ROW LOOP_END(28)
                          : OPERANDS, SUMS(s) : CONSTANTS : CLOBBERS);
 }
 
 /* The same of one column. */
 static inline void add_one(const layer_scale_grad_f32_args_t *p, uint32_t c, uint32_t r, uint32_t count, float *s, float *t) {
     const float *x = p->x + r * p->x_r + c, *dy = p->dy + r * p->dy_r + c, *mean = p->mean + r, *inv_std = p->inv_std + r;
-    __asm__ volatile(LOOP("%[count]", 12) ROW
+    const float none = 0.0f, *rest = p->rest ? p->rest + r : &none;
+    const uint32_t step = p->rest ? sizeof(float) : 0;
+    __asm__ volatile(LOOP("%[count]", 14) ROW REST
                      FLW("ft0", "%[x]", 0) FLW("ft2", "%[dy]", 0) "fsub.s ft0, ft0, fa0\n" NEXT_ROW
-                     "fmul.s ft0, ft0, fa1\n" PLUS("%[t0]", "ft2") FMA("%[s0]", "ft2", "ft0") LOOP_END(12)
+                     UNIT("ft0") PLUS("%[t0]", "ft2") FMA("%[s0]", "ft2", "ft0") LOOP_END(14)
                      : OPERANDS, [s0] "+&f"(*s), [t0] "+&f"(*t) : CONSTANTS : CLOBBERS);
 }
 

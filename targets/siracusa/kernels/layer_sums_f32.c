@@ -1,9 +1,15 @@
-/* Per row the sums of dY scale and of dY scale (X - mean), in the order of sum_f32.h; the portable kernel says how tiles go
+/* Per row the sums of dY scale and of dY scale ((X - mean) inv_std + rest), in the order of sum_f32.h; the portable kernel says how tiles go
  * together. */
 #include "layer_sums_f32.h"
 #include "hal.h"
 #include "layer_sums.h"
 #include "share_f32.h"
+
+/* The finished sum of dY scale times normal X, by those of dY scale (X - mean) and of dY scale; rest may be absent. */
+static inline float dot_of(const layer_sums_f32_args_t *p, uint32_t r, float dot, float total) {
+    const float scaled = dot * p->inv_std[r];
+    return p->rest ? __builtin_fmaf(p->rest[r], total, scaled) : scaled;
+}
 
 /* Rows of several blocks, or parts of rows. */
 static __attribute__((noinline)) void any(const layer_sums_f32_args_t *p, share_t share) {
@@ -20,8 +26,9 @@ static __attribute__((noinline)) void any(const layer_sums_f32_args_t *p, share_
             c += count;
         }
         if (p->last) {
-            p->total[r] = sum_value(&total, size);
-            p->dot[r] = sum_value(&dot, size) * p->inv_std[r];
+            const float sum = sum_value(&total, size);
+            p->total[r] = sum;
+            p->dot[r] = dot_of(p, r, sum_value(&dot, size), sum);
             sum_end(size, carry);
             sum_end(size, carry + SUM_CARRIED);
         } else {
@@ -42,6 +49,6 @@ void layer_sums_f32(const void *args) {
         float total = 0.0f, dot = 0.0f;
         add_sums(&total, &dot, p->dy + r * p->dy_r, p->x + r * p->x_r, p->scale, p->mean[r], p->c);
         p->total[r] = total;
-        p->dot[r] = dot * p->inv_std[r];
+        p->dot[r] = dot_of(p, r, dot, total);
     }
 }
