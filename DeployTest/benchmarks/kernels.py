@@ -126,7 +126,9 @@ def planes() -> Iterator[Row]:
         yield _row("ChannelVariance", {"x": x, "mean": c})
         yield _row("ChannelNormalize", {"x": x, "scale": c, "bias": c, "mean": c, "inv_std": c, "rest": c})
         yield _row("ChannelGradSums", {"dy": x, "x": x, "mean": c, "inv_std": c, "rest": c}, outputs=2)
-        yield _row("ChannelNormalizeGrad", {"dy": x, "x": x, "s": c, "mean": c, "inv_std": c, "ds": c, "db": c, "rest": c})
+        yield _row(
+            "ChannelNormalizeGrad", {"dy": x, "x": x, "s": c, "mean": c, "inv_std": c, "ds": c, "db": c, "rest": c}
+        )
         yield _row("GlobalAveragePoolGrad", {"dy": (*x[:2], 1, 1)}, kernel_shape=x[2:])
         window: dict[str, AttrValue] = {"kernel_shape": (2, 2), "strides": (2, 2)}
         y = (*x[:2], x[2] // 2, x[3] // 2)

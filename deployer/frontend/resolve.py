@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 from onnx import TensorProto
 
+from deployer.core.centres import Rests
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import has_body
@@ -48,7 +49,7 @@ class Resolved:
 
     `bodies` holds the operator of each node of the file that a function's body replaces, `fixed` the constants of
     bodies, `empty` the values of theirs that have no elements, `elements` ONNX's element types of values, where known.
-    `viewed` leads from a view to its source, and `rests` from a mean and its inverse deviation to the rest.
+    `rests` are what means lack.
     """
 
     types: dict[str, TensorType]
@@ -63,8 +64,7 @@ class Resolved:
     fixed: dict[str, Array] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
     empty: set[str] = field(default_factory=set)
-    viewed: dict[str, str] = field(default_factory=dict)
-    rests: dict[tuple[str, str], str] = field(default_factory=dict)
+    rests: Rests = field(default_factory=Rests)
 
     @property
     def notes(self) -> tuple[DeployerWarning, ...]:
@@ -90,12 +90,6 @@ class Resolved:
         """The tensor whose memory `name` uses."""
         while self.storage.get(name, name) != name:
             name = self.storage[name]
-        return name
-
-    def source(self, name: str) -> str:
-        """The value of which `name` is a view, or a view of views."""
-        while name in self.viewed:
-            name = self.viewed[name]
         return name
 
 
@@ -294,7 +288,7 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     """Type one node and fold, lower, alias or keep it."""
     for name in raw.inputs:
         state.check_computed(name, f"node {raw.name!r} ({raw.op})")
-    node = _with_rest(state, static_form(state, replace(raw, op=operator.name), operator), operator)
+    node = state.rests.completed(static_form(state, replace(raw, op=operator.name), operator), operator.centre)
     inputs = [state.types[n] if n else None for n in node.inputs]
     types = inferred(operator, node, inputs)
     if len(types) < len(node.outputs):
@@ -316,7 +310,8 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
             _add(state, graph, part, _find(part, ""))
         return
     if operator.view:
-        state.storage[node.outputs[0]] = state.viewed[node.outputs[0]] = node.inputs[0]
+        state.storage[node.outputs[0]] = node.inputs[0]
+        state.rests.see_view(node)
         return
     if operator.kernel is None:
         raise unsupported(node, "it has no kernel, and its inputs are not constant", "computing it in the exporter")
@@ -326,23 +321,6 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
         node, carried = with_carry(operator.sums, node, partial(operator.access, node, state.types))
     state.types |= carried
     state.nodes.append(node)
-
-
-def _with_rest(state: Resolved, node: Node, operator: Operator) -> Node:
-    """The node with the rest of its mean: as an output where it makes both, as an input where another node did."""
-    centre = operator.centre
-    if centre is None:
-        return node
-    names = [*(node.outputs if centre.makes else node.inputs)]
-    names += [""] * (max(centre.mean, centre.inv_std, centre.rest) + 1 - len(names))
-    key = state.source(names[centre.mean]), state.source(names[centre.inv_std])
-    if centre.makes:
-        for place, label in ((centre.mean, "mean"), (centre.inv_std, "inv_std"), (centre.rest, "rest")):
-            names[place] = names[place] or f"{node.name}/{label}"
-        state.rests[names[centre.mean], names[centre.inv_std]] = names[centre.rest]
-        return replace(node, outputs=tuple(names))
-    names[centre.rest] = names[centre.rest] or state.rests.get(key, "")
-    return replace(node, inputs=_trimmed(names))
 
 
 def static_form(state: Resolved, node: Node, operator: Operator) -> Node:

@@ -13,6 +13,8 @@ from DeployTest.support.references.peers import Formula
 LENGTHS = (64, 576, 2304, 9216, 110592)
 """Terms of a sum: a plane of 8 x 8, the products of a convolution, planes of 48 x 48 and 96 x 96, and 12 of those."""
 OFFSET = "mean 100, sd 1"
+FAR = ("mean 1013, sd 1", "mean 1e4, sd 1", "mean 1e4, sd 0")
+"""Of raw features: the year of a date, a height in metres, and a column that says the same of every row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +58,9 @@ def _draw(random: np.random.Generator, kind: str, shape: tuple[int, ...]) -> Arr
     word, _, rest = kind.partition(" ")
     if word == "labels":
         return random.integers(0, int(rest), shape).astype(np.int32)
-    if kind == OFFSET:
-        return (100 + random.standard_normal(shape)).astype(np.float32)
+    if word == "mean":
+        mean, deviation = (float(part.split()[-1]) for part in kind.split(","))
+        return (mean + deviation * random.standard_normal(shape)).astype(np.float32)
     if word == "logits":
         return (float(rest) + 3 * random.standard_normal(shape)).astype(np.float32)
     if word == "between":
@@ -95,14 +98,15 @@ def _sum_cases() -> Iterator[Case]:
 
 def _normalization_cases() -> Iterator[Case]:
     for n in LENGTHS:
-        for data in (NORMAL, OFFSET):
-            label = data if data == OFFSET else "mean 0, sd 1"
+        for data in (NORMAL, OFFSET, *(FAR if n == LENGTHS[1] else ())):
+            label = "mean 0, sd 1" if data == NORMAL else data
+            gains = {} if data == FAR[-1] else {"dScale": "d1"}  # which is 0 where nothing deviates
             images = 4
             x = (images, 8, *_side(n // images))
             factors = [(NORMAL, (8,)), (NORMAL, (8,)), (NORMAL, (8,)), (POSITIVE, (8,))]
             yield Case(
                 "batch norm", label, n, "BatchNormalization", [(data, x), *factors],
-                {"Y": "0", "running mean": "1", "dX": "d0", "dScale": "d1", "dB": "d2"},
+                {"Y": "0", "running mean": "1", "dX": "d0", **gains, "dB": "d2"},
                 lambda t, v: t.nn.functional.batch_norm(v[0], v[3], v[4], v[1], v[2], True, 0.1, 1e-5),
                 {"training_mode": 1, "epsilon": 1e-5, "momentum": 0.9}, 3,
                 totals={"dB": (0, 2, 3)},
@@ -110,7 +114,7 @@ def _normalization_cases() -> Iterator[Case]:
             rows = [(data, (_rows(n), n)), (NORMAL, (n,)), (NORMAL, (n,))]
             yield Case(
                 "layer norm", label, n, "LayerNormalization", rows,
-                {"Y": "0", "dX": "d0", "dScale": "d1", "dB": "d2"},
+                {"Y": "0", "dX": "d0", **gains, "dB": "d2"},
                 lambda t, v: t.nn.functional.layer_norm(v[0], v[1].shape, v[1], v[2], 1e-5),
                 {"axis": -1, "epsilon": 1e-5}, totals={"dB": (0,)},
             )  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.centres import Rests
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Sample, operator_of
 from deployer.core.target import TARGETS_DIR, load
@@ -29,19 +30,30 @@ class KernelRuns:
     """Computes a node as a target does: views by their meaning, all else by kernels, in the tiles that `sizes` gives.
 
     `resident` says whether kernels find their operands in whole tensors or in packed boxes. `sources` are the C files
-    that ran, by kernel, from the folder of targets.
+    that ran, by kernel, from the folder of targets. The rest of a mean goes from the node that makes it to those that
+    read the mean.
     """
 
     sizes: Sizes = whole
     cores: Sequence[int] = (0,)
     resident: bool = False
     sources: dict[str, str] = field(default_factory=dict)
+    _rests: Rests = field(default_factory=Rests)
+    _lacking: dict[str, Array] = field(default_factory=dict)
 
     def __call__(self, node: Node, inputs: Sequence[Array | None]) -> Sequence[Array]:
         """The outputs of a node."""
         operator = operator_of(node)
         if operator.view or isinstance(operator, Folded):
+            if operator.view:
+                self._rests.see_view(node)
             return operator.reference(node, inputs)
+        whole = self._rests.completed(node, operator.centre)
+        if whole != node:
+            more = [self._lacking.get(name) for name in whole.inputs[len(node.inputs) :]]
+            results = self(whole, [*inputs, *more])
+            self._lacking.update(zip(whole.outputs, results, strict=False) if operator.centre.makes else ())
+            return results[: len(node.outputs)]
         values = {n: x for n, x in zip(node.inputs, inputs, strict=True) if n and x is not None}
         types = {n: TensorType(x.dtype.name, x.shape) for n, x in values.items()}
         given = [types[n] if n else None for n in node.inputs]
