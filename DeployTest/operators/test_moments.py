@@ -7,6 +7,7 @@ import pytest
 
 from deployer.core.operator import Array, Sample, registry
 from DeployTest.support.kernels.kernel_bench import bits, lawful, run_step, step_of
+from DeployTest.support.tolerances import assert_close
 
 pytestmark = pytest.mark.host
 SHAPES = ((1, 8, 64), (3, 4, 7), (97, 4), (2, 4, 31, 9), (1, 2, 9216))
@@ -31,6 +32,28 @@ def test_the_mean_is_rounded_once(shape: tuple[int, ...], mean: float) -> None:
     x = drawn(shape, mean)
     exact = x.astype(np.float64).mean((0, *range(2, x.ndim)))
     assert np.all(np.abs(moments(x)[0] - exact) < np.abs(np.spacing(exact.astype(np.float32))))
+
+
+@pytest.mark.parametrize("mean", [1013.0, -100.0, 1e4])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_rest_is_what_the_mean_lacks(shape: tuple[int, ...], mean: float) -> None:
+    """In units of the deviation; with it the mean has at least three bits more than a float."""
+    x = drawn(shape, mean)
+    exact = x.astype(np.float64).mean((0, *range(2, x.ndim)))
+    found, inv_std, rest = (values.astype(np.float64) for values in moments(x))
+    eighth = np.abs(np.spacing(exact.astype(np.float32))) / 8
+    assert np.all(np.abs(found - rest / inv_std - exact) < eighth)
+    assert np.any(np.abs(found - exact) > eighth)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_deviation_is_about_the_exact_mean(shape: tuple[int, ...]) -> None:
+    """Where numbers are a few steps of a float apart, a rounded mean is far from the middle of them."""
+    x = (np.float32(1e4) + np.float32(0.003) * drawn(shape, 0.0)).astype(np.float32)
+    wide = x.astype(np.float64)
+    inv_std = moments(x)[1].astype(np.float64)
+    right = 1 / np.sqrt(wide.var((0, *range(2, x.ndim))) + float(np.float32(1e-5)))
+    assert_close("ChannelMoments", inv_std.astype(np.float32), right.astype(np.float32))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -240,17 +240,16 @@ def group_norm_backward(
     image, m, s = g.reshape(x, shape), g.reshape(mean, (count,)), g.reshape(inv_std, (count,))
     others = [0, *range(2, x.rank)]
     dx = scale = bias = None
+    ones, zeros = g.constant(np.ones(count)), g.constant(np.zeros(count))
     if wanted[0]:
         arriving = dy if weight is None else g.binary("Mul", dy, _channel(g, weight, x.rank))
-        ones, zeros = g.constant(np.ones(count)), g.constant(np.zeros(count))
         outputs = [None, None, None, m, s]
         inputs = [image, ones, zeros, zeros, zeros]
         [found] = g.backward("BatchNormInternal", inputs, outputs, [g.reshape(arriving, shape), *[None] * 4], [0])
         assert found is not None
         dx = g.reshape(found, x.shape)
     if wanted[1]:
-        centred = g.binary("Sub", image, g.reshape(m, (1, count, 1)))
-        unit = g.reshape(g.binary("Mul", centred, g.reshape(s, (1, count, 1))), x.shape)
+        unit = g.reshape(g.emit("ChannelNormalize", [image, ones, zeros, m, s], shape), x.shape)
         scale = g.reduce("ReduceSum", g.binary("Mul", dy, unit), others, False)
     if wanted[2]:
         bias = g.reduce("ReduceSum", dy, others, False)
