@@ -1,7 +1,7 @@
 """MeanVarianceNormalization: X by its mean and deviation over some axes.
 
 ONNX's body of it subtracts the square of the mean from the mean of squares, which cancels where the mean is large; here
-the squares are of distances from the mean.
+the squares are of distances from the mean, and from these their own mean is taken once more: what rounding it left.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ EPSILON = 1e-9
 
 @register
 class MeanVarianceNormalization(Operator):
-    """Means, a difference, its square's root and a quotient."""
+    """Means, differences, the root of their squares' mean, and a quotient."""
 
     name = "MeanVarianceNormalization"
     versions = (9, 13)
@@ -33,21 +33,24 @@ class MeanVarianceNormalization(Operator):
         return (x,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """numpy's mean and deviation."""
+        """numpy's mean, twice, and deviation."""
         x = arrays(inputs, 1)[0]
         axes = _axes(node, TensorType("float32", x.shape))
-        distance = x - x.mean(axes, dtype=x.dtype, keepdims=True)
+        near = x - x.mean(axes, dtype=x.dtype, keepdims=True)
+        distance = near - near.mean(axes, dtype=x.dtype, keepdims=True)
         deviation = np.sqrt(np.square(distance).mean(axes, dtype=x.dtype, keepdims=True))
         return (np.asarray(distance / (deviation + x.dtype.type(EPSILON))),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The formula, node by node."""
-        names = ("mean", "distance", "squares", "variance", "deviation", "epsilon", "above")
-        mean, distance, squares, variance, deviation, epsilon, above = (f"{node.name}/{n}" for n in names)
+        names = ("mean", "near", "rest", "distance", "squares", "variance", "deviation", "epsilon", "above")
+        mean, near, rest, distance, squares, variance, deviation, epsilon, above = (f"{node.name}/{n}" for n in names)
         along: dict[str, AttrValue] = {"axes": _axes(node, floats(node, inputs, 1)[0]), "keepdims": 1}
         return [
             Node(mean, "ReduceMean", node.inputs[:1], (mean,), along),
-            Node(distance, "Sub", (node.inputs[0], mean), (distance,)),
+            Node(near, "Sub", (node.inputs[0], mean), (near,)),
+            Node(rest, "ReduceMean", (near,), (rest,), along),
+            Node(distance, "Sub", (near, rest), (distance,)),
             Node(squares, "Mul", (distance, distance), (squares,)),
             Node(variance, "ReduceMean", (squares,), (variance,), along),
             Node(deviation, "Sqrt", (variance,), (deviation,)),
