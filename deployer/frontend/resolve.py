@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 from onnx import TensorProto
 
-from deployer.core.centres import Rests
 from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.forms import has_body
@@ -33,6 +32,7 @@ from deployer.frontend.node_checks import (
 from deployer.frontend.opsets import current_form
 from deployer.frontend.prepare.refusals import Refusals, absent
 from deployer.frontend.raw_graph import Declared, RawGraph
+from deployer.frontend.rests import Rests
 
 FOLD_LIMIT = 1 << 20
 """Bytes up to which the result of a node with constant inputs replaces the node; views always fold."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deployer.core.access import Access
-from deployer.core.centres import Rests
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Sample, operator_of
 from deployer.core.target import TARGETS_DIR, load
+from deployer.frontend.rests import Rests
 from deployer.operators.declared import printed_kernels
 from deployer.operators.views.compile_time import Folded
 from deployer.running.build import toolchain
