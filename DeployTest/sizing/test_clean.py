@@ -118,4 +118,6 @@ def test_sizes_of_functions(models_root: Path, tmp_path: Path, capsys: pytest.Ca
     assert built.stack.bytes == record["stack"]["bytes"]
     run = run_example({name: text.decode() for name, text in texts.items()}, "model", built)
     assert 0 < run.stack <= record["stack"]["bytes"] + 64, "with the frames of the measuring call"
-    assert "there is no core" in refused(capsys, "package", case, "--name", "model", "--core", "z80", "-o", tmp_path / "x")
+    assert "there is no core" in refused(
+        capsys, "package", case, "--name", "model", "--core", "z80", "-o", tmp_path / "x"
+    )

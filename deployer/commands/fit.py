@@ -18,6 +18,7 @@ from deployer.fitting.checkpoint import Place
 from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, Onlooker, fit
 from deployer.fitting.history import EpochRow
 from deployer.fitting.sources import Source
+from deployer.running.report import printable
 from deployer.running.terminal import Terminal
 from deployer.training.groups import read_group
 from deployer.training.order import Samples
@@ -174,7 +175,8 @@ def _validation(a: argparse.Namespace) -> Source | float | None:
 def _tell(a: argparse.Namespace, fitted: Fitted, console: Terminal) -> None:
     """The verdict, and where things are."""
     record = {"verdict": fitted.verdict, "faults": fitted.faults, "notes": fitted.notes, "output": str(a.output)}
-    console.event("end", {**record, "passes": len(fitted.losses), "tensors": [asdict(t) for t in fitted.tensors]})
+    numbers = {"checks": printable(asdict(fitted.checks)), "passes": len(fitted.losses)}
+    console.event("end", {**record, **numbers, "tensors": [asdict(t) for t in fitted.tensors]})
     for fault in fitted.faults if a.quiet else ():
         ending.tell(fault)
     for note in fitted.notes:

@@ -25,7 +25,7 @@ from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.sources import Source, read_samples
 from deployer.fitting.stretches import Rates, build_stretch, rates_of
 from deployer.fitting.task import Run, Task
-from deployer.fitting.verdicts import SampledPasses
+from deployer.fitting.verdicts import FitChecks, SampledPasses
 from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.rates.windows import Updates
@@ -392,10 +392,11 @@ class _Fit:
             classes,
             *self._taken(),
             tensors,
+            judge.record(end.passes),
         )
         report = FitReport(
             verdict,
-            judge.text,
+            result.checks,
             *said,
             end.passes,
             end.ended,
@@ -408,7 +409,7 @@ class _Fit:
         record = printable(asdict(report))
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
-        page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record)
+        page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record | {"checked": judge.text})
         files: dict[str, str | bytes] = {
             HISTORY: history_csv(end.rows),
             PAGE: page,

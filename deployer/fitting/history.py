@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from deployer.core.ir import TensorRecord
 from deployer.core.operator import Array
+from deployer.fitting.verdicts import FitChecks
 from deployer.training.tables.taken import Taken
 
 
@@ -41,7 +42,7 @@ class FitReport:
     """
 
     verdict: str
-    checked: str
+    checks: FitChecks
     faults: tuple[str, ...]
     notes: tuple[str, ...]
     passes: int

@@ -14,6 +14,18 @@ from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.turns import Budget
 
 
+@dataclass(frozen=True)
+class FitChecks:
+    """Passes of a run that were repeated in float64, of the `passes` that it made: each with its worst error.
+
+    `explained` counts turned decisions. A run that is resumed has those that it checked since.
+    """
+
+    passes: int = 0
+    rows: tuple[PassCheck, ...] = ()
+    explained: int = 0
+
+
 @dataclass
 class SampledPasses:
     """Checks passes of a program as they are made; `rows` and `faults` grow, `explained` counts turned decisions.
@@ -50,6 +62,10 @@ class SampledPasses:
         if self.faults:
             return "failed"
         return "explained" if self.explained else "passed" if self.rows else "unchecked"
+
+    def record(self, passes: int) -> FitChecks:
+        """The numbers of the check of a run that made so many passes."""
+        return FitChecks(passes, tuple(self.rows), self.explained)
 
     @property
     def text(self) -> str:
