@@ -126,7 +126,22 @@ def number_moved(envelope: Any, draw: Draw) -> None:
     if place is not None:
         holder, key = place
         old = holder[key]
-        holder[key] = draw.one((old + 1, old - 1, old + 4, old - 4, -old, old * 2, 0, draw.integer(), old + 0.5, 1e30))
+        holder[key] = draw.one(
+            (
+                old + 1,
+                old - 1,
+                old + 4,
+                old - 4,
+                -old,
+                old * 2,
+                0,
+                draw.integer(),
+                old + 0.5,
+                1e30,
+                1 << 53,
+                (1 << 53) + 1,
+            )
+        )
 
 
 @edits_of("artefact")

@@ -158,7 +158,7 @@ def _differs_so(text: str, error: UserError) -> None:
         ours, other = (each.get(name, "none") for each in (ORIGIN, theirs))
         if ours != other:
             due |= _members(name, ours, other)
-    if named != due:
+    if list(named.items()) != list(due.items()):
         raise Finding("message", f"{named}, not {due}")
 
 
@@ -169,7 +169,7 @@ def _members(name: str, ours: str, theirs: str) -> dict[str, str]:
         mine = other = None
     if not isinstance(mine, dict) or not isinstance(other, dict):
         return {name: f"{ours}, in the file {theirs}"}
-    keys = [key for key in {*mine, *other} if mine.get(key) != other.get(key)]
+    keys = [key for key in sorted({*mine, *other}) if mine.get(key) != other.get(key)]
     texts = {key: [json.dumps(each.get(key), separators=(",", ":")) for each in (mine, other)] for key in keys}
     return {key: f"{first}, in the file {second}" for key, (first, second) in texts.items()}
 
@@ -502,8 +502,12 @@ def board(trial: Trial) -> str:
         trial.edit("board", lines)
     path.write_bytes(_toml(trial, "\n".join(lines) + "\n", draw))
     due = _due_board(path.read_bytes())
-    with refusing(trial, path, right=due is not None):
-        found = boards.read_board(path)
+    try:
+        with refusing(trial, path, right=due is not None):
+            found = boards.read_board(path)
+    except UserError as error:
+        _first_unknown(path.read_bytes(), error)
+        raise
     assert due is not None
     sizes = [(memory.name, memory.bytes) for memory in found.memories]
     power = None if found.energy is None else vars(found.energy)
@@ -514,6 +518,19 @@ def board(trial: Trial) -> str:
     if [size for _, size in sizes] != sorted((size for _, size in sizes), reverse=True):
         raise Finding("read otherwise", f"sizes {sizes}")
     return "equal to Python's reader"
+
+
+def _first_unknown(content: bytes, error: UserError) -> None:
+    """Finding where an error names another key than the first of those that a board does not have."""
+    said = [part for part in ("there is no key ", " has no effect on a board with a target") if part in error.cause]
+    if said:
+        keys = BOARD_KEYS if said[0].startswith("there") else {"name", "source", "target"}
+        first = min({*tomllib.loads(content.decode())} - keys)
+        if repr(first) not in error.cause:
+            raise Finding("message", f"{error.cause}, not {first!r}")
+
+
+BOARD_KEYS = {"name", "source", "core", "target", "mhz", "flash", "memory", "energy"}
 
 
 def _due_board(content: bytes) -> dict[str, Any] | None:

@@ -138,7 +138,7 @@ def table(trial: Trial) -> str:
     return "equal to Python's reader"
 
 
-CELL = re.compile(r"line (\d+) \(row (-?\d+)\), column ('.*?'|\".*?\"|\d+): ('.*'|\".*\") (?:is|has) ", re.DOTALL)
+CELL = re.compile(r"line (\d+) \(row (-?\d+)\), column ('.*?'|\".*?\"|\d+): ('.*'|\".*\") (.*)", re.DOTALL)
 LINE = re.compile(r"line (\d+)(?: \(row (-?\d+)\))? ")
 
 
@@ -154,6 +154,8 @@ def _place_is_right(cause: str, text: str) -> None:
         labels = [repr(name) for name in names] if headed else [str(place + 1) for place in range(len(names))]
         cell = lines[line - 1].split(mark)[labels.index(column)].strip() if column in labels else None
         rows = sum(bool(each.strip(" ")) for each in lines[:line]) - headed
+        if not told[5].strip():
+            raise Finding("message", f"{cause[:500]}: without what is wrong with the cell")
         if cell is None or row != rows or shown not in (repr(cell), repr(f"{cell[:100]}...")) or len(shown) > 700:
             raise Finding("message", f"{cause[:500]}: line {line} has {str(cell)[:100]!r} in row {rows}")
     elif (told := LINE.search(cause)) and told[2]:
