@@ -161,6 +161,17 @@ def test_grid_sample_beside_nan(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run_inference(program, {"x": x})["y"], expected)
 
 
+def test_grid_sample_far_from_nan(tmp_path: Path) -> None:
+    """A limit: a place outside of X is the element nearest to it times 0, which keeps a NaN of that element."""
+    model = chain(node("GridSample", ("x", "g"), ("y",), mode="nearest", align_corners=1), x=(1, 1, 1, 3))
+    grid = constant("g", np.array([-3, 0, 3, 0], np.float32).reshape(1, 1, 2, 2))
+    program = infer(tmp_path, replace(model, initializers=(grid,)))
+    x = np.array([1, 2, NAN], np.float32).reshape(1, 1, 1, 3)
+    (due,) = ReferenceEvaluator(str(tmp_path / "network.onnx")).run(None, {"x": x})
+    np.testing.assert_array_equal(due.reshape(-1), [0, 0])
+    np.testing.assert_array_equal(run_inference(program, {"x": x})["y"].reshape(-1), [0, NAN])
+
+
 def test_folded_loss(tmp_path: Path) -> None:
     """A label that is no class is refused where the whole loss is a constant, too."""
     arrays = [constant("c", np.zeros((2, 3), np.float32)), constant("labels", np.array([0, 7]))]
