@@ -6,9 +6,8 @@ differs little from an earlier one few of them.
 """
 
 import itertools
-import operator
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ import numpy as np
 from deployer.core.level import USUAL, Hop, Visit
 from deployer.core.plan import Schedule
 from deployer.core.target import Target
+from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import Problem
 from deployer.tilers.levels.staging import Flow, Passage
 
@@ -87,17 +87,18 @@ class BetweenClock:
         self._kept: _Kept | None = None
         self._asked: _Asked | None = None
 
-    def cycles(self, picks: Sequence[int], visiting: Iterable[str]) -> int:
-        """Cycles of one update under a choice.
+    def cycles(self, picks: Sequence[int], visiting: Iterable[str], differing: Collection[int] | None = None) -> int:
+        """Cycles of one update under a choice, whose picks differ from the kept ones at most in `differing` steps.
 
         Steps run that differ from those of the choice that was kept, and the ones behind them until the engine is as
         it was there; of all others the cycles are known.
         """
         kept, here = self._kept, frozenset(visiting)
         if kept is None:
-            count = len(picks)
+            count, differing = len(picks), None
             kept = self._kept = _Kept([-1] * count, frozenset(), [IDLE] * count, [0] * count, 0)
-        changed = set(itertools.compress(range(len(picks)), map(operator.ne, picks, kept.picks)))
+        asked_of = range(len(picks)) if differing is None else differing
+        changed = {step for step in asked_of if picks[step] != kept.picks[step]}
         for storage in here ^ kept.visiting:
             changed.update(self._starts[storage])
         self._asked = asked = _Asked(picks, here, [], kept.cycles)
@@ -182,38 +183,42 @@ class _Clocked:
     def __init__(self, flow: Flow, hop: Hop) -> None:
         self.flow, self.issue, self.out = flow, hop.issue, IN if hop.shared else OUT
         self.ahead = int(flow.buffering == "double")
-        self.coming, self.going = self._started(flow.inward, -1), self._started(flow.outward, 1)
-        self._alike = self._last_alike()
+        self.comes, coming = self._started(flow.inward, -1)
+        self.goes, going = self._started(flow.outward, 1)
+        self._alike = self._last_alike(coming, going)
+        self.coming, self.going = coming.tolist(), going.tolist()
         self._first: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._ended: _Run = (0, (0, 0))
 
-    def _started(self, passages: Sequence[Passage], by: int) -> list[list[int]]:
-        """By tile the cycles of the transfers that start in it: of boxes that the tile `by` from it does not have."""
-        count = self.flow.tiles
-        tiles: list[list[int]] = [[] for _ in range(count)]
-        for cycles, loads in passages:
-            boxes = np.arange(count) * loads // count
+    def _started(self, passages: Sequence[Passage], by: int) -> tuple[list[tuple[int, ...]], Ints]:
+        """The cycles of transfers that may start together, and by tile the number of those that start in it: they are
+        of boxes that the tile `by` from it does not have.
+        """
+        tiles = np.arange(self.flow.tiles)
+        started = np.zeros_like(tiles)
+        for bit, (_, loads) in enumerate(passages):
+            boxes = tiles * loads // self.flow.tiles
             differs = np.diff(boxes, prepend=-1) if by < 0 else np.diff(boxes, append=-1)
-            for tile in np.flatnonzero(differs).tolist():
-                tiles[tile].append(cycles)
-        return tiles
+            started |= (differs != 0).astype(np.int64) << bit
+        sets = range(1 << len(passages))
+        return [tuple(cycles for bit, (cycles, _) in enumerate(passages) if of >> bit & 1) for of in sets], started
 
-    def _last_alike(self) -> list[int]:
+    def _last_alike(self, coming: Ints, going: Ints) -> list[int]:
         """By tile the last of those from it on in which the same transfers start."""
-        count = self.flow.tiles
-        last = list(range(count))
-        for tile in range(count - 2 - self.ahead, -1, -1):
-            comes = self.coming[tile + self.ahead] == self.coming[tile + 1 + self.ahead]
-            if comes and self.going[tile] == self.going[tile + 1]:
-                last[tile] = last[tile + 1]
-        return last
+        last = np.arange(self.flow.tiles)
+        if (count := self.flow.tiles - 1 - self.ahead) > 0:
+            comes, goes = coming[self.ahead :], going[: count + 1]
+            alike = (comes[1:] == comes[:-1]) & (goes[1:] == goes[:-1])
+            last[:count][alike] = self.flow.tiles
+            last = np.minimum.accumulate(last[::-1])[::-1]
+        return list[int](last.tolist())
 
     def run(self, lags: Lags) -> _Run:
         """With double buffering the next tile comes and the last one goes while one is worked on."""
         first, seen = not self._first, dict[int, tuple[int, tuple[int, ...]]]()
         free, now, issue, inner, out = list(lags), 0, self.issue, self.flow.inner, self.out
         coming, going, ahead, count = self.coming, self.going, self.ahead, self.flow.tiles
-        comes, goes = bool(self.flow.inward), bool(self.flow.outward)
+        comes, goes = self.comes, self.goes
         before = ended = fetched = begin = 0
         tile, earlier = -ahead - 1, tuple[int, ...]()
         while tile + 1 < count:
@@ -234,18 +239,18 @@ class _Clocked:
                 return now + cycles - self._first[tile][0], behind
             awaited = fetched
             if tile + ahead < count:
-                for cycles in coming[tile + ahead]:
+                for cycles in comes[coming[tile + ahead]]:
                     now += issue
                     free[IN] = max(now, free[IN]) + cycles
-                fetched = free[IN] if comes else 0
+                fetched = free[IN] if comes[-1] else 0
             if tile < 0:
                 continue
             now = max(now, awaited if ahead else fetched, before) + inner
             before = ended
-            for cycles in going[tile]:
+            for cycles in goes[going[tile]]:
                 now += issue
                 free[out] = max(now, free[out]) + cycles
-            ended = free[out] if goes else 0
+            ended = free[out] if goes[-1] else 0
             if not ahead:
                 now = max(now, ended)
         now = max(now, ended)

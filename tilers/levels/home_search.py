@@ -8,10 +8,14 @@ same everywhere.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from random import Random
+from typing import NamedTuple
 
+import numpy as np
+
+from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import Choice, Problem, objective
 
 WORK = 4_000_000
@@ -25,6 +29,8 @@ REPICK = 8
 EVICTIONS = 3
 """How many storages are tried, one by one, in exchange for one that comes in."""
 SEED = 1
+ANY = 1 << 60
+"""More bytes than any level has."""
 
 OUTSIDE, VISIT, HOME = range(3)
 """Where a storage is in the level: not at all, for the steps that use it, or all its life."""
@@ -32,15 +38,31 @@ Change = tuple[int, int]
 """The number of a storage, and where it goes."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """Where each storage is; the bytes that storages take at each step, and its pick; `inside` has a bit for each
     storage that the steps find in the level, `visiting` the names of those that are there for some steps alone.
+
+    A step has its cheapest candidate while its room is within `least` up to `most`, without that. Where a state was
+    made from another, `met` are the steps whose picks may differ.
     """
 
     places: tuple[int, ...]
-    taken: list[int]
+    taken: Ints
     picks: list[int]
+    inside: int
+    visiting: frozenset[str]
+    least: Ints
+    most: Ints
+    met: Collection[int] | None = None
+
+
+class _Move(NamedTuple):
+    """A storage's change of place: the steps that it meets, and how many bytes more are taken in each; those whose
+    candidates depend on it, and what changes in the state's sets."""
+
+    met: Ints
+    more: Ints
+    users: Sequence[int]
     inside: int
     visiting: frozenset[str]
 
@@ -51,14 +73,15 @@ class HomeSearch:
     def __init__(
         self,
         problem: Problem,
-        clock: Callable[[Sequence[int], Iterable[str]], int],
+        clock: Callable[[Sequence[int], Iterable[str], Collection[int] | None], int],
         keep: Callable[[], None] = lambda: None,
     ) -> None:
         """`clock` gives the cycles of picks and visiting storages. `keep` tells it that choices which differ little
-        from the last one come next.
+        from the last one come next; then it is also given the steps whose picks may differ.
         """
         self.problem, self._clock, self._keep = problem, clock, keep
         self._overlaps: dict[int, list[int]] = {}
+        self._moves: dict[tuple[int, int, int], _Move] = {}
         self.names = [life.storage for life in problem.eligible]
         number = {name: i for i, name in enumerate(self.names)}
         self.bytes = [life.bytes for life in problem.eligible]
@@ -81,6 +104,7 @@ class HomeSearch:
                 inside = sum(1 << number[name] for name in c.resident)
                 groups.setdefault(inside, []).append((c.cycles, index, c.bytes))
             self.options.append({inside: sorted(group) for inside, group in groups.items()})
+        self._fitting: list[dict[int, list[tuple[int, int]]]] = [{} for _ in self.options]
         self.runs = min(WORK // max(len(problem.candidates), 1), RUNS_EACH * len(self.names))
 
     def best(self, start: Choice, others: Sequence[Choice] = ()) -> Choice:
@@ -105,15 +129,18 @@ class HomeSearch:
 
     def _state(self, choice: Choice) -> State:
         """The state of a choice."""
-        places, taken, inside = list[int](), [0] * len(choice.picks), 0
+        count = len(choice.picks)
+        places, taken, inside = list[int](), np.zeros(count, np.int64), 0
         for number, name in enumerate(self.names):
             place = HOME if name in choice.resident else VISIT if name in choice.visiting else OUTSIDE
             places.append(place)
             inside |= (place != OUTSIDE) << number
-            for step in itertools.chain(*self.spans[number][place]):
-                taken[step] += self.bytes[number]
+            for steps in self.spans[number][place]:
+                taken[steps.start : steps.stop] += self.bytes[number]
         visiting = frozenset(name for name, at in zip(self.names, places, strict=True) if at == VISIT)
-        return State(tuple(places), taken, list(choice.picks), inside, visiting)
+        # Which picks are cheapest is not known.
+        unknown = np.full(count, ANY), np.zeros(count, np.int64)
+        return State(tuple(places), taken, list(choice.picks), inside, visiting, *unknown)
 
     def _choice(self, state: State) -> Choice:
         """The choice of a state, with the cycles of the solver's objective."""
@@ -123,7 +150,11 @@ class HomeSearch:
 
     def _cycles(self, state: State) -> int:
         """Cycles by the clock."""
-        return self._clock(state.picks, state.visiting)
+        return self._clock(state.picks, state.visiting, None)
+
+    def _cycles_near(self, state: State) -> int:
+        """Cycles of a state that was made from the one that the clock has kept."""
+        return self._clock(state.picks, state.visiting, state.met)
 
     def _begin(self, state: State) -> None:
         """Let the clock's next states be ones that differ little from this one."""
@@ -134,43 +165,76 @@ class HomeSearch:
         """The state behind some changes, where steps that they meet, or all, have their cheapest candidate; None if one
         has none that fits.
         """
-        places, taken, picks, inside = list(state.places), list(state.taken), list(state.picks), state.inside
-        visiting, options, touched = state.visiting, self.options, self.touched
-        met = set(range(len(picks)) if anew else ())
+        places, taken, picks = list(state.places), state.taken.copy(), list(state.picks)
+        least, most, inside, visiting = state.least.copy(), state.most.copy(), state.inside, state.visiting
+        due, moves = set(range(len(picks)) if anew else ()), list[_Move]()
         for number, place in changes:
-            size, spans = self.bytes[number], self.spans[number]
-            for sign, steps in ((-size, spans[places[number]]), (size, spans[place])):
-                for span in steps:
-                    met.update(span)
-                    for step in span:
-                        taken[step] += sign
-            if (place == OUTSIDE) != (places[number] == OUTSIDE):
-                met.update(self.users[number])
-                inside ^= 1 << number
-            if VISIT in (place, places[number]):
-                visiting ^= {self.names[number]} if place != places[number] else set[str]()
+            move = self._move(number, places[number], place)
+            taken[move.met] += move.more
+            due.update(move.users)
+            inside ^= move.inside
+            visiting ^= move.visiting
             places[number] = place
-        capacity = self.problem.capacity
-        for step in met:
-            room = capacity - taken[step]
-            for _, index, size in options[step].get(inside & touched[step], ()):
+            moves.append(move)
+        for move in moves:
+            room = self.problem.capacity - taken[move.met]
+            due.update(move.met[(room < least[move.met]) | (room >= most[move.met])].tolist())
+        for step in due:
+            room = self.problem.capacity - int(taken[step])
+            above = ANY
+            for index, size in self._sorted(step, inside & self.touched[step]):
                 if size <= room:
-                    picks[step] = index
+                    picks[step], least[step], most[step] = index, size, above
                     break
+                above = size
             else:
                 return None
-        return State(tuple(places), taken, picks, inside, visiting)
+        return State(tuple(places), taken, picks, inside, visiting, least, most, due)
+
+    def _move(self, number: int, before: int, place: int) -> _Move:
+        """A storage's change from one place to another."""
+        key = number, before, place
+        if key not in self._moves:
+            more = dict[int, int]()
+            for size, spans in ((-self.bytes[number], before), (self.bytes[number], place)):
+                for step in itertools.chain(*self.spans[number][spans]):
+                    more[step] = more.get(step, 0) + size
+            comes = (place == OUTSIDE) != (before == OUTSIDE)
+            visits = (place == VISIT) != (before == VISIT)
+            self._moves[key] = _Move(
+                np.array([*more], np.int64),
+                np.array([*more.values()], np.int64),
+                self.users[number] if comes else (),
+                int(comes) << number,
+                frozenset((self.names[number],) if visits else ()),
+            )
+        return self._moves[key]
+
+    def _sorted(self, step: int, inside: int) -> list[tuple[int, int]]:
+        """A step's candidates with these storages in the level, by cycles, without those that need no less than a
+        quicker one: each with its index and bytes.
+        """
+        known = self._fitting[step]
+        if inside not in known:
+            known[inside], least = [], ANY
+            for _, index, size in self.options[step].get(inside, ()):
+                if size < least:
+                    known[inside].append((index, size))
+                    least = size
+        return known[inside]
 
     def _others(self, state: State, step: int) -> list[int]:
         """The candidates that a step could have besides its own, where storages are."""
-        room = self.problem.capacity - state.taken[step]
+        room = self.problem.capacity - int(state.taken[step])
         group = self.options[step].get(state.inside & self.touched[step], ())
         return [index for _, index, size in group if size <= room and index != state.picks[step]]
 
     def _picked(self, state: State, step: int, pick: int) -> State:
         """The state with another candidate of a step."""
         picks = [*state.picks[:step], pick, *state.picks[step + 1 :]]
-        return State(state.places, state.taken, picks, state.inside, state.visiting)
+        least, most = state.least.copy(), state.most
+        least[step] = ANY
+        return State(state.places, state.taken, picks, state.inside, state.visiting, least, most, (step,))
 
     def _all(self) -> Iterator[tuple[int, State]]:
         """All states in which each step has its cheapest candidate that fits."""
@@ -185,14 +249,14 @@ class HomeSearch:
         draw = Random(SEED)
         self._begin(state)
         tried = filter(None, (self._proposed(state, draw) for _ in range(SAMPLES)))
-        changes = sorted(abs(self._cycles(other) - cycles) for other in tried)
+        changes = sorted(abs(self._cycles_near(other) - cycles) for other in tried)
         first = changes[len(changes) // 2] if changes else 0
         for run in range(self.runs):
             threshold = first * (self.runs - run) ** 2 // self.runs**2
             other = self._proposed(state, draw)
             if other is None:
                 continue
-            then = self._cycles(other)
+            then = self._cycles_near(other)
             if then <= cycles + threshold:
                 state, cycles = other, then
                 self._keep()
@@ -245,7 +309,7 @@ class HomeSearch:
         for step in range(len(state.picks)):
             for pick in self._others(state, step):
                 other = self._picked(state, step, pick)
-                then = self._cycles(other)
+                then = self._cycles_near(other)
                 if then < cycles:
                     state, cycles = other, then
                     self._keep()
