@@ -160,7 +160,7 @@ def test_a_search_takes_turns_that_the_solver_does_not_see() -> None:
     assert start is not None
     assert start.resident == {"a", "b"}
 
-    def clock(picks: Sequence[int], visiting: Iterable[str]) -> int:
+    def clock(picks: Sequence[int], visiting: Iterable[str], differing: object) -> int:
         return 100 if tuple(picks) == (1, 1) else 60 + sum(picks)
 
     assert HomeSearch(problem, clock).best(start).resident == frozenset()

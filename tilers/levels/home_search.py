@@ -177,8 +177,8 @@ class HomeSearch:
             places[number] = place
             moves.append(move)
         for move in moves:
-            room = self.problem.capacity - taken[move.met]
-            due.update(move.met[(room < least[move.met]) | (room >= most[move.met])].tolist())
+            rooms = self.problem.capacity - taken[move.met]
+            due.update(move.met[(rooms < least[move.met]) | (rooms >= most[move.met])].tolist())
         for step in due:
             room = self.problem.capacity - int(taken[step])
             above = ANY
