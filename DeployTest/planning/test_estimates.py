@@ -16,6 +16,7 @@ from deployer.core.operator import Work
 from deployer.core.plan import Options, Step, StepTiling, Tiling, target_for
 from deployer.core.target import Target, load
 from deployer.planning.timeline import simulate
+from deployer.specialization.costs import CallCosts
 from deployer.tilers.levels import candidates
 from deployer.tilers.levels.grid import grid_at
 from DeployTest.support.building.cases import load_case
@@ -33,7 +34,7 @@ def estimate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> int
     operands = [o for o in step.access.operands if choice.slots[o.arg]]
     parts = (step.access, grid, [choice.order], names, target, fresh, RESIDENT)
     moved = [candidates.movement(step, o.arg, *parts) for o in operands]
-    kernels = candidates.kernel_totals(step, grid, target)
+    kernels = candidates.kernel_totals(grid, target, CallCosts(step, target))
     if not moved:
         return target.step + int(kernels[0])
     everything = np.ones((1, len(moved)), np.bool_)

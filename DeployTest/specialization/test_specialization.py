@@ -20,7 +20,14 @@ from deployer.core.target import TargetInvalid
 from deployer.operators.matrix.product_work import Finish, products
 from deployer.operators.products import PRODUCTS
 from deployer.specialization import calls, conditions
-from deployer.specialization.conditions import Specialization, Values, chosen, costed_of, read_list, specializations_of
+from deployer.specialization.conditions import (
+    Condition,
+    Specialization,
+    chosen,
+    costed_of,
+    read_list,
+    specializations_of,
+)
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
@@ -224,13 +231,13 @@ def test_choice() -> None:
         _special((), ("n % 2 == 0",), "even"),
         _special((), name="other"),
     )
-    assert chosen((large, even, other), _two_calls, 1) is even
-    assert chosen((large,), _two_calls, 1) is None
-    assert chosen((), _two_calls, 1) is None
+    assert chosen((large, even, other), _two_calls) is even
+    assert chosen((large,), _two_calls) is None
+    assert chosen((), _two_calls) is None
 
 
-def _two_calls() -> Iterator[Values]:
-    yield from ({"n": 8}, {"n": 3})
+def _two_calls(condition: Condition) -> Iterator[bool]:
+    return (bool(condition.holds(values, 1)) for values in ({"n": 8}, {"n": 3}))
 
 
 def test_steps_call_them(planned: tuple[Tiling, Plan]) -> None:

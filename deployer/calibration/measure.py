@@ -170,7 +170,7 @@ def function_of(job: KernelJob, target: Target, specialize: bool) -> tuple[str, 
 def specialization_of(job: KernelJob, target: Target) -> Specialization | None:
     """The function for such calls as a job's; None where there is none."""
     values = {**job.scalars, **{name: name in job.operands for name, _, _ in job.kernel.pointers}}
-    return chosen(specializations_of(job.kernel.symbol, target), lambda: iter((values,)), target.cores)
+    return chosen(specializations_of(job.kernel.symbol, target), lambda c: iter((bool(c.holds(values, target.cores)),)))
 
 
 def _rooms(target: Target, jobs: Sequence[Job]) -> dict[str, int]:

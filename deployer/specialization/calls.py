@@ -1,7 +1,9 @@
 """The arguments of a step's calls, tile by tile, and the function of its kernel that all of them may take."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Span, Tile, Windowed, nested, strides
 from deployer.core.declarations import UpdateNumber
@@ -9,7 +11,14 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Kernel, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanStep, Step
 from deployer.core.target import Target
-from deployer.specialization.conditions import Specialization, Values, chosen, costed_of, specializations_of
+from deployer.specialization.conditions import (
+    Condition,
+    Specialization,
+    Values,
+    chosen,
+    costed_of,
+    specializations_of,
+)
 
 
 def value_of(
@@ -62,7 +71,9 @@ def _of_draft(step: Step, draft: PlanStep, among: tuple[Specialization, ...], co
     if not among:
         return None
     calls = Calls(step.kernel, step.access, step.args, among, {o.arg: o.view for o in draft.operands if not o.slots})
-    return chosen(among, lambda: calls.of({d.name: d.pieces for d in draft.dims}), cores)
+    pieces = {d.name: d.pieces for d in draft.dims}
+    kinds = [calls.kinds_of(dim, pieces[dim.name]) for dim in step.access.dims]
+    return chosen(among, partial(calls.met, kinds, cores))
 
 
 class CostedTiles:
@@ -81,7 +92,7 @@ class CostedTiles:
         if not self.among:
             return None
         kinds = [self._kinds_at(d, lengths[d.name]) for d in self.access.dims]
-        return chosen(self.among, lambda: self.calls.of_kinds(kinds), self.cores)
+        return chosen(self.among, partial(self.calls.met, kinds, self.cores))
 
     def _kinds_at(self, dim: Dim, length: int) -> list[Span]:
         """A piece of each kind along a dim that is cut into tiles of one length."""
@@ -117,17 +128,27 @@ class Calls:
             for name, (value, dims) in scalars.items()
         }
         self._values: dict[str, dict[tuple[Span, ...], float]] = {name: {} for name in self.scalars}
+        self._met: dict[tuple[Callable[[Values, int], Any], int], tuple[list[int], dict[tuple[Span, ...], bool]]] = {}
 
-    def of(self, pieces: Mapping[str, tuple[Span, ...]]) -> Iterator[Values]:
-        """The arguments of one call for each kind of tiles of these pieces, those of the first tile first."""
-        return self.of_kinds([self.kinds_of(dim, pieces[dim.name]) for dim in self.access.dims])
+    def met(self, kinds: Sequence[Sequence[Span]], cores: int, condition: Condition) -> Iterator[bool]:
+        """Whether a condition holds for the calls of tiles with such pieces along each dim, of which each is of another
+        kind: for one of all calls that are the same to it, and for that of the first tile first.
+        """
+        key = condition.holds, cores
+        if key not in self._met:
+            self._met[key] = self._deciding(condition.names), {}
+        dims, known = self._met[key]
+        for spans in itertools.product(*[kinds[i] for i in dims]):
+            if spans not in known:
+                every = [pieces[0] for pieces in kinds]
+                for i, span in zip(dims, spans, strict=True):
+                    every[i] = span
+                known[spans] = bool(condition.holds(_Call(self, tuple(every)), cores))
+            yield known[spans]
 
-    def of_kinds(self, kinds: Sequence[Sequence[Span]]) -> Iterator[Values]:
-        """The same for pieces along each dim of which each is of another kind."""
-        return map(self._call, itertools.product(*kinds))
-
-    def _call(self, spans: tuple[Span, ...]) -> Values:
-        return _Call(self, spans)
+    def _deciding(self, names: Iterable[str]) -> list[int]:
+        """The dims along which a tile's place and length decide any of these arguments."""
+        return sorted({i for name in names if name in self.scalars for i in self.scalars[name][1]})
 
     def value(self, name: str, spans: tuple[Span, ...]) -> float:
         """An argument of the call of a tile; KeyError where there is none that tells calls apart."""

@@ -9,10 +9,11 @@ its own.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from deployer.core.errors import InternalError
 from deployer.core.files.reading import read_toml
@@ -40,8 +41,19 @@ _FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, 
 """What conditions are made of, besides integers and `turns`."""
 
 
-Condition = Callable[[Values, int], Any]
-"""An expression as a function of the arguments and the number of cores."""
+class Condition(NamedTuple):
+    """An expression: its text, the arguments that it asks for, and it as a function of these and the number of cores.
+
+    Equal texts with the same names for values share the function.
+    """
+
+    text: str
+    names: frozenset[str]
+    holds: Callable[[Values, int], Any]
+
+
+Met = Callable[[Condition], Iterator[bool]]
+"""Whether a condition holds for each call of a step, as far as it tells calls apart; for the first call first."""
 
 
 @dataclass(frozen=True)
@@ -60,38 +72,35 @@ class Specialization:
     work: str = ""
 
     @cached_property
-    def _valid(self) -> "_Conditions":
+    def _valid(self) -> tuple[Condition, ...]:
         return _conditions(self.valid, self.let)
 
     @cached_property
-    def _worth(self) -> "_Conditions":
+    def _worth(self) -> tuple[Condition, ...]:
         return _conditions(self.worth, self.let)
 
     def broken(self, values: Values, cores: int) -> str:
         """The first condition under which it is valid that a call does not meet; empty if there is none."""
-        return self._broken(self._valid, values, cores)
+        with self._known():
+            return next((c.text for c in self._valid if not c.holds(values, cores)), "")
 
-    def pays(self, values: Values, cores: int) -> bool:
-        """Whether a call for which it is valid is quicker by it."""
-        return not self._broken(self._worth, values, cores)
+    def suits(self, met: Met) -> bool:
+        """Whether it is worth it for the first call of a step, and valid for each."""
+        with self._known():
+            return all(next(met(c)) for c in self._worth) and all(all(met(c)) for c in self._valid)
 
-    def _broken(self, conditions: "_Conditions", values: Values, cores: int) -> str:
+    @contextmanager
+    def _known(self) -> Iterator[None]:
+        """Raise TargetInvalid where a condition asks for what is not known."""
         try:
-            for text, holds in conditions:
-                if not holds(values, cores):
-                    return text
+            yield
         except KeyError as missing:
             cause = f"{self.name} asks for {missing}, which is no argument that tells calls apart"
             raise TargetInvalid(f"{self.source.with_name(LIST)}: {cause}") from missing
-        return ""
 
 
-_Conditions = tuple[tuple[str, Condition], ...]
-"""The texts of conditions with their functions."""
-
-
-def _conditions(texts: Sequence[str], let: Mapping[str, str]) -> _Conditions:
-    return tuple((text, _compiled(text, tuple(let.items()))) for text in texts)
+def _conditions(texts: Sequence[str], let: Mapping[str, str]) -> tuple[Condition, ...]:
+    return tuple(_compiled(text, tuple(let.items())) for text in texts)
 
 
 def specializations_of(symbol: str, target: Target) -> tuple[Specialization, ...]:
@@ -104,15 +113,9 @@ def costed_of(symbol: str, target: Target) -> tuple[Specialization, ...]:
     return _listed(symbol, target.cost_sources)
 
 
-def chosen(among: Sequence[Specialization], calls: Callable[[], Iterator[Values]], cores: int) -> Specialization | None:
+def chosen(among: Sequence[Specialization], met: Met) -> Specialization | None:
     """The first that is valid for each call of a step and worth it for the first call; None if none is."""
-    first = next(calls())
-    for specialization in among:
-        if not specialization.pays(first, cores) or specialization.broken(first, cores):
-            continue
-        if not any(specialization.broken(values, cores) for values in calls()):
-            return specialization
-    return None
+    return next((specialization for specialization in among if specialization.suits(met)), None)
 
 
 @cache
@@ -208,8 +211,9 @@ def _compiled(text: str, let: tuple[tuple[str, str], ...]) -> Condition:
     parameters = ast.arguments([], [ast.arg("values"), ast.arg("cores")], None, [], [], None, [])
     tree = ast.Expression(ast.Lambda(parameters, _rebuilt(_parsed(text), dict(let))))
     code = compile(ast.fix_missing_locations(tree), f"<{text}>", "eval")
-    condition: Condition = eval(code, {"__builtins__": {}})
-    return condition
+    asked = (node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript))
+    names = frozenset(str(name.value) for name in asked if isinstance(name, ast.Constant))
+    return Condition(text, names, eval(code, {"__builtins__": {}}))
 
 
 def _rebuilt(tree: ast.expr, let: Mapping[str, str]) -> ast.expr:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from deployer.core.access import Access
+from deployer.core.cost import CallCost, call_cost
 from deployer.core.ir import Node
 from deployer.core.operator import Work, operator_of
 from deployer.core.plan import Step
@@ -39,3 +40,18 @@ class StepCosts:
     def of(self, tile: Mapping[str, int]) -> CostedWork:
         """The work of a tile of these lengths."""
         return costed_work(self.step.kernel.symbol, self._tiles.of(tile), self.step.node, self.step.access, tile)
+
+
+class CallCosts(dict[tuple[int, ...], CallCost]):
+    """Costs of calls by tile lengths, each computed once for all steps of one geometry: their grids have many tiles in
+    common."""
+
+    def __init__(self, step: Step, target: Target) -> None:
+        super().__init__()
+        self.target, self._of = target, StepCosts(step, target).of
+        self._names = [d.name for d in step.access.dims]
+
+    def __missing__(self, lengths: tuple[int, ...]) -> CallCost:
+        """The cost of a call for a tile of these lengths, in the order of the dims."""
+        cost = self[lengths] = call_cost(self.target, *self._of(dict(zip(self._names, lengths, strict=True))))
+        return cost

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access
-from deployer.core.cost import CallCost, call_cost, rounded
+from deployer.core.cost import CallCost, rounded
 from deployer.core.level import RESIDENT, slowed
 from deployer.core.plan import Buffering, Step
 from deployer.core.target import Target
-from deployer.specialization.costs import StepCosts
+from deployer.specialization.costs import CallCosts
 from deployer.tilers.levels.grid import Bools, Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
 
 MAX_TRANSFER_LEVELS = 2
@@ -99,8 +99,7 @@ class Front(NamedTuple):
 class StepCandidates:
     """The candidates of a step over `access`, the step's own or a part of it.
 
-    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress. `known` are
-    costs of calls by tile, as `kernel_totals` has them.
+    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress.
     """
 
     def __init__(
@@ -111,13 +110,13 @@ class StepCandidates:
         eligible: frozenset[str],
         target: Target,
         fresh: bool,
-        known: dict[tuple[int, ...], CallCost],
+        known: CallCosts,
     ) -> None:
         grid, orders = grid_of(access), loop_orders(access)
         parts = (access, grid, orders, storage_of, target, fresh)
         self.target, self.walks = target, Walks(access, grid, orders)
         self.moves = [movement(step, o.arg, *parts, RESIDENT) for o in access.operands]
-        self.kernels = np.tile(kernel_totals(step, grid, target, known), len(orders))
+        self.kernels = np.tile(kernel_totals(grid, target, known), len(orders))
         self.calls = np.tile(grid.calls, len(orders))
         everything = frozenset(storage_of[o.tensor] for o in access.operands)
         touched = sorted(everything & eligible)
@@ -178,7 +177,7 @@ def pareto(candidates: Iterable[Candidate], limit: int = FRONT_LIMIT) -> list[Ca
 
 def smallest(step: Step, access: Access, storage_of: Mapping[str, str], target: Target, mode: Buffering) -> Candidate:
     """The candidate with the least bytes and nothing resident, for error messages."""
-    candidates = StepCandidates(step, access, storage_of, frozenset(), target, False, {})
+    candidates = StepCandidates(step, access, storage_of, frozenset(), target, False, CallCosts(step, target))
     return min(candidates.fronts(mode, 1 << 62), key=lambda c: (c.bytes, c.cycles))
 
 
@@ -259,18 +258,10 @@ def movement(
     )
 
 
-def kernel_totals(step: Step, grid: Grid, target: Target, known: dict[tuple[int, ...], CallCost] | None = None) -> Ints:
-    """Cycles of all kernel calls of each combination, as if a border tile cost a proportional share of a full one.
-
-    `known` keeps costs by tile lengths between calls for steps of one geometry, whose grids have many tiles in common.
-    """
-    found, known = StepCosts(step, target), {} if known is None else known
-    costs = []
+def kernel_totals(grid: Grid, target: Target, known: CallCosts) -> Ints:
+    """Cycles of all kernel calls of each combination, as if a border tile cost a proportional share of a full one."""
     columns = [column.tolist() for column in grid.lengths.values()]
-    for lengths in zip(*columns, strict=True) if columns else [()]:
-        if lengths not in known:
-            known[lengths] = call_cost(target, *found.of(dict(zip(grid.lengths, lengths, strict=True))))
-        costs.append(known[lengths])
+    costs = [known[lengths] for lengths in (zip(*columns, strict=True) if columns else [()])]
     cost = CallCost(*np.array(costs, np.int64).T)
     shares = (grid.access.sizes[name] / length for name, length in grid.lengths.items())
     share = math.prod(shares, start=np.ones(grid.size))

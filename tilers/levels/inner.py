@@ -1,14 +1,14 @@
 """The tiling problem of the innermost level: a candidate for each step, and the storages with homes there."""
 
-from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from deployer.core.cost import CallCost, rounded
+from deployer.core.cost import rounded
 from deployer.core.errors import TilingInfeasible, one_of
 from deployer.core.level import RESIDENT
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.core.target import Target
+from deployer.specialization.costs import CallCosts
 from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_totals, pareto, smallest
 from deployer.tilers.levels.geometry import kinds, loop_key, storages
 from deployer.tilers.levels.grid import Ints, grid_at
@@ -26,7 +26,7 @@ class Costed:
 
     def __init__(self) -> None:
         self.candidates: dict[Hashable, StepCandidates] = {}
-        self.calls: dict[int, dict[tuple[int, ...], CallCost]] = defaultdict(dict)
+        self.calls: dict[int, CallCosts] = {}
         self.kernels: dict[int, Ints] = {}
 
 
@@ -122,7 +122,7 @@ class InnerLevel:
             access = staged_access(step.access, stage) if stage else step.access
             of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
             eligible = frozenset(name for name in names if name.startswith("+"))
-            known[part] = StepCandidates(step, access, of, eligible, self.target, fresh, self._costed.calls[kind])
+            known[part] = StepCandidates(step, access, of, eligible, self.target, fresh, self._calls(step))
         front = pareto(c for mode in modes for c in known[part].fronts(mode, self.capacity))
         if stage:
             costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
@@ -143,13 +143,19 @@ class InnerLevel:
         """Cycles of the step's kernel calls for each combination of its stage's grid."""
         kind, known = self.kinds[step.index], self._costed.kernels
         if kind not in known:
-            known[kind] = kernel_totals(step, stage_grid(step.access), self.target, self._costed.calls[kind])
+            known[kind] = kernel_totals(stage_grid(step.access), self.target, self._calls(step))
         return known[kind]
 
     def kernels_at(self, step: Step, tile: Mapping[str, int]) -> int:
         """The same for one tile of a stage."""
-        calls = self._costed.calls[self.kinds[step.index]]
-        return int(kernel_totals(step, grid_at(step.access, tile), self.target, calls)[0])
+        return int(kernel_totals(grid_at(step.access, tile), self.target, self._calls(step))[0])
+
+    def _calls(self, step: Step) -> CallCosts:
+        """Costs of calls of the steps with this one's geometry."""
+        kind, known = self.kinds[step.index], self._costed.calls
+        if kind not in known:
+            known[kind] = CallCosts(step, self.target)
+        return known[kind]
 
     def unfit(self, name: str) -> list[Step]:
         """Steps that do not fit under a strategy even with nothing resident."""
