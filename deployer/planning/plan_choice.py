@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from deployer.core.artefact import digest
 from deployer.core.errors import PlacementInfeasible, TilingInfeasible
@@ -23,6 +24,7 @@ from deployer.verify.plan import verify_plan
 from deployer.verify.tiling import verify_tiling
 from deployer.verify.tolerances import TOLERANCES
 
+K = TypeVar("K", Tiling, Plan)
 Progress = Callable[[str], None]
 PACKING_ATTEMPTS = 6
 MIXED_MILLI = 1
@@ -103,7 +105,16 @@ def _finished(
         assert fault is not None
         raise fault
     assert tiler is not None
-    return tiler, (found[0], _beyond_steps(found[1], tiler.lowered))
+    return tiler, (found[0], _once(tiler.crossed, found[1], partial(_beyond_steps, found[1], tiler.lowered)))
+
+
+def _once(known: list[tuple[K, Plan]], of: K, make: Callable[[], Plan]) -> Plan:
+    """The plan that was made of an equal tiling or plan before, or is made now: strategies often agree on one."""
+    for other, plan in known:
+        if other == of:
+            return plan
+    known.append((of, make()))
+    return known[-1][1]
 
 
 def _may_win(rival: str, searched: bool, tiler: tile.Tiler, best: Tiling, most: int) -> bool:
@@ -159,7 +170,9 @@ def _plan_tiled(
             return rival
         try:
             progress("addresses")
-            return tiling, place.place_buffers(tiling, running, attempt == PACKING_ATTEMPTS, runs, sealed=False)
+            last = attempt == PACKING_ATTEMPTS
+            placing = partial(place.place_buffers, tiling, running, last, runs, sealed=False)
+            return tiling, _once(tiler.placed, tiling, placing)
         except PackingGap as problem:
             gaps = problem.gaps
     raise TilingInfeasible(

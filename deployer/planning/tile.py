@@ -6,7 +6,7 @@ from collections.abc import Callable
 from deployer.core.access import box_shape
 from deployer.core.errors import TilingInfeasible
 from deployer.core.level import RESIDENT, USUAL
-from deployer.core.plan import Lifetimes, Stage, Step, Tiling, target_for
+from deployer.core.plan import Lifetimes, Plan, Stage, Step, Tiling, target_for
 from deployer.core.target import Target
 from deployer.planning.crossings.graph_program import Lowered
 from deployer.planning.rival import Rival
@@ -44,6 +44,7 @@ class Tiler:
     ) -> None:
         """`other` is one for the same lifetimes and other tables; what depends on neither is shared with it.
 
+        It has the plans that were made of tilings before, and those with what crosses steps made of these plans.
         `name` is the strategy, by default that of the options. With `searched`, homes in the level between are those
         that a search by its clock finds, and not the solver's.
         """
@@ -60,6 +61,8 @@ class Tiler:
         self._between: dict[tuple[int, InnerLevel], BetweenLevel] = other._between if other else {}
         self._behind: frozenset[str] = other._behind if other else frozenset()
         self.alone: dict[Attempt, tuple[Tiling, StepRuns]] = other.alone if other else {}
+        self.placed: list[tuple[Tiling, Plan]] = other.placed if other else []
+        self.crossed: list[tuple[Plan, Plan]] = other.crossed if other else []
 
     def tile(self, gaps: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None) -> Tiling:
         """Solve all levels under the strategy and its rivals, and return the tiling with the fewest cycles.

@@ -8,7 +8,6 @@ from threading import Lock
 
 import numpy as np
 
-from deployer.core.access import tile_count
 from deployer.core.cost import rounded
 from deployer.core.errors import InternalError, TilingInfeasible, one_of
 from deployer.core.level import Visit
@@ -20,7 +19,7 @@ from deployer.tilers.levels.geometry import Places, kinds, loop_key, storages
 from deployer.tilers.levels.home_search import HomeSearch
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import Choice, Problem, problem_of, solve
-from deployer.tilers.levels.staging import Flow, Inside, Spill, StagedStep, stage_flow, stage_grid
+from deployer.tilers.levels.staging import Flow, Inside, Spill, StagedStep, stage_flows, stage_grid
 from deployer.tilers.levels.visits import visitors_of, visits_of
 from deployer.tilers.strategies.strategy import strategy
 
@@ -72,7 +71,7 @@ class BetweenLevel:
         for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
             c = candidates[pick]
             if c.slots:
-                stages[step.index] = Stage(c.tile, c.order, c.buffering, c.slots)
+                stages[step.index] = stage_of(c)
         spilled = frozenset(x.storage for x in self.eligible if x.storage not in choice.resident)
         chosen = sorted((v for v in visits if v.storage in choice.visiting), key=lambda v: (v.first, v.storage))
         return Spill(spilled, stages, tuple(chosen))
@@ -99,19 +98,24 @@ class BetweenLevel:
             return self._found[name, True]
 
     def _flows(self, name: str, problem: Problem, inner: InnerLevel) -> Callable[[int, int], Flow]:
-        """The flow of a step's candidate, by the numbers of both; steps of equal geometry share it."""
+        """The flow of a step's candidate, by the numbers of both; steps of equal geometry share it.
+
+        Once one is asked for, those of all candidates of the step are computed together.
+        """
         known: dict[Hashable, Flow] = {}
         fresh = self.schedule.options.sole_pass
 
         def flow(number: int, pick: int) -> Flow:
-            step, c = self.schedule.steps[number], problem.candidates[number][pick]
-            stage = Stage(c.tile, c.order, c.buffering, c.slots)
-            key = self.kinds[number], loop_key(stage)
-            if key not in known:
-                inside = self._inside(name, step, inner)
-                cycles = inside.around(inner.kernels_at(step, c.tile), tile_count(step.access, c.tile), self.target)
-                known[key] = stage_flow(step, stage, cycles, self.storage_of, self.target, fresh)
-            return known[key]
+            step, candidates = self.schedule.steps[number], problem.candidates[number]
+            of = self.kinds[number], strategy(name).modes(step, self.schedule.options)
+            asked = of, loop_key(stage_of(candidates[pick]))
+            if asked not in known:
+                stages = {(of, loop_key(stage)): stage for c in candidates if c.slots for stage in [stage_of(c)]}
+                new = {key: stage for key, stage in stages.items() if key not in known}
+                inside, calls = self._inside(name, step, inner), inner.calls(step)
+                flows = stage_flows(step, [*new.values()], inside, calls, self.storage_of, self.target, fresh)
+                known.update(zip(new, flows, strict=True))
+            return known[asked]
 
         return flow
 
@@ -193,6 +197,11 @@ class BetweenLevel:
         cause = f"node {step.name!r} ({step.node.op}) does not fit {level.name} of target {self.target.name!r}"
         hint = one_of(*self.target.larger(level, enough.capacity), "a smaller layer")
         return TilingInfeasible(cause, facts, hint)
+
+
+def stage_of(candidate: Candidate) -> Stage:
+    """The stage of a candidate whose operands pass through slots."""
+    return Stage(candidate.tile, candidate.order, candidate.buffering, candidate.slots)
 
 
 def fits(lifetimes: Lifetimes, target: Target, room: int, resident: frozenset[str]) -> bool:

@@ -88,9 +88,9 @@ def grid_of(access: Access, frozen: frozenset[str] = frozenset(), limit: int = 0
     return Grid(access, lengths, counts)
 
 
-def grid_at(access: Access, tile: Mapping[str, int]) -> Grid:
-    """The grid of a single combination."""
-    lengths = {d.name: np.array([tile[d.name]], np.int64) for d in access.dims}
+def grid_at(access: Access, *tiles: Mapping[str, int]) -> Grid:
+    """The grid of these combinations alone."""
+    lengths = {d.name: np.array([tile[d.name] for tile in tiles], np.int64) for d in access.dims}
     return Grid(access, lengths, {d.name: -(-d.size // lengths[d.name]) for d in access.dims})
 
 

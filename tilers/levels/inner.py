@@ -1,6 +1,6 @@
 """The tiling problem of the innermost level: a candidate for each step, and the storages with homes there."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import replace
 
 from deployer.core.cost import rounded
@@ -11,7 +11,7 @@ from deployer.core.target import Target
 from deployer.specialization.costs import CallCosts
 from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_totals, pareto, smallest
 from deployer.tilers.levels.geometry import kinds, loop_key, storages
-from deployer.tilers.levels.grid import Ints, grid_at
+from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
 from deployer.tilers.levels.tables import Tables, resident_tables
@@ -122,7 +122,7 @@ class InnerLevel:
             access = staged_access(step.access, stage) if stage else step.access
             of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
             eligible = frozenset(name for name in names if name.startswith("+"))
-            known[part] = StepCandidates(step, access, of, eligible, self.target, fresh, self._calls(step))
+            known[part] = StepCandidates(step, access, of, eligible, self.target, fresh, self.calls(step))
         front = pareto(c for mode in modes for c in known[part].fronts(mode, self.capacity))
         if stage:
             costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
@@ -143,14 +143,10 @@ class InnerLevel:
         """Cycles of the step's kernel calls for each combination of its stage's grid."""
         kind, known = self.kinds[step.index], self._costed.kernels
         if kind not in known:
-            known[kind] = kernel_totals(stage_grid(step.access), self.target, self._calls(step))
+            known[kind] = kernel_totals(stage_grid(step.access), self.target, self.calls(step))
         return known[kind]
 
-    def kernels_at(self, step: Step, tile: Mapping[str, int]) -> int:
-        """The same for one tile of a stage."""
-        return int(kernel_totals(grid_at(step.access, tile), self.target, self._calls(step))[0])
-
-    def _calls(self, step: Step) -> CallCosts:
+    def calls(self, step: Step) -> CallCosts:
         """Costs of calls of the steps with this one's geometry."""
         kind, known = self.kinds[step.index], self._costed.calls
         if kind not in known:

@@ -6,7 +6,7 @@ for the inner level; a storage is "resident" here if its home is in the level be
 
 import bisect
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,7 +17,18 @@ from deployer.core.cost import staged_cycles
 from deployer.core.level import USUAL, Count, Visit
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
-from deployer.tilers.levels.candidates import Movement, Walks, batches, fronts, movement, possible, thinned, totals
+from deployer.specialization.costs import CallCosts
+from deployer.tilers.levels.candidates import (
+    Movement,
+    Walks,
+    batches,
+    fronts,
+    kernel_totals,
+    movement,
+    possible,
+    thinned,
+    totals,
+)
 from deployer.tilers.levels.geometry import Places
 from deployer.tilers.levels.grid import Bools, Grid, Ints, grid_at, grid_of, loop_orders
 
@@ -206,23 +217,43 @@ def staged_access(access: Access, stage: Stage) -> Access:
 
 def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> Costs:
     """The cost of a stage, by the estimate that the solver uses."""
-    moves = _moves(step, stage, storage_of, target, fresh)
+    moves = _moves(step, [stage], grid_at(step.access, stage.tile), storage_of, target, fresh)
     _, busy, exposed = _priced(moves, np.ones((1, len(moves)), np.bool_), stage.buffering, target)
     return Costs(tile_count(step.access, stage.tile), int(busy[0, 0]), int(exposed[0, 0]))
 
 
-def stage_flow(
-    step: Step, stage: Stage, inside: int, storage_of: Mapping[str, str], target: Target, fresh: bool
-) -> Flow:
-    """What passes through a stage inside of whose tiles all loops together take so many cycles."""
-    moves, tiles = _moves(step, stage, storage_of, target, fresh), tile_count(step.access, stage.tile)
-    inward = [Passage(int(m.cycles_in[0] // m.loads[0]), int(m.loads[0])) for m in moves if m.cycles_in[0]]
-    outward = [Passage(int(m.cycles_out[0] // m.loads[0]), int(m.loads[0])) for m in moves if m.cycles_out[0]]
-    return Flow(tiles, inside // tiles, tuple(inward), tuple(outward), stage.buffering)
+def stage_flows(
+    step: Step,
+    stages: Sequence[Stage],
+    inside: Inside,
+    known: CallCosts,
+    storage_of: Mapping[str, str],
+    target: Target,
+    fresh: bool,
+) -> Iterator[Flow]:
+    """What passes through each of a step's stages; `known` are the costs of its calls."""
+    grid, orders = grid_at(step.access, *(stage.tile for stage in stages)), _orders(stages)
+    cycles = inside.around(kernel_totals(grid, target, known), grid.calls, target) // grid.calls
+    moves = _moves(step, stages, grid, storage_of, target, fresh)
+    for number, (stage, tiles, inner) in enumerate(zip(stages, grid.calls.tolist(), cycles.tolist(), strict=True)):
+        at = orders.index(stage.order) * len(stages) + number
+        staged = [
+            (int(m.loads[at]), int(m.cycles_in[at]), int(m.cycles_out[at])) for m in moves if m.arg in stage.slots
+        ]
+        inward = tuple(Passage(into // loads, loads) for loads, into, _ in staged if into)
+        outward = tuple(Passage(out // loads, loads) for loads, _, out in staged if out)
+        yield Flow(tiles, inner, inward, outward, stage.buffering)
 
 
-def _moves(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> list[Movement]:
-    """The movements of a stage's operands."""
-    access, grid = step.access, grid_at(step.access, stage.tile)
-    staged = [o.arg for o in access.operands if o.arg in stage.slots]
-    return [movement(step, arg, access, grid, [stage.order], storage_of, target, fresh, USUAL) for arg in staged]
+def _moves(
+    step: Step, stages: Sequence[Stage], grid: Grid, storage_of: Mapping[str, str], target: Target, fresh: bool
+) -> list[Movement]:
+    """The movements of operands that pass through any of the stages, whose tiles are those of the grid."""
+    access, orders = step.access, _orders(stages)
+    staged = [o.arg for o in access.operands if any(o.arg in stage.slots for stage in stages)]
+    return [movement(step, arg, access, grid, orders, storage_of, target, fresh, USUAL) for arg in staged]
+
+
+def _orders(stages: Sequence[Stage]) -> list[tuple[str, ...]]:
+    """The loop orders that stages have."""
+    return list(dict.fromkeys(stage.order for stage in stages))
