@@ -9,7 +9,6 @@ its own.
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -81,22 +80,21 @@ class Specialization:
 
     def broken(self, values: Values, cores: int) -> str:
         """The first condition under which it is valid that a call does not meet; empty if there is none."""
-        with self._known():
+        try:
             return next((c.text for c in self._valid if not c.holds(values, cores)), "")
+        except KeyError as missing:
+            raise self._unknown(missing) from missing
 
     def suits(self, met: Met) -> bool:
         """Whether it is worth it for the first call of a step, and valid for each."""
-        with self._known():
-            return all(next(met(c)) for c in self._worth) and all(all(met(c)) for c in self._valid)
-
-    @contextmanager
-    def _known(self) -> Iterator[None]:
-        """Raise TargetInvalid where a condition asks for what is not known."""
         try:
-            yield
+            return all(next(met(c)) for c in self._worth) and all(all(met(c)) for c in self._valid)
         except KeyError as missing:
-            cause = f"{self.name} asks for {missing}, which is no argument that tells calls apart"
-            raise TargetInvalid(f"{self.source.with_name(LIST)}: {cause}") from missing
+            raise self._unknown(missing) from missing
+
+    def _unknown(self, name: KeyError) -> TargetInvalid:
+        cause = f"{self.name} asks for {name}, which is no argument that tells calls apart"
+        return TargetInvalid(f"{self.source.with_name(LIST)}: {cause}")
 
 
 def _conditions(texts: Sequence[str], let: Mapping[str, str]) -> tuple[Condition, ...]:

@@ -44,12 +44,12 @@ def with_crossings(plan: Plan, lowered: Lowered) -> Plan:
     stay, closed = set[Ended](), set[int]()
     while True:
         choice = _Choice(plan, stay, closed)
-        crossed = choice.chosen()
-        if not crossed.crossings:
+        crossings = choice.chosen()
+        if not crossings:
             return plan
-        costly, hosts = unworthy(crossed, choice.gains)
+        costly, hosts = unworthy(plan, crossings, choice.gains)
         if not costly and not hosts:
-            crossed = timed(crossed, lowered)
+            crossed = timed(choice.crossed(), lowered)
             slow = [graph for graph in plan.graphs if crossed.cycles(graph) >= plan.cycles(graph)]
             costly = {ended(c) for c in crossed.crossings if plan.steps[c.step].graph in slow}
         if not costly and not hosts:
@@ -151,16 +151,20 @@ class _Choice:
                         rows[step.index, o.arg] = s.offset, s.offset + s.count * s.bytes, step.index, step.index
         return [_Room(*level) for level in zip([x.budget for x in self.plan.levels], fixed, slots, strict=True)]
 
-    def chosen(self) -> Plan:
-        """The plan with its crossings and its slots where these have room; its cycles are still those without."""
+    def chosen(self) -> tuple[Crossing, ...]:
+        """The crossings, for which slots move to where they have room."""
         for way in ("out", "in"):
             for graph in self.plan.graphs:
                 for candidate in self._candidates(graph, way):
                     self._cross(candidate, graph)
+        self.crossings.sort(key=lambda c: (c.step, c.arg, c.way))
+        return tuple(self.crossings)
+
+    def crossed(self) -> Plan:
+        """The plan with what was chosen, and slots where they lie now; its cycles are still those without."""
         steps = tuple(self._with_slots(step) for step in self.plan.steps)
         levels = tuple(room.use(level) for room, level in zip(self.rooms, self.plan.levels, strict=True))
-        crossings = tuple(sorted(self.crossings, key=lambda c: (c.step, c.arg, c.way)))
-        return replace(self.plan, steps=steps, levels=levels, crossings=crossings)
+        return replace(self.plan, steps=steps, levels=levels, crossings=tuple(self.crossings))
 
     def _with_slots(self, step: PlanStep) -> PlanStep:
         """The step with its slots where they lie now."""

@@ -6,7 +6,7 @@ form for what these steps fetch themselves.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from deployer.core.level import RESIDENT, USUAL, Crossing
@@ -39,10 +39,10 @@ def passes(step: PlanStep, operand: PlanOperand, way: Way) -> bool:
     return moved and operand.mode in (way, "inout")
 
 
-def unworthy(plan: Plan, gains: Mapping[Ended, int]) -> tuple[set[Ended], set[int]]:
+def unworthy(plan: Plan, crossings: Sequence[Crossing], gains: Mapping[Ended, int]) -> tuple[set[Ended], set[int]]:
     """The transfers that should not cross, and the steps in which none of later ones should start.
 
-    `gains` are the cycles that each crossing of the plan hides.
+    `gains` are the cycles that each of the crossings hides.
     """
     price = target_of(plan.options).crossing
     net = {key: gain - (price if key.way == "in" else 0) for key, gain in gains.items()}
@@ -52,7 +52,7 @@ def unworthy(plan: Plan, gains: Mapping[Ended, int]) -> tuple[set[Ended], set[in
     form = {step.index: key for key, steps in forms.items() for step in steps}
     own: dict[tuple[Hashable, Way, str], list[Ended]] = defaultdict(list)
     guests: dict[Hashable, list[Ended]] = defaultdict(list)
-    for c in plan.crossings:
+    for c in crossings:
         own[form[c.step], c.way, c.arg].append(ended(c))
         if c.way == "in":
             guests[form[c.at]].append(ended(c))
