@@ -151,6 +151,45 @@ def test_a_search_among_many_is_never_worse_than_its_start(problem: Problem, run
     assert least[0] >= least[2]
 
 
+@given(problems(), st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=8))
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+def test_moves_leave_each_step_its_cheapest_candidate(problem: Problem, moves: list[tuple[int, int]]) -> None:
+    """Storages that move one by one come to the picks that they have where all steps are looked at anew, and a state
+    names the steps whose picks differ from those before.
+    """
+    start, search = model.solve(problem), HomeSearch(problem, lambda *choice: queue(problem, *choice[:2]))
+    state = search._changed(search._state(start), [], True) if start else None
+    for number, place in moves:
+        if state is None or number >= len(search.names) or place not in search.spans[number]:
+            continue
+        moved = search._changed(state, [(number, place)])
+        anew = search._changed(state, [(number, place)], True)
+        assert (moved is None) == (anew is None)
+        if moved is not None and anew is not None:
+            assert moved.picks == anew.picks
+            assert moved.taken.tolist() == anew.taken.tolist()
+            differing = {step for step, pick in enumerate(moved.picks) if pick != state.picks[step]}
+            assert differing <= set(moved.met or ())
+            state = moved
+
+
+def test_a_storage_that_moves_gives_and_takes_room() -> None:
+    """A step that does not use it takes its quick candidate while a storage is away, and its small one otherwise."""
+    ends = tuple(candidate(0, 5, *names) for names in ((), ("a",)))
+    life = Lifetime("a", 4, 0, 2, False, False)
+    steps = (ends, (candidate(8, 10), candidate(0, 30)), ends)
+    touches = (frozenset("a"), frozenset[str](), frozenset("a"))
+    search = HomeSearch(Problem(steps, touches, (life,), 10, (1, 1, 1)), lambda picks, visiting, differing: 0)
+    start = search._changed(search._state(Choice((0, 0, 0), frozenset(), 0)), [], True)
+    assert start is not None
+    home = search._changed(start, [(0, home_search.HOME)])
+    assert home is not None
+    away = search._changed(home, [(0, home_search.OUTSIDE)])
+    assert away is not None
+    assert (start.picks, home.picks, away.picks) == ([0, 0, 0], [1, 1, 1], [0, 0, 0])
+    assert set(away.met or ()) == {0, 1, 2}
+
+
 def test_a_search_takes_turns_that_the_solver_does_not_see() -> None:
     """Two steps in the level that the sum prefers delay each other; the clock prefers one of them and a visit."""
     steps = tuple((candidate(8, 30), candidate(0, 25, name)) for name in "ab")
