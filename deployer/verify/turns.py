@@ -1,7 +1,8 @@
 """Turned decisions: units so near a border that rounding alone may have put them on its other side.
 
 What a pass is off by is explained where float64 with one to three such decisions turned agrees with the program. How
-near is near enough is estimated by probes: float64 runs in which every step's result is disturbed at random.
+near is near enough is estimated by probes: float64 runs in which every step's result is disturbed at random, by some
+units of its largest element, where that is little, or else by what rounding does to each element.
 """
 
 import math
@@ -113,26 +114,41 @@ def near_units(actual: OnePass) -> list[Turn]:
     """The units nearest to their borders, of those that rounding may turn, nearest first."""
     base = _observed(actual, None)
     probes = [_observed(actual, np.random.default_rng([probe, actual.index])) for probe in range(PROBES)]
+    rounded = [_observed(actual, np.random.default_rng([probe, actual.index]), _of_each) for probe in range(PROBES)]
     rows: list[tuple[float, int, int, Turn]] = []
     for at, (node, borders) in enumerate(base.borders):
         x = base.operands[at]
         if not x.size or not np.isfinite(x).all():
             continue
         spread = max(float(np.abs(probe.operands[at] - x).max()) for probe in probes)
-        bound = min(SPREAD * spread, TOLERANCES.near * float(np.abs(x).max())) * (1 if borders.rivals is None else 2)
-        near = np.flatnonzero((borders.margins > 0) & (borders.margins <= bound))
+        least = min(SPREAD * spread, TOLERANCES.near * float(np.abs(x).max()))
+        each = SPREAD * np.max([np.abs(probe.operands[at] - x) for probe in rounded], axis=0).reshape(-1)
+        bounds = np.maximum(least, each[borders.elements]) * (1 if borders.rivals is None else 2)
+        near = np.flatnonzero((borders.margins > 0) & (borders.margins <= bounds))
         for place in near[np.argsort(borders.margins[near], kind="stable")][:MOST_UNITS]:
             element = int(borders.elements[place])
             index = tuple(int(i) for i in np.unravel_index(element, x.shape))
             tensor, turned = node.inputs[borders.operand], float(borders.turned[place])
+            bound = float(bounds[place])
             share = float(borders.margins[place]) / bound
             turn = Turn(actual.index, node.name, tensor, index, float(x.flat[element]), turned, bound, share)
             rows.append((share, at, element, turn))
     return [row[-1] for row in sorted(rows, key=lambda row: row[:3])[:MOST_UNITS]]
 
 
-def _observed(actual: OnePass, noise: np.random.Generator | None) -> _Observed:
-    """Run a pass in float64, with noise a disturbed one, and keep what nodes with borders read."""
+def _of_largest(value: Array) -> Array | float:
+    largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
+    return float(DISTURBANCE * largest)
+
+
+def _of_each(value: Array) -> Array | float:
+    return TOLERANCES.rounded * np.abs(value)
+
+
+def _observed(
+    actual: OnePass, noise: np.random.Generator | None, size: Callable[[Array], Array | float] = _of_largest
+) -> _Observed:
+    """Run a pass in float64, with noise of that size a disturbed one, and keep what nodes with borders read."""
     memory, observed = actual.memory(), _Observed()
 
     def look(node: Node, memory: Memory) -> None:
@@ -149,8 +165,7 @@ def _observed(actual: OnePass, noise: np.random.Generator | None) -> _Observed:
         for name, _ in zip(node.outputs, results, strict=False):
             if name and memory[name].dtype == np.float64:
                 value = memory[name]
-                largest = np.abs(value[np.isfinite(value)]).max(initial=0.0)
-                memory[name] = value + DISTURBANCE * largest * noise.uniform(-1, 1, value.shape)
+                memory[name] = value + size(value) * noise.uniform(-1, 1, value.shape)
 
     run_pass(actual.program, actual.dataset, memory, actual.index, disturb, look)
     return observed
