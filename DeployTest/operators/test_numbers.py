@@ -15,7 +15,7 @@ from DeployTest.house.test_layout import ROOT
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 OPERATORS = ROOT / "deployer/operators"
-TABLES = {"versions", "older", "static_inputs", "custom", "spread", "trials", "learned"}
+TABLES = {"versions", "older", "static_inputs", "custom", "spread", "trials", "learned", "centre"}
 """Parts of an operator that are tables of versions, positions and counts, or make samples."""
 SMALL = 2
 LISTED = tomllib.loads(Path(__file__).with_name("literals.toml").read_text())["files"]
