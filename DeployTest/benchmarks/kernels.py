@@ -17,7 +17,7 @@ from deployer.core import target
 from deployer.core.cost import all_macs
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
-from deployer.operators.convolution.geometry import geometry
+from deployer.operators.products.convolution_geometry import geometry
 from DeployTest.benchmarks.upkeep.commits import stamp
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 

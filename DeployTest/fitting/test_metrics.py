@@ -8,7 +8,7 @@ import pytest
 from deployer.core.operator import losses
 from deployer.fitting.metrics import ACCURACY, LOSS, metrics_of
 from deployer.fitting.task import Task
-from deployer.operators.loss.weighted_labels import IGNORED
+from deployer.operators.loss.label_loss import IGNORED
 from deployer.training.order import Samples
 from DeployTest.fitting.runs import BATCH, small_model
 

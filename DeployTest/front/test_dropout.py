@@ -11,7 +11,7 @@ import pytest
 
 from deployer.core.errors import OptionProblem, UnsupportedOperator
 from deployer.core.ir import Node
-from deployer.operators.random.keyed_dropout import kept
+from deployer.operators.elementwise.random import kept
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]

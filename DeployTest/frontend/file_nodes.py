@@ -20,7 +20,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
 
 from deployer.core.forms import Form, schema_form
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Operator, Sample
+from deployer.core.operator import Array, Operator
+from deployer.core.samples import Sample
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
 from DeployTest.support.references.peers import as_in_file, as_input

@@ -12,7 +12,7 @@ import pytest
 from deployer.core import operator
 from deployer.core.errors import DeployerError, GraphProblem, OptionProblem, ShapeMismatch, UnsupportedOperator
 from deployer.core.operator import registry
-from deployer.operators.update import sgd
+from deployer.operators.update import optimizers as sgd
 from deployer.verify.program import verify_program
 from DeployTest.support.graphs import runtime_cases
 from DeployTest.support.graphs.runtime_cases import MICROSOFT, SIZES, adamw, sequence

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from deployer.core.ir import Program
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
+from deployer.core.samples import Sample
 from deployer.planning import fuse
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from deployer import pipeline
 from deployer.core.ir import Program
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
+from deployer.core.samples import Sample
 from deployer.fusions import factor
 from deployer.planning import fuse
 from deployer.verify.program import verify_program

@@ -10,8 +10,9 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import OptionProblem, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Program
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
+from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.pipeline import Case
 from deployer.planning import fuse

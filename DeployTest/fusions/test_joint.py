@@ -9,9 +9,10 @@ import onnx
 import pytest
 
 from deployer.core.ir import AttrValue
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
-from deployer.operators.mean_loss.terms import MeanLoss
+from deployer.core.samples import Sample
+from deployer.operators.loss.mean_loss import MeanLoss
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import fused
 from DeployTest.support.graphs.small_graphs import INT64, Model, infer, node, ops, value

@@ -9,8 +9,9 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Program
-from deployer.core.operator import Sample, registry
+from deployer.core.operator import registry
 from deployer.core.plan import Options
+from deployer.core.samples import Sample
 from deployer.planning import fuse
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference

@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
-from deployer.core.operator import Sample, registry
+from deployer.core.operator import registry
 from deployer.core.plan import Options
+from deployer.core.samples import Sample
 from deployer.fusions import mask
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import fused

@@ -9,8 +9,9 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.ir import AttrValue, Program
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
+from deployer.core.samples import Sample
 from deployer.fusions.pair import is_plain
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import EVERY, fused

@@ -9,11 +9,12 @@ import pytest
 from deployer.codegen.generate import kernel_files
 from deployer.core.errors import InternalError
 from deployer.core.ir import AttrValue, Node
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
+from deployer.core.samples import Sample
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative
 from deployer.formulas.tree import SIGNATURES, Call, Number, Setting, call, choose, least, most, walk
 from deployer.formulas.values import evaluate
-from deployer.operators.declared import Declared, Pointwise, Spread, X
+from deployer.operators.base.elementwise_dsl import Declared, Pointwise, Spread, X
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import chain, constant, node
 from DeployTest.support.kernels.kernel_bench import run_step, step_of

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from deployer.core.ir import AttrValue
-from deployer.core.operator import Array, Sample, registry
-from deployer.operators.copies.pad import SOURCES
+from deployer.core.operator import Array, registry
+from deployer.core.samples import Sample
+from deployer.operators.movement.padding import SOURCES
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import chain, constant, node
 from DeployTest.support.kernels.kernel_bench import run_step, step_of

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
+from deployer.core.samples import Sample
 from DeployTest.support.kernels.kernel_bench import bits, lawful, run_step, step_of
 from DeployTest.support.tolerances import assert_close
 

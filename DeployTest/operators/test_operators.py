@@ -14,9 +14,10 @@ from deployer.core.access import Access
 from deployer.core.cost import cost_key
 from deployer.core.errors import NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Operator, Sample, registry
+from deployer.core.operator import Array, Operator, registry
+from deployer.core.samples import Sample
 from deployer.core.target import load
-from deployer.operators.views.compile_time import Folded
+from deployer.operators.base.views import Folded
 from deployer.specialization.costs import StepCosts
 from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
 from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, run_step, step_of

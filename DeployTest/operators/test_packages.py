@@ -199,7 +199,7 @@ NAME_CLASHES = {
     "an operator": (
         "operators",
         ("soft_ratio.py", 'name = "SoftRatio"', 'name = "ReluGrad"'),
-        ("operator ReluGrad is registered twice", "activation.relu_grad.ReluGrad", "soft_ratio.SoftRatio"),
+        ("operator ReluGrad is registered twice", "elementwise.activation.ReluGrad", "soft_ratio.SoftRatio"),
     ),
     "an optimizer": (
         "operators",
@@ -208,7 +208,7 @@ NAME_CLASHES = {
             'Optimizer("momentum", rate=RATE.place, states={2: State("_velocity")}, settings=(HEAVY,))',
             'Optimizer("sgd", rate=RATE.place, states={2: State("_velocity")})',
         ),
-        ("optimizer 'sgd' is registered twice", "deployer.operators.update.sgd.SGD", "momentum_sgd.MomentumSGD"),
+        ("optimizer 'sgd' is registered twice", "deployer.operators.update.optimizers.SGD", "momentum_sgd.MomentumSGD"),
     ),
     "a part is missing": ("operators", ("soft_ratio.py", "def gradient", "def other"), ("SoftRatio lacks gradient",)),
     "no module": ("operators", ("soft_ratio.py", "import numpy", "import nonumpy"), ("cannot be loaded", "nonumpy")),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from deployer.core.ir import Node
-from deployer.operators.philox import drawn, philox
-from deployer.operators.random.keyed_dropout import kept
+from deployer.operators.base.philox import drawn, philox
+from deployer.operators.elementwise.random import kept
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

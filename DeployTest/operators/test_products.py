@@ -9,8 +9,9 @@ import pytest
 
 from deployer.core.access import Access, Dim
 from deployer.core.ir import AttrValue
-from deployer.core.operator import Array, Sample, registry
-from deployer.operators.products import PRODUCTS, block_of, is_single, quantum_of
+from deployer.core.operator import Array, registry
+from deployer.core.samples import Sample
+from deployer.operators.base.sums import PRODUCTS, block_of, is_single, quantum_of
 from deployer.tilers.levels.grid import grid_of, tile_sizes
 from DeployTest.support.kernels.kernel_bench import COMMON, Step, bits, run_step, step_of
 

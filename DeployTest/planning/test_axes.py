@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from deployer.core.access import Around, Mirror, Reach, Window, Windowed
-from deployer.core.operator import Sample, registry
-from deployer.operators.convolution.rectangles import met_taps
+from deployer.core.operator import registry
+from deployer.core.samples import Sample
+from deployer.operators.products.convolution_work import met_taps
 from DeployTest.support.kernels.kernel_bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from deployer.core import artefact
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, Node
-from deployer.core.operator import Sample, registry
+from deployer.core.operator import registry
+from deployer.core.samples import Sample
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
 from DeployTest.support.building.command_line import deployer

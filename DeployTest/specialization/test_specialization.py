@@ -17,8 +17,8 @@ from deployer.core.errors import VerifyFailed
 from deployer.core.operator import First, Kernel, Last, registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
-from deployer.operators.matrix.product_work import Finish, products
-from deployer.operators.products import PRODUCTS
+from deployer.operators.base.sums import PRODUCTS
+from deployer.operators.products.gemm import Finish, products
 from deployer.specialization import calls, conditions
 from deployer.specialization.conditions import (
     Condition,

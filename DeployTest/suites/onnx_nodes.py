@@ -30,7 +30,7 @@ from deployer import pipeline
 from deployer.core.errors import UserError
 from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
-from deployer.operators.control.control import controls
+from deployer.operators.control import controls
 from DeployTest.suites.records import INEXACT_RECORDS, distance, meaning
 from DeployTest.suites.refusals import group_of, table
 from DeployTest.support.documents.pages import renew

@@ -15,9 +15,9 @@ from deployer.core.operator import Operator, registry
 from deployer.core.target import TARGETS_DIR
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS
 from deployer.formulas.tree import Call, walk
-from deployer.operators.declared import printed_kernels
-from deployer.operators.elementwise import Broadcasting, Flat
-from deployer.operators.views.compile_time import Folded
+from deployer.operators.base.elementwise import Broadcasting, Flat
+from deployer.operators.base.elementwise_dsl import printed_kernels
+from deployer.operators.base.views import Folded
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.support.kernels.kernel_bench import step_of
 from DeployTest.support.kernels.kernel_runs import KernelRuns
@@ -43,7 +43,7 @@ def table() -> dict[str, Any]:
 
 @cache
 def class_of(operator: Operator) -> str:
-    """The class of an operator: elementwise where it is declared as such, else that of its family's folder.
+    """The class of an operator: elementwise where it is declared as such, else that of its family.
 
     What reduces along a dim is no elementwise operator but a reduction. Families of other packages are elementwise
     until they reduce, which is the strictest.
@@ -55,8 +55,8 @@ def class_of(operator: Operator) -> str:
 
 
 def _of_family(operator: Operator) -> str:
-    """The class of the folder that an operator's file lies in."""
-    family = type(operator).__module__.split(".")[-2]
+    """The class of the family, the file in which an operator is."""
+    family = type(operator).__module__.split(".")[-1]
     return next((name for name, row in table()["classes"].items() if family in row["families"]), "elementwise")
 
 

@@ -14,9 +14,10 @@ from deployer.core import target
 from deployer.core.access import order_dims, tiles
 from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Const, Kernel, Sample, registry
-from deployer.operators.matrix.gemm import SINGLE
-from deployer.operators.products import PRODUCTS
+from deployer.core.operator import Const, Kernel, registry
+from deployer.core.samples import Sample
+from deployer.operators.base.sums import PRODUCTS
+from deployer.operators.products.gemm import SINGLE
 from deployer.specialization.conditions import specializations_of
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare

@@ -11,7 +11,7 @@ from deployer.core.cost import without_cost
 from deployer.core.errors import MOST_FACTS, OptionProblem
 from deployer.core.operator import registry
 from deployer.core.target import TARGETS_DIR, TargetInvalid
-from deployer.operators.declared import printed_kernels
+from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.running import build
 
 pytestmark = [pytest.mark.host]

@@ -10,10 +10,11 @@ from deployer.calibration.sweep import FEW, sweep_calls
 from deployer.core.cost import cost_key
 from deployer.core.ir import AttrValue
 from deployer.core.kernel_facts import FACTS
-from deployer.core.operator import Kernel, Sample, Work, registry
+from deployer.core.operator import Kernel, Work, registry
 from deployer.core.plan import Step
+from deployer.core.samples import Sample
 from deployer.core.target import load
-from deployer.operators.finishing import RELU
+from deployer.operators.base.epilogue import RELU
 from deployer.specialization.costs import CostedWork, StepCosts
 from DeployTest.support.kernels.kernel_bench import step_of
 

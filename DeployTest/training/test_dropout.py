@@ -9,7 +9,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.errors import UnsupportedOperator
-from deployer.operators.philox import drawn
+from deployer.operators.base.philox import drawn
 from deployer.training.train_graph import Report
 from deployer.verify.reference import run_training
 from DeployTest.support.building.cases import compile_case, result_hash

@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.core.operator import Operator, Sample
+from deployer.core.operator import Operator
+from deployer.core.samples import Sample
 from deployer.frontend import parse
 from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp

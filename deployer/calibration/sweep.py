@@ -8,7 +8,8 @@ from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.core.cost import cost_key
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Operator, Sample, Work, registry
+from deployer.core.operator import Operator, Work, registry
+from deployer.core.samples import Sample
 from deployer.core.target import Target
 from deployer.specialization.costs import costed_work
 

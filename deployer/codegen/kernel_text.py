@@ -9,7 +9,7 @@ from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, work_of
 from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
-from deployer.operators.declared import Declared, Pointwise, printed_kernels
+from deployer.operators.base.elementwise_dsl import Declared, Pointwise, printed_kernels
 
 C_TYPES = {"float32": "float", "int32": "int32_t"}
 INDENT = 12

@@ -8,7 +8,7 @@ from rich.table import Table
 from deployer.core import target as targets
 from deployer.core.operator import Operator, registry
 from deployer.core.safe_text import json_text
-from deployer.operators.control.control import controls
+from deployer.operators.control import controls
 from deployer.running.terminal import Terminal
 
 

@@ -3,7 +3,7 @@
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -32,6 +32,7 @@ from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
+from deployer.core.samples import Sample, registered_samples, registered_sweep
 
 Array = npt.NDArray[Any]
 
@@ -151,20 +152,6 @@ class Work:
         return self.macs + self.lost
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One concrete use for tests: inputs (None = absent), attributes, number of outputs.
-
-    `onnx` says that ONNX Runtime knows this form under its own name, so that it can be the reference.
-    """
-
-    label: str
-    inputs: tuple[Array | None, ...]
-    attrs: dict[str, AttrValue] = field(default_factory=dict)
-    outputs: int = 1
-    onnx: bool = True
-
-
 class GradientBuilder(Protocol):
     """The operations of a gradient rule. `autodiff.py` implements them."""
 
@@ -264,12 +251,20 @@ class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updati
         """What a tile of these lengths costs."""
         raise InternalError(f"operator {self.name} has no work")
 
-    @abstractmethod
     def samples(self) -> Iterator[Sample]:
-        """Uses for tests, from a fixed seed."""
+        """Uses for tests; by default those that a module `samples` beside the operator's registers for its class."""
+        found = registered_samples(self)
+        if found is None:
+            raise _misfit(type(self), f"operator {self.name} has no samples", ())
+        return found
 
     def sweep(self) -> Iterator[Sample]:
-        """Uses to measure the kernel's cost: the samples, or vectors of many lengths if all inputs have one shape."""
+        """Uses to measure the kernel's cost."""
+        found = registered_sweep(self)
+        return self.usual_sweep() if found is None else found
+
+    def usual_sweep(self) -> Iterator[Sample]:
+        """The samples, or vectors of many lengths if all inputs have one shape."""
         first, *_ = samples = list(self.samples())
         shapes = {x.shape for x in first.inputs if x is not None and x.size > 1}
         if len(shapes) != 1:

@@ -11,7 +11,7 @@ from deployer.core.forms import MICROSOFT, fault, has_body, schema_form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
 from deployer.frontend.prepare.harmless_attributes import harmless
-from deployer.operators.control.control import controls
+from deployer.operators.control import controls
 
 CUSTOM = 0
 """The schema version of an operator whose `custom` form applies in place of an ONNX schema."""

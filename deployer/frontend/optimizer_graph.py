@@ -22,7 +22,7 @@ from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.opsets import limiters
 from deployer.frontend.raw_graph import Input, RawGraph
 from deployer.frontend.reader import check_tensors
-from deployer.operators.update.clipping import by_norm
+from deployer.operators.update.accumulation import by_norm
 
 UPDATED = "_updated"
 """Behind the name of a weight or a state, that of its value after the update."""

@@ -1,1 +1,1 @@
-"""One file per operator; found by package scan, so that adding one is adding its file."""
+"""Operators: a file holds a family with its gradients; found by package scan, so that adding one is adding its file."""

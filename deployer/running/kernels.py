@@ -6,7 +6,7 @@ from pathlib import Path
 from deployer.core.errors import BuildFailed, InternalError
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
-from deployer.operators.declared import printed_kernels
+from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.specialization.conditions import specializations_of
 
 COMMON = TARGETS_DIR / "common"

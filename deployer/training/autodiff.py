@@ -11,7 +11,7 @@ from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.graph_sort import live_nodes
 from deployer.frontend.resolve import Resolved, static_form
-from deployer.operators.sums import SUM, sum_to
+from deployer.operators.elementwise.broadcast_grad import SUM, sum_to
 
 _WAY_OUT = "freeze these weights (leave them out of --trainable), or write the node with other operators"
 

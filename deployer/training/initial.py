@@ -18,7 +18,7 @@ from deployer.core.errors import OptionProblem
 from deployer.core.operator import operator_of
 from deployer.core.safe_text import one_line
 from deployer.frontend.raw_graph import RawConstant
-from deployer.operators.philox import WORDS, drawn
+from deployer.operators.base.philox import WORDS, drawn
 from deployer.training.forward import Forward
 
 BLOCK = 1 << 18

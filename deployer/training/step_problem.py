@@ -19,7 +19,7 @@ from deployer.core.ir import CONSTANT, FROZEN, STATE, TRAINED, GraphNames, Node
 from deployer.core.operator import Array, losses
 from deployer.core.safe_text import json_line, parameter_name
 from deployer.frontend.model_file import load_model
-from deployer.operators.copies.assign import Assign
+from deployer.operators.movement.casting import Assign
 from deployer.training import forward
 from deployer.training.attached_loss import AttachedLoss
 from deployer.training.autodiff import Backward

@@ -11,7 +11,7 @@ from deployer.core.errors import OptionProblem
 from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import operator_of, update_counter
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
-from deployer.operators.update.clipping import by_norm, by_value
+from deployer.operators.update.accumulation import by_norm, by_value
 from deployer.training.groups import Rule
 from deployer.training.onnx_writer import file_domain, input_form, save_graph
 

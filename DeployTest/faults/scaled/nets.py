@@ -10,7 +10,8 @@ import numpy as np
 
 from deployer import pipeline
 from deployer.core.errors import DeployerError
-from deployer.core.operator import Array, Operator, Sample, losses, registry
+from deployer.core.operator import Array, Operator, losses, registry
+from deployer.core.samples import Sample
 from deployer.pipeline import Case
 from deployer.rates.course import LARGEST_RATE
 from deployer.training.train_graph import build_train_graph

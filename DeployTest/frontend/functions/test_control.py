@@ -12,7 +12,7 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.frontend import check, parse
 from deployer.frontend.functions import control as functions
-from deployer.operators.control import control
+from deployer.operators import control
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.built_cases import check_differences, opened

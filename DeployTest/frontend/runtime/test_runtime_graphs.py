@@ -10,7 +10,7 @@ from onnx import helper
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Node
-from deployer.operators.arithmetic.div import Div
+from deployer.operators.elementwise.arithmetic import Div
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import (
     INT64,

@@ -10,7 +10,8 @@ import numpy as np
 import onnxruntime
 
 from deployer.core.ir import Node
-from deployer.core.operator import Array, Sample, registry
+from deployer.core.operator import Array, registry
+from deployer.core.samples import Sample
 from DeployTest.support.kernels.accuracy_cases import Case
 from DeployTest.support.kernels.gradients import both_ways
 from DeployTest.support.kernels.kernel_bench import Step, step_of

@@ -10,7 +10,7 @@ from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
-from deployer.operators.convolution.geometry import geometry
+from deployer.operators.products.convolution_geometry import geometry
 from DeployTest.support.kernels.convolution_layers import LAYERS
 from DeployTest.support.kernels.kernel_jobs import hard
 

@@ -17,16 +17,8 @@ from deployer.codegen.generate import kernel_files
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
 from deployer.core.declarations import with_carry
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Kernel,
-    Operator,
-    Sample,
-    Stride,
-    registry,
-)
+from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, Stride, registry
+from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.running import build
 from deployer.specialization.calls import value_of

@@ -8,9 +8,10 @@ import numpy as np
 from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue
-from deployer.core.operator import Array, Sample, registry
-from deployer.operators.matrix.gemm import SINGLE
-from deployer.operators.products import PRODUCTS
+from deployer.core.operator import Array, registry
+from deployer.core.samples import Sample
+from deployer.operators.base.sums import PRODUCTS
+from deployer.operators.products.gemm import SINGLE
 from DeployTest.support.kernels.kernel_bench import step_of
 
 SHAPES = (

@@ -7,11 +7,12 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Sample, operator_of
+from deployer.core.operator import Array, operator_of
+from deployer.core.samples import Sample
 from deployer.core.target import TARGETS_DIR, load
 from deployer.frontend.rests import Rests
-from deployer.operators.declared import printed_kernels
-from deployer.operators.views.compile_time import Folded
+from deployer.operators.base.elementwise_dsl import printed_kernels
+from deployer.operators.base.views import Folded
 from deployer.running.build import toolchain
 from deployer.running.kernels import COMMON, kernel_source
 from DeployTest.support.kernels.gradients import evaluate

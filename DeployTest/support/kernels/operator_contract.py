@@ -9,8 +9,9 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import Node
-from deployer.core.operator import Array, Operator, Sample, operator_of, registry
-from deployer.operators.views.compile_time import Folded
+from deployer.core.operator import Array, Operator, operator_of, registry
+from deployer.core.samples import Sample
+from deployer.operators.base.views import Folded
 from DeployTest.support.kernels.gradients import both_ways, by_reference
 from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, step_of
 from DeployTest.support.kernels.kernel_runs import KernelRuns

@@ -15,7 +15,7 @@ from deployer.core.forms import MICROSOFT
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator
 from deployer.frontend.node_checks import MISFITS
-from deployer.operators.declared import Declared
+from deployer.operators.base.elementwise_dsl import Declared
 from DeployTest.support.kernels.kernel_bench import Step
 
 OPSET = 21

@@ -15,7 +15,7 @@ from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
 from deployer.frontend.node_checks import check_elements, form_of
 from deployer.frontend.opsets import Imports
 from deployer.frontend.reader import tensor_constant
-from deployer.operators.control.control import Control, Inner, Parts, controls
+from deployer.operators.control import Control, Inner, Parts, controls
 
 MOST_INNER = 4096
 """How often graphs inside of nodes are written out in one model: turns of nested loops multiply."""

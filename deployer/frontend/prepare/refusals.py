@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Node
 from deployer.core.operator import registry
-from deployer.operators.absences import ABSENT
-from deployer.operators.control.control import controls
+from deployer.operators.base.unsupported import ABSENT
+from deployer.operators.control import controls
 
 ONNX = ("", "ai.onnx", "ai.onnx.preview.training")
 """Domains whose operators ONNX defines."""

@@ -1,1 +1,1 @@
-"""Losses over class labels and their gradients."""
+"""Losses and their gradients."""

@@ -1,4 +1,4 @@
-"""What pooling operators share: windows over one to three spatial axes, their access, and taps in numpy."""
+"""Windows of pooling over one to three spatial axes."""
 
 import math
 from abc import abstractmethod
@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS, measured
+from deployer.core.kernel_facts import FACTS
 from deployer.core.limits import check_elements
 from deployer.core.operator import (
     ArgValue,
@@ -22,14 +22,14 @@ from deployer.core.operator import (
     Length,
     Offset,
     Operator,
-    Sample,
     Stride,
     Work,
     mismatch,
-    rng,
     unsupported,
 )
-from deployer.operators.inputs import normal, operands
+from deployer.operators.base.operands import operands
+
+# What pooling operators share: windows over one to three spatial axes, their access, and taps in numpy.
 
 POOL_ATTRS = {
     **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
@@ -239,15 +239,6 @@ class Pool(Operator):
         elements = math.prod(tile.values()) * window
         return Work(macs=0, elements=elements, parallel=rows, runs=rows, form=square_form(node))
 
-    def sweep(self) -> Iterator[Sample]:
-        """Two window sizes on small images."""
-        r = rng(83)
-        for channels, side, kernel in measured("pools"):
-            pads = ((kernel - 1) // 2,) * 4
-            attrs: dict[str, AttrValue] = {"kernel_shape": (kernel, kernel), "strides": (2, 2), "pads": pads}
-            label = f"{channels}x{side}x{side} {kernel}"
-            yield Sample(label, (normal(r, 1, channels, side, side),), attrs, onnx=False)
-
 
 class PoolGrad(Operator):
     """dX from dY[N, C, ...]: windows add up in ascending order."""
@@ -336,3 +327,79 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
     "volume": ((2, 2, 4, 5, 4), {"kernel_shape": (2, 3, 2), "strides": (2, 2, 1), "pads": (1, 1, 0, 0, 1, 1)}),
     "volume_ceil": ((1, 2, 6, 4, 5), {"kernel_shape": (3, 2, 2), "strides": (2, 1, 2), "ceil_mode": 1}),
 }
+
+
+# Pooling over three spatial axes: over the planes first, then over the depth of what comes out.
+#
+# The maximum of maxima is the maximum, and the first of equal ones stays the first; a mean over the elements of planes,
+# then over those of the depth, divides by the product of both counts, whichever padding counts.
+
+Attrs = dict[str, AttrValue]
+PASSED = ("ceil_mode", "count_include_pad")
+
+
+class Volume:
+    """The nodes that stand for `node`, a pooling over X of that shape, or its gradient."""
+
+    def __init__(self, node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows]) -> None:
+        self.node, self.nodes = node, list[Node]()
+        n, channels, depth = shape[:3]
+        _, height, width = axes
+        self.full, self.out = shape, (n, channels, *(a.count for a in axes))
+        self.flat = (n, channels * depth, *shape[3:])
+        self.pooled = (n, channels * depth, height.count, width.count)
+        self.columns = (n, channels, depth, height.count * width.count)
+        self.last = (n, channels, axes[0].count, height.count * width.count)
+        passed = {name: node.attrs[name] for name in PASSED if name in node.attrs}
+        self.plane = _attrs(axes[1:]) | passed
+        self.depth = _attrs((axes[0], AxisWindows(self.columns[-1], count=self.columns[-1]))) | passed
+
+    def emit(self, label: str, op: str, inputs: Sequence[str], attrs: Attrs) -> str:
+        """Append a node and give the name of its result."""
+        name = f"{self.node.name}/{label}"
+        self.nodes.append(Node(name, op, tuple(inputs), (name,), attrs))
+        return name
+
+    def shaped(self, label: str, value: str, shape: tuple[int, ...]) -> str:
+        """The value in another shape."""
+        return self.emit(label, "Reshape", (value,), {"shape": shape})
+
+    def ended(self, value: str, shape: tuple[int, ...]) -> list[Node]:
+        """All nodes, with the node's result in that shape at the end."""
+        return [*self.nodes, Node(self.node.name, "Reshape", (value,), self.node.outputs[:1], {"shape": shape})]
+
+
+def _attrs(axes: Sequence[AxisWindows]) -> Attrs:
+    return {
+        "kernel_shape": tuple(a.kernel for a in axes),
+        "strides": tuple(a.stride for a in axes),
+        "dilations": tuple(a.dilation for a in axes),
+        "pads": tuple(a.pad for a in axes) + tuple(a.end for a in axes),
+    }
+
+
+def pooled(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows]) -> list[Node]:
+    """The nodes that a pooling of X of that shape stands for."""
+    v = Volume(node, shape, axes)
+    planes = v.emit("planes", node.op, (v.shaped("flat", node.inputs[0], v.flat),), v.plane)
+    layers = v.emit("layers", node.op, (v.shaped("columns", planes, v.columns),), v.depth)
+    return v.ended(layers, v.out)
+
+
+def mean_gradient(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows]) -> list[Node]:
+    """The nodes that the gradient of means stands for, dY -> dX of that shape."""
+    v = Volume(node, shape, axes)
+    dy = v.shaped("last", node.inputs[0], v.last)
+    dy = v.emit("layers", node.op, (dy,), {**v.depth, "input_shape": v.columns})
+    dy = v.emit("planes", node.op, (v.shaped("pooled", dy, v.pooled),), {**v.plane, "input_shape": v.flat})
+    return v.ended(dy, shape)
+
+
+def maximum_gradient(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows], forward: str) -> list[Node]:
+    """The nodes that the gradient of maxima stands for, dY, X -> dX; `forward` is the operator of the pooling."""
+    v = Volume(node, shape, axes)
+    x = v.shaped("flat", node.inputs[1], v.flat)
+    columns = v.shaped("columns", v.emit("maxima", forward, (x,), v.plane), v.columns)
+    dy = v.emit("layers", node.op, (v.shaped("last", node.inputs[0], v.last), columns), v.depth)
+    dy = v.emit("planes", node.op, (v.shaped("pooled", dy, v.pooled), x), v.plane)
+    return v.ended(dy, shape)

@@ -1,1 +1,1 @@
-"""Recurrent layers, lowered to products over all steps at once and the steps through time."""
+"""Recurrent layers, their cells and gradients."""

@@ -1,1 +1,1 @@
-"""Reductions that are made of others."""
+"""Reductions, cumulative sums and orders."""

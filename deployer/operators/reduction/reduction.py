@@ -1,15 +1,15 @@
-"""What ReduceSum and ReduceMean share: their axes, merged loops, and one kernel that sums in row-major order."""
+"""Reductions over axes: sum, mean, extremes, product and norms."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
+from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.declarations import Sums
-from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import measured
+from deployer.core.forms import LATE_AXES, Form
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -20,20 +20,80 @@ from deployer.core.operator import (
     Kernel,
     Last,
     Operator,
-    Sample,
     Stride,
     Work,
-    rng,
+    mismatch,
+    register,
     unsupported,
 )
-from deployer.operators.carry import CARRY, CARRY_SCALARS, carry_args, carry_operands
-from deployer.operators.inputs import arrays, normal, operands
-from deployer.operators.view import normalized_axes, reshape_to
+from deployer.operators.base.integer_variants import over_integers
+from deployer.operators.base.operands import arrays, floats, operands
+from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
+from deployer.operators.base.views import normalized_axes, reshape_to
 
-LOOPS = 3
+
+@register
+class ReduceProdGrad(Operator):
+    """For each element of a row dY times the product of all others, right with zeros among them.
+
+    dY of each row, and X as rows. The product before an element is multiplied by that of dY and all behind it.
+    """
+
+    name = "ReduceProdGrad"
+    custom = Form((2, 2), (1, 1))
+    kernel = Kernel(
+        "reduce_prod_grad_f32",
+        pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),
+        scalars=(("rows", "u32"), ("n", "u32"), ("x_r", "u32"), ("dx_r", "u32")),
+    )
+    no_gradient = "it belongs to a backward pass"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        dy, x = floats(node, inputs, 2)
+        if len(x.shape) != 2 or dy.shape != x.shape[:1]:
+            raise mismatch(node, "X is not rows with one dY each", inputs)
+        return (x,)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Products of what is before each element and of what is behind it."""
+        dy, x = arrays(inputs, 2)
+        before, behind = np.ones_like(x), np.ones_like(x)
+        behind[:, -1] = dy
+        for n in range(1, x.shape[1]):
+            before[:, n] = before[:, n - 1] * x[:, n - 1]
+            behind[:, -1 - n] = behind[:, -n] * x[:, -n]
+        return (np.asarray(before * behind, x.dtype),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """One dim over rows, which are whole in every tile."""
+        dy, x = node.inputs
+        rows, n = types[x].shape
+        row = (At("rows"), Whole())
+        listed = (
+            Operand("dy", dy, "in", (rows,), (At("rows"),)),
+            Operand("x", x, "in", (rows, n), row),
+            Operand("dx", node.outputs[0], "out", (rows, n), row),
+        )
+        return Access((Dim("rows", rows),), listed)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Rows of the tile, their length, strides."""
+        n = Const(access.operand("x").view[1])
+        return {"rows": Extent("rows"), "n": n, "x_r": Stride("x", 0), "dx_r": Stride("dx", 0)}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """Three products per element."""
+        count = tile["rows"] * access.operand("x").view[1]
+        return Work(macs=0, elements=count, parallel=tile["rows"])
+
+
+# What ReduceSum and ReduceMean share: their axes, merged loops, and one kernel that sums in row-major order.
+
+REDUCTION_LOOPS = 3
 """Loops of the kernel over kept axes (k0..k2), and as many over reduced ones (r0..r2, outermost first)."""
 
-KEPT, REDUCED = (tuple(f"{kind}{i}" for i in range(LOOPS)) for kind in "kr")
+KEPT, REDUCED = (tuple(f"{kind}{i}" for i in range(REDUCTION_LOOPS)) for kind in "kr")
 STRIDED = KEPT[:-1]
 """Kept axes along which results have a stride of their own; along the last they are neighbours."""
 
@@ -86,22 +146,6 @@ class Reducing(Operator):
         reshape_to(b, name, shape, column)
         return column
 
-    def samples(self) -> Iterator[Sample]:
-        """All axes, single, several, unsorted and negative ones, with and without keepdims, and the views."""
-        r = rng(31)
-        yield Sample("all", (normal(r, 5, 7),))
-        yield Sample("all_scalar", (normal(r, 5, 7),), {"keepdims": 0})
-        yield Sample("rows", (normal(r, 5, 7),), {"axes": (0,), "keepdims": 0})
-        yield Sample("columns", (normal(r, 5, 7),), {"axes": 1, "keepdims": 1})
-        yield Sample("unsorted", (normal(r, 3, 5, 2, 7),), {"axes": (-1, 0), "keepdims": 0})
-        yield Sample("middle", (normal(r, 2, 3, 5),), {"axes": (1,)})
-        yield Sample("channels", (normal(r, 3, 4, 5, 6),), {"axes": (0, 2, 3), "keepdims": 0})
-        yield Sample("six_loops", (normal(r, 2, 3, 2, 3, 2, 3),), {"axes": (1, 3, 5)})
-        yield Sample("long", (normal(r, 3, 7, 2, 71),), {"axes": (1, 3)})
-        yield Sample("long_rows", (normal(r, 133, 5),), {"axes": (0,), "keepdims": 0})
-        yield Sample("noop", (normal(r, 3, 4),), {"noop_with_empty_axes": 1})
-        yield Sample("ones", (normal(r, 3, 1, 4),), {"axes": (1,), "keepdims": 0})
-
 
 class Reduction(Reducing):
     """Sum over `axes`, divided by a count."""
@@ -153,11 +197,11 @@ class Reduction(Reducing):
             else:
                 groups.append((axis in axes, size))
         counts = {kind: sum(reduced is kind for reduced, _ in groups) for kind in (False, True)}
-        if max(counts.values()) > LOOPS:
+        if max(counts.values()) > REDUCTION_LOOPS:
             raise unsupported(
-                node, f"axes {axes} of {x} alternate too often", f"at most {LOOPS} runs of neighbouring axes"
+                node, f"axes {axes} of {x} alternate too often", f"at most {REDUCTION_LOOPS} runs of neighbouring axes"
             )
-        names = {kind: iter((REDUCED if kind else KEPT)[LOOPS - counts[kind] :]) for kind in (False, True)}
+        names = {kind: iter((REDUCED if kind else KEPT)[REDUCTION_LOOPS - counts[kind] :]) for kind in (False, True)}
         dims = [Dim(next(names[kind]), size, "reduction" if kind else "parallel") for kind, size in groups]
         outer = [d for d in dims if d.kind == "parallel"]
         reduced = [d for d in dims if d.kind == "reduction"]
@@ -193,14 +237,6 @@ class Reduction(Reducing):
         form = "rows" if isinstance(last, At) and last.dim in reduced else "columns"
         return Work(0, math.prod(tile.values()), outputs, form, runs=outputs)
 
-    def sweep(self) -> Iterator[Sample]:
-        """Sums over rows, over columns and over everything."""
-        r = rng(32)
-        for rows, columns in measured("sums"):
-            for axes in ((0,), (1,), (0, 1)):
-                label = f"{rows}x{columns} {axes}"
-                yield Sample(label, (normal(r, rows, columns),), {"axes": axes, "keepdims": 0})
-
 
 def expand_to(b: GradientBuilder, name: str, shape: tuple[int, ...], out: str) -> None:
     """Emit `out` = `name` broadcast to that shape."""
@@ -221,3 +257,313 @@ def share_gradient(operator: Reducing, node: Node, dy: str, b: GradientBuilder) 
         b.emit("Div", (dy, count), (share,))
         dy = share
     b.emit("Mul", (mask, dy), (b.grad(0),))
+
+
+# What reductions share that are made of others: their attributes passed on, and how their lowered nodes are named.
+
+Along = dict[str, AttrValue]
+"""The attributes of a reduction along the same axes."""
+
+
+class ComposedReduction(Reducing):
+    """A reduction without a kernel of its own."""
+
+    def along(self, node: Node, x: TensorType) -> Along:
+        """Attributes that reduce the node's axes of X, and none where it has none."""
+        return {"axes": self.axes(node, x), "keepdims": node.attr_int("keepdims", 1), "noop_with_empty_axes": 1}
+
+    def operand(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, tuple[int, ...], bool]:
+        """X, the axes and whether they are kept, as numpy takes them."""
+        x = arrays(inputs, 1)[0]
+        return x, self.axes(node, TensorType("float32", x.shape)), bool(node.attr_int("keepdims", 1))
+
+
+def constant_scalar(name: str, value: float) -> Node:
+    """A constant of that name."""
+    return Node(name, "Constant", (), (name,), {"value_float": value})
+
+
+@register
+class ReduceL1(ComposedReduction):
+    """The sum of the magnitudes over some axes. ReduceSum of Abs."""
+
+    name = "ReduceL1"
+    overflow = "any"
+    versions = (1, 11, 13, 18)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's sum of magnitudes."""
+        x, axes, keep = self.operand(node, inputs)
+        return (np.asarray(np.abs(x).sum(axes, dtype=x.dtype, keepdims=keep)),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The magnitudes, and their sum."""
+        x, magnitudes = floats(node, inputs, 1)[0], f"{node.name}/magnitudes"
+        return [
+            Node(magnitudes, "Abs", node.inputs[:1], (magnitudes,)),
+            Node(node.name, "ReduceSum", (magnitudes,), node.outputs, self.along(node, x)),
+        ]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = sign(X) dY."""
+        if b.needs_grad(0):
+            sign = b.temp("sign")
+            b.emit("Sign", (node.inputs[0],), (sign,))
+            b.emit("Mul", (sign, self.column(node, douts[0], b)), (b.grad(0),))
+
+
+SMALLEST = 2.0**-64
+"""A norm below this is that in its gradient, so that X of zeros has zeros and nothing undefined, as in PyTorch."""
+
+
+@register
+class ReduceL2(ComposedReduction):
+    """The root of the sum of the squares over some axes. The root of ReduceSumSquare."""
+
+    name = "ReduceL2"
+    versions = (1, 11, 13, 18)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's root of the sum of squares."""
+        x, axes, keep = self.operand(node, inputs)
+        return (np.asarray(np.sqrt(np.square(x).sum(axes, dtype=x.dtype, keepdims=keep))),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The root of the sum of squares."""
+        x, total = floats(node, inputs, 1)[0], f"{node.name}/total"
+        return [
+            Node(total, "ReduceSumSquare", node.inputs[:1], (total,), self.along(node, x)),
+            Node(node.name, "Sqrt", (total,), node.outputs),
+        ]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = X dY / Y."""
+        if b.needs_grad(0):
+            above, slope = b.temp("above"), b.temp("slope")
+            b.emit("Clip", (node.outputs[0], b.constant("least", np.array(SMALLEST, np.float32))), (above,))
+            b.emit("Div", (douts[0], above), (slope,))
+            b.emit("Mul", (node.inputs[0], self.column(node, slope, b)), (b.grad(0),))
+
+
+@register
+class ReduceLogSum(ComposedReduction):
+    """The logarithm of the sum over some axes. Log of ReduceSum."""
+
+    name = "ReduceLogSum"
+    versions = (1, 11, 13, 18, 28)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's logarithm of the sum."""
+        x, axes, keep = self.operand(node, inputs)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (np.asarray(np.log(x.sum(axes, dtype=x.dtype, keepdims=keep))),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The sum, and its logarithm."""
+        x, total = floats(node, inputs, 1)[0], f"{node.name}/total"
+        return [
+            Node(total, "ReduceSum", node.inputs[:1], (total,), self.along(node, x)),
+            Node(node.name, "Log", (total,), node.outputs),
+        ]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = dY / exp(Y), repeated along the axes."""
+        if b.needs_grad(0):
+            total, slope = b.temp("total"), b.temp("slope")
+            b.emit("Exp", (node.outputs[0],), (total,))
+            b.emit("Div", (douts[0], total), (slope,))
+            expand_to(b, self.column(node, slope, b), b.type(node.inputs[0]).shape, b.grad(0))
+
+
+@register
+class ReduceLogSumExp(ComposedReduction):
+    """The logarithm of the sum of exponentials over some axes.
+
+    M + Log of ReduceSum of Exp of X - M, with M the maximum, so that nothing overflows; M is finite.
+    """
+
+    name = "ReduceLogSumExp"
+    versions = (1, 11, 13, 18, 28)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The maximum, and the logarithm of the sum of exponentials relative to it."""
+        x, axes, keep = self.operand(node, inputs)
+        ends = np.finfo(x.dtype)
+        most = np.clip(x.max(axes, keepdims=True), ends.min, ends.max)
+        y = most + np.log(np.exp(x - most).sum(axes, dtype=x.dtype, keepdims=True))
+        return (np.asarray(y if keep else y.squeeze(axes), dtype=x.dtype),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The maximum as a finite number, what is left of X, its exponentials, their sum, its logarithm, their sum."""
+        x = floats(node, inputs, 1)[0]
+        extreme, most, shifted, powers, total, log, kept = (
+            f"{node.name}/{label}" for label in ("extreme", "most", "shifted", "powers", "total", "log", "kept")
+        )
+        ends: dict[str, AttrValue] = {"min": float(np.finfo(np.float32).min), "max": float(np.finfo(np.float32).max)}
+        along = {**self.along(node, x), "keepdims": 1}
+        shape = self.infer(node, inputs)[0].shape
+        return [
+            Node(extreme, "ReduceMax", node.inputs[:1], (extreme,), along),
+            Node(most, "Clip", (extreme,), (most,), ends),  # infinities leave nothing of infinities
+            Node(shifted, "Sub", (node.inputs[0], most), (shifted,)),
+            Node(powers, "Exp", (shifted,), (powers,)),
+            Node(total, "ReduceSum", (powers,), (total,), along),
+            Node(log, "Log", (total,), (log,)),
+            Node(kept, "Add", (log, most), (kept,)),
+            Node(node.name, "Reshape", (kept,), node.outputs, {"shape": shape}),
+        ]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = dY exp(X - Y)."""
+        if b.needs_grad(0):
+            below, shares = b.temp("below"), b.temp("shares")
+            b.emit("Sub", (node.inputs[0], self.column(node, node.outputs[0], b)), (below,))
+            b.emit("Exp", (below,), (shares,))
+            b.emit("Mul", (shares, self.column(node, douts[0], b)), (b.grad(0),))
+
+
+@over_integers
+class ReduceMax(Reduction):
+    """The maximum over some axes. The result is NaN where one of its elements is."""
+
+    name = "ReduceMax"
+    versions = (1, 11, 12, 13, 18, 20)
+    kernel: ClassVar[Kernel] = reduce_kernel("reduce_max_f32", sums=False)
+    sums: ClassVar[Sums | None] = None
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's maximum."""
+        x = arrays(inputs, 1)[0]
+        axes = self.axes(node, TensorType("float32", x.shape))
+        return (np.asarray(x.max(axes, keepdims=bool(node.attr_int("keepdims", 1)))),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """Equal maxima share dY."""
+        share_gradient(self, node, douts[0], b)
+
+
+@register
+class ReduceMean(Reduction):
+    """The mean over some axes. The sum in row-major order over the number of elements."""
+
+    name = "ReduceMean"
+    versions = (1, 11, 13, 18)
+    mean = True
+
+
+@register
+class ReduceMin(ComposedReduction):
+    """The minimum over some axes.
+
+    Minus ReduceMax of minus X; of integers, the smallest of which has no negative, all bits turned around.
+    """
+
+    name = "ReduceMin"
+    versions = (1, 11, 12, 13, 18, 20)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's minimum."""
+        x, axes, keep = self.operand(node, inputs)
+        return (np.asarray(x.min(axes, keepdims=keep)),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The maximum of X turned around, turned around."""
+        x = operands(node, inputs, 1)[0]
+        minus, turned, most = (f"{node.name}/{label}" for label in ("minus", "turned", "most"))
+        if x.dtype == "int32":
+            return [
+                Node(turned, "BitwiseNot", node.inputs[:1], (turned,)),
+                Node(most, "ReduceMax", (turned,), (most,), self.along(node, x)),
+                Node(node.name, "BitwiseNot", (most,), node.outputs),
+            ]
+        return [
+            constant_scalar(minus, -1.0),
+            Node(turned, "Mul", (node.inputs[0], minus), (turned,)),
+            Node(most, "ReduceMax", (turned,), (most,), self.along(node, x)),
+            Node(node.name, "Mul", (most, minus), node.outputs),
+        ]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """Equal minima share dY."""
+        share_gradient(self, node, douts[0], b)
+
+
+@register
+class ReduceProd(Reduction):
+    """The product over some axes. Products in row-major order."""
+
+    name = "ReduceProd"
+    overflow = "any"
+    versions = (1, 11, 13, 18)
+    kernel: ClassVar[Kernel] = reduce_kernel("reduce_prod_f32", sums=False)
+    sums: ClassVar[Sums | None] = None
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's product."""
+        x = arrays(inputs, 1)[0]
+        axes = self.axes(node, TensorType("float32", x.shape))
+        return (np.asarray(x.prod(axes, dtype=x.dtype, keepdims=bool(node.attr_int("keepdims", 1)))),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dY times the product of all others, with X as rows of what is multiplied."""
+        if not b.needs_grad(0):
+            return
+        x = b.type(node.inputs[0])
+        axes = self.axes(node, x)
+        kept = tuple(axis for axis in range(len(x.shape)) if axis not in axes)
+        order = (*kept, *axes)
+        sizes = tuple(x.shape[axis] for axis in order)
+        table = (b.type(douts[0]).size, x.size // b.type(douts[0]).size)
+        rows, products, moved = b.temp("rows"), b.temp("products"), node.inputs[0]
+        if order != tuple(range(len(order))):
+            moved = b.temp("moved")
+            b.emit("Transpose", node.inputs[:1], (moved,), perm=order)
+        reshape_to(b, moved, table, rows)
+        dy = b.temp("dy")
+        reshape_to(b, douts[0], table[:1], dy)
+        b.emit("ReduceProdGrad", (dy, rows), (products,))
+        if moved == node.inputs[0]:
+            reshape_to(b, products, x.shape, b.grad(0))
+            return
+        back = b.temp("back")
+        reshape_to(b, products, sizes, back)
+        b.emit("Transpose", (back,), (b.grad(0),), perm=tuple(order.index(axis) for axis in range(len(order))))
+
+
+@register
+class ReduceSum(Reduction):
+    """The sum over some axes. Sums in row-major order."""
+
+    name = "ReduceSum"
+    overflow = "any"
+    versions = (1, 11, 13)
+    extras = (LATE_AXES,)
+
+
+@register
+class ReduceSumSquare(ComposedReduction):
+    """The sum of the squares over some axes. ReduceSum of X X."""
+
+    name = "ReduceSumSquare"
+    overflow = "any"
+    versions = (1, 11, 13, 18)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's sum of squares."""
+        x, axes, keep = self.operand(node, inputs)
+        return (np.asarray(np.square(x).sum(axes, dtype=x.dtype, keepdims=keep)),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The squares, and their sum."""
+        x, squares = floats(node, inputs, 1)[0], f"{node.name}/squares"
+        return [
+            Node(squares, "Mul", (node.inputs[0], node.inputs[0]), (squares,)),
+            Node(node.name, "ReduceSum", (squares,), node.outputs, self.along(node, x)),
+        ]
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dX = X 2 dY."""
+        if b.needs_grad(0):
+            twice = b.temp("twice")
+            b.emit("Mul", (self.column(node, douts[0], b), b.constant("two", np.array(2, np.float32))), (twice,))
+            b.emit("Mul", (node.inputs[0], twice), (b.grad(0),))

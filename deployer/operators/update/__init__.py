@@ -1,1 +1,1 @@
-"""Operators that change state: gradient accumulators and weights."""
+"""Optimizers, gradient accumulation and clipping."""

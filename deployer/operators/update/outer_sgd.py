@@ -3,36 +3,28 @@
 That is what a dense layer's is where a batch has one sample. The product is rounded before the rate multiplies it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import FACTS, measured
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    Kernel,
-    Operator,
-    Sample,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    rng,
-)
-from deployer.operators.inputs import arrays, floats, normal
-from deployer.operators.matrix.gemm import Gemm, is_plain_outer
-from deployer.operators.update.sgd import LEARNING_RATE, SGD
+from deployer.core.kernel_facts import FACTS
+from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Operator, Stride, Work, mismatch, register
+from deployer.operators.base.operands import arrays, floats
+from deployer.operators.products.gemm import Gemm, is_plain_outer
+from deployer.operators.update.optimizers import SGD, SGD_LEARNING_RATE
 
 
 @register
 class OuterSGD(Operator):
-    """a[M], b[N], W[M, N] in any shapes of so many elements; attribute `lr`."""
+    """W' = W - lr * a b^T, in place: SGD of a weight whose gradient is an outer product.
+
+    That is what a dense layer's is where a batch has one sample. The product is rounded before the rate multiplies it.
+
+    a[M], b[N], W[M, N] in any shapes of so many elements; attribute `lr`.
+    """
 
     name = "OuterSGD"
     applies = SGD.name
@@ -60,7 +52,7 @@ class OuterSGD(Operator):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """w - lr * outer(a, b)."""
         a, b, w = arrays(inputs, 3)
-        rate = w.dtype.type(node.attr_float("lr", LEARNING_RATE))
+        rate = w.dtype.type(node.attr_float("lr", SGD_LEARNING_RATE))
         return (np.asarray(w - rate * np.outer(a, b).reshape(w.shape)),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
@@ -77,24 +69,10 @@ class OuterSGD(Operator):
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's lengths, elements from one row of W to the next, and the learning rate."""
-        rate = Const(node.attr_float("lr", LEARNING_RATE))
+        rate = Const(node.attr_float("lr", SGD_LEARNING_RATE))
         return {"m": Extent("m"), "n": Extent("n"), "w_m": Stride("w", 0), "lr": rate}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """One product per weight; cores share rows of a block's columns."""
         m, n = tile["m"], tile["n"]
         return Work(macs=m * n, elements=0, parallel=m * -(-n // FACTS.block))
-
-    def samples(self) -> Iterator[Sample]:
-        """Lengths with and without a rest, a single row and column, the default rate and a given one."""
-        r = rng(15)
-        for m, n in ((5, 19), (1, 16), (24, 1), (3, 64), (9, 8)):
-            yield Sample(f"{m}x{n}", (normal(r, m), normal(r, n), normal(r, m, n)), {"lr": 0.125}, onnx=False)
-        yield Sample("default", (normal(r, 1, 6), normal(r, 1, 7), normal(r, 6, 7)), onnx=False)
-
-    def sweep(self) -> Iterator[Sample]:
-        """The outer products among those on which Gemm is measured."""
-        r = rng(16)
-        for m, n, k in measured("products"):
-            if k == 1:
-                yield Sample(f"{m}x{n}", (normal(r, m), normal(r, n), normal(r, m, n)), onnx=False)

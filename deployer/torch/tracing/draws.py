@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.operators.philox import drawn
-from deployer.operators.random.keyed_dropout import threshold
+from deployer.operators.base.philox import drawn
+from deployer.operators.elementwise.random import threshold
 
 LIBRARY = "deployer"
 """The namespace of operators that a traced graph has besides ATen's."""

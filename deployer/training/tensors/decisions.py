@@ -24,7 +24,7 @@ from deployer.core.ir import (
 )
 from deployer.core.operator import Array, operator_of
 from deployer.core.safe_text import one_line
-from deployer.operators import sums
+from deployer.operators.elementwise import broadcast_grad as sums
 from deployer.training.forward import Forward
 from deployer.training.tensors.origins import BUFFER, LEARNED, NUMBER, Origins, is_invented, mentions, traced
 from deployer.training.tensors.uses import FREE, SETTING, Use, is_uniform, summary, uses_of

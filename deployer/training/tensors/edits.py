@@ -13,7 +13,7 @@ from deployer.core.operator import Array, registry
 from deployer.frontend.model_parts import graphs_of
 from deployer.frontend.opsets import is_control
 from deployer.frontend.reader import ELEMENTS, is_literal
-from deployer.operators.sums import SUMS, UNIT_NORM
+from deployer.operators.elementwise.broadcast_grad import SUMS, UNIT_NORM
 from deployer.training.tensors.origins import PARAMETER, Origin, mentions, origins_of, traced
 
 FLOATS = tuple(kind for kind, name in ELEMENTS.items() if name == "float32")

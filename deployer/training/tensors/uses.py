@@ -9,7 +9,7 @@ from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, GAIN, WEIGHT, GraphNames, Node
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.resolve import Resolved
-from deployer.operators import sums
+from deployer.operators.elementwise import broadcast_grad as sums
 from deployer.training.autodiff import Rule, Tape, fixed_form
 from deployer.training.forward import Forward
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deployer.operators.random.keyed_dropout import KeyedDropout
+from deployer.operators.elementwise.random import KeyedDropout
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
 
 

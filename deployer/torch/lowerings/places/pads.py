@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
-from deployer.operators.copies.pad import SOURCES
+from deployer.operators.movement.padding import SOURCES
 from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
 from deployer.torch.lowerings.places.indexing import rows_added, rows_of
 

@@ -1,1 +1,0 @@
-"""Activations by element, and their gradients."""

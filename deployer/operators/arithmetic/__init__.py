@@ -1,1 +1,0 @@
-"""Arithmetic by element, sums along axes."""

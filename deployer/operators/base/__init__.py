@@ -1,0 +1,1 @@
+"""Base classes and helpers that families of operators share."""

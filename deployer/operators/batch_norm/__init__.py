@@ -1,1 +1,0 @@
-"""Batch normalization, its gradient, and the steps of both."""

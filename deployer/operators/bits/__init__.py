@@ -1,1 +1,0 @@
-"""Operators over the bits of integers."""

@@ -1,1 +1,0 @@
-"""Operators with graphs inside: what follows from shapes and constants alone says which are computed, and how often."""

@@ -1,1 +1,0 @@
-"""Elements that move: joined, cut, padded, repeated, permuted."""

@@ -1,1 +1,0 @@
-"""Cumulative sums and products: of all elements so far along an axis."""

@@ -1,0 +1,1 @@
+"""Elementwise operators: arithmetic, activations, comparisons, integers, random numbers."""

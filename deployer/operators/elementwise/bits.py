@@ -1,0 +1,120 @@
+"""Bitwise logic and shifts of integers."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from deployer.core.forms import Overflow
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.formulas.functions import FUNCTIONS
+from deployer.formulas.tree import Input, call
+from deployer.operators.base.elementwise_dsl import INTEGERS, Pointwise, Spread, declare
+from deployer.operators.base.operands import arrays, operands
+
+DIRECTIONS = {"RIGHT": ("IntegerShiftRight", "right"), "LEFT": ("IntegerShiftLeft", "left")}
+
+
+@register
+class BitShift(Operator):
+    """The bits of X moved to the left or to the right by as many places as Y says. An operator for each direction."""
+
+    name = "BitShift"
+    versions = (11, 28)
+    no_gradient = "integers have none"
+
+    def overflow_of(self, node: Node) -> Overflow:
+        """To the left any; to the right none."""
+        return "any" if node.attr_str("direction", "") == "LEFT" else "none"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The broadcast shape of two operands that are integers."""
+        a, b = operands(node, inputs, 2)
+        if node.attr_str("direction", "") not in DIRECTIONS:
+            raise unsupported(node, f"its direction is {node.attrs.get('direction')!r}", "LEFT or RIGHT")
+        if a.dtype != "int32" or b.dtype != "int32":
+            raise mismatch(node, "its operands are no integers", inputs)
+        try:
+            return (TensorType(a.dtype, np.broadcast_shapes(a.shape, b.shape)),)
+        except ValueError:
+            raise mismatch(node, "operands do not broadcast", inputs) from None
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's shifts, and what ONNX says of others."""
+        function = FUNCTIONS[DIRECTIONS[node.attr_str("direction", "")][1]]
+        return (np.asarray(function.numpy(*arrays(inputs, 2))),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """The operator of the direction."""
+        return [Node(node.name, DIRECTIONS[node.attr_str("direction", "")][0], node.inputs, node.outputs)]
+
+
+@declare
+class BitwiseAnd(Spread):
+    """The bits that both have. Elementwise."""
+
+    name = "BitwiseAnd"
+    versions = (18,)
+    operands = INTEGERS
+    formula = call("bits_and", *INTEGERS)
+    no_gradient = "integers have none"
+
+
+WHOLE = Input("x", "int32", whole=True)
+
+
+@declare
+class BitwiseNot(Pointwise):
+    """The bits that X has not. Elementwise."""
+
+    name = "BitwiseNot"
+    overflow = "unsigned"
+    versions = (18,)
+    operands = (WHOLE,)
+    formula = call("bits_not", WHOLE)
+    no_gradient = "integers have none"
+
+
+@declare
+class BitwiseOr(Spread):
+    """The bits that either has. Elementwise."""
+
+    name = "BitwiseOr"
+    versions = (18,)
+    operands = INTEGERS
+    formula = call("bits_or", *INTEGERS)
+    no_gradient = "integers have none"
+
+
+@declare
+class BitwiseXor(Spread):
+    """The bits that one alone has. Elementwise."""
+
+    name = "BitwiseXor"
+    versions = (18,)
+    operands = INTEGERS
+    formula = call("bits_xor", *INTEGERS)
+    no_gradient = "integers have none"
+
+
+@declare
+class IntegerShiftLeft(Spread):
+    """A times two to the power of B, by shifting bits. Elementwise; a shift by less than zero is one by all bits."""
+
+    name = "IntegerShiftLeft"
+    operands = INTEGERS
+    formula = call("left", *INTEGERS)
+    no_gradient = "integers have none"
+
+
+@declare
+class IntegerShiftRight(Spread):
+    """A over two to the power of B, towards the smaller, by shifting bits.
+
+    Elementwise; a shift by less than zero is one by all bits.
+    """
+
+    name = "IntegerShiftRight"
+    operands = INTEGERS
+    formula = call("right", *INTEGERS)
+    no_gradient = "integers have none"

@@ -1,0 +1,182 @@
+"""Comparisons, logic and selection by a condition."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.forms import Rule
+from deployer.core.operator import Array
+from deployer.formulas.tree import Formula, Input, Setting, call, choose
+from deployer.operators.base.elementwise import limited
+from deployer.operators.base.elementwise_dsl import TRUTHS, A, B, Pointwise, Spread, X, declare
+
+
+@declare
+class And(Spread):
+    """Whether both are true. Elementwise; a truth."""
+
+    name = "And"
+    versions = (7,)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
+    operands = TRUTHS
+    formula = call("both", *TRUTHS)
+    no_gradient = "a truth has none"
+
+
+@declare
+class Equal(Spread):
+    """Whether A is B. Elementwise; a truth."""
+
+    name = "Equal"
+    versions = (7, 11, 13, 19)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
+    operands = (A, B)
+    formula = call("equal", A, B)
+    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    integers = True
+    at_run_time = "IntegerEqual"
+    no_gradient = "a truth has none"
+
+
+@declare
+class Greater(Spread):
+    """Whether A is above B. Elementwise; a truth."""
+
+    name = "Greater"
+    versions = (7, 9, 13)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
+    operands = (A, B)
+    formula = A > B
+    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    integers = True
+    at_run_time = "IntegerGreater"
+    no_gradient = "a truth has none"
+
+
+@declare
+class GreaterOrEqual(Spread):
+    """Whether A is not below B, nor NaN. Elementwise; a truth."""
+
+    name = "GreaterOrEqual"
+    versions = (12, 16)
+    operands = (A, B)
+    formula = A >= B
+    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    integers = True
+    at_run_time = "IntegerGreaterOrEqual"
+    no_gradient = "a truth has none"
+
+
+def _found(flag: str, infinity: float) -> Formula:
+    return call("both", call("equal", X, infinity), call("less", 0.0, Setting(flag)))
+
+
+@declare
+class IsInf(Pointwise):
+    """Whether X is an infinity, of either sign or of one. Elementwise; a truth."""
+
+    name = "IsInf"
+    versions = (10, 20)
+    formula = call("either", _found("detect_negative", -math.inf), _found("detect_positive", math.inf))
+    settings: ClassVar = {"detect_negative": 1.0, "detect_positive": 1.0}
+    flags = ("detect_negative", "detect_positive")
+    trials = ({"detect_negative": 0}, {"detect_positive": 0})
+    no_gradient = "a truth has none"
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Numbers, and infinities of both signs."""
+        x = super().drawn(generator, operand, shape)
+        return np.where(np.abs(x) > np.float32(1), np.copysign(np.float32(np.inf), x), x)
+
+
+@declare
+class IsNaN(Pointwise):
+    """Whether X is no number. Elementwise; a truth."""
+
+    name = "IsNaN"
+    versions = (9, 13, 20)
+    formula = call("negation", call("equal", X, X))
+    no_gradient = "a truth has none"
+
+
+@declare
+class Less(Spread):
+    """Whether A is below B. Elementwise; a truth."""
+
+    name = "Less"
+    versions = (7, 9, 13)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
+    operands = (A, B)
+    formula = A < B
+    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    integers = True
+    at_run_time = "IntegerLess"
+    no_gradient = "a truth has none"
+
+
+@declare
+class LessOrEqual(Spread):
+    """Whether A is not above B, nor NaN. Elementwise; a truth."""
+
+    name = "LessOrEqual"
+    versions = (12, 16)
+    operands = (A, B)
+    formula = A <= B
+    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    integers = True
+    at_run_time = "IntegerLessOrEqual"
+    no_gradient = "a truth has none"
+
+
+TRUTH = Input("x", "int32")
+
+
+@declare
+class Not(Pointwise):
+    """Whether X is false. Elementwise; a truth."""
+
+    name = "Not"
+    versions = (1,)
+    operands = (TRUTH,)
+    formula = call("negation", TRUTH)
+    no_gradient = "a truth has none"
+
+
+@declare
+class Or(Spread):
+    """Whether one is true, or both. Elementwise; a truth."""
+
+    name = "Or"
+    versions = (7,)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
+    operands = TRUTHS
+    formula = call("either", *TRUTHS)
+    no_gradient = "a truth has none"
+
+
+CONDITION, OTHER = Input("condition", "int32"), Input("other")
+
+
+@declare
+class Where(Spread):
+    """X where a condition is true, else Y. Elementwise; the gradient goes to what is chosen."""
+
+    name = "Where"
+    versions = (9, 16)
+    operands = (CONDITION, X, OTHER)
+    formula = choose(CONDITION, X, OTHER)
+    integers = True
+    at_run_time = "IntegerWhere"
+
+
+@declare
+class Xor(Spread):
+    """Whether one alone is true. Elementwise; a truth."""
+
+    name = "Xor"
+    versions = (7,)
+    older: ClassVar[dict[int, Rule]] = {1: limited}
+    operands = TRUTHS
+    formula = call("differ", *TRUTHS)
+    no_gradient = "a truth has none"

@@ -1,0 +1,260 @@
+"""Functions of single elements: absolute value, rounding, remainders, roots and the error function."""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from deployer.core.forms import CONSUMED, Form, Rule
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, GradientBuilder, register, unsupported
+from deployer.formulas.functions import ZERO
+from deployer.formulas.tree import Input, Setting, call, choose
+from deployer.operators.base.elementwise import equal_shapes
+from deployer.operators.base.elementwise_dsl import DY, A, B, Pointwise, Spread, X, Y, declare
+from deployer.operators.base.operands import arrays, floats
+from deployer.operators.elementwise.arithmetic import Sum
+
+
+@declare
+class Abs(Pointwise):
+    """Y = |X|. Elementwise; at 0 the slope is 0, as PyTorch's."""
+
+    name = "Abs"
+    overflow = "any"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    formula = call("abs", X)
+    kinks: ClassVar = {"x": (ZERO,)}
+    integers = True
+
+
+@declare
+class Ceil(Pointwise):
+    """The smallest whole number that is not below X. Elementwise; the slope is 0."""
+
+    name = "Ceil"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    formula = call("ceil", X)
+    kinks: ClassVar = {"x": (call("round", X),)}
+    spread = 3.0
+
+
+@declare
+class Divided(Pointwise):
+    """X divided by a number that is known; Mean is lowered to it. Elementwise."""
+
+    name = "Divided"
+    custom = Form((1, 1), (1, 1), {"by": "FLOAT"})
+    formula = X / Setting("by")
+    settings: ClassVar = {"by": 1.0}
+    trials = ({"by": 3.0},)
+
+
+@declare
+class Erf(Pointwise):
+    """The error function. Elementwise."""
+
+    name = "Erf"
+    versions = (9, 13)
+    formula = call("erf", X)
+
+
+@declare
+class Floor(Pointwise):
+    """The largest whole number that is not above X. Elementwise; the slope is 0."""
+
+    name = "Floor"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    formula = call("floor", X)
+    kinks: ClassVar = {"x": (call("round", X),)}
+    spread = 3.0
+
+
+LEFT = call("remainder", A, B)
+OTHER_SIGN = call("differ", LEFT < 0.0, B < 0.0)
+
+
+@declare
+class FloorMod(Spread):
+    """What is left of A by B with the sign of B: A - B floor(A / B).
+
+    Elementwise over floats: the remainder, and B more where its sign is not B's.
+    """
+
+    name = "FloorMod"
+    custom = Form((2, 2), (1, 1))
+    operands = (A, B)
+    formula = choose(call("both", OTHER_SIGN, call("negation", call("equal", LEFT, 0.0))), LEFT + B, LEFT)
+    kinks: ClassVar = {"a": (call("floor", A / B) * B, call("ceil", A / B) * B), "b": (A / call("round", A / B),)}
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Dividends on both sides of several divisors, which are at a distance from zero."""
+        x = super().drawn(generator, operand, shape)
+        return np.asarray(x * 3 if operand == A else x + np.copysign(np.float32(0.5), x), np.float32)
+
+
+@register
+class Mean(Sum):
+    """The mean of any number of operands with numpy broadcasting.
+
+    The sum from left to right, divided by the number of operands.
+    """
+
+    name = "Mean"
+    versions = (8, 13)
+    older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The broadcast shape of all operands."""
+        floats(node, inputs, max(len(inputs), 1))
+        return super().infer(node, inputs)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """((A + B) + C + ...) / n."""
+        (total,) = super().reference(node, inputs)
+        return (np.asarray(total / total.dtype.type(len(node.inputs))),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dY / n for each, summed over the axes it was broadcast along."""
+        share = b.temp("share")
+        b.emit("Divided", (douts[0],), (share,), by=float(len(node.inputs)))
+        super().gradient(node, (share,), b)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A Sum, and its division."""
+        total = f"{node.outputs[0]}/total"
+        count = float(len(node.inputs))
+        return [
+            Node(f"{node.name}/total", "Sum", node.inputs, (total,)),
+            Node(node.name, "Divided", (total,), node.outputs, {"by": count}),
+        ]
+
+
+@declare
+class Mod(Spread):
+    """The remainder of A by B, with the sign of A where `fmod` is 1, else with that of B.
+
+    Elementwise; before version 28 ONNX demands `fmod` 1 of floats, and FloorMod is what they have without it.
+    """
+
+    name = "Mod"
+    versions = (10, 13, 28)
+    operands = (A, B)
+    formula = call("remainder", A, B)
+    kinks: ClassVar = {"a": (call("round", A / B) * B,), "b": (A / call("round", A / B),)}
+    integers = True
+    at_run_time = "IntegerMod"
+    flags = ("fmod",)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """FloorMod for floats without `fmod`."""
+        (y,) = self.infer(node, inputs)
+        if y.dtype == "float32" and not node.attr_int("fmod", 0):
+            return [Node(node.name, "FloorMod", node.inputs, node.outputs)]
+        return super().lower(node, inputs)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """That of the remainder, or of FloorMod."""
+        if node.attr_int("fmod", 0):
+            super().gradient(node, douts, b)
+        else:
+            FloorMod().gradient(node, douts, b)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """numpy's; UnsupportedOperator where an integer is divided by zero."""
+        a, b = arrays(inputs, 2)
+        if a.dtype.kind != "f" and (b == 0).any():
+            raise unsupported(node, "an integer is divided by zero", "other constants, or floats")
+        if not node.attr_int("fmod", 0):
+            return (np.asarray(np.mod(a, b)),)
+        return super().reference(node, inputs)
+
+    def attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
+        """What floats have."""
+        yield "", {"fmod": 1}
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Dividends on both sides of several divisors, which are at a distance from zero."""
+        x = super().drawn(generator, operand, shape)
+        return np.asarray(x * 3 if operand == A else x + np.copysign(np.float32(0.5), x), np.float32)
+
+
+@declare
+class Neg(Pointwise):
+    """Y = -X. Elementwise."""
+
+    name = "Neg"
+    overflow = "any"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    formula = -X
+    integers = True
+
+
+@declare
+class Reciprocal(Pointwise):
+    """Y = 1 / X. Elementwise; the slope is -Y^2."""
+
+    name = "Reciprocal"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    formula = 1.0 / X
+    slopes: ClassVar = {"x": -(DY * (Y * Y))}
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Both signs, at a distance from 0."""
+        x = super().drawn(generator, operand, shape)
+        return np.asarray(x + np.copysign(np.float32(0.5), x), np.float32)
+
+
+@declare
+class Round(Pointwise):
+    """The nearest whole number, of two the even one. Elementwise; the slope is 0."""
+
+    name = "Round"
+    versions = (11, 22)
+    formula = call("round", X)
+    kinks: ClassVar = {"x": (call("floor", X) + 0.5,)}
+    spread = 3.0
+
+
+@declare
+class Sign(Pointwise):
+    """Y = 1, -1 or 0. Elementwise; NaN stays NaN. The slope is 0."""
+
+    name = "Sign"
+    versions = (9, 13)
+    formula = choose(X > 0.0, 1.0, choose(X < 0.0, -1.0, X))
+    slopes: ClassVar = {"x": ZERO}
+    kinks: ClassVar = {"x": (ZERO,)}
+    integers = True
+
+
+@declare
+class Sqrt(Pointwise):
+    """The square root; NaN of what is negative. Elementwise."""
+
+    name = "Sqrt"
+    versions = (6, 13)
+    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    formula = call("sqrt", X)
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Positive values on both sides of 1."""
+        return np.exp(super().drawn(generator, operand, shape))
+
+
+@declare
+class Truncate(Pointwise):
+    """Floats as integers, towards zero: what Cast to int32 is at run time.
+
+    Elementwise; what is beyond int32 becomes its nearest, and NaN 0. ONNX leaves both open.
+    """
+
+    name = "Truncate"
+    formula = call("integer", X)
+    kinks: ClassVar = {"x": (call("round", X),)}
+    no_gradient = "it is constant wherever it has a derivative"

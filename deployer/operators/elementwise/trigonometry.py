@@ -1,0 +1,126 @@
+"""Trigonometric and hyperbolic functions and their inverses."""
+
+import numpy as np
+
+from deployer.core.operator import Array
+from deployer.formulas.tree import Input, call
+from deployer.operators.base.elementwise_dsl import Pointwise, X, declare
+
+
+@declare
+class Acos(Pointwise):
+    """The angle whose cosine is X. Elementwise."""
+
+    name = "Acos"
+    versions = (7, 22)
+    formula = call("acos", X)
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Numbers between -1 and 1."""
+        return np.tanh(super().drawn(generator, operand, shape))
+
+
+@declare
+class Acosh(Pointwise):
+    """The inverse of the hyperbolic cosine. Elementwise."""
+
+    name = "Acosh"
+    versions = (9, 22)
+    formula = call("acosh", X)
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Numbers above 1."""
+        return np.float32(1) + np.exp(super().drawn(generator, operand, shape))
+
+
+@declare
+class Asin(Pointwise):
+    """The angle whose sine is X. Elementwise."""
+
+    name = "Asin"
+    versions = (7, 22)
+    formula = call("asin", X)
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Numbers between -1 and 1."""
+        return np.tanh(super().drawn(generator, operand, shape))
+
+
+@declare
+class Asinh(Pointwise):
+    """The inverse of the hyperbolic sine. Elementwise."""
+
+    name = "Asinh"
+    versions = (9, 22)
+    formula = call("asinh", X)
+    spread = 3.0
+
+
+@declare
+class Atan(Pointwise):
+    """The angle whose tangent is X. Elementwise."""
+
+    name = "Atan"
+    versions = (7, 22)
+    formula = call("atan", X)
+    spread = 3.0
+
+
+@declare
+class Atanh(Pointwise):
+    """The inverse of the hyperbolic tangent. Elementwise."""
+
+    name = "Atanh"
+    versions = (9, 22)
+    formula = call("atanh", X)
+
+    def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
+        """Numbers between -1 and 1."""
+        return np.tanh(super().drawn(generator, operand, shape))
+
+
+@declare
+class Cos(Pointwise):
+    """The cosine. Elementwise."""
+
+    name = "Cos"
+    versions = (7, 22)
+    formula = call("cos", X)
+    spread = 3.0
+
+
+@declare
+class Cosh(Pointwise):
+    """The hyperbolic cosine. Elementwise."""
+
+    name = "Cosh"
+    versions = (9, 22)
+    formula = call("cosh", X)
+
+
+@declare
+class Sin(Pointwise):
+    """The sine. Elementwise."""
+
+    name = "Sin"
+    versions = (7, 22)
+    formula = call("sin", X)
+    spread = 3.0
+
+
+@declare
+class Sinh(Pointwise):
+    """The hyperbolic sine. Elementwise."""
+
+    name = "Sinh"
+    versions = (9, 22)
+    formula = call("sinh", X)
+
+
+@declare
+class Tan(Pointwise):
+    """The tangent. Elementwise; at its poles there is no border: a float is never there."""
+
+    name = "Tan"
+    versions = (7, 22)
+    formula = call("tan", X)

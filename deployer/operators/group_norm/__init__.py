@@ -1,1 +1,0 @@
-"""Normalization by groups of channels, by rows without a mean, and by neighbouring channels."""

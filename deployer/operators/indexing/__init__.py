@@ -1,0 +1,1 @@
+"""Operators that select by index: gather, scatter, sequences."""

@@ -1,1 +1,0 @@
-"""Joining and splitting as training graphs have them."""

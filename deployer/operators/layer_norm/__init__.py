@@ -1,1 +1,0 @@
-"""Layer normalization, its gradient, and the steps of both."""

@@ -1,0 +1,1 @@
+"""Operators that move elements: layout, slices, padding, casts, resampling, views."""

@@ -1,1 +1,0 @@
-"""The order of elements along an axis: where the extremum is, and which are the largest."""

@@ -1,1 +1,0 @@
-"""Declared functions of one number."""

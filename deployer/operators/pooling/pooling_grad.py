@@ -1,0 +1,226 @@
+"""Gradients of max and average pooling."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from deployer.core.access import Access, Reach, box_shape
+from deployer.core.declarations import Recomputed
+from deployer.core.forms import Form
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Kernel,
+    Length,
+    Offset,
+    Start,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    unsupported,
+)
+from deployer.operators.base.epilogue import (
+    GATE,
+    GATE_POINTER,
+    GATED,
+    check_gate,
+    finished,
+    gate_args,
+    gate_array,
+    gate_operands,
+    gated_form,
+    own_args,
+    own_gate,
+)
+from deployer.operators.base.operands import arrays, operands
+from deployer.operators.pooling.windows import (
+    BACKWARD,
+    POOL_ATTRS,
+    SPATIAL,
+    PoolGrad,
+    divisors,
+    inner,
+    maximum_gradient,
+    mean_gradient,
+    padded,
+    pool_kernel,
+    sides,
+    stacked,
+    taps,
+    windows,
+)
+
+COUNTED = ("row", "column", "height", "width", "include_pad")
+_UNGATED = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED, "gate_c", "gate_r")
+
+
+@register
+class AveragePoolGrad(PoolGrad):
+    """DY over the count of its window, to each element of the window.
+
+    `input_shape` is X's; without it X is the smallest that has these windows.
+
+    Fusion sets a second input where the gradient of a Relu follows: its Y.
+    """
+
+    name = "AveragePoolGrad"
+    custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
+    domain = ""
+    flags = ("ceil_mode", "count_include_pad")
+    open_shape = "input_shape"
+    kernel = Kernel(_UNGATED.symbol, (_UNGATED.pointers[0], GATE_POINTER, *_UNGATED.pointers[1:]), _UNGATED.scalars)
+    pointed: ClassVar[dict[str, int]] = {GATE: 1}
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The type of X."""
+        (x,) = super().infer(node, inputs)
+        check_gate(node, inputs, self.pointed[GATE], x)
+        return (x,)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """That of PoolGrad; a gate, where there is one, is read at the elements that dX is written at."""
+        ungated = super().access(node, types)
+        *inputs, dx = ungated.operands
+        return replace(ungated, operands=(*inputs, *gate_operands(node, self.pointed[GATE], dx), dx))
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """That of PoolGrad, of a form of its own where there is a gate."""
+        plain = super().work(node, access, tile)
+        return replace(plain, form="_".join(filter(None, (plain.form, gated_form(access)))))
+
+    def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """`input_shape`, or without it the smallest shape of X with these windows."""
+        if node.attr_int("ceil_mode", 0) and node.attr_int("count_include_pad", 0):
+            raise unsupported(node, "ceil_mode together with count_include_pad", "either of them")
+        if "input_shape" in node.attrs:
+            return node.attr_ints("input_shape", ())
+        rank = len(dy.shape) - 2
+        kernel, pads = node.attr_ints("kernel_shape", ()), node.attr_ints("pads", (0,) * 2 * rank)
+        steps, gaps = (node.attr_ints(name, (1,) * rank) for name in ("strides", "dilations"))
+        if [len(kernel), len(steps), len(gaps), len(pads)] != [rank, rank, rank, 2 * rank]:
+            raise mismatch(node, f"kernel_shape, strides, dilations or pads do not have {rank} axes", inputs)
+        spans = ((n - 1) * steps[i] + (kernel[i] - 1) * gaps[i] + 1 for i, n in enumerate(dy.shape[2:]))
+        return dy.shape[:2] + tuple(span - pads[i] - pads[rank + i] for i, span in enumerate(spans))
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """dY divided by the count of its window, added to each element of the window."""
+        dy = arrays(inputs, 1)[0]
+        shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
+        axes = sides(node, shape)
+        part = dy.reshape(-1, *(a.count for a in axes)) / divisors(node, axes).astype(dy.dtype)
+        dx = np.zeros((part.shape[0], *(max(a.span, a.size + a.pad) for a in axes)), dy.dtype)
+        for tap in taps(axes):
+            dx[tap] += part
+        dx = np.asarray(dx[inner(axes)].reshape(shape))
+        return (finished(node, dx, gate_array(inputs, self.pointed[GATE])),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by its depth and its planes."""
+        shape = self.infer(node, inputs)[0].shape
+        axes = windows(node, shape)
+        return mean_gradient(node, shape, axes) if len(axes) == SPATIAL else None
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The arguments of PoolGrad, those that say which padding counts, and the tile's place in X."""
+        _, height, width = access.operand("dx").view
+        counted: dict[str, ArgValue] = {"row": Start("h"), "column": Start("w")}
+        counted |= {"height": Const(height), "width": Const(width)}
+        counted |= gate_args(access, {"c": 0, "r": 1})
+        return super().args(node, access) | counted | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
+
+
+X = 1
+X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left", GATED)
+
+
+class _Along(NamedTuple):
+    """The windows of a tile's dY along an axis, of `size` elements: those that reach over no border, those that are
+    cut, and the ends where some are; the elements of all of them that lie inside."""
+
+    size: int
+    whole: int
+    cut: int
+    ends: int
+    taps: int
+
+
+def _along(access: Access, tile: Mapping[str, int]) -> list[_Along]:
+    """Those of rows and of columns; a part of an axis is taken to have no border."""
+    dy, found = access.operand("dy"), []
+    for axis, count, seen in zip(dy.axes[1:], dy.view[1:], box_shape(dy, access, tile)[1:], strict=True):
+        assert isinstance(axis, Reach)
+        size, kernel = access.dim(axis.dim).size, axis.kernel
+        begins = [i * axis.stride - axis.pad for i in range(count)] if tile[axis.dim] == size else []
+        cut = [begin for begin in begins if begin < 0 or begin + kernel > size]
+        taps = sum(min(begin + kernel, size) - max(begin, 0) for begin in cut)
+        ends = int(any(begin < 0 for begin in cut)) + int(any(begin >= 0 for begin in cut))
+        found.append(_Along(kernel, seen - len(cut), len(cut), ends, (seen - len(cut)) * kernel + taps))
+    return found
+
+
+@register
+class MaxPoolGrad(PoolGrad):
+    """DY goes to the first maximum of its window.
+
+    dX from dY and X, or the indices that MaxPool gives; the kernel searches each window for its maximum again.
+
+    Fusion sets the attribute `gated` where X is Y of a Relu whose gradient follows: what is not above zero gets none.
+    """
+
+    name = "MaxPoolGrad"
+    custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
+    flags = ("ceil_mode", "storage_order")
+    parts_in_rows = False
+    own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (X, GATED)}
+    recomputed: ClassVar[dict[int, Recomputed]] = {X: Recomputed("MaxPool", output=1, source=0)}
+    kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *X_SCALARS)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The arguments of PoolGrad, and the lengths, strides and offsets of the box of X that the tile reads."""
+        values: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
+        values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
+        return super().args(node, access) | values | own_args(node)
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """That of PoolGrad, of a form of its own where X is a gate besides.
+
+        Of squares that reach over a border the elements inside are searched, and are `lost`; runs are parts of rows of
+        squares by one way: those at each end that reach over it, and those between.
+        """
+        plain = super().work(node, access, tile)
+        if plain.form:
+            rows, columns = _along(access, tile)
+            box = box_shape(access.operand("dy"), access, tile)
+            cut = box[1] * box[2] - rows.whole * columns.whole
+            taps = rows.taps * columns.taps - rows.whole * columns.whole * rows.size * columns.size
+            parts = rows.whole * (1 + columns.ends) + rows.cut if columns.whole else box[1]
+            lost = plain.lost - box[0] * (cut * rows.size * columns.size - taps)
+            plain = replace(plain, lost=lost, runs=box[0] * parts)
+        return replace(plain, form=f"{plain.form}_gated".lstrip("_") if node.attr_int(GATED, 0) else plain.form)
+
+    def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
+        """The shape of X, the second input."""
+        return operands(node, inputs, 2)[1].shape
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """dY added to the first maximum of its window."""
+        dy, x = arrays(inputs, 2)
+        axes = sides(node, x.shape)
+        image = padded(x, axes, -np.inf)
+        won = stacked(image, axes).argmax(0)
+        dx = np.zeros_like(image)
+        for position, tap in enumerate(taps(axes)):
+            dx[tap] += np.where(won == position, dy.reshape(won.shape), dy.dtype.type(0))
+        return (own_gate(node, dx[inner(axes)].reshape(x.shape), x),)
+
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """A volume by its depth and its planes, whose maxima are computed again."""
+        shape = self.infer(node, inputs)[0].shape
+        axes = windows(node, shape)
+        forward = self.recomputed[X].op
+        return maximum_gradient(node, shape, axes, forward) if len(axes) == SPATIAL else None

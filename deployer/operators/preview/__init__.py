@@ -1,1 +1,0 @@
-"""ONNX's training operators, of the domain ai.onnx.preview.training: updates of tensors as ordinary nodes."""

@@ -1,0 +1,1 @@
+"""Operators that add up products: convolution, Gemm and MatMul, with their gradients."""

@@ -1,0 +1,409 @@
+"""Cost features of the convolution (and input-gradient) kernel variants, and how blocks are split over cores."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from deployer.core.access import Access, Reach, Window
+from deployer.core.ir import Node
+from deployer.core.kernel_facts import FACTS
+from deployer.core.operator import Work
+from deployer.operators.base.epilogue import finished_form
+from deployer.operators.base.sums import block_of
+from deployer.operators.products.convolution_geometry import SIDE, taps_between, window_axes
+
+# How kernels of convolutions deal out blocks to cores: the ways they take where blocks are few or incomplete.
+
+TAPS = "taps"
+"""The form of a gradient of W that takes single taps as it takes rows of them."""
+ALONE = "alone"
+"""The form of a gradient of W by rows of three taps of single outputs."""
+BY_ROWS = "by_rows"
+"""The form of a gradient of W of a depthwise layer whose rows of taps are dealt out."""
+
+
+def most(dealt_out: Iterable[tuple[int, float]]) -> float:
+    """The cost of the core with the most, where so many pieces of a cost each are dealt out in this order."""
+    whole, turn, costs = 0.0, 0, [0.0] * FACTS.dealt
+    for count, cost in dealt_out:
+        each, rest = divmod(count, FACTS.dealt)
+        whole += each * cost
+        for piece in range(turn, turn + rest):
+            costs[piece % FACTS.dealt] += cost
+        turn += rest
+    return whole + max(costs)
+
+
+def parts_of_planes(planes: int) -> int:
+    """The parts of each plane: one, or two or four where planes are few and cores would not have as many each."""
+    parts = 1
+    while parts < FACTS.block and planes * parts < FACTS.many_planes and planes * parts % FACTS.dealt:
+        parts *= 2
+    return parts
+
+
+def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
+    """Whether cores end with the blocks before they end with so many pieces, each of a share of its time."""
+    of_blocks, of_pieces = limit
+    return of_blocks * FACTS.turns(blocks) <= of_pieces * FACTS.turns(pieces)
+
+
+def worth_fours(blocks: int) -> bool:
+    """Whether blocks of four outputs end before four times as many of one."""
+    return blocks > 0 and pays(FACTS.fours, blocks, FACTS.block * blocks)
+
+
+def weight_blocks(groups: int, outputs: int, channels: int, rows: int) -> tuple[int, int]:
+    """In the gradient of W of a group: blocks of four outputs of a channel, and outputs that are blocks by themselves.
+
+    Where blocks of four, one for each of the `rows` of taps, are too few for the cores, all outputs are by themselves.
+    """
+    fours = outputs // FACTS.block
+    blocks = groups * fours * channels * rows
+    if not pays(FACTS.weights, blocks, FACTS.block * blocks):
+        fours = 0
+    return fours * channels, (outputs - FACTS.block * fours) * channels
+
+
+# Layers that kernels compute by rectangles of outputs with the same taps inside the operand: at what cost.
+
+Run = tuple[int, int]
+"""Neighbouring outputs along an axis, and the taps of each inside the operand."""
+
+
+class _Blocks(NamedTuple):
+    """So many blocks of `channels` by `outputs`, each over `rows` x `columns` taps of each channel of the sum.
+
+    Rows of taps are code `in_line`, or a loop.
+    """
+
+    number: int
+    channels: int
+    outputs: int
+    rows: int
+    columns: int
+    in_line: bool = False
+
+    @property
+    def _kind(self) -> int:
+        """Four channels by four outputs, four sums that share a factor, or one."""
+        return (self.channels < FACTS.block) + (self.outputs < FACTS.block)
+
+    @property
+    def begins(self) -> int:
+        """How long a block takes to begin and to end, in halves of one of a single sum."""
+        return FACTS.begun[self._kind]
+
+    @property
+    def products(self) -> float:
+        """The multiply-accumulates of a block and a channel of the sum, and the steps behind its rows of taps."""
+        taps = self.rows * self.columns
+        macs = self.channels * self.outputs * taps
+        ends = taps > 1 if self.in_line or 1 in (self.rows, self.columns) else self.rows + 1
+        each = (FACTS.in_line if self.in_line else FACTS.in_loops)[self._kind]
+        return each * macs + FACTS.step_behind * ends if macs else 0
+
+
+def rectangle_work(
+    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, in_line: int = 0
+) -> Work:
+    """The work over `operand`, X or dY, of a tile whose results have these `channels`, a dim's name.
+
+    A rectangle is blocks of four outputs, or of single ones, for four channels or what is left of them. Those of all
+    rectangles are dealt out one by one, so that the core with most products decides. `macs` counts all taps, also those
+    in padding, which cost nothing. Elements are the kinds of blocks of each rectangle, which every core begins; runs
+    are blocks, by how long they take to begin, for each block of the sum. Up to `in_line` taps of a row are code
+    without a loop.
+    """
+    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], in_line))
+    return _work(access, operand, tile, channels, blocks, len(blocks), macs, form)
+
+
+def single_tap_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+    """The same of one tap, row by row, where whole rows without a stride are one. Outputs without a tap are filled."""
+    down, along = window_axes(access.operand(operand))
+    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    if down.stride * along.stride == 1 and tile[along.dim] == access.dim(along.dim).size:
+        rows, columns = [(1, 1)], [(tile[down.dim] * tile[along.dim], 1)]
+    blocks = list(_row_blocks(rows, columns, tile["n"] * tile["g"] * tile[channels] // FACTS.block))
+    empty = sum(row_taps * column_taps == 0 for _, row_taps in rows for _, column_taps in columns)
+    return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form)
+
+
+def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str) -> Work:
+    """The work of layers of one channel in and one out, whose rectangles are lines along their longer sides.
+
+    Cores share channels, or halves or quarters of all lines of one. Elements are outputs; runs are what comes before a
+    rectangle's lines and before each of them.
+    """
+    planes = tile["n"] * tile["g"]
+    parts = parts_of_planes(planes)
+    products = outputs = begun = 0
+    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    for height, row_taps in rows:
+        for width, column_taps in columns:
+            products += height * width * row_taps * column_taps
+            outputs += height * width
+            begun += FACTS.lines_begun + min(height, width)
+    return Work(planes * products, planes * outputs, planes * parts, form, runs=planes * parts * begun)
+
+
+def matrix_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+    """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
+    pixels, planes = math.prod(tile[axis.dim] for axis in window_axes(access.operand(operand))), tile["n"] * tile["g"]
+    elements = planes * tile[channels] * (pixels + FACTS.region_setup)
+    return Work(macs, elements, planes * -(-tile[channels] // FACTS.block) * pixels, form)
+
+
+def _work(
+    access: Access,
+    operand: str,
+    tile: Mapping[str, int],
+    channels: str,
+    blocks: list[_Blocks],
+    begun: int,
+    macs: int,
+    form: str,
+) -> Work:
+    """The work of blocks, of which cores begin so many kinds."""
+    summed = "c" if channels == "m" else "m"
+    meets = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
+    sums = -(-tile[summed] // block_of(access.dim(summed).size, meets))
+    pieces = max(sum(block.number for block in blocks), 1)
+    share = pieces / FACTS.turns(pieces)
+    lost = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
+    runs = sum(block.number * block.begins for block in blocks)
+    return Work(macs, round(begun * share), pieces, form, lost, runs * sums)
+
+
+def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, in_line: int) -> Iterator[_Blocks]:
+    """The blocks of each rectangle in the order in which they are dealt out."""
+    fours, rest = divmod(channels, FACTS.block)
+    for height, row_taps in rows:
+        for width, column_taps in columns:
+            for count, size in ((fours, FACTS.block), (rest, 1)):
+                groups, four = planes * count, height * width // FACTS.block
+                four = four if worth_fours(groups * four) else 0
+                single = height * width - FACTS.block * four
+                for number, outputs in ((groups * single, 1), (groups * four, FACTS.block)):
+                    if number:
+                        line = _is_in_line(size, outputs, column_taps, in_line)
+                        yield _Blocks(number, size, outputs, row_taps, column_taps, line)
+
+
+def _is_in_line(channels: int, outputs: int, taps: int, most: int) -> bool:
+    """Whether a row of taps is code without a loop in a block, where it may be one of up to so many.
+
+    In blocks of four by four it is a row of just so many, of three or two; a single sum has none.
+    """
+    if channels * outputs == FACTS.block**2:
+        return taps == most <= SIDE
+    least = min(SIDE, most) if channels == FACTS.block else 2
+    return least <= taps <= most and channels * outputs > 1
+
+
+def _row_blocks(rows: list[Run], columns: list[Run], channels: int) -> Iterator[_Blocks]:
+    """The blocks of single taps, of so many fours of channels; none where there is no tap."""
+    for height, row_taps in rows:
+        for width, column_taps in columns:
+            if row_taps * column_taps == 0:
+                continue
+            four = width // FACTS.block if worth_fours(channels * height * (width // FACTS.block)) else 0
+            if channels * height * four:
+                yield _Blocks(channels * height * four, FACTS.block, FACTS.block, 1, 1)
+            if width > FACTS.block * four:
+                yield _Blocks(channels * height * (width - FACTS.block * four), FACTS.block, 1, 1, 1)
+
+
+def most_met(axis: Window | Reach) -> int:
+    """The most taps along an axis that an output meets."""
+    return axis.kernel if isinstance(axis, Window) else -(-axis.kernel // taps_between(axis.stride, axis.dilation)[0])
+
+
+class Met(NamedTuple):
+    """For each output of a tile along an axis the taps inside the operand; every `apart`-th of them is a neighbour.
+
+    `whole` are as many as these have where no tap is outside.
+    """
+
+    taps: tuple[int, ...]
+    apart: int
+    whole: tuple[int, ...]
+
+    def share(self, kernel: int) -> float:
+        """The share of taps inside, of so many for each output."""
+        return sum(self.taps) / (len(self.taps) * kernel)
+
+    @property
+    def phases(self) -> int:
+        """Planes or lines of neighbours."""
+        return min(self.apart, len(self.taps))
+
+    @property
+    def runs(self) -> list[Run]:
+        """Neighbours with all their taps; those at the borders are alone."""
+        found: list[Run] = []
+        for phase in range(self.phases):
+            taps, whole = self.taps[phase :: self.apart], self.whole[phase]
+            inside = taps.count(whole)
+            found += [(inside, whole)] * (inside > 0) + [(1, count) for count in taps if count < whole]
+        return found
+
+
+def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met, Met]:
+    """For the rows and columns of a tile the taps inside `operand`, X or dY.
+
+    Of three whole tiles or more along an axis, some lie between two others: it is one in the middle then, of those that
+    begin in different planes of neighbours the one with most taps, else the first.
+    """
+    axes = zip(access.operand(operand).axes, access.operand(operand).view, strict=True)
+    rows, columns = (
+        _met(axis, tile[axis.dim], access.dim(axis.dim).size, size)
+        for axis, size in axes
+        if isinstance(axis, Window | Reach)
+    )
+    return rows, columns
+
+
+@lru_cache(4096)
+def _met(axis: Window | Reach, outputs: int, whole: int, size: int) -> Met:
+    apart = axis.stride if isinstance(axis, Reach) else 1
+    middle = (whole - outputs) // 2
+    begins = range(middle, min(middle + apart, whole - outputs + 1)) if whole >= 3 * outputs else range(1)
+    each = [(tuple(_taps(axis, begin + i, size) for i in range(outputs)), begin) for begin in begins]
+    taps, begin = max(each, key=lambda found: sum(found[0]))
+    return Met(taps, apart, tuple(_all_taps(axis, begin + i) for i in range(min(apart, outputs))))
+
+
+def _taps(axis: Window | Reach, output: int, size: int) -> int:
+    """The taps of an output that lie inside of the operand."""
+    if isinstance(axis, Window):
+        begin = output * axis.stride - axis.pad
+        return sum(0 <= begin + k * axis.dilation < size for k in range(axis.kernel))
+    begins = [output + axis.pad - k * axis.dilation for k in range(axis.kernel)]
+    return sum(begin % axis.stride == 0 and 0 <= begin // axis.stride < size for begin in begins)
+
+
+def _all_taps(axis: Window | Reach, output: int) -> int:
+    """The taps that an output has where none is outside."""
+    if isinstance(axis, Window):
+        return axis.kernel
+    return sum((output + axis.pad - k * axis.dilation) % axis.stride == 0 for k in range(axis.kernel))
+
+
+# Depthwise windows of three by three, in planes that kernels may cut into strips of columns: at what cost.
+
+WIDTHS = "widths"
+"""The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
+
+
+def strips_form(access: Access, operand: str, tile: Mapping[str, int]) -> str:
+    """WIDTHS, or none."""
+    columns = tile[window_axes(access.operand(operand))[1].dim]
+    return WIDTHS if columns > FACTS.block and columns % FACTS.block else ""
+
+
+def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str) -> Work:
+    """Nine multiply-accumulates for each element of the result, and the rows of each strip with its beginning.
+
+    Cores take turns at planes, or where these are few at halves or quarters of their rows: the core with most decides.
+    """
+    rows, columns = (tile[axis.dim] for axis in window_axes(access.operand(operand)))
+    planes, strips = tile["n"] * tile["g"], -(-columns // FACTS.block)
+    parts = parts_of_planes(planes)
+    longest = -(-rows // parts)
+    lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * parts, longest)]
+    pieces, macs = planes * parts, planes * rows * columns * SIDE**2
+    share = pieces / FACTS.turns(pieces)
+    products, elements, runs = (
+        round(most([(planes, cost if length else 0) for length, cost in zip(lengths, costs, strict=True)]) * share)
+        for costs in (
+            [columns * SIDE**2 * length for length in lengths],
+            [FACTS.strip_setup + strips * (length + FACTS.strip_setup) for length in lengths],
+            [strips] * parts,
+        )
+    )
+    return Work(macs, elements, pieces, form, products - macs, runs)
+
+
+# Windows of three by three whose rows kernels may take whole, with the borders in the same blocks: at what cost.
+
+
+def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+    """The work over `operand` of a tile by four neighbours in a row, each with three taps in a row.
+
+    Results have these `channels`, a dim's name.
+
+    The core with most of it decides: blocks are dealt out one by one, and those at a border have fewer taps. `macs`
+    counts all taps, also those in padding. An inner loop begins for each block and each block of its sum. Elements are
+    outputs, and what it takes to begin each plane of neighbours.
+    """
+    summed = "c" if channels == "m" else "m"
+    each = tile["n"] * tile["g"] * (tile[channels] // FACTS.block)
+    rows, columns = met_taps(access, operand, tile)
+    met = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
+    planes, pieces = rows.phases * columns.phases, each * len(rows.taps) * len(columns.taps) // FACTS.block
+    share = pieces / FACTS.turns(pieces)
+    lost = round(FACTS.block * _most_taps(rows, columns, each) * tile[summed] * share) - macs
+    sums = -(-tile[summed] // block_of(access.dim(summed).size, met))
+    elements = FACTS.block**2 * pieces + round(FACTS.plane_setup * (planes - 1) * share)
+    return Work(macs, elements, pieces, form, lost, pieces * sums)
+
+
+@lru_cache(4096)
+def _most_taps(rows: Met, columns: Met, channels: int) -> float:
+    """The taps of all blocks of the core with the most.
+
+    Blocks are dealt out in turn, plane by plane: fours at the first column, those between, those at the last; of these
+    row by row.
+    """
+    dealt: list[tuple[int, float]] = []
+    for down in range(rows.phases):
+        for along in range(columns.phases):
+            line = columns.taps[along :: columns.apart]
+            fours = [sum(line[i : i + FACTS.block]) for i in range(0, len(line), FACTS.block)]
+            whole = FACTS.block * max(line)
+            begin, end = int(fours[0] < whole), len(fours) - int(len(fours) > 1 and fours[-1] < whole)
+            for part in (fours[:begin], fours[begin:end], fours[end:]):
+                dealt += [(channels * len(part), row * part[0]) for row in rows.taps[down :: rows.apart] if part]
+    return most(dealt)
+
+
+# The ways in which functions for some calls of a convolution, or of its gradient of X, have their work counted.
+
+Tile = Mapping[str, int]
+Way = Callable[[Node, Access, Tile], Work]
+
+
+def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], **in_line: int) -> dict[str, Way]:
+    """The ways of a layer with windows over an operand, X or dY, whose results have these `channels`, a dim's name.
+
+    `macs` counts the multiply-accumulates of a tile. Each of `in_line` is a way by rectangles, with rows of up to so
+    many taps without a loop.
+    """
+
+    def planes(node: Node, access: Access, tile: Tile) -> Work:
+        return strip_work(access, operand, tile, finished_form("", node, access))
+
+    def strips(node: Node, access: Access, tile: Tile) -> Work:
+        return strip_work(access, operand, tile, finished_form(strips_form(access, operand, tile), node, access))
+
+    def lines(node: Node, access: Access, tile: Tile) -> Work:
+        return line_work(access, operand, tile, finished_form("", node, access))
+
+    def way(work: Callable[..., Work], *more: int) -> Way:
+        return lambda node, access, tile: work(
+            access, operand, tile, channels, macs(access, tile), finished_form("", node, access), *more
+        )
+
+    whole = {"fours": fours_work, "matrix": matrix_work, "single": single_tap_work}
+    rows = {name: way(rectangle_work, taps) for name, taps in in_line.items()}
+    return {
+        "planes": planes,
+        "strips": strips,
+        "lines": lines,
+        **{name: way(work) for name, work in whole.items()},
+        **rows,
+    }

@@ -1,0 +1,442 @@
+"""Gemm: Y = alpha A B + beta C, and the work of its kernel variants."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
+from deployer.core.declarations import Addend, Fans
+from deployer.core.errors import NotDifferentiable
+from deployer.core.forms import Rule, without
+from deployer.core.ir import BIAS, Node, TensorType
+from deployer.core.kernel_facts import FACTS
+from deployer.core.operator import (
+    ArgValue,
+    Array,
+    Const,
+    Extent,
+    First,
+    GradientBuilder,
+    Kernel,
+    Last,
+    Operator,
+    Stride,
+    Work,
+    mismatch,
+    register,
+    registry,
+    unsupported,
+)
+from deployer.operators.base.epilogue import (
+    GATE,
+    GATE_POINTER,
+    RELU_SCALAR,
+    check_gate,
+    extra_work,
+    finished,
+    gate_args,
+    gate_array,
+    gate_operands,
+    has_relu,
+    relu_args,
+    through,
+)
+from deployer.operators.base.operands import floats
+from deployer.operators.base.sums import is_single, quantum_of
+from deployer.operators.products.matmul import (
+    ORDERS,
+    RESULT_ORDER,
+    axis_of,
+    is_ordered,
+    order_of,
+    ordered_operand,
+    stored_order,
+    used_shape,
+    used_type,
+)
+
+# The work of products by the ways in which their kernels share them: blocks of outputs, lines, strips.
+
+
+class Finish(NamedTuple):
+    """What follows a complete sum, in multiply-accumulates for each output of a block, and of a line."""
+
+    block: int
+    line: int
+
+
+def finish_of(node: Node, access: Access) -> Finish:
+    """What the node has behind its sums: a product with alpha, C, Relu, a gate."""
+    arguments = {operand.arg for operand in access.operands}
+    parts = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
+    block, line = (
+        sum(cost for cost, is_there in zip(costs, parts, strict=True) if is_there)
+        for costs in (FACTS.finish_block, FACTS.finish_line)
+    )
+    return Finish(block, line + FACTS.finish_begin * any(parts))
+
+
+def lie_beside(access: Access) -> bool:
+    """Whether the elements of A, and those of B, that an output takes lie beside each other."""
+
+    def innermost(operand: Operand) -> list[Axis]:
+        return [axis for axis, size in zip(operand.axes, operand.view, strict=True) if size > 1][-1:]
+
+    return all(innermost(access.operand(name)) in ([], [At("k")]) for name in ("a", "b"))
+
+
+def products(batch: int, m: int, n: int, k: int, finish: Finish, beside: bool) -> Work:
+    """The work of `batch` products of m rows and n columns over k: blocks of 4 x 4 outputs, and lines of what is left.
+
+    All is lines where rows or columns do not fill a block. `beside` is what `lie_beside` says.
+    """
+    if batch == m == 1:
+        return _vector(n, k, finish.line, beside)
+    if min(m, n) < FACTS.block:
+        return _lines(batch * min(m, n), max(m, n), k, finish.line)
+    rows, columns = (size % FACTS.block for size in (m, n))
+    if not rows and not columns:
+        return blocks(batch, m, n, k, finish)
+    fewest = FACTS.turns(batch * _whole(m) * _whole(n))
+    pieces = FACTS.turns(batch * rows * _begun(n)) + FACTS.turns(batch * columns * _whole(m))
+    return _edged(batch * m * n, fewest * FACTS.block**2, pieces * FACTS.block, k, finish)
+
+
+def blocks(batch: int, m: int, n: int, k: int, finish: Finish) -> Work:
+    """The same by blocks alone, the last of which overlap others."""
+    count = batch * _begun(m) * _begun(n)
+    computed = count * FACTS.block**2
+    lost = (computed - batch * m * n) * k + computed * finish.block
+    return Work(batch * m * n * k, computed, count, "matrix", lost)
+
+
+def in_products(node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    """The work of a tile, as `products` counts it."""
+    batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
+    return products(batch, m, n, k, finish_of(node, access), lie_beside(access))
+
+
+def in_blocks(node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    """The work of a tile by blocks alone: functions for some calls say that they take them so."""
+    batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
+    return blocks(batch, m, n, k, finish_of(node, access))
+
+
+def _whole(size: int) -> int:
+    return size // FACTS.block
+
+
+def _begun(size: int) -> int:
+    return -(-size // FACTS.block)
+
+
+def strips(batch: int, rows: int, columns: int, form: str) -> Work:
+    """The work of outer products: strips of columns that cores share whole, or of which each takes some rows."""
+    width = FACTS.block if form == "added" else 2 * FACTS.block
+    count, outputs = -(-columns // width), batch * rows * columns
+    if count >= FACTS.dealt and (count % FACTS.dealt == 0 or rows < FACTS.dealt):
+        return Work(outputs, outputs, count, form, runs=batch * count)
+    return Work(outputs, outputs, rows, form, runs=batch * count * min(rows, FACTS.dealt))
+
+
+def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, finish: Finish) -> Work:
+    """The work of so many outputs of which a core has some in blocks and, at their edges, some in lines."""
+    products = in_blocks * (k + finish.block) + round(in_lines * (FACTS.edge * k + finish.line))
+    elements = (in_blocks + in_lines) * FACTS.dealt
+    return Work(outputs * k, elements, FACTS.dealt, "edged", products * FACTS.dealt - outputs * k)
+
+
+def _lines(lines: int, outputs: int, k: int, extra: int) -> Work:
+    """The work of lines of so many outputs each, of which cores are dealt fours."""
+    pieces = lines * _begun(outputs)
+    computed = pieces * FACTS.block
+    lost = (computed - lines * outputs) * k + computed * extra
+    return Work(lines * outputs * k, computed, pieces, "lines", lost)
+
+
+def _vector(outputs: int, k: int, extra: int, beside: bool) -> Work:
+    """The work of a line by itself, which cores share by fours or by twos; the latter differ by how factors lie."""
+    narrow = "narrow" if beside else "apart"
+    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, narrow)
+    pieces = -(-outputs // width)
+    computed = pieces * width
+    lost = (computed - outputs) * k + computed * extra
+    return Work(outputs * k, computed, pieces, form, lost, min(pieces, FACTS.dealt))
+
+
+Shape = tuple[int, ...]
+
+
+def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+    """Before version 7 C is of Y's shape unless `broadcast` is set."""
+    plain = without(node, "broadcast")
+    if not node.attr_int("broadcast", 0) and node.attr_float("beta", 1.0) != 1.0:
+        raise unsupported(node, "ONNX's reference evaluator leaves beta out where broadcast is 0", "broadcast 1")
+    (y,) = registry()[node.op].infer(plain, types)
+    if not node.attr_int("broadcast", 0) and (types[2] is None or types[2].shape != y.shape):
+        raise mismatch(node, f"C is not of shape {list(y.shape)}, and broadcast is 0", types)
+    return [plain]
+
+
+SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
+"""What `single` says: 0 where sums have several blocks, 1 where they have one, more for forms with own functions."""
+
+
+@register
+class Gemm(Operator):
+    """Y = alpha * op(A) op(B) + beta * C, with batch dims in front as the training exporters write it.
+
+    op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
+
+    Fusion sets attribute `activation` where Relu follows, a fourth input where the gradient of a Relu does: its Y; C
+    where an Add follows, alpha where a product with a number does, and orders of axes where a Transpose is next to it.
+    """
+
+    name = "Gemm"
+    learned: ClassVar[dict[int, str]] = {2: BIAS}
+    overflow = "any"
+    versions = (7, 9, 11, 13)
+    older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
+    pointed: ClassVar[dict[str, int]] = {GATE: 3}
+    addend = Addend(2, "beta")
+    multiplier = "alpha"
+    orders: ClassVar[dict[int, str]] = ORDERS
+    result_order = RESULT_ORDER
+    flags = ("transA", "transB")
+    work_ways: ClassVar = {"blocks": in_blocks}
+    kernel = Kernel(
+        "gemm_f32",
+        pointers=(
+            ("a", "float32", False),
+            ("b", "float32", False),
+            ("c", "float32", False),
+            GATE_POINTER,
+            ("y", "float32", True),
+        ),
+        scalars=(
+            *((name, "u32") for name in ("batch", "m", "n", "k")),
+            *((name, "u32") for name in ("a_b", "a_m", "a_k", "b_b", "b_k", "b_n", "c_b", "c_m", "c_n", "y_b", "y_m")),
+            *((name, "u32") for name in ("gate_b", "gate_m")),
+            RELU_SCALAR,
+            *((("first", "u32"), ("last", "u32"), ("single", "u32"), ("alpha", "f32"), ("beta", "f32"))),
+        ),
+    )
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """A[.., M, K], B[.., K, N], optional C broadcastable to Y[.., M, N]."""
+        a, b = floats(node, inputs, 2)
+        if len(a.shape) < 2 or len(b.shape) < 2:
+            raise mismatch(node, "A and B need at least two axes", inputs)
+        a, b = used_type(node, 0, a), used_type(node, 1, b)
+        (m, k), (kb, n) = _ends(node, a.shape, b.shape)
+        if k != kb:
+            raise mismatch(node, f"A has K = {k}, B has K = {kb}", inputs)
+        try:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            y = (*batch, m, n)
+            if len(inputs) > 2 and inputs[2] is not None and np.broadcast_shapes(inputs[2].shape, y) != y:
+                raise ValueError
+        except ValueError:
+            raise mismatch(node, "batch axes or C do not broadcast", inputs) from None
+        if len(inputs) > 2 and inputs[2] is not None and inputs[2].dtype != "float32":
+            raise unsupported(node, f"C is {inputs[2]}", "a C of float32")
+        check_gate(node, inputs, self.pointed[GATE], TensorType("float32", y))
+        return (TensorType("float32", tuple(y[axis] for axis in order_of(node, RESULT_ORDER, len(y)))),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """alpha * (op(A) @ op(B)) + beta * C; C is not read where beta is 0."""
+        a, b, c = (*inputs, None)[:3]
+        assert a is not None
+        assert b is not None
+        a, b = (x.transpose(order_of(node, ORDERS[i], x.ndim)) for i, x in enumerate((a, b)))
+        a = a.swapaxes(-1, -2) if node.attr_int("transA", 0) else a
+        b = b.swapaxes(-1, -2) if node.attr_int("transB", 0) else b
+        y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
+        beta = node.attr_float("beta", 1.0)
+        if c is not None and beta != 0.0:
+            y = y + c * a.dtype.type(beta)
+        y = finished(node, y, gate_array(inputs, self.pointed[GATE]))
+        return (y.transpose(order_of(node, RESULT_ORDER, y.ndim)),)
+
+    def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
+        """dA = alpha dY op(B)^T, dB = alpha op(A)^T dY, dC = beta times the sum over the axes C was broadcast along."""
+        if is_ordered(node):
+            raise NotDifferentiable(f"node {node.name!r} (Gemm): its axes are in an order that only fusion gives them")
+        ta, tb, alpha = node.attr_int("transA", 0), node.attr_int("transB", 0), node.attr_float("alpha", 1.0)
+        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.pointed[GATE])
+        full = b.type(node.outputs[0]).shape
+
+        def product(index: int, left: str, right: str, trans_left: int, trans_right: int) -> None:
+            shape = b.type(node.inputs[index]).shape
+            (rows, _), (_, cols) = _ends_of(b.type(left).shape, b.type(right).shape, trans_left, trans_right)
+            exact = shape == (*full[:-2], rows, cols)
+            out = b.grad(index) if exact else b.temp("product")
+            b.emit("Gemm", (left, right), (out,), transA=trans_left, transB=trans_right, alpha=alpha, beta=0.0)
+            if not exact:
+                b.reduce_to(out, shape, b.grad(index))
+
+        if len(node.inputs) > 2 and node.inputs[2] and b.needs_grad(2):
+            beta = node.attr_float("beta", 1.0)
+            scaled = dy if beta == 1.0 else b.temp("scaled")
+            if beta != 1.0:
+                b.emit("Mul", (dy, b.constant("beta", np.array(beta, np.float32))), (scaled,))
+            b.reduce_to(scaled, b.type(node.inputs[2]).shape, b.grad(2))
+        if b.needs_grad(1):
+            product(1, *((dy, a, 1, ta) if tb else (a, dy, 1 - ta, 0)))
+        if b.needs_grad(0):
+            product(0, *((w, dy, tb, 1) if ta else (dy, w, 0, 1 - tb)))
+
+    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+        """From K to M for A, from K to N for B."""
+        (m, k), (_, n) = _ends(node, used_shape(node, 0, types), used_shape(node, 1, types))
+        return {0: Fans(k, m), 1: Fans(k, n)}
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dims batch, m, n parallel and k the reduction; batch axes fold into m where only A has them."""
+        a, b = used_shape(node, 0, types), used_shape(node, 1, types)
+        (m, k), (_, n) = _ends(node, a, b)
+        batch = np.broadcast_shapes(a[:-2], b[:-2])
+        y = (*batch, m, n)
+        count = int(np.prod(batch, dtype=int))
+        size_a, size_b = int(np.prod(a[:-2], dtype=int)), int(np.prod(b[:-2], dtype=int))
+        if size_a not in (1, count) or size_b not in (1, count):
+            raise unsupported(
+                node,
+                f"batch axes {a[:-2]} and {b[:-2]} broadcast in both directions",
+                "expand one side first",
+            )
+        c_name = node.inputs[2] if len(node.inputs) > 2 and node.attr_float("beta", 1.0) != 0.0 else ""
+        c = (1,) * (len(y) - len(types[c_name].shape)) + types[c_name].shape if c_name else (1, 1)
+        size_c, rows_c, cols_c = int(np.prod(c[:-2], dtype=int)), c[-2], c[-1]
+        if size_c not in (1, count):
+            raise unsupported(node, f"C of shape {c} broadcasts along some batch axes only", "expand C first")
+        ta, tb = node.attr_int("transA", 0), node.attr_int("transB", 0)
+        ordered = is_ordered(node)
+        # All rows of A meet the same B: a batch of rows is more rows, where C has one for each or one for all.
+        if size_a == count and size_b == 1 and not ta and (size_c, rows_c) in ((1, 1), (count, m)) and not ordered:
+            m, rows_c = m * count, rows_c * size_c
+            count = size_a = size_c = 1
+        order = stored_order(node, RESULT_ORDER, len(y))
+        rows, columns = ("n", "m") if ordered and _is_turned(order, y) else ("m", "n")
+        left, right = ("b", "a") if rows == "n" else ("a", "b")
+        extents = {rows: m, columns: n, "k": k}
+
+        def matrix(arg: str, position: int, size: int, shape: Shape, *roles: str) -> Operand:
+            name = node.inputs[position]
+            axes: tuple[Axis, ...] = (At("batch") if size > 1 else Broadcast(), *map(At, roles))
+            plain = Operand(arg, name, "in", (size, *(extents[role] for role in roles)), axes)
+            if ORDERS[position] not in node.attrs:
+                return plain
+            stored = stored_order(node, ORDERS[position], len(shape))
+            return ordered_operand(node, plain, shape, stored, (roles[0], roles[1]))
+
+        operands = [
+            matrix(left, 0, size_a, a, *(("k", rows) if ta else (rows, "k"))),
+            matrix(right, 1, size_b, b, *((columns, "k") if tb else ("k", columns))),
+        ]
+        if c_name:
+            sizes = {"batch": size_c, "m": rows_c, "n": cols_c}
+            c_axes = tuple(At(role) if size > 1 else Broadcast() for role, size in sizes.items())
+            operands.append(Operand("c", c_name, "in", tuple(sizes.values()), c_axes))
+        y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At(rows), At(columns))
+        result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
+        operands += gate_operands(node, self.pointed[GATE], result)
+        if rows == "n" and len(operands) > 2:
+            raise unsupported(
+                node, "the product's columns are stored as rows, those of C or a gate are not", "Transpose"
+            )
+        if RESULT_ORDER in node.attrs:
+            result = ordered_operand(node, result, y, order, (rows, columns))
+        if result.axes[-1] != At("n") and extents["n"] > 1:
+            raise unsupported(
+                node, f"axes of the product are stored as {order}", "an order that ends with rows or columns"
+            )
+        dims = (Dim("batch", count), *(Dim(x, extents[x]) for x in "mn"), Dim("k", k, "reduction", quantum_of(k)))
+        return Access(dims, (*sorted(operands[:2], key=lambda o: o.arg), *operands[2:], result))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Element strides of each operand; a transposed matrix is the same kernel with swapped strides."""
+        has_c = any(o.arg == "c" for o in access.operands)
+        c: dict[str, ArgValue] = {f"c_{x}": Stride("c", i) if has_c else Const(0) for i, x in enumerate("bmn")}
+
+        def steps(arg: str, dims: str) -> dict[str, ArgValue]:
+            operand = access.operand(arg)
+            names = {"b": "batch"}
+            return {f"{arg}_{x}": Stride(arg, axis_of(operand, names.get(x, x))) for x in dims}
+
+        return {
+            "batch": Extent("batch"),
+            "m": Extent("m"),
+            "n": Extent("n"),
+            "k": Extent("k"),
+            **steps("a", "bmk"),
+            **steps("b", "bkn"),
+            **c,
+            **steps("y", "bm"),
+            **gate_args(access, {"b": 0, "m": 1}),
+            **relu_args(node),
+            "first": First(),
+            "last": Last(),
+            "single": Const(SINGLE.get(_form(node, access), int(is_single(access.dim("k").size)))),
+            "alpha": Const(node.attr_float("alpha", 1.0)),
+            "beta": Const(node.attr_float("beta", 1.0)),
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+        """One multiply-accumulate per point, one more operation per output, by the form that the kernel takes."""
+        batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
+        form, outputs = _form(node, access), batch * m * n
+        if form in ("few", "few_rows"):
+            lost = outputs * extra_work(node, access)
+            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, lost)
+        return strips(batch, m, n, form) if form else in_products(node, access, tile)
+
+
+def _form(node: Node, access: Access) -> str:
+    """The form of outer products and of few products, by the sizes of the whole; "" where tiles decide.
+
+    Of few products, those of a vector and a matrix are "few", and outer products "few_rows".
+    """
+    batch, m, n, k = (access.dim(name).size for name in ("batch", "m", "n", "k"))
+    outer = _outer_form(node, access)
+    if batch > 1 or m * n * k > FACTS.few:
+        return outer
+    if outer:
+        return "few_rows" if outer == "outer" else outer
+    return "few" if m == 1 and is_single(k) else ""
+
+
+def _outer_form(node: Node, access: Access) -> str:
+    """The form of outer products: "outer", or "added" with a C of rows; "" where sums go on or are finished otherwise.
+
+    A tile of one product of a longer sum is none: its kernel continues sums.
+    """
+    operands = {operand.arg: operand for operand in access.operands}
+    scaled = node.attr_float("alpha", 1.0) != 1.0
+    if access.dim("k").size != 1 or scaled or extra_work(node, access):
+        return ""
+    if "c" not in operands:
+        return "outer"
+    return "added" if operands["c"].axes[2] == At("n") else ""
+
+
+def is_plain_outer(node: Node, types: Mapping[str, TensorType]) -> bool:
+    """Whether Y, stored in rows, is the outer product of A's elements and B's, and nothing is done to it."""
+    access = registry()[node.op].access(node, types)
+    return _outer_form(node, access) == "outer" and access.dim("batch").size == 1 and not is_ordered(node)
+
+
+def _is_turned(order: Sequence[int], shape: Shape) -> bool:
+    """Whether the product's columns are rows where it is stored: then the kernel computes op(B)^T op(A)^T."""
+    axes = [axis for axis in order if shape[axis] != 1]
+    return axes[-1:] == [len(shape) - 2] and shape[-1] != 1
+
+
+def _ends_of(a: Shape, b: Shape, ta: int, tb: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    return ((a[-1], a[-2]) if ta else (a[-2], a[-1])), ((b[-1], b[-2]) if tb else (b[-2], b[-1]))
+
+
+def _ends(node: Node, a: Shape, b: Shape) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(M, K) of op(A) and (K, N) of op(B)."""
+    return _ends_of(a, b, node.attr_int("transA", 0), node.attr_int("transB", 0))

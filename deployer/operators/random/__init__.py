@@ -1,1 +1,0 @@
-"""Operators that draw random numbers from a counter-based generator, each by a stream of its own."""

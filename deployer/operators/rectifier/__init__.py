@@ -1,1 +1,0 @@
-"""Declared activations that bend: a line, and something else on one side."""

@@ -1,1 +1,0 @@
-"""Resampling: tensors whose axes get other lengths, by values between those that they have."""

@@ -1,1 +1,0 @@
-"""Sequences of several lengths in one batch."""

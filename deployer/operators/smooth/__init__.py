@@ -1,1 +1,0 @@
-"""Declared activations that are smooth."""

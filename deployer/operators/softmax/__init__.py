@@ -1,1 +1,0 @@
-"""Softmax, its logarithm and their gradients."""

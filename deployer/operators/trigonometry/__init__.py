@@ -1,1 +1,0 @@
-"""Circular and hyperbolic functions, and their inverses."""

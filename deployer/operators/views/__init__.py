@@ -1,1 +1,0 @@
-"""The same elements in another shape, and values that are known at compile time."""
