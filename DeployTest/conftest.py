@@ -76,7 +76,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def models_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where this process generates the model cases."""
+    """Folder in which this process generates the model cases."""
     return tmp_path_factory.mktemp("models")
 
 

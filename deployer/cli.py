@@ -1,4 +1,4 @@
-"""The `deployer` command: its words to what they ask for, errors to exit codes."""
+"""Entry point of the `deployer` command: dispatch of its arguments, and exit codes of errors."""
 
 import sys
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ PIPE_WIDTH = 140
 
 
 class _Call:
-    """A call of the command; `json` is whether it prints lines of JSON, as far as its words have been read."""
+    """A call of the command; `json` is true if the arguments read so far ask for lines of JSON."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = words

@@ -1,4 +1,4 @@
-"""The stages in the order the data goes through them, each artefact verified on its way."""
+"""Compiler pipeline: the stages in order, with each artefact verified between them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,18 +13,18 @@ from deployer.core.errors import DatasetMismatch, OptionProblem, TilingInfeasibl
 from deployer.core.files.reading import real_path
 from deployer.core.ir import Graph, Program, records_of
 from deployer.core.operator import Array
-from deployer.core.plan import Options, Plan, Running, Tiling, target_of
+from deployer.core.plan import Options, Plan, RunOptions, Tiling, target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference, windows
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.raw_graph import RawGraph
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters
+from deployer.lr_schedules.lr_schedule import LrSchedule, shown_rates
+from deployer.lr_schedules.run_time import with_run_time_rates
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.planning.place import PackingGap
-from deployer.planning.plan_choice import ONCE, Progress, best_plan, crossed, place_tiling, silent
-from deployer.rates.course import Course, shown_rates
-from deployer.rates.run_time import with_run_time_rates
+from deployer.planning.plan_choice import ONCE, Progress, crossed, place_tiling, plan_best, silent
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
@@ -65,7 +65,7 @@ def load_training(
     learning_rate: float | None = None,
     changing: int | None = None,
     warn: Warn = python_warning,
-    course: Course | None = None,
+    lr_schedule: LrSchedule | None = None,
     flush: bool | None = None,
     axes: Axes = NO_AXES,
 ) -> Case:
@@ -73,20 +73,20 @@ def load_training(
 
     `changing` is the number of graph inputs that differ per sample, for cases of one sample with frozen inputs. `warn`
     is called with what is odd but harmless in the files, and `axes` are lengths that they leave open, here and below.
-    With a `course`, or with rates in the files, the program takes its rates when it runs. `flush` says whether passes
-    that are left at the end have an update of their own; by default it is as the files say, or they have none.
+    With a `lr_schedule`, or with rates in the files, the program takes its rates when it runs. `flush` says whether
+    passes that are left at the end have an update of their own; by default it is as the files say, or they have none.
     """
     read = _read_training(directory, learning_rate, changing, warn, axes)
-    dataset = read.dataset(n_steps, n_accum, course is None, flush)
-    read, dataset, notes = _with_rates(read, dataset, learning_rate, course)
-    dataset, note = _with_gold(read, dataset, learning_rate, course is not None)
+    dataset = read.dataset(n_steps, n_accum, lr_schedule is None, flush)
+    read, dataset, notes = _with_rates(read, dataset, learning_rate, lr_schedule)
+    dataset, note = _with_gold(read, dataset, learning_rate, lr_schedule is not None)
     notes = (*notes, *windows(dataset))
     return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes, read.train)
 
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """The graphs of a training case as a program; `parameters` where its files are ONNX Runtime's artifacts."""
+    """Graphs of a training case as a program; `parameters` is set if its files are ONNX Runtime's artifacts."""
 
     folder: Path
     program: Program
@@ -94,7 +94,7 @@ class _Training:
     train: RawGraph
 
     @property
-    def gold(self) -> Path:
+    def expected(self) -> Path:
         """The file with expected results, if there is one."""
         return self.folder / (runtime_case.EXPECTED if self.parameters else OUTPUTS)
 
@@ -126,35 +126,35 @@ def _read_training(
 
 
 def _with_rates(
-    read: _Training, dataset: Dataset, learning_rate: float | None, course: Course | None
+    read: _Training, dataset: Dataset, learning_rate: float | None, lr_schedule: LrSchedule | None
 ) -> tuple[_Training, Dataset, tuple[str, ...]]:
     """The program with rates that it takes when it runs, those of each update, and what to say of them.
 
     They are those of the course, or of the files; where there are neither, nothing changes.
     """
-    if course is None and not dataset.rates.size:
+    if lr_schedule is None and not dataset.rates.size:
         return read, dataset, ()
     program, bases = with_run_time_rates(read.program)
-    if course is not None:
+    if lr_schedule is not None:
         bases = bases if learning_rate is None else (learning_rate,)
-        if course.listed and len(bases) > 1:
+        if lr_schedule.listed and len(bases) > 1:
             facts = [("rates", ", ".join(f"{base:g}" for base in bases))]
             hint = "a schedule of shares, which all of them follow"
             raise OptionProblem("the optimizer graph has several rates, and a list is of one", facts, hint)
-        dataset = replace(dataset, rates=course.rates(bases, dataset.updates, bases[0]))
+        dataset = replace(dataset, rates=lr_schedule.rates(bases, dataset.updates, bases[0]))
     elif learning_rate is not None:
         hint = "--schedule constant beside it, or another schedule"
         raise OptionProblem("--learning-rate would replace the rates of all updates, which the case holds", hint=hint)
     if dataset.rates.shape[1] != len(bases):
         counts = [("in the file", str(dataset.rates.shape[1])), ("in the optimizer graph", str(len(bases)))]
         raise DatasetMismatch(f"{read.folder}: the rates are of other groups of parameters", counts, "--schedule")
-    return replace(read, program=program), dataset, (shown_rates(dataset.rates, course),)
+    return replace(read, program=program), dataset, (shown_rates(dataset.rates, lr_schedule),)
 
 
 def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None, scheduled: bool) -> tuple[Dataset, str]:
     """The dataset with results of all passes and weights, and who says them; none are recorded of a new schedule."""
-    name, program = read.gold.name, read.program
-    if not read.gold.exists():
+    name, program = read.expected.name, read.program
+    if not read.expected.exists():
         return with_oracle(program, dataset), f"{REFERENCE} (there is no {name})"
     losses_known = len(dataset.expected_losses) >= dataset.n_batches
     partial = read.parameters is not None
@@ -224,8 +224,9 @@ def load_inference_case(directory: Path, warn: Warn = python_warning, axes: Axes
 
 
 def expectation(case: Case, plan: Plan) -> Expected:
-    """What a run of the case must show; the content of accumulators, where the plan keeps them, by the float64
-    reference.
+    """Return the losses and arrays that a run of the case must produce.
+
+    Accumulators that the plan keeps get the content that the float64 reference computes.
     """
     program, dataset = case.program, case.dataset
     initial = dataset.weights if dataset else case.inputs
@@ -250,16 +251,16 @@ def expectation(case: Case, plan: Plan) -> Expected:
     )
 
 
-def running_of(case: Case, tolerance: float = TOLERANCES.loss, checks: int | None = None) -> Running:
+def running_of(case: Case, tolerance: float = TOLERANCES.loss, checks: int | None = None) -> RunOptions:
     """The passes and the tolerance of a run of the case, and of how many passes the state is dumped.
 
     By default those are as many as `usual_checks` has it. OptionProblem where the dump is larger than a file may be.
     """
     if case.dataset is None:
-        return Running(case.passes, tolerance, 0)
+        return RunOptions(case.passes, tolerance, 0)
     each = state_bytes(case.program, case.dataset.n_accum > 1)
     count = usual_checks(case.passes, each) if checks is None else min(checks, case.passes)
-    running = Running(case.passes, tolerance, count, case.dataset.flush and case.dataset.left > 0)
+    running = RunOptions(case.passes, tolerance, count, case.dataset.flush and case.dataset.left > 0)
     if len(moments(running)) * each > FILE_LIMIT:
         facts = [("state", f"{each} B"), ("limit", f"{FILE_LIMIT} B in a file")]
         hint = f"--check-passes {max(FILE_LIMIT // (2 * each), 1)}"
@@ -281,20 +282,20 @@ def plan_case(
 
 
 def plan_program(
-    program: Program, options: Options, progress: Progress = silent, running: Running = ONCE, jobs: int = 0
+    program: Program, options: Options, progress: Progress = silent, running: RunOptions = ONCE, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
     """Schedule, lifetimes, tiles, addresses, with argument tables resident unless it is quicker to fetch them.
 
     `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
     progress("schedule and lifetimes")
-    fused = fuse.fuse_program(program, options)
-    verify_program(fused)
-    alive = lifetimes.find_lifetimes(schedule.make_schedule(fused, options))
-    return best_plan(alive, running, progress, jobs)
+    fuse_update = fuse.fuse_program(program, options)
+    verify_program(fuse_update)
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(fuse_update, options))
+    return plan_best(alive, running, progress, jobs)
 
 
-def place_edited(tiling: Tiling, running: Running, progress: Progress = silent) -> Plan:
+def place_edited(tiling: Tiling, running: RunOptions, progress: Progress = silent) -> Plan:
     """The plan of a tiling from a file; a fault of the tiling is an OptionProblem or TilingInfeasible."""
     try:
         return crossed(tiling, place_tiling(tiling, running, progress))

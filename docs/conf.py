@@ -1,4 +1,4 @@
-"""How Sphinx makes the site: `make docs`."""
+"""Sphinx configuration of the site: `make docs`."""
 
 import re
 import sys

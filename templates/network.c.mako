@@ -12,7 +12,7 @@
 #include "${kernel}.h"
 % endfor
 
-% for function in v.specializations:
+% for function in v.variants:
 void ${function}(const void *args);
 % endfor
 % for text in v.macros:
@@ -24,7 +24,7 @@ static ${t.kernel}_args_t HAL_TABLE
     ${line}
 % endfor
 % endfor
-% for b in v.bundles:
+% for b in v.fused_launches:
 
 /* ${b.title} */
 static ${b.tables[0].kernel}_args_t ${b.name}[${len(b.tables)}] HAL_TABLE = {

@@ -48,13 +48,13 @@ static const hal_sim_graph_t graphs[] = {
 % endfor
 };
 
-% for crossings in v.crossings:
+% for cross_step_transfers in v.cross_step_transfers:
 static const hal_sim_crossing_t crossings[] = {
-% for c in crossings:
+% for c in cross_step_transfers:
     {${c.step}, ${c.operand}, ${c.inward}, ${c.at}},
 % endfor
 };
-const hal_sim_crossings_t hal_sim_crossings = {crossings, ${len(crossings)}};
+const hal_sim_crossings_t hal_sim_crossings = {crossings, ${len(cross_step_transfers)}};
 
 % endfor
 % for copies in v.copies:

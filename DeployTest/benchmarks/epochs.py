@@ -39,10 +39,10 @@ def words(draw: np.random.Generator, count: int, classes: int = 12) -> Samples:
     rows = []
     for label in labels:
         at = (moments - draw.uniform(-0.1, 0.1)) * draw.uniform(0.85, 1.15)
-        courses = [
+        lr_schedules = [
             start + slope * at + 1.5 * np.sin(6.3 * speed * at + phase) for start, slope, speed, phase in kinds[label]
         ]
-        loud = sum(np.exp(-np.square(bands - np.clip(course, 0, 9)) / 2) for course in courses)
+        loud = sum(np.exp(-np.square(bands - np.clip(lr_schedule, 0, 9)) / 2) for lr_schedule in lr_schedules)
         rows.append(draw.uniform(0.7, 1.3) * loud + draw.normal(0, 0.35, (49, 10)) - 0.5)
     return {"input": np.stack(rows)[:, None].astype(np.float32), "labels": labels}
 

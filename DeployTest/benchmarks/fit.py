@@ -19,8 +19,8 @@ from typing import Any
 
 from rich.console import Console
 
-from deployer.fitting.checkpoint import Place
-from deployer.fitting.fit import Onlooker
+from deployer.fitting.checkpoint import CheckpointPlace
+from deployer.fitting.fit import Callback
 from deployer.fitting.history import EpochRow
 from DeployTest.benchmarks.flat import processor
 from DeployTest.benchmarks.upkeep.commits import publish
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def ratios(self) -> list[float]:
-        """How many times as many passes as PyTorch `fit` makes, round by round."""
+        """Ratio of passes made by `fit` to those made by PyTorch, round by round."""
         return [ours / theirs for ours, theirs in zip(self.ours, self.torch, strict=True)]
 
     @property
@@ -63,13 +63,13 @@ def seconds() -> float:
     return sum(use.ru_utime + use.ru_stime for use in uses)
 
 
-class Watch(Onlooker):
+class Watch(Callback):
     """Takes the time from the first pass to the end of the last epoch."""
 
     def __init__(self) -> None:
         self.began = self.ended = 0.0
 
-    def begin(self, passes: int, per_epoch: int, place: Place) -> None:
+    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """All is built."""
         self.began = seconds()
 
@@ -83,7 +83,7 @@ def by_us(module: Any, data: tuple[Any, Any], optimizer: str, batch: int, epochs
     front: Any = importlib.import_module("deployer.torch")
     watch = Watch()
     options = {"learning_rate": RATES[optimizer], "epochs": epochs, "seed": SEED, "checks": 0, "rest": "drop"}
-    fitted = front.train(module, data, "cross_entropy", optimizer, batch=batch, onlooker=watch, **options)
+    fitted = front.train(module, data, "cross_entropy", optimizer, batch=batch, callback=watch, **options)
     return len(fitted.losses) / (watch.ended - watch.began), fitted.rows[-1].loss
 
 

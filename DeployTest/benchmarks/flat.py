@@ -30,7 +30,7 @@ from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.cost import all_macs, phases
 from deployer.core.operator import operator_of
-from deployer.core.plan import Options, Plan, Running, Tiling
+from deployer.core.plan import Options, Plan, RunOptions, Tiling
 from deployer.pipeline import Case
 from deployer.running.build import compiler, flags_of, toolchain
 from DeployTest.benchmarks.upkeep.commits import publish
@@ -133,7 +133,7 @@ def program(case: Case, target: str, folder: Path, passes: int) -> Program:
     dataset = replace(case.dataset, n_batches=passes, n_accum=1, expected_losses=(0.0,) * passes)
     case = replace(case, dataset=dataset)
     options = Options(target, outermost=targets.load(target).levels[-1].name)
-    running, options = Running(passes, 0.0, 0), pipeline.accumulate_of(case, options)
+    running, options = RunOptions(passes, 0.0, 0), pipeline.accumulate_of(case, options)
     tiling, plan = pipeline.plan_program(case.program, options, running=running)
     pipeline.write_case(case, tiling, plan, folder)
     pipeline.build_case(plan, folder)

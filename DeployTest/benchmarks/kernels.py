@@ -54,7 +54,7 @@ PLANES: tuple[Shape, ...] = ((1, 16, 32, 32), (1, 64, 25, 5), (1, 64, 8, 8), (1,
 
 @dataclass(frozen=True)
 class Row:
-    """What is measured: a job, and how many of which unit it works through."""
+    """Benchmark row: a job, and the count and unit of its work."""
 
     kernel: str
     shape: str

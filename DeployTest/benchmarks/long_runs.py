@@ -43,7 +43,7 @@ Data = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Apart:
-    """How far a run is from float64: the largest difference of a loss and of a weight, and the weights' mean square.
+    """Distance of a run from float64: largest difference of a loss and of a weight, and the weights' mean square.
 
     `idle` is the largest difference of weights without gradient.
     """
@@ -142,7 +142,7 @@ def by_torch(module: Any, data: Data, optimizer: str, batch: int, steps: int, wi
 
 
 def apart(losses: Any, weights: Mapping[str, Any], gold: Peer) -> Apart:
-    """How far a run is from another."""
+    """Return the distance of a run from the reference."""
     off = {name: np.abs(weights[name].reshape(array.shape) - array) for name, array in gold.weights.items()}
     moved = np.concatenate([array[gold.gradients[name] >= NO_GRADIENT] for name, array in off.items()])
     idle = np.concatenate([array[gold.gradients[name] < NO_GRADIENT] for name, array in off.items()])
@@ -210,10 +210,10 @@ def page_table(record: Mapping[str, Any]) -> str:
     number: Callable[[float], str] = "{:.1e}".format
     for row in record["rows"]:
         drifts = [number(row[who][part]) for who in ("ours", "torch") for part in ("loss", "weight", "typical")]
-        course = f"{row['first']:.2f} to {row['last']:.3f} | {row['moved']:.2f}"
+        lr_schedule = f"{row['first']:.2f} to {row['last']:.3f} | {row['moved']:.2f}"
         head = f"{row['net']}, {row['optimizer']} | {row['parameters']}, {row['idle']}"
-        course += f" | {CHECKS}: {row['verdict']}"
-        lines.append(f"| {head} | {course} | {' | '.join(drifts)} |")
+        lr_schedule += f" | {CHECKS}: {row['verdict']}"
+        lines.append(f"| {head} | {lr_schedule} | {' | '.join(drifts)} |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What planning costs: processor time, peak memory and bytes of the artefacts; writes planning.json and its table.
+"""Cost of planning: processor time, peak memory and bytes of the artefacts; writes planning.json and its table.
 
 Run as `python -m DeployTest.benchmarks.planning`, some five minutes; `--only WORD` measures cases with that in their
 name, and prints them alone. Each case is written in a process and planned in another. `--run` also builds and runs
@@ -114,7 +114,7 @@ def measured(number: int, folder: Path, run: bool) -> Row:
         add_targets(root / "targets", patch)
         case = pipeline.load_training(folder)
         begin, clock = time.process_time(), time.monotonic()
-        options = Options(ROOMY, "auto", {"L1": job.l1, "L2": job.l2}, outermost="L3", fused=job.fused)
+        options = Options(ROOMY, "auto", {"L1": job.l1, "L2": job.l2}, outermost="L3", fuse_update=job.fused)
         tiling, plan = pipeline.plan_case(case, options)
         seconds, clock = time.process_time() - begin, time.monotonic() - clock
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -21,8 +21,8 @@ import torch
 from deployer import judging, pipeline
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options
+from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.pipeline import Case
-from deployer.rates.course import read_course
 from deployer.running.run import Outcome
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.rounding import with_rounding
@@ -31,7 +31,7 @@ from deployer.verify.tolerances import TOLERANCES
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models.parts.dense import dense
 from DeployTest.support.building.cases import Built
-from DeployTest.support.references.torch_schedules import COURSES, torch_scheduler
+from DeployTest.support.references.torch_schedules import LR_SCHEDULES, torch_scheduler
 from DeployTest.support.references.updates import UPDATES, Update, narrow
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedules.md"
@@ -53,7 +53,7 @@ class Result:
     """A run: passes beyond their bounds, the worst as a share of them, and how far it is from PyTorch's own run."""
 
     form: str
-    course: str
+    lr_schedule: str
     beyond: int
     worst: float
     loss_drift: float
@@ -64,7 +64,7 @@ class Result:
 class Peer:
     """The classifier and its optimizer in PyTorch, in float64; `weights` are named as in the training graph."""
 
-    def __init__(self, case: Case, update: Update, course: str, steps: int) -> None:
+    def __init__(self, case: Case, update: Update, lr_schedule: str, steps: int) -> None:
         assert case.dataset is not None
         self.dataset, self.update = case.dataset, update
         self.weights = {
@@ -72,7 +72,7 @@ class Peer:
         }
         kind = getattr(torch.optim, update.torch)
         self.optimizer = kind(list(self.weights.values()), RATE, **narrow(update.torch_words))
-        self.scheduler = torch_scheduler(course, self.optimizer, (RATE,), steps)
+        self.scheduler = torch_scheduler(lr_schedule, self.optimizer, (RATE,), steps)
         self.nodes = [node for node in case.program.graphs[-1].nodes if operator_of(node).optimizer]
 
     def _names(self) -> Iterator[tuple[str, dict[str, str]]]:
@@ -124,26 +124,26 @@ class Peer:
         return ["step"] if declared is not None and declared.count is not None else []
 
 
-def cases(update: Update, course: str, seeds: Sequence[int], steps: int, folder: Path) -> Iterator[Case]:
+def cases(update: Update, lr_schedule: str, seeds: Sequence[int], steps: int, folder: Path) -> Iterator[Case]:
     """The case of each seed: weights and samples are drawn from it."""
-    text, warm_up = COURSES[course]
+    text, warm_up = LR_SCHEDULES[lr_schedule]
     for seed in seeds:
-        place = folder / f"{course}_{seed}"
+        place = folder / f"{lr_schedule}_{seed}"
         model = dense(place / "net.onnx", WIDTHS, LAYERS, BATCH, seed, relu=True)
         settings = dict(update.settings)
         report = build_train_graph(
             model, "cross_entropy", update.choice, RATE, "", place, samples=SAMPLES, n_batches=steps, seed=seed + 1,
-            settings=settings, course=read_course(text, warm_up),
+            settings=settings, lr_schedule=read_schedule(text, warm_up),
         )  # fmt: skip
         yield pipeline.load_training(report.train)
 
 
-def compared(form: str, course: str, update: Update, built: Built, outcome: Outcome, steps: int) -> Result:
+def compared(form: str, lr_schedule: str, update: Update, built: Built, outcome: Outcome, steps: int) -> Result:
     """A run beside PyTorch, pass by pass from its own states, and as a whole."""
     case = built.case
     judge = judging.judge_of(case, built.plan, outcome, TOLERANCES.loss)
     assert judge is not None
-    peer, worst, beyond, said = Peer(case, update, course, steps), 0.0, 0, ""
+    peer, worst, beyond, said = Peer(case, update, lr_schedule, steps), 0.0, 0, ""
     for one in judge.passes:
         theirs = by_torch(peer, one)
         found = misfit(one, theirs, TOLERANCES.loss)
@@ -151,11 +151,11 @@ def compared(form: str, course: str, update: Update, built: Built, outcome: Outc
             found = misfit(with_rounding(one, one.reference()), theirs, TOLERANCES.loss)
         worst, beyond = max(worst, found.severity), beyond + (found.severity > 1)
         said = said or (f"pass {one.index}, {found.said}" if found.severity > 1 else "")
-    own = Peer(case, update, course, steps)
+    own = Peer(case, update, lr_schedule, steps)
     losses = [own.step(index) for index in range(steps)]
     drift = max(abs(a - b) for a, b in zip(outcome.losses, losses, strict=True))
     weights = max(float(np.abs(outcome.arrays[n] - w.detach().numpy()).max()) for n, w in own.weights.items())
-    return Result(form, course, beyond, worst, drift, weights, said)
+    return Result(form, lr_schedule, beyond, worst, drift, weights, said)
 
 
 def by_torch(peer: Peer, one: OnePass) -> OnePass:
@@ -170,13 +170,13 @@ def by_torch(peer: Peer, one: OnePass) -> OnePass:
 
 
 def results(
-    forms: Sequence[str], courses: Sequence[str], seeds: Sequence[int], steps: int, folder: Path
+    forms: Sequence[str], lr_schedules: Sequence[str], seeds: Sequence[int], steps: int, folder: Path
 ) -> Iterator[Result]:
     """All runs. A form's program is built once: rates, weights and samples are data."""
     for form in forms:
         built: Built | None = None
-        for course in courses:
-            for case in cases(UPDATES[form], course, seeds, steps, folder / form):
+        for lr_schedule in lr_schedules:
+            for case in cases(UPDATES[form], lr_schedule, seeds, steps, folder / form):
                 if built is None:
                     tiling, plan = pipeline.plan_case(case, Options(), checks=steps)
                     built = Built(case, tiling, plan, folder / form / "c")
@@ -185,24 +185,24 @@ def results(
                 assert case.program == built.case.program, "the program changes with the rate"
                 (built.directory / "input.bin").write_bytes(pipeline.input_bytes(case, built.plan))
                 built = replace(built, case=case)
-                yield compared(form, course, UPDATES[form], built, built.run(), steps)
+                yield compared(form, lr_schedule, UPDATES[form], built, built.run(), steps)
 
 
 def table(found: Sequence[Result], seeds: Sequence[int], steps: int) -> str:
     """A row per form and a column per course."""
-    forms, courses = (list(dict.fromkeys(getattr(r, field) for r in found)) for field in ("form", "course"))
+    forms, lr_schedules = (list(dict.fromkeys(getattr(r, field) for r in found)) for field in ("form", "course"))
     passes, beyond = len(found) * steps, sum(r.beyond for r in found)
     lines = [
         f"{len(found)} runs of {steps} updates, seeds {', '.join(map(str, seeds))}: {passes - beyond} of {passes}"
         " updates are PyTorch's from the same state.",
         "",
-        f"| form | {' | '.join(courses)} |",
-        "|---" * (1 + len(courses)) + "|",
+        f"| form | {' | '.join(lr_schedules)} |",
+        "|---" * (1 + len(lr_schedules)) + "|",
     ]
     for form in forms:
         cells = []
-        for course in courses:
-            of = [r for r in found if (r.form, r.course) == (form, course)]
+        for lr_schedule in lr_schedules:
+            of = [r for r in found if (r.form, r.lr_schedule) == (form, lr_schedule)]
             figures = max(r.loss_drift for r in of), max(r.weight_drift for r in of)
             over = f", {sum(r.beyond for r in of)} beyond" if any(r.beyond for r in of) else ""
             cells.append(f"{100 * max(r.worst for r in of):.2g} %{over}; {figures[0]:.0e}, {figures[1]:.0e}")
@@ -214,7 +214,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run, print each run, and write or print the table."""
     parser = argparse.ArgumentParser(prog="python -m DeployTest.benchmarks.schedules", description=__doc__)
     parser.add_argument("forms", nargs="*", help="forms of optimizers (default: all)")
-    parser.add_argument("--courses", nargs="+", choices=COURSES, default=list(COURSES), help="schedules (default: all)")
+    parser.add_argument(
+        "--courses", nargs="+", choices=LR_SCHEDULES, default=list(LR_SCHEDULES), help="schedules (default: all)"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--write", action="store_true", help=f"renew {PAGE.name}")
@@ -222,10 +224,10 @@ def main(words: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        for r in results(a.forms or list(UPDATES), a.courses, a.seeds, a.steps, Path(folder)):
+        for r in results(a.forms or list(UPDATES), a.lr_schedules, a.seeds, a.steps, Path(folder)):
             found.append(r)
             figures = f"{100 * r.worst:.2g} % of the bounds, drift {r.loss_drift:.1e}, {r.weight_drift:.1e}"
-            print(f"{r.form:18} {r.course:14} {figures} {r.said}", flush=True)
+            print(f"{r.form:18} {r.lr_schedule:14} {figures} {r.said}", flush=True)
     text = table(found, a.seeds, a.steps)
     print(text)
     if a.write:

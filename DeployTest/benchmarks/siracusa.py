@@ -47,7 +47,7 @@ BYTES_PER_CYCLE = 8
 
 
 class Memory(TypedDict):
-    """Where tensors may live: bytes of L2, and the outermost level."""
+    """Memory limits of tensors: bytes of L2, and the outermost level."""
 
     l2: int | None
     outermost: str

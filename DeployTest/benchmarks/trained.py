@@ -110,7 +110,7 @@ def training(part: Part, optimizer: str, folder: Path) -> Program:
 
 @cache
 def needs() -> dict[str, dict[str, int]]:
-    """What each kernel needs per element or product, from trained.toml."""
+    """Return the needs of each kernel per element or product, from trained.toml."""
     return tomllib.loads(LIMITS.read_text())
 
 
@@ -143,7 +143,7 @@ class Call:
     job: KernelJob
 
     def row(self, cycles: int, cores: int) -> Row:
-        """What was measured, beside the limit."""
+        """Return the measured cycles beside the limit."""
         step, symbol = self.step, self.step.kernel.symbol
         need, macs = needs()[symbol], all_macs(operator_of(step.node).work(step.node, step.access, step.access.sizes))
         sizes = [math.prod(operand.view) for operand in step.access.operands]

@@ -58,7 +58,7 @@ NETS = (
 
 @dataclass
 class Count:
-    """What became of the runs of a net: verdicts, and runs that ended further from float64 than the tolerance."""
+    """Verdicts of a net's runs, and the number of runs that ended further from float64 than the tolerance."""
 
     verdicts: list[str] = field(default_factory=list)
     drifted: int = 0

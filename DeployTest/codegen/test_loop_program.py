@@ -111,7 +111,7 @@ def test_a_wait_for_nothing_costs_nothing() -> None:
 
 
 def test_tickets_of_slots_and_operands() -> None:
-    """What starts together is awaited together: a slot's part of an array, or all of one; the clock waits for each."""
+    """Transfers that start together are awaited together: a slot's part of an array, or all; the clock agrees."""
     arrays = (
         TicketArray("in", 2, (Done(), Var("y_first"), Done())),
         TicketArray("w_in", 1, (Done(), Done())),

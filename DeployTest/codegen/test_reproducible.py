@@ -14,11 +14,11 @@ from DeployTest.support.building.cases import case_dir
 from DeployTest.support.building.command_line import generated, script
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-SPILLED = ("autoencoder", ["--l1", "8000", "--l2", "40000", "--defaultMemLevel", "L3"])
+L_OUTER = ("autoencoder", ["--l1", "8000", "--l2", "40000", "--defaultMemLevel", "L3"])
 CASES = [
     pytest.param("simple_mlp", ["--l1", "2000"], id="simple_mlp"),
     pytest.param("autoencoder", ["--l1", "16000", "--doublebuffer"], id="autoencoder", marks=pytest.mark.slow),
-    pytest.param(*SPILLED, id="autoencoder from L3", marks=pytest.mark.slow),
+    pytest.param(*L_OUTER, id="autoencoder from L3", marks=pytest.mark.slow),
 ]
 
 
@@ -69,7 +69,7 @@ def test_folders_list_their_files_in_any_order(
         for source in outputs[0][0]
         if "kernels" in source.parts[-3:]
     ]
-    assert functions == sorted({(step.kernel.symbol, step.specialization) for step in plan.steps})
+    assert functions == sorted({(step.kernel.symbol, step.variant) for step in plan.steps})
     assert outputs[0][1].count("input: ") == 4
 
 

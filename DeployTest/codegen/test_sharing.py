@@ -8,10 +8,10 @@ import pytest
 
 from deployer.codegen import generate, render
 from deployer.codegen.c_names import Names
-from deployer.codegen.c_text import Printer, View
+from deployer.codegen.c_text import Printer, TileView
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
 from deployer.core.operator import Kernel
-from deployer.planning.crossings.graph_program import GraphStep
+from deployer.planning.cross_step.graph_program import GraphStep
 from deployer.planning.expr import Expr, Home, Product, Real, Size, Slot, Sum, Var, add, mul, sized
 from deployer.planning.loop_program import (
     Arguments,
@@ -80,7 +80,7 @@ def test_addresses_are_parameters() -> None:
     assert function.name == "step_04_like"
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, float *x_home"
     assert moves(function) == ["hal_dma_in_1d(0, x_slot, x_home, 8)"]
-    call: View = function.body[-1].body[-1]
+    call: TileView = function.body[-1].body[-1]
     assert (call.form, call.table) == ("c_call", "args")
     assert "c_arguments" not in [view.form for view in function.body]
     assert calls == (

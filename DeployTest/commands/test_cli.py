@@ -140,7 +140,7 @@ def test_outside_case(test: str, tmp_path: Path) -> None:
 def test_tolerance(
     models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is beyond the tolerance is named, and the exit code is 1; nothing is beyond 1. The folder is relative."""
+    """Values beyond the tolerance are named with exit code 1; a tolerance of 1 passes. The folder is relative."""
     words = "train", "-t", case_dir("simple_mlp", models_root).resolve(), "-o", "out", "--tolerance"
     monkeypatch.chdir(tmp_path)
     assert deployer(*words, "1") == 0

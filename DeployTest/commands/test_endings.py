@@ -1,4 +1,4 @@
-"""How a command ends: the code of every kind of error, and the report of one that nobody foresaw."""
+"""Exit codes of every kind of error, and the crash report of an unforeseen one."""
 
 import errno
 import hashlib
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where reports go."""
+    """Folder of the crash reports."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "deployer"
 

@@ -1,4 +1,4 @@
-"""What a user who asks for the impossible reads: place, cause, numbers, a way out; exit code 2 and no traceback."""
+"""Messages for impossible requests: place, cause, numbers, a remedy; exit code 2 and no traceback."""
 
 import json
 import re
@@ -182,7 +182,7 @@ def test_strategies_differ(models_root: Path) -> None:
 
 
 def test_unpacked_residents(models_root: Path) -> None:
-    """Where packing withholds more than the slots can spare, nothing is resident, and slots alone always pack."""
+    """If packing withholds more than the slots can spare, nothing is resident, and slots alone always pack."""
     case = load_case("simple_mlp", models_root)
     alive = lifetimes.find_lifetimes(schedule.make_schedule(case.program, Options("host", "auto", {"L1": 1000})))
     tiling = tile.Tiler(alive).tile((900, 0))

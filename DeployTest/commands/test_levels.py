@@ -118,7 +118,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("request_", REFUSED)
 def test_refused(request_: str, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a target does not have is answered with what it has; a size that is none with those that are."""
+    """A request for a missing target feature lists the features; an impossible size lists the possible ones."""
     target, flags, texts = REFUSED[request_]
     message = refused(capsys, *words, "-p", target, *flags)
     for text in texts:
@@ -127,7 +127,7 @@ def test_refused(request_: str, words: list[object], tmp_path: Path, capsys: pyt
 
 
 def test_no_level_beyond_the_last(words: list[object], capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the last level is full, no other one is proposed."""
+    """A full last level proposes no other level."""
     message = refused(capsys, *words, "-p", FLAT, "--l1", 2000, "--l2", 64)
     assert "--defaultMemLevel" not in message
 

@@ -1,4 +1,4 @@
-"""What programs read: lines of JSON of each command, schemas of files, completion scripts; and silence."""
+"""Output for programs: lines of JSON of each command, schemas of files, completion scripts; and silence."""
 
 import argparse
 import json
@@ -138,7 +138,7 @@ def test_completion(shell: str, capsys: Capture) -> None:
 
 
 def test_other_commands_need_no_shells(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    """What knows shells is loaded for `completion` alone, and for its help."""
+    """The package for shells is loaded for `completion` alone, and for its help."""
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert deployer("targets") == 0
     assert deployer("completion", "bash") == 2

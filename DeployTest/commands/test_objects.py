@@ -90,7 +90,7 @@ def test_key(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_another_program_of_the_compiler(tmp_path: Path) -> None:
-    """Where the compiler proper is replaced, and what starts it is not, that is another compiler."""
+    """Replacing the compiler proper changes the key, although the driver that starts it stays the same."""
     source = Source(tmp_path)
     source.write("proper", "1")
     (tmp_path / "proper").chmod(0o755)

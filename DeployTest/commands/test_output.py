@@ -1,4 +1,4 @@
-"""What is the user's stays in output folders: our files are known by digest, and edits count as the user's."""
+"""Output folders keep the user's files: our files are known by digest, and edited ones count as the user's."""
 
 import json
 import os
@@ -232,7 +232,7 @@ def test_written_as_a_whole_or_refused(tmp_path: Path) -> None:
 
 
 def test_dump_appears_whole_or_not(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the dump cannot be moved to its name, the former one stays, and nothing else is left."""
+    """A dump that cannot be moved to its name leaves the former one there, and nothing else."""
     dump = tmp_path / "d" / "d"
     assert deployer("train", "-t", case, "-o", tmp_path / "c", "--dump", dump) == 0
     before = dump.read_bytes()

@@ -144,7 +144,7 @@ chmod +x "$out"
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=SLOW), pytest.param(signal.SIGHUP, marks=SLOW)]
 )
 def test_a_stopped_run_ends_its_program(number: signal.Signals, case: Path, tmp_path: Path) -> None:
-    """What asks a run to end ends what it started too, with 128 and the signal, and leaves the folder free."""
+    """A signal that ends a run ends its children too, with exit code 128 + signal, and leaves the folder free."""
     script, mark = tmp_path / "cc", tmp_path / "mark"
     script.write_text(SLEEPING)
     script.chmod(0o755)

@@ -130,7 +130,7 @@ ALONE = {
     "operand of nobody": (put("steps", 0, "operands", 0, "storage", value="q"), "has no home"),
     "view": (put("steps", 0, "operands", 0, "view", value=[1, 1, 63]), "[cover]"),
     "axes": (put("steps", 0, "operands", 0, "axes", value=[]), "0 axes over"),
-    "fresh": (put("steps", 0, "operands", 0, "fresh_on_flag", value=True), "is fresh and not in place"),
+    "fresh": (put("steps", 0, "operands", 0, "overwrite_on_first_pass", value=True), "is fresh and not in place"),
     "slots below 0": (put("steps", 0, "operands", 0, "slot_offset", value=-4), "[slots]"),
     "dims twice": (put("steps", 0, "dims", 1, "name", value="batch"), "dims are not distinct"),
     "tile of nothing": (put("steps", 0, "dims", 2, "tile", value=0), "tile n=0"),
@@ -180,7 +180,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_no_artefact(fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is not exactly JSON, or not an artefact, is refused by what is wrong with it."""
+    """A file that is not exactly JSON, or no artefact, is refused with the fault that it has."""
     text, words = BROKEN[fault]
     (tmp_path / "plan.json").write_bytes(text.encode(errors="surrogateescape"))
     assert words in refused(capsys, "emit", "--plan", tmp_path / "plan.json", "-o", tmp_path / "e")
@@ -204,7 +204,7 @@ OTHERWISE = {
 def test_command_line_is_not_overruled(
     option: str, way: str, artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the command line says and the file has otherwise is refused by name."""
+    """An option of the command line that contradicts the file is refused by name."""
     words, text = OTHERWISE[option]
     command = ["train", "--skipgen"] if way == "--skipgen" else ["compile", "--from", copied / "tiling.json"]
     assert text in refused(capsys, *command, "-t", artefacts[0], "-o", copied, *words)

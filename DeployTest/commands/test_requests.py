@@ -181,7 +181,7 @@ COMPILERS = {
 def test_compilers(
     name: str, place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a compiler of the user's choice does wrong is no fault of this one."""
+    """A fault of the user's compiler is reported as that compiler's, without a traceback."""
     command, cause = COMPILERS[name]
     monkeypatch.setenv("CC", command)
     assert deployer("train", "-t", place.case, "-o", place.folder) == 2

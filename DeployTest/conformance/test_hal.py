@@ -187,7 +187,7 @@ def test_faults_of_the_cluster(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_hal_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What never returns is a fault of the check in which it was called."""
+    """A HAL function that never returns is a fault of the check that called it."""
     monkeypatch.setattr("deployer.running.conformance.SECONDS", 2)
     hang = Planted(
         ORDER, "did not end", WAIT, "void hal_dma_wait(hal_ticket_t t) { static int n; n++; while (n > 25) (void)t; }"
@@ -205,7 +205,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_emulator(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not installed is named with a way that this command has."""
+    """A missing emulator is named, with a remedy that this command has."""
     monkeypatch.setattr("deployer.running.conformance._build", lambda *_: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     said = refused(capsys, "hal-test", load("qemu_riscv").name)

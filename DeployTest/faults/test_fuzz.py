@@ -135,7 +135,7 @@ def test_bad_message_is_a_finding(message: str) -> None:
 
 
 def test_a_stray_write_does_not_happen(tmp_path: Path) -> None:
-    """What an input may not touch stays as it was."""
+    """A stray write is refused, and the file stays as it was."""
     (tmp_path / "mine").write_text("mine")
     with watch.watching([tmp_path / "allowed"]) as seen, pytest.raises(watch.StrayError):
         (tmp_path / "mine").write_text("x")
@@ -263,7 +263,7 @@ def test_edits_are_registered_once() -> None:
 
 
 def test_readers_under_coverage(tmp_path: Path) -> None:
-    """What atheris calls takes damaged bytes without an exception; so do the readers without it."""
+    """Readers called by atheris take damaged bytes without an exception; so do they without it."""
     for name in coverage.READERS:
         once = coverage.reader(name, tmp_path / name)
         for data in (b"", b"PK\x03\x04", b"\x0a\xff\xff\xff", os.urandom(64)):
@@ -281,9 +281,7 @@ def test_time_is_the_processors(tmp_path: Path) -> None:
 
 
 def test_noise_reaches_what_was_folded(tmp_path: Path) -> None:
-    """Where the compiler folds all of a model, the judge's twin computes it from inputs of the same values, and from
-    the scalars that have to be constants.
-    """
+    """The judge's twin computes a fully folded model from inputs of the same values, and from constant scalars."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y, float[2] z, float[4] q)
               <float[2] w = {20, 21}, float[2] v = {1, 3}, float h = {0.5}, int64[2] p = {1, 1}>
               { a = Cosh (w)  y = Mod <fmod = 1> (a, v)  z = Abs (x)  q = Pad (w, p, h) }"""
@@ -300,7 +298,7 @@ def test_noise_reaches_what_was_folded(tmp_path: Path) -> None:
 
 
 def test_noise_beside_nan(tmp_path: Path) -> None:
-    """Where a value is NaN whatever the noise, it must be so elsewhere; its neighbours are compared as ever."""
+    """A value that is NaN under any noise must be NaN elsewhere; its neighbours are compared as usual."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x) => (float[2] y) { z = Abs (x)  y = Atanh (z) }"""
     path = tmp_path / "model.onnx"
     onnx.save(onnx.parser.parse_model(text), path)
@@ -314,7 +312,7 @@ def test_noise_beside_nan(tmp_path: Path) -> None:
 
 
 def test_places_of_results_that_rounding_tells_apart(tmp_path: Path) -> None:
-    """Which of three equal results of Softplus comes first is rounding's; which of three equal inputs does, is not."""
+    """Rounding may reorder three equal results of Softplus, but not three equal inputs."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[5] x, float[15] u) => (int64[2] i, int64[2] j)
               <int64[1] three = {3}, int64[1] two = {2}>
               { t = Tile (x, three)  s = Softplus (t)  v, i = TopK <largest = 0> (s, two)
@@ -332,7 +330,7 @@ def test_places_of_results_that_rounding_tells_apart(tmp_path: Path) -> None:
 
 
 def test_inputs_that_nobody_reads(tmp_path: Path) -> None:
-    """What the compiler left out, here an input with a value, has the shape that ONNX Runtime wants."""
+    """An input that the compiler left out, here one with a value, has the shape that ONNX Runtime expects."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, float[1,3] w) => (float[2] y)
               <float[1,3] w = {1, 2, 3}> { y = Abs (x) }"""
     path = tmp_path / "model.onnx"
@@ -343,7 +341,7 @@ def test_inputs_that_nobody_reads(tmp_path: Path) -> None:
 
 
 def test_samples_stay_within_their_types(tmp_path: Path) -> None:
-    """What only ONNX Runtime reads is zero, a narrow type holds no wider number, a single truth is an array."""
+    """Inputs read by ONNX Runtime alone are zero, narrow types hold no wider number, a single bool is an array."""
     text = """<ir_version: 10, opset_import: ["" : 21]> g (float[2] x, uint16[2] n, int64[2] i)
               => (float[2] y, uint16[2] m) { y = Abs (x)  m = Identity (n) }"""
     path = tmp_path / "model.onnx"

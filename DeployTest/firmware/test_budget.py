@@ -9,8 +9,8 @@ import pytest
 from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.plan import Options
+from deployer.firmware.segments import step_cycles
 from deployer.firmware.sources import library_rules
-from deployer.firmware.stretches import step_cycles
 from deployer.sizing.material import material
 from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, ran
@@ -58,12 +58,12 @@ def test_predicted(tmp_path: Path) -> None:
 
 def test_told(adapted: Path) -> None:
     """The page and the manifest have the longest stretch of each measured target, and the code the same cycles."""
-    stretches = json.loads((adapted / "manifest.json").read_text())["stretches"]
+    segments = json.loads((adapted / "manifest.json").read_text())["segments"]
     page, code = (adapted / "README.md").read_text(), (adapted / "src/adapted.c").read_text()
     table = re.search(r"step_cycles\[ADAPTED_STEPS\] = {([^}]*)}", code)
     assert table
     cycles = [int(word) for word in re.findall(r"(\d+)u", table[1])]
-    own = next(row for row in stretches if row["target"] == library_rules().costs)
+    own = next(row for row in segments if row["target"] == library_rules().costs)
     assert (own["longest_cycles"], own["pass_cycles"]) == (max(cycles), sum(cycles))
-    for row in stretches:
+    for row in segments:
         assert f"| its longest step, `{row['longest']}` | {row['longest_cycles']} | `{row['target']}` |" in page

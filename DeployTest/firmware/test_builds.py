@@ -64,7 +64,7 @@ def dense(root: Path) -> Path:
 
 @cache
 def printed(root: Path) -> str:
-    """What its example prints on this machine."""
+    """Output of the library's example on this machine."""
     ran("make", "-s", "-C", dense(root))
     return ran(dense(root) / "build/dense_example")
 
@@ -228,8 +228,9 @@ def test_cortex_m(core: str, models_root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.cortex_m
 def test_machines_that_round_twice(models_root: Path, tmp_path: Path) -> None:
-    """Where the compiler's library rounds twice, the library says so and computes nothing: a core is said to have the
-    instruction that would spare it a function of its own.
+    """A library built with a C library that rounds twice reports that and computes nothing.
+
+    The core is said to have the instruction that would make the library's own function unnecessary.
     """
     core = core_of("cortex-m3")
     without = replace(core, flags=(*core.flags, "-D__ARM_FEATURE_FMA=1"))

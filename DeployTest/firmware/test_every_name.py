@@ -67,7 +67,7 @@ SHARING = ("{0}.c", "{0}_state.c")
 
 @cache
 def made(folder: Path, case: str) -> Material:
-    """What a library of one of the cases is made of."""
+    """Return the inputs of the library of one of the cases."""
     written = getattr(nets, f"{case}_case")(folder / case)
     return material(pipeline.load_training(written), "net", Options(target=library_rules().target), "", print)
 

@@ -50,7 +50,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def right(library: Path) -> str:
-    """What the example prints as it is meant to be built."""
+    """Output of the example, built as intended."""
     ran("make", "-s", "-C", library)
     return ran(library / f"build/{library.name}_example")
 
@@ -66,7 +66,7 @@ def example(library: Path) -> list[str]:
 
 
 def outcome(words: Sequence[str], program: Path) -> str:
-    """What a compiler stops with, or what the program prints."""
+    """Compile and run a program; return "stopped" if the compiler refuses it, else its output."""
     done = subprocess.run([*words, "-o", str(program)], capture_output=True, text=True, check=False)
     if done.returncode:
         assert STOPPED.search(done.stderr), done.stderr
@@ -114,7 +114,7 @@ def test_each_source(library: Path, tmp_path: Path) -> None:
 
 
 def test_own_fma(library: Path, tmp_path: Path) -> None:
-    """Where the library has its own `fmaf`, the source of that is proven, too."""
+    """A library with its own `fmaf` proves the source of that, too."""
     words = [*words_of("gcc", library), "-O2", "-DHAL_OWN_FMA"]
     sources = [source for source in example(library) if "fma_f32" not in source]
     for flags, printed in (((), right(library)), (("-ffast-math", *SILENT), REFUSED)):

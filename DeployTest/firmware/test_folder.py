@@ -11,7 +11,7 @@ from deployer import __version__ as deployer_version
 from deployer.core.errors import OptionProblem
 from deployer.firmware.names import check_name
 from deployer.firmware.state import fnv1a
-from deployer.rates.course import read_course
+from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.training.train_graph import build_train_graph
 from DeployTest.firmware import nets
 from DeployTest.models.parts import convnet
@@ -86,7 +86,7 @@ def test_digest() -> None:
     "name", ["", "Keyword", "1st", "key word", "../up", "a-b", "_a", "a_", "a__b", "int", "main", "x" * 25]
 )
 def test_names(name: str) -> None:
-    """What is no name in small letters is refused, as it would be code or a path."""
+    """A name that is not in small letters is refused: it would be code or a path."""
     with pytest.raises(OptionProblem, match="is no name of a library"):
         check_name(name)
 
@@ -118,8 +118,8 @@ def test_taken_names(name: str) -> None:
 def test_names_of_samples(tmp_path: Path) -> None:
     """The arrays of the example have different names, whatever the inputs are called."""
     model = nets.normed_model(tmp_path / "net.onnx", "order")
-    course = read_course("cosine")
-    case = build_train_graph(model, "cross_entropy", "sgd", 0.01, "", tmp_path, course=course).train
+    lr_schedule = read_schedule("cosine")
+    case = build_train_graph(model, "cross_entropy", "sgd", 0.01, "", tmp_path, lr_schedule=lr_schedule).train
     assert deployer("package", case, "--name", "net", "-o", tmp_path / "lib") == 0
     names = re.findall(
         r"^static const \w+ (\w+)\[", (tmp_path / "lib/examples/net_samples.h").read_text(), re.MULTILINE

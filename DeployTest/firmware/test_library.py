@@ -34,14 +34,14 @@ def packaged(name: str, case: Path, folder: Path, *words: object) -> Path:
 
 
 def ran(*words: object) -> str:
-    """What a command prints that ends well."""
+    """Run a command that must succeed, and return its output."""
     run = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout
 
 
 def manifest(folder: Path) -> Any:
-    """What a library says of itself."""
+    """Read a library's manifest."""
     return json.loads((folder / "manifest.json").read_text())
 
 

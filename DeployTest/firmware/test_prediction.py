@@ -65,7 +65,7 @@ def test_it_is_fused_as_the_others(joint: Program) -> None:
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_gradients_outlive_it(case: Case, joint: Program, passes: int) -> None:
-    """What a pass leaves to its update is alive in all steps of the graph that predicts, and so are inputs."""
+    """Accumulated gradients and inputs are alive in all steps of the graph that predicts."""
     options = Options(target=native().name, accumulate=passes)
     plan = pipeline.plan_program(joint, options)[1]
     steps = [step.index for step in plan.steps if step.graph == PREDICT]
@@ -100,7 +100,7 @@ def test_another_value(case: Case) -> None:
 
 
 def test_own_loss(tmp_path: Path) -> None:
-    """Where the model's output is the loss, nobody knows what else to predict but who asks."""
+    """A model whose output is the loss needs the predicted value named by an option."""
     model = nets.normed_model(tmp_path / "net.onnx")
     proto = onnx.load(model)
     proto.graph.node.append(helper.make_node("ReduceMean", ("scores",), ("cost",), "cost", keepdims=0))

@@ -44,7 +44,7 @@ def arrays_of(path: Path) -> dict[str, "np.ndarray"]:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, list[dict[str, object]]]:
-    """What the command shows, as JSON."""
+    """Return the JSON of `deployer state show`."""
     capsys.readouterr()
     assert deployer("state", "show", *words, "--json") == 0
     result: dict[str, list[dict[str, object]]] = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -139,7 +139,7 @@ def test_tensor_called_as_passes(
 
 
 def test_no_number(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is no number is none in JSON, and makes no other one of a mean."""
+    """NaN and infinities are null in JSON, and so is their mean."""
     imported(adapted, {"up": np.array([[np.nan], [np.inf]], np.float32)}, "weights", tmp_path)
     row = shown(capsys, tmp_path / "made.bin", "--library", adapted)["tensors"][1]
     assert [row[key] for key in ("least", "most", "mean")] == [None, None, None]
@@ -147,7 +147,7 @@ def test_no_number(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_damaged_images(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is wrong with an image is said with its numbers; what is sealed and unfit is refused as well."""
+    """A damaged image is refused with its fault and the numbers; so is a sealed one that does not fit."""
     path, words = tmp_path / "image.bin", ("--library", adapted)
     good = imported(adapted, {"up": np.ones((2, 1), np.float32)}, "changes", tmp_path)
 

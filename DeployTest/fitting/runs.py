@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.fitting.fit import Fitted, Onlooker, fit
+from deployer.fitting.fit import Callback, Fitted, fit
 from DeployTest.models.parts.dense import dense
 
 BATCH, SAMPLES, WIDTHS = 4, 13, (6, 8, 3)
@@ -29,7 +29,7 @@ def small_fit(folder: Path, model: Path, **more: Any) -> Fitted:
     return fit(model, small_data(), "cross_entropy", folder=folder, **{**OPTIONS, **more})
 
 
-class Stops(Onlooker):
+class Stops(Callback):
     """Ends the program once so many passes are made, as an interrupt would."""
 
     def __init__(self, after: int) -> None:

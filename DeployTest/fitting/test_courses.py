@@ -15,7 +15,7 @@ from deployer.core.errors import OptionProblem, UnsupportedOperator
 from deployer.fitting.export import export_weights
 from deployer.fitting.fit import Fitted
 from deployer.fitting.metrics import LOSS
-from deployer.rates.course import read_course
+from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.training.order import Order
 from deployer.training.train_graph import build_train_graph
 from DeployTest.fitting.runs import BATCH, OPTIONS, SAMPLES, WIDTHS, Stops, files, small_data, small_fit
@@ -23,7 +23,7 @@ from DeployTest.support.building.cases import compile_case
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 IGNORED = {"ignore-index": 2}
-COURSE = {
+LR_SCHEDULE = {
     "schedule": "cosine:least=0.1", "warm_up": "2", "n_accum": 5, "accumulate": "mean", "leftover": "flush",
     "settings": IGNORED,
 }  # fmt: skip
@@ -64,7 +64,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(tmp_path_factory: pytest.TempPathFactory, model: Path) -> tuple[Path, Fitted]:
     """A run from begin to end."""
     folder = tmp_path_factory.mktemp("whole")
-    return folder, small_fit(folder, model, validation=small_data(), checks=4, **COURSE)
+    return folder, small_fit(folder, model, validation=small_data(), checks=4, **LR_SCHEDULE)
 
 
 def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
@@ -75,8 +75,8 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     report = build_train_graph(
         model, "cross_entropy", OPTIONS["optimizer"], OPTIONS["learning_rate"], "", tmp_path,
         data={name: np.stack([array[row] for row in rows]) for name, array in data.items()}, seed=OPTIONS["seed"],
-        n_accum=COURSE["n_accum"], n_batches=passes, statistics=True, mean=True, flush=True, settings=IGNORED,
-        course=read_course(COURSE["schedule"], COURSE["warm_up"]),
+        n_accum=LR_SCHEDULE["n_accum"], n_batches=passes, statistics=True, mean=True, flush=True, settings=IGNORED,
+        lr_schedule=read_schedule(LR_SCHEDULE["schedule"], LR_SCHEDULE["warm_up"]),
     )  # fmt: skip
     outcome: Any = compile_case(pipeline.load_training(report.train), tmp_path / "c", "auto", 64000).run()
     fitted = whole[1]
@@ -92,9 +92,9 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
 
 def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
     """Interrupted inside of an update: rates, masks and statistics go on where they were. Other rates are refused."""
-    options = {"validation": small_data(), "checks": 1, "every": 1, **COURSE}
+    options = {"validation": small_data(), "checks": 1, "every": 1, **LR_SCHEDULE}
     with contextlib.suppress(KeyboardInterrupt):
-        small_fit(tmp_path, model, **options, onlooker=Stops(7))
+        small_fit(tmp_path, model, **options, callback=Stops(7))
     others = [({"epochs": 4}, "leftover, rates"), ({"schedule": "linear"}, "rates"), ({"accumulate": "sum"}, "rule")]
     for more, names in [*others, ({"leftover": "skip", "epochs": 4}, "leftover")]:
         with pytest.raises(OptionProblem, match=f"another run: {names} differ"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
-from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
+from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.fitting.sources import read_source
@@ -64,7 +64,7 @@ def _file(header: object, body: bytes = b"\0" * 8) -> bytes:
     ],
 )
 def test_damaged_safetensors(content: bytes, tmp_path: Path) -> None:
-    """What does not fit together is refused by the file's name."""
+    """An inconsistent safetensors file is refused by its name."""
     path = tmp_path / "a.safetensors"
     path.write_bytes(content)
     with pytest.raises(FileProblem, match=r"a\.safetensors is truncated or no safetensors file"):
@@ -72,7 +72,7 @@ def test_damaged_safetensors(content: bytes, tmp_path: Path) -> None:
 
 
 ORIGIN = {"model": "1", "data": "2"}
-PLACE = Place(
+PLACE = CheckpointPlace(
     passes=2,
     losses=np.array([1.5, 0.1], np.float32),
     state={"w": np.ones((2, 2), np.float32), "count": np.array([2], np.int32)},
@@ -180,7 +180,7 @@ def test_arrays_that_nothing_reads(kind: str, tmp_path: Path) -> None:
 
 
 def test_checkpoints_outlast_the_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is to last is on the disk, whole, before it takes the place of the file before it; other files need not."""
+    """A lasting file is synced to disk, complete, before it replaces the one before it; other files are not."""
     synced: list[bytes] = []
 
     def sync(handle: int) -> None:

@@ -109,7 +109,7 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
     for epochs, after in ((2, 5), (2, 99), (3, 11)):
         resume = (tmp_path / "checkpoint.safetensors").exists()
         with contextlib.suppress(KeyboardInterrupt):
-            small_fit(tmp_path, model, **options, epochs=epochs, onlooker=Stops(after), resume=resume)
+            small_fit(tmp_path, model, **options, epochs=epochs, callback=Stops(after), resume=resume)
     fitted = small_fit(tmp_path, model, **options, resume=True)
     assert fitted.losses == whole[1].losses
     assert files(tmp_path) == files(whole[0])

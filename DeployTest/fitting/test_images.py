@@ -112,7 +112,7 @@ def test_faults_by_name(name: str, tmp_path: Path) -> None:
 
 
 def test_whose_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a later Pillow deprecates is no damage, and an error of the reader's own is not the file's."""
+    """A later Pillow's deprecation is no damage, and an error of the reader itself is not the file's."""
     images: Any = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     opened = images.open
 

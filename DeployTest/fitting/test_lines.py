@@ -1,4 +1,4 @@
-"""What a run shows on the way: a bar on a terminal, lines alone elsewhere."""
+"""Progress of a run: a bar on a terminal, lines alone elsewhere."""
 
 import io
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deployer.commands.fit import Lines
-from deployer.fitting.checkpoint import Place
+from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.history import EpochRow
 from deployer.running.terminal import Terminal
 
@@ -21,9 +21,9 @@ def test_bar(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     console.file = io.StringIO()
     shown = Lines(console)
     shown.stage("build")
-    shown.begin(8, 4, Place())
+    shown.begin(8, 4, CheckpointPlace())
     for made in range(1, 5):
-        shown.passed(Place(passes=made, losses=np.ones(made, np.float32)), 1.25, 0.003)
+        shown.passed(CheckpointPlace(passes=made, losses=np.ones(made, np.float32)), 1.25, 0.003)
     shown.bar.refresh()
     shown.epoch(EpochRow(1, 4, 1.25, 0.003))
     shown.bar.stop()

@@ -1,4 +1,4 @@
-"""Which samples passes see: all of them, in an order that a seed brings back; what is left below a batch is defined."""
+"""Order of samples: every sample in each epoch, reproducible by seed; incomplete batches are handled as defined."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the page about training over epochs says of files and options, and what loading the package costs."""
+"""Page about training over epochs: files and options are complete; loading the package is cheap."""
 
 import importlib
 import re

@@ -223,7 +223,7 @@ def test_types_of_cells(tmp_path: Path) -> None:
 
 
 def test_no_target(tmp_path: Path) -> None:
-    """Where the model's own output is the loss, all columns are the input, and no column can be named."""
+    """With a model whose output is the loss all columns are inputs, and no column can be named as target."""
     types = {"x": CLASSES["x"]}
     found = table(tmp_path, "a,y\n1,2\n", types)
     assert (found.columns["x"].tolist(), found.taken.inputs, found.taken.target) == ([[1, 2]], ("a", "y"), "")

@@ -1,4 +1,4 @@
-"""What a module is trained on: the same samples in all the forms in which people have them give the same bits."""
+"""Training data of a module: the same samples give the same bits in every form in which people have them."""
 
 import importlib
 import json

@@ -40,7 +40,7 @@ MODULES: dict[str, tuple[Any, tuple[int, ...], list[str]]] = {
 
 @pytest.mark.parametrize("name", MODULES)
 def test_operators(name: str) -> None:
-    """What each module becomes; in evaluation, and where dropout is off, nothing of it is left."""
+    """Each module becomes the expected operators; none is left in evaluation or with dropout off."""
     module, shape, expected = MODULES[name]
     x = torch.ones(shape)
     assert [node.op_type for node in front.capture(module.train(), [x]).model.graph.node] == expected
@@ -65,7 +65,7 @@ def test_functions() -> None:
 
 
 def test_other_random_numbers() -> None:
-    """What draws otherwise is refused, though no input is read: it would be drawn once and for all."""
+    """Other random draws are refused, even if they read no input: they would be drawn only once."""
 
     class Net(nn.Module):
         """Noise."""

@@ -151,7 +151,7 @@ def test_form(form: str) -> None:
     ],
 )
 def test_refused(function: Function, shape: tuple[int, ...], word: str) -> None:
-    """What has no lowering, or not in this form, is refused by name."""
+    """A function without a lowering, or without one for this form, is refused by name."""
     with pytest.raises(UnsupportedOperator) as caught:
         front.capture(Module(function), [torch.ones(shape)])
     assert word in str(caught.value)

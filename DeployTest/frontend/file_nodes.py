@@ -18,10 +18,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
     RuntimeException,
 )
 
-from deployer.core.forms import Form, schema_form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator
 from deployer.core.samples import Sample
+from deployer.core.signatures import Signature, schema_signature
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
 from DeployTest.support.references.peers import as_in_file, as_input
@@ -75,7 +75,7 @@ class FileNode:
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def _kind(self, name: str) -> str:
-        return schema_form(self.op, self.version).attributes.get(name, "") if self.version else ""
+        return schema_signature(self.op, self.version).attributes.get(name, "") if self.version else ""
 
     def feed(self) -> dict[str, Array]:
         """The values of the graph's inputs."""
@@ -102,7 +102,7 @@ def _wide(array: Array) -> type[np.generic]:
 
 def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | None:
     """The sample in the form of that version of the operator (0: its own), None where the version cannot say it."""
-    form = operator.custom if version == 0 else schema_form(operator.name, version)
+    form = operator.custom if version == 0 else schema_signature(operator.name, version)
     assert form is not None
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs)]
     given = [(i, np.asarray(x)) for i, x in enumerate(sample.inputs) if x is not None]
@@ -129,14 +129,14 @@ def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | No
     return FileNode(operator.name, version, tuple(names), values, frozenset(static), sample.outputs, attrs)
 
 
-def _says(form: Form, names: list[str], attrs: dict[str, AttrValue], outputs: int) -> bool:
+def _says(form: Signature, names: list[str], attrs: dict[str, AttrValue], outputs: int) -> bool:
     fits = form.inputs[0] <= len(names) <= form.inputs[1] and form.outputs[0] <= outputs <= form.outputs[1]
     return fits and set(attrs) <= set(form.attributes) and form.required <= set(attrs)
 
 
 def variants(node: FileNode, most: int) -> Iterator[FileNode]:
     """The node, then with attributes left out, and with up to `most` flags or axes of its version set to 0 and 1."""
-    form = schema_form(node.op, node.version)
+    form = schema_signature(node.op, node.version)
     yield node
     for name in sorted(set(node.attrs) - form.required):
         yield replace(node, attrs={n: v for n, v in node.attrs.items() if n != name})

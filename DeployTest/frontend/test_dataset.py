@@ -223,7 +223,7 @@ def test_results_may_be_absent(tmp_path: Path) -> None:
 
 
 def test_states_may_be_absent(tmp_path: Path) -> None:
-    """What others record of an optimizer with state are losses and weights; the reference says the rest."""
+    """A record without optimizer state has losses and weights; the float64 reference gives the rest."""
     names = ("w", BUFFER, "m", "v", "n")
     update = node("AdamW", names, ("w_updated", "m_updated", "v_updated"), "step", lr=0.25)
     values = (value(name, None) for name in names[:2])

@@ -116,7 +116,7 @@ WRONG = (value("y", (2, 4), INT64), value("y", (2, 5)))
 @pytest.mark.parametrize("first", [True, False], ids=["the open one first", "the open one last"])
 @pytest.mark.parametrize("within", [True, False], ids=["one list", "two lists"])
 def test_declared_again_without_a_type(within: bool, first: bool, wrong: onnx.ValueInfoProto, tmp_path: Path) -> None:
-    """What one declaration of an output says is not lost where another one leaves it open."""
+    """A declaration of an output counts even if another one leaves the type open."""
     nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
     both = (onnx.ValueInfoProto(name="y"), wrong) if first else (wrong, onnx.ValueInfoProto(name="y"))
     outputs, infos = (both, ()) if within else (both[:1], both[1:])
@@ -136,7 +136,7 @@ def test_declared_three_times(outputs: bool, tmp_path: Path) -> None:
 
 
 def test_output_against_value_info(tmp_path: Path) -> None:
-    """What an output's own declaration says is right, as for ONNX Runtime; graphs of its training tools need it."""
+    """An output's own declaration wins, as in ONNX Runtime; graphs of its training tools need it."""
     nodes = (node("Relu", ("x",), ("y",)), node("Exp", ("y",), ("z",)))
     outputs = (value("z", (2, 4)), value("y", (2, 4)))
     infer(tmp_path, Model(nodes, (value("x", (2, 4)),), outputs, infos=(value("y", (1,), INT64),)))
@@ -188,7 +188,7 @@ OUTPUTS = {
 
 @pytest.mark.parametrize(("case", "text"), OUTPUTS.values(), ids=OUTPUTS)
 def test_interface_of_training(case: Case, text: str, tmp_path: Path) -> None:
-    """What others read or write keeps the type it promises, or there is no program."""
+    """Tensors that others read or write keep the declared type, or the program is refused."""
     with raises(ShapeMismatch, text):
         case.program(tmp_path)
 

@@ -1,4 +1,4 @@
-"""What a file may hold: domains, attributes of their kinds, inputs and outputs of every operator; nothing vanishes."""
+"""Contents of a file: domains, attributes of their kinds, inputs and outputs of every operator; nothing vanishes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,9 +11,9 @@ from onnx import AttributeProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from deployer.core.errors import GraphProblem, NotDifferentiable, UnsupportedOperator
-from deployer.core.forms import NOTE, schema_form
 from deployer.core.ir import Node
 from deployer.core.operator import Operator, registry
+from deployer.core.signatures import NOTE, schema_signature
 from deployer.frontend import check, parse
 from deployer.frontend.opsets import imports_of, schema_version, versions_of
 from deployer.frontend.prepare.harmless_attributes import harmless
@@ -72,7 +72,7 @@ def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
     plain = _plain(operator)
     ours(plain.model(*IMPORTS), plain.feed(), tmp_path)
     _check_domains(operator, plain, tmp_path)
-    form = operator.custom if plain.version == 0 else schema_form(operator.name, plain.version)
+    form = operator.custom if plain.version == 0 else schema_signature(operator.name, plain.version)
     assert form is not None
     extras = {e.attribute for e in (NOTE, *operator.extras, *harmless(operator.name)) if e.values is None}
     for name, kind in ATTRIBUTES:
@@ -164,7 +164,7 @@ def test_the_list_of_exceptions() -> None:
     assert len({(operator.name, extra.attribute) for operator, extra in pairs}) == len(pairs) > 0
     for operator, extra in pairs:
         assert extra.reason
-        form = schema_form(operator.name, max(operator.versions)) if operator.versions else operator.custom
+        form = schema_signature(operator.name, max(operator.versions)) if operator.versions else operator.custom
         assert form is not None
         assert extra.attribute not in form.attributes
         assert extra.instead_of < 0 or operator.static_inputs[extra.instead_of] == extra.attribute
@@ -180,7 +180,7 @@ def test_an_exception_and_its_input_at_once(tmp_path: Path) -> None:
 
 
 def test_activation_of_a_file_changes_nothing(tmp_path: Path) -> None:
-    """What fusion sets on Add, Conv and Gemm, and the inputs it adds, no file can."""
+    """A file cannot set the activation of Add, Conv and Gemm, nor their extra inputs: fusion alone does."""
     with raises(UnsupportedOperator, "(Add)", "attribute 'activation' is unknown"):
         infer(tmp_path, chain(node("Add", ("x", "x"), ("y",), activation="Relu")))
     with raises(UnsupportedOperator, "(Add)", "it has 3 inputs", "at most 2"):
@@ -278,7 +278,7 @@ DIFFERENTIABLE = [op for op in PUBLIC if type(op).gradient is not Operator.gradi
 
 @pytest.mark.parametrize("operator", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_gradients_can_be_read_again(operator: Operator) -> None:
-    """What a gradient rule emits goes into a file, and has to be of a form that a file may hold."""
+    """The nodes of a gradient rule can be written to a file, so they must have a form that a file may hold."""
     imports = imports_of([helper.make_opsetid(*item) for item in IMPORTS])
     for sample in operator.samples():
         step = step_of(operator, sample)

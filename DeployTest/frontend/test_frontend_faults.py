@@ -122,7 +122,7 @@ def test_empty_names(tmp_path: Path) -> None:
     ],
 )
 def test_initializer_of_another_type(shape: tuple[int, ...], array: np.ndarray, tmp_path: Path) -> None:
-    """What a graph input declares is what its initializer has; an unknown extent is any."""
+    """An initializer has the type that its graph input declares; an unknown extent matches any."""
     right = replace(chain(node("Add", ("x", "w"), ("y",))), initializers=[constant("w", np.ones(3, np.float32))])
     for extent in (3, "n", None):
         shown = value("w", None if extent is None else (extent,))
@@ -218,7 +218,7 @@ def test_overwriting_what_may_not_change(tmp_path: Path) -> None:
 
 
 def test_operands_that_are_overwritten(tmp_path: Path) -> None:
-    """What a node overwrites is none of its other operands, nor a view of one."""
+    """A node must not overwrite one of its other operands, or a view of one."""
     with raises(GraphProblem, "(InPlaceAccumulatorV2) overwrites", "as another operand", BUFFER):
         twice = node("InPlaceAccumulatorV2", (BUFFER, BUFFER, "lazy_reset_grad"), ("w_out",))
         kept = [n for n in TRAIN.nodes if n.op_type != twice.op_type]

@@ -75,7 +75,7 @@ def test_integers_of_32_bits_are_as_they_are(tmp_path: Path) -> None:
 
 
 def test_constants_wrap_too(tmp_path: Path) -> None:
-    """What is folded is what would be computed."""
+    """Constant folding gives the result that the program would compute."""
     numbers = (constant("c", np.full(5, 200, np.uint8)), constant("d", np.full(5, 100, np.uint8)))
     nodes = (node("Add", ("c", "d"), ("e",)), node("Max", ("a", "e"), ("y",)))
     plain = of("uint8", *nodes)
@@ -117,7 +117,7 @@ def test_types_that_the_schema_does_not_allow(model: Model, texts: tuple[str, ..
 
 
 def test_pads_of_few_bits(tmp_path: Path) -> None:
-    """What becomes an attribute is of the schema's type as well; a list without elements is of none."""
+    """A constant that becomes an attribute must have the schema's type; an empty list may have any."""
     pads = constant("pads", np.array([1, 1], np.uint8))
     with raises(UnsupportedOperator, "(Pad)", "input 1 ('pads')", "UINT8", "type INT64"):
         infer(tmp_path, chain(node("Pad", ("x", "pads"), ("y",)), x=(3,), initializers=(pads,)))

@@ -50,7 +50,7 @@ def test_resize_spreads_nan(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", [[INF, 1, 2], [-INF, -INF, -INF], [-INF, 0, 1], [1, NAN, 2]], ids=str)
 def test_logarithm_of_sums_of_infinities(row: list[float], tmp_path: Path) -> None:
-    """What has no maximum among numbers has the logarithm of its sum all the same."""
+    """A row without a maximum among numbers still has the logarithm of its sum."""
     program = infer(tmp_path, chain(node("ReduceLogSumExp", ("x",), ("y",), axes=[1], keepdims=0), x=(1, 3)))
     x = np.array([row], np.float32)
     with np.errstate(all="ignore"):
@@ -97,7 +97,7 @@ def test_celu_of_a_huge_alpha(alpha: float, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, -0.0, 1e-50])
 def test_celu_without_alpha(alpha: float, tmp_path: Path) -> None:
-    """What a formula divides by is no 0 in float32."""
+    """An attribute that a formula divides by must not be 0 in float32."""
     with raises(UnsupportedOperator, "(Celu)", "divides by 'alpha'"):
         infer(tmp_path, chain(node("Celu", ("x",), ("y",), alpha=alpha), x=(4,)))
 

@@ -123,7 +123,7 @@ TRAINING: dict[str, tuple[Case, str]] = {
 
 @pytest.mark.parametrize(("case", "words"), TRAINING.values(), ids=TRAINING)
 def test_training_graphs(case: Case, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a training graph does wrong is its author's, and is named."""
+    """A fault of a training graph is its author's, and is named."""
     case.train.save(tmp_path / "m_train" / "network.onnx")
     case.optimizer.save(tmp_path / "m_optimizer" / "network.onnx")
     assert words in refused(capsys, "compile", "-t", case.dataset(tmp_path), "-o", tmp_path / "c")

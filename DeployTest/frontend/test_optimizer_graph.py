@@ -262,7 +262,7 @@ FAULTS: dict[str, tuple[dict[str, Model], type[DeployerError], tuple[str, ...]]]
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_named(name: str, tmp_path: Path) -> None:
-    """What an optimizer over sequences cannot be is refused with node, cause and a way out."""
+    """An impossible optimizer over sequences is refused with node, cause and a remedy."""
     models, kind, texts = FAULTS[name]
     rate = None if name in ("no rate", "sequences for nothing") else RATE
     with raises(kind, *texts):

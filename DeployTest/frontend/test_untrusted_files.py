@@ -26,7 +26,7 @@ MODERATE = 1 << 24
 
 
 def refused_cheaply(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """What a command says when it refuses, with a peak of Python's and numpy's memory below MODERATE."""
+    """Run a command that must be refused with a peak memory below MODERATE; return its message."""
     tracemalloc.start()
     try:
         message = refused(capsys, *words)
@@ -348,7 +348,7 @@ def test_members(content: bytes, words: str, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """What unpacks to more than the limit is refused before it is unpacked, and so are two arrays of one name."""
+    """An archive above the size limit is refused before it is unpacked, and so are two arrays of one name."""
     case = Case(drop=("mb1_arr_0000",))
     case.program(tmp_path)
     folder = case.dataset(tmp_path)

@@ -1,4 +1,4 @@
-"""What a node means depends on the versions that its file imports: every operator in every version ONNX has."""
+"""Operator versions: every operator in every version of ONNX means what the file's imports say."""
 
 from dataclasses import replace
 from pathlib import Path

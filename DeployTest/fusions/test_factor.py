@@ -147,7 +147,7 @@ def test_joint_factors(first: float, second: float, values: list[float]) -> None
 
 @pytest.mark.parametrize(("first", "second"), [(0.5, 0.25), (2, 0.5), (0.25, 4), (1.5, 1.5), (0.3, 2)])
 def test_factors_that_round(first: float, second: float) -> None:
-    """Where no joint factor is given there are numbers for which it would be wrong."""
+    """Factors without a joint factor round differently for some number."""
     assert factor.joint_factor(first, second) is None
     x = np.arange(2**13, dtype=np.uint32).view(np.float32)
     normal = np.arange(0x3F800000, 0x3F802000, dtype=np.uint32).view(np.float32)

@@ -47,7 +47,7 @@ def test_gradients_have_no_memory(models_root: Path) -> None:
     case = once(load_case("autoencoder", models_root))
     peaks = {}
     for joint in (False, True):
-        options = Options("host", "auto", {"L1": 32000}, fused=joint)
+        options = Options("host", "auto", {"L1": 32000}, fuse_update=joint)
         tiling, plan = pipeline.plan_case(case, options)
         verify_program(tiling.lifetimes.schedule.program)
         peaks[joint] = sum(level.peak for level in plan.levels)
@@ -64,7 +64,7 @@ def test_gradients_have_no_memory(models_root: Path) -> None:
 def test_copies_are_seen_through(models_root: Path) -> None:
     """The update reads the last value of an accumulator, in the weight's type, with and without the other fusions."""
     program = load_case("autoencoder", models_root).program
-    options = Options(fused=True)
+    options = Options(fuse_update=True)
     for fusion in (fuse.fuse_program(program, options), fuse.rules()["update"](program, options)):
         verify_program(fusion)
         _check_updates(program, fusion, "weight_step" in fusion.rewrites)

@@ -234,20 +234,20 @@ def test_opted_out_nodes_stay(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RELUS)
 def test_single_rewrites_are_left_out(name: str, tmp_path: Path) -> None:
-    """Without `finish` alone Relu stays; the program names the rewrites that made it."""
+    """Without `epilogue` alone Relu stays; the program names the rewrites that made it."""
     program = infer(tmp_path, RELUS[name][0])
     assert "finish" in fused(program).rewrites
-    without = fused(program, Options(unfused=("finish",)))
+    without = fused(program, Options(disabled_rewrites=("finish",)))
     assert "finish" not in without.rewrites
     assert ops(without).count("Relu") == 1
-    assert fused(program, Options(unfused=tuple(fuse.rules()))) == program
+    assert fused(program, Options(disabled_rewrites=tuple(fuse.rules()))) == program
 
 
 def test_unknown_rewrites_are_refused(tmp_path: Path) -> None:
     """The message names those that there are: the modules of the folder."""
     program = infer(tmp_path, RELUS["conv"][0])
     with pytest.raises(OptionProblem, match="'finnish' names no rewrite") as refusal:
-        fused(program, Options(unfused=("finnish",)))
+        fused(program, Options(disabled_rewrites=("finnish",)))
     assert dict(refusal.value.facts)["rewrites"] == ", ".join(fuse.rules())
 
 
@@ -321,13 +321,15 @@ def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_pat
     case = load_case(test, models_root)
     built = compile_case(case, tmp_path, strategy, l1)
     assert any("+Relu" in step.op_label for step in built.plan.steps)
-    assert result_hash(built.run("--dma-order", "late")) == unfused(test, case, tmp_path / "unfused")
+    assert result_hash(built.run("--dma-order", "late")) == disabled_rewrites(
+        test, case, tmp_path / "disabled_rewrites"
+    )
 
 
 _unfused: dict[str, str] = {}
 
 
-def unfused(test: str, case: Case, folder: Path) -> str:
+def disabled_rewrites(test: str, case: Case, folder: Path) -> str:
     """The hash of a case's results without fusion."""
     if test not in _unfused:
         built = compile_case(case, folder, "single", 64000, fuse=False)
@@ -343,7 +345,7 @@ def test_same_bits_on_another_machine(models_root: Path, tmp_path: Path) -> None
     """The fused program on RISC-V gives the results of the program without fusion on the host."""
     case = load_case("dscnn", models_root)
     built = compile_case(case, tmp_path, "auto", 64000, target="qemu_riscv")
-    assert result_hash(built.run()) == unfused("dscnn", case, tmp_path / "unfused")
+    assert result_hash(built.run()) == disabled_rewrites("dscnn", case, tmp_path / "disabled_rewrites")
 
 
 @pytest.mark.parametrize("test", ["DSCNN", "ResNet8"])

@@ -91,7 +91,7 @@ def test_shares_of_scores_are_one_step(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", APART)
 def test_others_stay(name: str, tmp_path: Path) -> None:
-    """What its kernel cannot do stays a step of its own."""
+    """A node that the kernel cannot fuse stays a step of its own."""
     model, expected = APART[name]
     assert same(tmp_path, model) == expected
 
@@ -119,7 +119,7 @@ def test_products_take_what_they_can(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [Options(fuse=False), Options(unfused=(mask.__name__.rpartition(".")[2],)), Options(opt_out=("shares",))],
+    [Options(fuse=False), Options(disabled_rewrites=(mask.__name__.rpartition(".")[2],)), Options(opt_out=("shares",))],
     ids=["all", "name", "node"],
 )
 def test_options_leave_it_out(options: Options, tmp_path: Path) -> None:

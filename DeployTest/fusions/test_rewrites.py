@@ -24,7 +24,7 @@ def test_rewrites_of_plans(models_root: Path) -> None:
     with pytest.raises(VerifyFailed, match="not those of the program"):
         verify_plan(replace(plan, rewrites=()), tiling)
     schedule = tiling.lifetimes.schedule
-    options = replace(schedule.options, unfused=("finish",))
+    options = replace(schedule.options, disabled_rewrites=("finish",))
     without = replace(tiling, lifetimes=replace(tiling.lifetimes, schedule=replace(schedule, options=options)))
     with pytest.raises(VerifyFailed, match=r"'finish'.* leave out"):
         verify_plan(replace(plan, options=options, digest=artefact.digest(without)), without)

@@ -13,9 +13,9 @@ from deployer.core.ir import Graph, Program
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import registry
 from deployer.core.plan import Options
+from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.planning import fuse, schedule
-from deployer.rates.course import read_course
-from deployer.training.groups import Group, read_group
+from deployer.training.groups import ParameterGroup, read_group
 from deployer.training.problem import NO_LIMITS
 from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
@@ -26,12 +26,12 @@ from DeployTest.support.building.cases import compile_case, load_case, result_ha
 from DeployTest.support.building.command_line import bits, deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-SPILLING = Options("host", "auto", fused=True, outermost="L3")
+SPILLING = Options("host", "auto", fuse_update=True, outermost="L3")
 
 
 def updating_steps(program: Program) -> list[str]:
     """The operators of the steps that make a gradient and an update, in order."""
-    return [node.op for node in program.nodes if registry()[node.op].applies]
+    return [node.op for node in program.nodes if registry()[node.op].fused_update]
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_the_old_weight_is_read_before(models_root: Path) -> None:
     steps = [step.node for step in schedule.make_schedule(program, SPILLING).steps]
     readers = 0
     for at, node in enumerate(steps):
-        for weight in node.inputs[2:] if registry()[node.op].applies else ():
+        for weight in node.inputs[2:] if registry()[node.op].fused_update else ():
             uses = [i for i, other in enumerate(steps) if weight in other.inputs and other is not node]
             assert max(uses) < at, (node.name, weight)
             readers += len(uses)
     assert readers == 2 * len(updating_steps(program)) - 1, "the first layer has no gradient of its input"
     (graph,) = program.graphs
-    late = [node for node in graph.nodes if registry()[node.op].applies][-1]
+    late = [node for node in graph.nodes if registry()[node.op].fused_update][-1]
     others = [node for node in graph.nodes if node is not late]
     use = next(i for i, n in enumerate(others) if {late.inputs[0], late.inputs[2]} <= set(n.inputs))
     early = replace(program, graphs=(Graph(graph.name, (*others[:use], late, *others[use:])),))
@@ -90,7 +90,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def case_of(
-    model: Path, folder: Path, optimizer: str = "sgd", limits: Limits = NO_LIMITS, groups: Sequence[Group] = ()
+    model: Path, folder: Path, optimizer: str = "sgd", limits: Limits = NO_LIMITS, groups: Sequence[ParameterGroup] = ()
 ) -> Program:
     """The program of a case with that optimizer, as --fused has it."""
     report = build_train_graph(model, "cross_entropy", optimizer, 0.01, "weight", folder, limits=limits, groups=groups)
@@ -100,11 +100,11 @@ def case_of(
 
 
 class How(TypedDict, total=False):
-    """What a case may have besides plain SGD."""
+    """Options of a case besides plain SGD."""
 
     optimizer: str
     limits: Limits
-    groups: Sequence[Group]
+    groups: Sequence[ParameterGroup]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_other_reasons(models_root: Path) -> None:
     update = next(node.name for node in program.graphs[-1].nodes if node.op == "SGD" and "fc" in node.inputs[0])
     named = updating_steps(fuse.fuse_program(program, replace(SPILLING, opt_out=(update,))))
     assert named == ["ConvSGD", "ConvSGD"]
-    assert updating_steps(fuse.fuse_program(program, replace(SPILLING, fused=False))) == []
+    assert updating_steps(fuse.fuse_program(program, replace(SPILLING, fuse_update=False))) == []
     assert updating_steps(fuse.fuse_program(program, replace(SPILLING, budgets={"L1": 1000}))) == ["OuterSGD"]
     assert updating_steps(fuse.fuse_program(program, replace(SPILLING, outermost="L2"))) == ["OuterSGD"]
     fused = fuse.fuse_program(program, SPILLING)
@@ -162,8 +162,8 @@ def test_a_second_reader(models_root: Path) -> None:
 
 def test_rates_at_run_time(model: Path, tmp_path: Path) -> None:
     """A schedule's rates reach the joint steps: the bits are those of updates of their own."""
-    course = read_course("cosine", "2")
-    report = build_train_graph(model, "cross_entropy", "sgd", 0.05, "", tmp_path, course=course, n_batches=4)
+    lr_schedule = read_schedule("cosine", "2")
+    report = build_train_graph(model, "cross_entropy", "sgd", 0.05, "", tmp_path, lr_schedule=lr_schedule, n_batches=4)
     first, second = tmp_path / "first.npz", tmp_path / "second.npz"
     words = ("train", "-t", report.train, "--l1", "2500")
     assert deployer(*words, "-o", tmp_path / "a", "--dump", first) == 0

@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer import pipeline
 from deployer.codegen import generate
-from deployer.codegen.c_names import Memory
+from deployer.codegen.c_names import MemoryNames
 from deployer.core.access import strides
 from deployer.core.ir import Graph, Node, Program, Role, Tensor
 from deployer.core.operator import registry
@@ -136,7 +136,7 @@ def first_box(step: PlanStep, operand: PlanOperand) -> tuple[tuple[int, int], ..
 def overflows(plan: Plan) -> Iterator[Stray]:
     """By each first call of a step and each operand it writes: one element before its box, past it, between its runs
     where it has gaps, and into the other part of its slot."""
-    memory = Memory(plan, target_of(plan.options))
+    memory = MemoryNames(plan, target_of(plan.options))
     inner = plan.levels[0].name
     for step in plan.steps:
         for o in step.operands:

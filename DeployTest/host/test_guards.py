@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deployer import pipeline
-from deployer.codegen.c_names import Memory
+from deployer.codegen.c_names import MemoryNames
 from deployer.core.operator import registry
 from deployer.core.plan import Options, Plan, target_of
 from DeployTest.host.overflow import UNFIT, Stray, build_with_plant, overflows, program_of, run_with_stray, samples
@@ -77,7 +77,7 @@ def test_training(guards: str, staged: tuple[Plan, Path]) -> None:
 
 def outer_strays(plan: Plan) -> list[Stray]:
     """Into levels that no kernel works on: homes the step does not touch, live and dead, stage slots, guard bytes."""
-    memory = Memory(plan, target_of(plan.options))
+    memory = MemoryNames(plan, target_of(plan.options))
     level = {use.name: i for i, use in enumerate(plan.levels)}
     strays = []
     for step in plan.steps[:: max(1, len(plan.steps) // 6)]:
@@ -112,7 +112,7 @@ def test_outer_levels(guards: str, staged: tuple[Plan, Path]) -> None:
 def test_what_comes_in_later(guards: str, staged: tuple[Plan, Path]) -> None:
     """A byte of a home that the step brings in after the stray write, uses, and overwrites."""
     plan, directory = staged
-    memory = Memory(plan, target_of(plan.options))
+    memory = MemoryNames(plan, target_of(plan.options))
     level = {use.name: i for i, use in enumerate(plan.levels)}
     step, o = next(
         (s, o) for s in plan.steps for o in s.operands if s.op == "SGD" and o.mode == "inout" and s.tiles > 3
@@ -127,7 +127,7 @@ def test_what_comes_in_later(guards: str, staged: tuple[Plan, Path]) -> None:
 def test_full_sees_what_a_transfer_covers_up(staged: tuple[Plan, Path]) -> None:
     """A byte of an outer level that the step itself overwrites later: no result depends on it, and only full knows."""
     plan, directory = staged
-    memory = Memory(plan, target_of(plan.options))
+    memory = MemoryNames(plan, target_of(plan.options))
     step, o = next(
         (s, o)
         for s in plan.steps

@@ -138,7 +138,7 @@ def rounded(value: Fraction) -> Fraction:
 
 
 def test_cases_of_the_proof() -> None:
-    """What the simulator expects is what exact arithmetic gives; some rows differ under each kind of two roundings."""
+    """The simulator's expected values are exact; some rows differ under each kind of double rounding."""
     rows = ROW.findall((target.TARGETS_DIR / "common" / "include" / "exact_f32.h").read_text())
     assert len(rows) == 9
     differences = [0, 0, 0]

@@ -120,16 +120,16 @@ def test_clock_of_double_buffering(good):
     """The stated rules, replayed by hand for step 0."""
     now, engines, ends = 11, {"in": 0, "out": 0}, {}
 
-    def start(way, part, size):
+    def start(direction, part, size):
         nonlocal now
-        setup, milli = {"in": (20, 125), "out": (30, 250)}[way]
+        setup, milli = {"in": (20, 125), "out": (30, 250)}[direction]
         now += 5
-        engines[way] = max(now, engines[way]) + setup + (size * milli + 1500 + 999) // 1000
-        ends[way, part] = engines[way]
+        engines[direction] = max(now, engines[direction]) + setup + (size * milli + 1500 + 999) // 1000
+        ends[direction, part] = engines[direction]
 
-    def wait(way, part):
+    def wait(direction, part):
         nonlocal now
-        now = max(now, ends.pop((way, part))) + 3
+        now = max(now, ends.pop((direction, part))) + 3
 
     sizes = [64, 64, 64, 56]
     start("in", 0, 64)
@@ -286,7 +286,7 @@ def test_operands_of_the_map_are_checked(slot, objects, tmp_path):
 
 
 def test_full_disk_is_named(good):
-    """What cannot be written does not end as if it had been."""
+    """A failed write ends with an error that names it."""
     (good.parent / "input.bin").write_bytes(INPUT)
     result = run([good, "--input", good.parent / "input.bin", "--output", "/dev/full"])
     assert result.returncode not in (0, 1)

@@ -82,15 +82,15 @@ def test_every_program(recipe: Recipe, buffering: str, tmp_path: Path) -> None:
 def test_crossing_transfers_are_noticed(tmp_path: Path) -> None:
     """Faults of first fetches that start in earlier steps, and of last egresses awaited in later ones, are named."""
     program = make(RECIPES[1], "double", tmp_path)
-    crossings = {(c.step, c.arg, c.way) for c in program.plan.crossings}
-    assert {way for *_, way in crossings} == {"in", "out"}
+    cross_step_transfers = {(c.step, c.arg, c.direction) for c in program.plan.cross_step_transfers}
+    assert {direction for *_, direction in cross_step_transfers} == {"in", "out"}
     kinds = ("dropped", "doubled", "the slot of another operand", "wait left out", "wait doubled")
     faults = [
         fault
         for kind in kinds
         for fault in CLASSES[kind].faults(program)
-        if ((fault.step, fault.arg, "in") in crossings and fault.place.startswith("transfer 0 in "))
-        or ((fault.step, fault.arg, "out") in crossings and " out of " in fault.place)
+        if ((fault.step, fault.arg, "in") in cross_step_transfers and fault.place.startswith("transfer 0 in "))
+        or ((fault.step, fault.arg, "out") in cross_step_transfers and " out of " in fault.place)
     ]
     assert {fault.kind for fault in faults} == set(kinds)
     judgements = list(judge_all(program, faults, MODES[:1], 2))

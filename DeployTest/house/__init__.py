@@ -1,1 +1,1 @@
-"""What the repository promises of its own shape."""
+"""Rules of the repository's own shape."""

@@ -1,4 +1,4 @@
-"""What CI relies on: a job fails where the tests that it is there for were skipped, and each job's words are known."""
+"""CI rules: a job fails if the tests that it exists for were skipped, and the words of each job are known."""
 
 import os
 import re

@@ -26,7 +26,7 @@ def commands(section: str) -> list[str]:
 
 
 def marks(section: str) -> list[pytest.MarkDecorator]:
-    """What a section takes: time, and PyTorch."""
+    """Return a section's marks: slow, PyTorch."""
     return [pytest.mark.slow] * (section != QUICK) + [pytest.mark.torch] * ("PyTorch" in section)
 
 

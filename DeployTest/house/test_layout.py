@@ -1,4 +1,4 @@
-"""What the repository promises of its own shape: packages, names, sizes, docstrings, no traces of a machine."""
+"""Rules of the repository's own shape: packages, names, sizes, docstrings, no traces of a machine."""
 
 import ast
 import re
@@ -61,7 +61,7 @@ def test_packages_are_listed() -> None:
 
 
 def test_dependencies_are_used() -> None:
-    """What an installation or an extra for users brings is imported somewhere, and nothing else but Python's own."""
+    """Installed dependencies and extras for users are imported somewhere, and nothing else except Python's own."""
     extras = project()["project"]["optional-dependencies"]
     listed = [
         *project()["project"]["dependencies"],

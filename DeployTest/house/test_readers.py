@@ -71,7 +71,7 @@ def test_parsers_are_called_in_one_folder() -> None:
     ],
 )
 def test_each_parser_is_seen(text: str, tmp_path: Path) -> None:
-    """What the rule forbids, planted."""
+    """Each planted breach of the rule is found."""
     path = tmp_path / "x.py"
     path.write_text(text)
     assert len(list(faults(path))) == 1

@@ -1,4 +1,4 @@
-"""What is installed: the lock agrees with pins and pyproject.toml, and has digests; bills of materials of wheels."""
+"""Installed packages: the lock agrees with pins and pyproject.toml, and has digests; bills of materials of wheels."""
 
 import hashlib
 import importlib.util

@@ -82,7 +82,7 @@ SOLVER = "assert not [m for m in sys.modules if m.split('.')[0] == 'ortools']"
 
 
 def test_building_and_running_load_no_solver() -> None:
-    """What was planned before is built and run without the solver; nor does it look for another planner's modules."""
+    """A planned case is built and run without the solver, and without loading the planner's modules."""
     words = f"import deployer.running.run, deployer.running.build, deployer.commands.actions, sys; {SOLVER}"
     subprocess.run([sys.executable, "-c", words], check=True, cwd=ROOT)
     words = (

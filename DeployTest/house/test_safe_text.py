@@ -1,4 +1,4 @@
-"""What may be printed where, and that nothing is printed past it: the source itself is searched."""
+"""Safe text: the kinds of text that may be printed at each place, and a search of the source for bypasses."""
 
 import ast
 import io

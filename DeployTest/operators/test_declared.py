@@ -12,9 +12,9 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative
-from deployer.formulas.tree import SIGNATURES, Call, Number, Setting, call, choose, least, most, walk
+from deployer.formulas.tree import SIGNATURES, Attr, Call, Number, call, choose, least, most, walk
 from deployer.formulas.values import evaluate
-from deployer.operators.base.elementwise_dsl import Declared, Pointwise, Spread, X
+from deployer.operators.base.elementwise_dsl import BroadcastElementwise, ElementwiseFormula, Pointwise, X
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import chain, constant, node
 from DeployTest.support.kernels.kernel_bench import run_step, step_of
@@ -22,7 +22,7 @@ from DeployTest.support.references.peers import run_by_onnx
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
-DECLARED = {name: op for name, op in registry().items() if isinstance(op, Declared)}
+DECLARED = {name: op for name, op in registry().items() if isinstance(op, ElementwiseFormula)}
 FORWARD = {name: op for name, op in DECLARED.items() if not op.declared_by}
 POINTWISE = [name for name, op in FORWARD.items() if isinstance(op, Pointwise) and op.operands[0].kind != "whole"]
 ODD = np.array(
@@ -62,14 +62,14 @@ ODD = np.array(
 WHOLE = np.array([0, 1, -1, 2, -2, 7, -7, 31, 32, 33, 255, 2**31 - 1, -(2**31)], np.int32)
 
 
-def _odd(operator: Declared) -> list[Array]:
+def _odd(operator: ElementwiseFormula) -> list[Array]:
     """Odd values of each operand: of one all of them, of several each beside each."""
     odd = {"real": ODD, "truth": np.array([0, 1], np.int32), "whole": WHOLE}
     values = [odd[x.kind] for x in operator.operands]
     return [np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(*values, indexing="ij")]
 
 
-def _first(operator: Declared) -> dict[str, AttrValue]:
+def _first(operator: ElementwiseFormula) -> dict[str, AttrValue]:
     """The attributes of the operator's first sample."""
     return next(attrs for _, attrs in operator.attributes())
 
@@ -87,7 +87,7 @@ def test_odd_values_are_those_of_onnxruntime(name: str) -> None:
     assert_close(name, meaning, np.asarray(expected, meaning.dtype))
 
 
-def _agree(operator: Declared, result: Array, meaning: Array) -> None:
+def _agree(operator: ElementwiseFormula, result: Array, meaning: Array) -> None:
     """Kernel and formula: bit for bit, signs of zeros included, where no function is called that is approximated."""
     assert_close(operator.name, result, meaning)
     called = {FUNCTIONS[part.function].header for part in walk(operator.formula) if isinstance(part, Call)}
@@ -121,14 +121,18 @@ def test_kinks_are_declared(name: str) -> None:
         value = operator.reference(node, [x])[0]
         slope = _slope(operator, node, x)
         jumps = (_jumps(value) | _jumps(slope)) & (np.diff(x) < 1e-3)
-        borders = operator.borders(node, [x])
-        declared = np.any([row.margins < 1e-3 for row in borders], axis=0) if borders else np.zeros(x.size, bool)
+        decision_boundaries = operator.decision_boundaries(node, [x])
+        declared = (
+            np.any([row.margins < 1e-3 for row in decision_boundaries], axis=0)
+            if decision_boundaries
+            else np.zeros(x.size, bool)
+        )
         assert not (jumps & ~declared[:-1]).any(), f"{attrs}: a jump at {x[:-1][jumps & ~declared[:-1]][:3]}"
         found |= bool(jumps.any())
-    assert bool(operator.kinks) == found
+    assert bool(operator.non_differentiable) == found
 
 
-def _slope(operator: Declared, node: Node, x: Array) -> Array:
+def _slope(operator: ElementwiseFormula, node: Node, x: Array) -> Array:
     """The derivative at each point."""
     gradient = operator.backward.get("x")
     if gradient is None:
@@ -137,7 +141,7 @@ def _slope(operator: Declared, node: Node, x: Array) -> Array:
     return evaluate(gradient.formula, given, operator.values(node))
 
 
-def _singular(operator: Declared, node: Node) -> bool:
+def _singular(operator: ElementwiseFormula, node: Node) -> bool:
     """Whether value or slope is infinite at 0."""
     zero = np.zeros(1)
     return bool(np.isinf([operator.reference(node, [zero])[0], _slope(operator, node, zero)]).any())
@@ -153,7 +157,7 @@ def _jumps(values: Array) -> Array:
 def test_borders_are_beside_the_kink() -> None:
     """An element's border is the nearest, and its turned value lies beyond it."""
     operator, x = FORWARD["LeakyRelu"], np.array([0.25, -0.5, 1e-30])
-    [row] = operator.borders(Node("node", "LeakyRelu", (), ()), [x])
+    [row] = operator.decision_boundaries(Node("node", "LeakyRelu", (), ()), [x])
     np.testing.assert_array_equal(row.margins, np.abs(x))
     assert ((row.turned < 0) == (x > 0)).all()
     assert (np.abs(row.turned) < 1e-30).all()
@@ -205,12 +209,12 @@ def test_kinds_are_checked() -> None:
 
 def test_values_round_as_the_kernel() -> None:
     """An attribute is a float32 also where the meaning is in float64."""
-    assert float(evaluate(Setting("a") * 1.0, {"x": np.zeros(1)}, {"a": 0.1})) == float(np.float32(0.1))
+    assert float(evaluate(Attr("a") * 1.0, {"x": np.zeros(1)}, {"a": 0.1})) == float(np.float32(0.1))
     assert evaluate(Number(0.1) * X, {"x": np.ones(1)}, {})[0] == 0.1
 
 
 def test_parts_are_computed_once() -> None:
-    """What a formula needs twice is a value of its own in the C, and counts once as work."""
+    """A common subexpression of a formula is one value in the C, and its work counts once."""
     kernel = DECLARED["MishGrad"].kernel
     assert kernel is not None
     text = kernel_files(kernel)["mish_grad_f32.c"]
@@ -219,7 +223,7 @@ def test_parts_are_computed_once() -> None:
 
 def test_both_forms_are_used() -> None:
     """Kernels of equal operands take a length alone, those that broadcast have four loops."""
-    for form, scalars in ((Pointwise, 1), (Spread, 4)):
+    for form, scalars in ((Pointwise, 1), (BroadcastElementwise, 4)):
         kernels = [op.kernel for op in DECLARED.values() if isinstance(op, form) and op.kernel]
         assert kernels
         assert all(sum(name.startswith("n") for name, _ in k.scalars) >= scalars for k in kernels)

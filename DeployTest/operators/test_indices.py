@@ -21,7 +21,7 @@ EQUAL = np.array([[2, 3, 3, 1, 3, 2], [0, 0, 0, 0, 0, 0], [1, 2, 3, 3, 2, 1]], n
 
 
 def computed(name: str, sample: Sample) -> list[Array]:
-    """What kernels give for a sample, and that the meaning is the same."""
+    """Return the kernels' results for a sample, checked against the reference."""
     step = step_of(registry()[name], sample)
     results = [np.asarray(x) for x in KernelRuns()(step.node, step.arrays)]
     for result, meaning in zip(results, step.operator.reference(step.node, step.arrays), strict=False):
@@ -62,7 +62,7 @@ def test_the_first_nan_is_the_extremum(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["GatherElements", "ScatterElements", "ScatterRows", "GatherElementsGrad"])
 def test_numbers_that_are_no_row(name: str) -> None:
-    """What is taken there is NaN; what is put there is nowhere."""
+    """Reading an index that is no row gives NaN; writing to one changes nothing."""
     ids = np.array([[4, 0], [-5, -4]], np.int32)
     x, u = np.ones((4, 2), np.float32), np.full((2, 2), 7, np.float32)
     attrs: dict[str, AttrValue] = {"axis": 0}

@@ -49,7 +49,7 @@ def test_the_rest_is_what_the_mean_lacks(shape: tuple[int, ...], mean: float) ->
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_deviation_is_about_the_exact_mean(shape: tuple[int, ...]) -> None:
-    """Where numbers are a few steps of a float apart, a rounded mean is far from the middle of them."""
+    """The deviation is exact even if numbers are a few float steps apart and the rounded mean is off their middle."""
     x = (np.float32(1e4) + np.float32(0.003) * drawn(shape, 0.0)).astype(np.float32)
     wide = x.astype(np.float64)
     inv_std = moments(x)[1].astype(np.float64)
@@ -71,7 +71,7 @@ def test_a_constant_channel(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("tile", [{"phase": 1}, {"phase": 1, "n": 1, "s": 5}, {"phase": 1, "n": 2}, {"c": 1}], ids=str)
 @pytest.mark.parametrize("shape", SHAPES[:-1], ids=str)
 def test_tiles_leave_the_bits(shape: tuple[int, ...], tile: Mapping[str, int]) -> None:
-    """What waits between tiles is the first element in the first phase, and the mean in the second."""
+    """Tiles change no bit: the first phase carries the first element between tiles, the second the mean."""
     x = drawn(shape, 100.0)
     assert [bits(y) for y in moments(x, tile)] == [bits(y) for y in moments(x)]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from deployer.core import kernel_facts
-from deployer.core.kernel_facts import FACTS, KernelFacts
+from deployer.core.kernel_facts import FACTS, KernelModel
 from DeployTest.house.test_layout import ROOT
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
@@ -69,7 +69,7 @@ def test_every_number_has_a_reason() -> None:
 def test_facts_of_kernels_are_data() -> None:
     """Each is in the file, which has no other; none is below zero, and none is of no account in all of its parts."""
     table = tomllib.loads((kernel_facts.FOLDER / "work.toml").read_text())
-    assert set(table) == {f.name for f in fields(KernelFacts)}
+    assert set(table) == {f.name for f in fields(KernelModel)}
     for name, value in table.items():
         several = value if isinstance(value, list) else [value]
         assert np.array_equal(getattr(FACTS, name), value), name

@@ -238,7 +238,7 @@ def test_absent_inputs_are_named(op: str) -> None:
 
 
 def refusal(node: Node, types: Sequence[TensorType | None]) -> str:
-    """What `infer` says against the node; its name where that takes it."""
+    """Return the message by which `infer` refuses the node, or the node's name if it accepts it."""
     try:
         registry()[node.op].infer(node, types)
     except (ShapeMismatch, UnsupportedOperator) as refused:

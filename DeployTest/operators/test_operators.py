@@ -17,8 +17,8 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, registry
 from deployer.core.samples import Sample
 from deployer.core.target import load
+from deployer.kernel_variants.costs import StepCosts
 from deployer.operators.base.views import Folded
-from deployer.specialization.costs import StepCosts
 from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
 from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, run_step, step_of
 from DeployTest.support.references.peers import run_by_onnx

@@ -26,7 +26,7 @@ Arrays = dict[str, Array]
 
 
 def distribution(folder: Path, name: str, **groups: str) -> None:
-    """What an installed distribution leaves beside its packages: its name, and an entry point per group."""
+    """Write the metadata of an installed distribution: its name, and an entry point per group."""
     place = folder / f"{name}-1.0.dist-info"
     place.mkdir(parents=True)
     (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -65,7 +65,7 @@ def package(tmp_path: Path) -> Path:
     for old, new in (('name = "host"', 'name = "lab"'), ('sources = ["host"]', 'sources = ["lab_hal"]')):
         assert old in text
         text = text.replace(old, new)
-    (machine / "lab.toml").write_text(re.sub(r"simulates = .*", 'simulates = "host"', text))
+    (machine / "lab.toml").write_text(re.sub(r"inherits = .*", 'inherits = "host"', text))
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     points = {group.removeprefix("deployer."): names["lab"] for group, names in project["entry-points"].items()}
     distribution(folder, project["name"], **points)

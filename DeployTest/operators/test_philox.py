@@ -52,7 +52,7 @@ def _mask(ratio: float, seed: int, stream: int, passes: int) -> np.ndarray:
 
 
 def _shares() -> dict[str, tuple[float, float]]:
-    """What share of Bernoulli trials came out true, and what is expected of each trial.
+    """Return the share of Bernoulli trials that came out true, and the expectation of each trial.
 
     Of fair masks, which elements are kept in one and not in another, or not so many places later, are independent
     trials themselves.

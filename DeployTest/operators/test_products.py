@@ -138,7 +138,7 @@ TINY = np.float32(1e-30)
 
 @pytest.mark.parametrize("tile", [1, 2, 3, 5, 9])
 def test_negative_zero(tile: int) -> None:
-    """What is left of negative products is a negative zero, but where the first block lies in padding."""
+    """Negative products that vanish leave a negative zero, unless the first block lies in padding."""
     dy, x = np.full((2, 1, 34, 34), -TINY), np.full((2, 1, 28, 28), TINY)
     step = kernel("ConvGradW", (dy, x), {"pads": (4,) * 4, "kernel_shape": (3, 3)})
     whole = run_step(step, step.access.sizes)[0]

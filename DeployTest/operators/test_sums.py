@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from deployer.core.declarations import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
+from deployer.core.traits import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
 from DeployTest.support.kernels.kernel_bench import COMMON, Step, bits, lawful, run_step, step_of, sweep
 from DeployTest.support.tolerances import table
 

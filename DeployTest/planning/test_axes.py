@@ -22,7 +22,7 @@ def window(axis: Windowed, index: int) -> set[int]:
 
 
 def touched(axis: Windowed, start: int, length: int) -> set[int]:
-    """What a tile touches of the axis, by the definition."""
+    """Return the elements of the axis that a tile touches, by the definition."""
     tile = set(range(start, start + length))
     if isinstance(axis, Window):
         return {x for i in tile for x in window(axis, i)}

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from deployer import pipeline
 from deployer.core.cost import call_cost, kernel_cycles, rounded, staged_cycles
-from deployer.core.level import RESIDENT, Channel
+from deployer.core.level import L_INNER, Channel
 from deployer.core.operator import Work
 from deployer.core.plan import Options, Step, StepTiling, Tiling, target_for
 from deployer.core.target import Target, load
+from deployer.kernel_variants.costs import CallCosts
 from deployer.planning.timeline import simulate
-from deployer.specialization.costs import CallCosts
 from deployer.tilers.levels import candidates
 from deployer.tilers.levels.grid import grid_at
 from DeployTest.support.building.cases import load_case
@@ -32,7 +32,7 @@ def estimate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> int
     """The solver's estimate of the step's cycles with these tiles."""
     grid, names = grid_at(step.access, choice.tile), {o.tensor: o.tensor for o in step.access.operands}
     operands = [o for o in step.access.operands if choice.slots[o.arg]]
-    parts = (step.access, grid, [choice.order], names, target, fresh, RESIDENT)
+    parts = (step.access, grid, [choice.order], names, target, fresh, L_INNER)
     moved = [candidates.movement(step, o.arg, *parts) for o in operands]
     kernels = candidates.kernel_totals(grid, target, CallCosts(step, target))
     if not moved:
@@ -46,7 +46,7 @@ def pairs(tiling: Tiling) -> Iterator[tuple[str, int, int]]:
     schedule = tiling.lifetimes.schedule
     target, fresh = target_for(schedule), schedule.options.sole_pass
     for cold, choice in zip(schedule.steps, tiling.steps, strict=True):
-        step = replace(cold, refetched=0)
+        step = replace(cold, icache_miss_permille=0)
         yield step.name, estimate(step, choice, target, fresh), simulate(step, choice, target, fresh).cycles
 
 
@@ -58,7 +58,7 @@ def test_estimates(test: str, l1: int, strategy: str, models_root: Path) -> None
     tiling = pipeline.plan_case(case, Options("host", strategy, {"L1": l1}))[0]
     estimates = list(pairs(tiling))
     assert any(guess == cycles for _, guess, cycles in estimates)
-    start = target_for(tiling.lifetimes.schedule).hops[RESIDENT].issue
+    start = target_for(tiling.lifetimes.schedule).hops[L_INNER].issue
     for name, guess, cycles in estimates:
         assert abs(guess - cycles) <= max(BOUND["step"] * cycles, start), (name, guess, cycles)
     guess, cycles = (sum(pair[i] for pair in estimates) for i in (1, 2))

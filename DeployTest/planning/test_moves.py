@@ -165,7 +165,7 @@ def test_gradient_at_the_bounds_is_pytorchs() -> None:
 
 
 def test_shapes_are_folded(tmp_path: Path) -> None:
-    """What exporters compute of shapes with these operators is known at compile time."""
+    """Shape arithmetic of exporters with these operators is folded at compile time."""
     model = chain(
         node("Shape", ("x",), ("s",)),
         node("Slice", ("s", "zero", "one"), ("batch",)),
@@ -180,7 +180,7 @@ def test_shapes_are_folded(tmp_path: Path) -> None:
 
 
 def test_axes_of_one_element_are_passed_over(tmp_path: Path) -> None:
-    """Where such an axis comes first or between others, the others change places all the same."""
+    """An axis of one element, first or between others, does not hinder the exchange of the others."""
     x = np.arange(6, dtype=np.float32)
     for shape, perm in (((3, 1, 2), (2, 1, 0)), ((2, 3, 1), (2, 1, 0)), ((1, 2, 3), (0, 2, 1))):
         program = infer(tmp_path, chain(node("Transpose", ("x",), ("y",), perm=perm), x=shape))

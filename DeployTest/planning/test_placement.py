@@ -15,9 +15,9 @@ from deployer.tilers.addresses.branch_and_bound import (
     FIXED_ORDERS,
     GROWTH,
     LEARNT_ORDERS,
-    Answer,
+    NodeLimitReached,
+    Solution,
     _Search,
-    _Spent,
     pack,
 )
 from deployer.tilers.addresses.placement import Item, Placement, lower_bound, place
@@ -225,12 +225,12 @@ def test_placement_does_not_search_where_first_fit_is_at_the_bound(monkeypatch: 
 
 
 def test_placement_does_not_search_twice_below_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no packing within the capacity is found, only heights above it are tried after that."""
+    """After failing to pack within the capacity, the search tries only heights above it."""
     limits: list[int] = []
 
-    def fails(items: object, limit: int, *more: object) -> Answer:
+    def fails(items: object, limit: int, *more: object) -> Solution:
         limits.append(limit)
-        return Answer(None, False, 0)
+        return Solution(None, False, 0)
 
     monkeypatch.setattr("deployer.tilers.addresses.placement.pack", fails)
     monkeypatch.setattr("deployer.tilers.addresses.placement._orders", lambda items: [list(range(len(items)))])
@@ -266,7 +266,7 @@ def test_heights_in_thousandths(monkeypatch: pytest.MonkeyPatch) -> None:
     bound, packed = lower_bound(tight), dict[frozenset[str], int]()
     capacities = set()
 
-    def spy(items: Sequence[Item], capacity: int, alignment: int, nodes: int) -> Answer:
+    def spy(items: Sequence[Item], capacity: int, alignment: int, nodes: int) -> Solution:
         names = frozenset(x.name for x in items)
         assert capacity <= packed.get(names, capacity)
         capacities.add(capacity)
@@ -288,7 +288,7 @@ def test_orders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(search: _Search) -> bool:
         limits.setdefault(search.order, []).append(search.run_limit - search.nodes)
         search.nodes = search.run_limit
-        raise _Spent
+        raise NodeLimitReached
 
     monkeypatch.setattr(_Search, "_run", run)
     unit, turns = FIRST_RUN * 5, (1, GROWTH, GROWTH**2)
@@ -333,9 +333,9 @@ def test_a_last_attempt_packs_what_another_does_not() -> None:
 def test_search_runs_once_where_the_bound_is_the_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     items, asked = cut_rectangle(2, 80, 40, 400), list[int]()
 
-    def fails(parts: Sequence[Item], limit: int, alignment: int, nodes: int) -> Answer:
+    def fails(parts: Sequence[Item], limit: int, alignment: int, nodes: int) -> Solution:
         asked.extend([nodes] * (len(parts) == 80 and limit == 1600))
-        return Answer(None, False, 0)
+        return Solution(None, False, 0)
 
     monkeypatch.setattr(placement, "pack", fails)
     monkeypatch.setattr(placement, "DENSE", ())

@@ -59,7 +59,7 @@ def test_residual_network_needs_less(models_root: Path) -> None:
 
 
 def test_every_step_leaves_least_alive(models_root: Path) -> None:
-    """Where the schedule is the greedy one, no other ready step leaves fewer bytes alive than the next one."""
+    """In a greedy schedule, no other ready step leaves fewer bytes alive than the next one."""
     program = fuse.fuse_program(load_case("resnet8", models_root).program, Options())
     nodes = program.graphs[0].nodes
     order = [s.name for s in schedule.make_schedule(program, Options()).steps if s.graph == program.graphs[0].name]

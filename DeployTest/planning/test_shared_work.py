@@ -1,4 +1,4 @@
-"""What planning computes in arrays, or once for many steps, against the same one by one."""
+"""Array and shared computations of planning equal those one by one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from deployer.tilers.addresses.placement import Item, _filled
 from deployer.tilers.levels import inner
 from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, fronts, smallest, thinned
 from deployer.tilers.levels.inner import InnerLevel
-from deployer.tilers.levels.model import Choice, Problem, _fill, _Numbers, greedy
+from deployer.tilers.levels.model import HomeProblem, Selection, _fill, _Numbers, greedy
 from DeployTest.planning.test_placement import buffers
 from DeployTest.planning.test_tilers import problems
 from DeployTest.support.building.cases import load_case
@@ -58,23 +58,23 @@ SPANS = st.lists(st.tuples(st.integers(0, 29), st.integers(1, 30), st.integers(0
 
 @given(SPANS, st.sampled_from([0, 1 << 30]))
 @settings(deadline=None)
-def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]], crossings: int) -> None:
+def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]], cross_step_transfers: int) -> None:
     """Least, greatest and sum over the sections that buffers cross, against each crossing by itself."""
     count = 30
     spans = [(0, count, 50), *((a, min(a + n, count), value) for a, n, value in spans)]
     low, high, values = (np.array(column) for column in zip(*spans, strict=True))
     inside = [[i for i, (a, b, _) in enumerate(spans) if a <= section < b] for section in range(count)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branch_and_bound, "CROSSINGS", crossings)
+        patch.setattr(branch_and_bound, "CROSSINGS", cross_step_transfers)
         minima = _Minima(low, high, count)
-    assert minima.crossings == sum(map(len, inside))
+    assert minima.cross_step_transfers == sum(map(len, inside))
     assert minima.of(values).tolist() == [min(values[i] for i in buffers) for buffers in inside]
     sums = _sums(low, high, values, count)
     assert sums.tolist() == [sum(values[i] for i in buffers) for buffers in inside]
     assert _greatest(low, high, sums).tolist() == [max(sums[a:b]) for a, b, _ in spans]
 
 
-def by_expressions(problem: Problem, start: Choice | None) -> cp_model.CpModel:
+def by_expressions(problem: HomeProblem, start: Selection | None) -> cp_model.CpModel:
     """The model of a problem by the solver's expressions, a term at a time."""
     model = cp_model.CpModel()
     picked = [[model.new_bool_var("") for _ in candidates] for candidates in problem.candidates]
@@ -100,7 +100,7 @@ def by_expressions(problem: Problem, start: Choice | None) -> cp_model.CpModel:
 
 @given(problems())
 @settings(deadline=None, max_examples=60)
-def test_the_model_in_arrays_is_that_of_expressions(problem: Problem) -> None:
+def test_the_model_in_arrays_is_that_of_expressions(problem: HomeProblem) -> None:
     """The messages for the solver are the same, so its choices are."""
     start, model = greedy(problem), cp_model.CpModel()
     _fill(model.Proto(), problem, _Numbers.of(problem), start)
@@ -138,7 +138,7 @@ def test_steps_of_equal_geometry_share_their_run(models_root: Path) -> None:
 
 
 def test_equal_steps_share_their_smallest_tile(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no step fits, the error needs the smallest tile of all, once for each geometry."""
+    """If no step fits, the error needs the smallest tile of all, computed once for each geometry."""
     program, calls = load_case("autoencoder", models_root).program, list[str]()
     alive = find_lifetimes(make_schedule(program, Options("host", "single")))
     target = target_for(alive.schedule)

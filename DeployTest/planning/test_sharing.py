@@ -26,7 +26,7 @@ from deployer.planning.tile import Tiler
 from deployer.planning.timeline import StepRuns
 from deployer.running.run import Outcome
 from deployer.tilers.levels.geometry import loop_key
-from deployer.tilers.levels.tables import Tables, fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
+from deployer.tilers.levels.tables import ArgumentTables, fixed_addresses, shared_bytes, sharers, table_sizes, tables_in
 from deployer.verify.boxes import lasting, steady_addresses
 from deployer.verify.plan import check_room, verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
@@ -85,7 +85,7 @@ def own(step: PlanStep) -> list[str]:
 
 
 def test_the_judge_finds_what_lowering_keeps(models_root: Path) -> None:
-    """What the verifier derives to stay in a table is what the loop program leaves there; so are steady addresses."""
+    """The verifier and the loop program agree on the arguments that stay in a table, and on steady addresses."""
     for step in grouped(models_root)[2].steps:
         program = lower(step)
         changed = {s.argument for s in program.body.walk() if isinstance(s, Assign)}
@@ -98,7 +98,7 @@ def test_the_judge_finds_what_lowering_keeps(models_root: Path) -> None:
 
 
 def test_an_address_inside_of_a_tensor(tmp_path: Path) -> None:
-    """Where a resident tensor is read from its second row on, the address of that row is one that sharers set."""
+    """The address of a resident tensor's second row, from which a step reads, is set by the sharers."""
     bounds = [constant(name, np.array([at])) for name, at in (("first", 1), ("end", 3), ("axis", 0))]
     nodes = (
         node("Relu", ("x",), ("h",)),
@@ -131,7 +131,7 @@ def test_who_shares(models_root: Path) -> None:
 def test_shared_where_it_costs_next_to_nothing(cycles: int, shares: bool, models_root: Path) -> None:
     """Cycles of an address decide, and whether the tables fit the area of the groups."""
     tiling, runs, _ = grouped(models_root)
-    priced = StepRuns(tiling.lifetimes.schedule, replace(runs.target, address=cycles), tiling.groups)
+    priced = StepRuns(tiling.lifetimes.schedule, replace(runs.target, arg_patch=cycles), tiling.groups)
     assert (with_shared_tables(tiling, priced) is not None) == shares
     small = replace(tiling, table_bytes=shared(models_root)[1].table_bytes - 4)
     assert with_shared_tables(small, priced) is None
@@ -175,7 +175,7 @@ def test_shared_rather_than_resident(slower: int, models_root: Path, monkeypatch
     monkeypatch.setattr(sharing, "hardly_longer", lambda cycles, groups: True)
     monkeypatch.setattr(Tiler, "tile", lambda self, *words: groups)
     monkeypatch.setattr(plan_choice, "_update_cycles", lambda tiling, plan: most - slower)
-    tiler = Tiler(alive, Tables(groups.table_bytes, groups.groups, rival=True))
+    tiler = Tiler(alive, ArgumentTables(groups.table_bytes, groups.groups, alternative=True))
     found = plan_choice._plan_tiled(tiler, (resident, grouped_plan), lambda text: None, plan.running, 1)
     assert found == ((resident, grouped_plan) if slower else (tiling, replace(plan, digest="")))  # sealed when taken
 

@@ -15,8 +15,8 @@ from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.planning.expr import Size
 from deployer.planning.lower import lower
 from deployer.tilers.addresses.placement import Item, Placement
-from deployer.tilers.levels.between import LEAST_SHARE, BetweenLevel, fits
 from deployer.tilers.levels.inner import InnerLevel
+from deployer.tilers.levels.middle_level import LEAST_SHARE, MiddleLevel, fits
 from deployer.tilers.levels.staging import stage_costs
 from deployer.verify.tiling import verify_tiling
 from DeployTest.support.building.cases import (
@@ -146,7 +146,7 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     monkeypatch.setattr(place, "place", loses)
     options = Options("host", "single", {"L1": L1, "L2": 40000}, outermost="L3")
     tiling, plan = pipeline.plan_case(case, options, said.append)
-    assert tiling.gaps == (0, 64)
+    assert tiling.packing_slack == (0, 64)
     assert "tiles, 64 B withheld for packing" in said
     assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
 
@@ -311,7 +311,7 @@ def test_next_to_nothing_is_not_spilled(more: int, spilled: bool) -> None:
     """A storage of exactly the least share of the level may be spilled, a smaller one stays."""
     alive = small_plan()[0].lifetimes
     bytes_of_h = next(life.bytes for life in alive.storages if life.storage == "h")
-    level = BetweenLevel(alive, target_for(alive.schedule), bytes_of_h * LEAST_SHARE + more, {})
+    level = MiddleLevel(alive, target_for(alive.schedule), bytes_of_h * LEAST_SHARE + more, {})
     assert ("h" in {life.storage for life in level.eligible}) is spilled
 
 
@@ -327,7 +327,7 @@ def test_only_what_fits_may_be_resident() -> None:
 
 
 def test_a_level_is_filled_to_the_last_byte() -> None:
-    """What is alive at the fullest step is what a level has to have, and no byte more."""
+    """A level needs the bytes that are alive at the fullest step, and no byte more."""
     alive = small_plan()[0].lifetimes
     target, steps = target_for(alive.schedule), range(len(alive.schedule.steps))
     need = max(sum(x.bytes for x in alive.storages if x.first <= step <= x.last) for step in steps)

@@ -97,7 +97,9 @@ def test_groups_where_they_are_quicker(models_root: Path) -> None:
     assert [tuple(map(int, pair)) for pair in rectangles] == [(span.start, span[-1]) for span in spans]
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, root: Path, gaps: tuple[int, int]) -> list[tuple[str, tuple[int, ...]]]:
+def recorded(
+    monkeypatch: pytest.MonkeyPatch, root: Path, packing_slack: tuple[int, int]
+) -> list[tuple[str, tuple[int, ...]]]:
     """Plan the test where groups gain, with a packing that leaves gaps once: what is tiled and placed, one by one."""
     calls = list[tuple[str, tuple[int, ...]]]()
     tiled, placed = Tiler.tile, plan_choice.place.place_buffers
@@ -107,9 +109,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, root: Path, gaps: tuple[int, int])
         return tiled(self, withheld, *words)
 
     def place(tiling: Tiling, *words: Any, **more: Any) -> Plan:
-        calls.append(("addresses with groups" if tiling.groups else "addresses", tiling.gaps))
-        if len(calls) == 2 and any(gaps):
-            raise PackingGap(target_for(tiling.lifetimes.schedule).levels[1], gaps, 1)
+        calls.append(("addresses with groups" if tiling.groups else "addresses", tiling.packing_slack))
+        if len(calls) == 2 and any(packing_slack):
+            raise PackingGap(target_for(tiling.lifetimes.schedule).levels[1], packing_slack, 1)
         return placed(tiling, *words, **more)
 
     monkeypatch.setattr(Tiler, "tile", tile)
@@ -121,7 +123,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, root: Path, gaps: tuple[int, int])
 def test_groups_begin_with_the_gaps_of_the_levels_further_out(
     monkeypatch: pytest.MonkeyPatch, models_root: Path
 ) -> None:
-    """What packing lost in L2 with resident tables it would lose with groups too; L1 is another one with them."""
+    """Groups start with the packing slack of L2 from resident tables, and with none of L1, which is another one."""
     assert recorded(monkeypatch, models_root, (16, 64)) == [
         ("tiles", (0, 0)),
         ("addresses", (0, 0)),

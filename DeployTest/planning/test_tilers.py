@@ -36,7 +36,7 @@ from deployer.tilers.levels import exhaustive, model
 from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, pareto
 from deployer.tilers.levels.grid import boxes as grid_boxes
 from deployer.tilers.levels.grid import distinct_boxes, grid_at, grid_of, load_counts, loop_orders, tile_sizes
-from deployer.tilers.levels.model import Choice, Problem, feasible, objective
+from deployer.tilers.levels.model import HomeProblem, Selection, feasible, objective
 from deployer.tilers.levels.staging import Costs
 from deployer.tilers.strategies.strategy import register
 from deployer.tilers.strategies.strategy import registry as strategies
@@ -305,7 +305,7 @@ def candidate(size: int, cycles: int, resident: frozenset[str] = frozenset()) ->
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> HomeProblem:
     """Up to three steps over up to three storages."""
     steps = draw(st.integers(1, 3))
     eligible, touches = [], [set[str]() for _ in range(steps)]
@@ -323,12 +323,12 @@ def problems(draw: st.DrawFn) -> Problem:
             own.append(candidate(draw(st.integers(0, 60)), draw(st.integers(1, 10**5)), home))
         candidates.append(tuple(own))
     weights = tuple(draw(st.integers(1, 4)) for _ in range(steps))
-    return Problem(
+    return HomeProblem(
         tuple(candidates), tuple(map(frozenset, touches)), tuple(eligible), draw(st.integers(0, 90)), weights
     )
 
 
-def check_choice(problem: Problem, choice: Choice) -> None:
+def check_choice(problem: HomeProblem, choice: Selection) -> None:
     """Check that a choice fits the level and that its cycles are right."""
     assert feasible(problem, choice.picks, choice.resident)
     assert choice.cycles == objective(problem, choice.picks)
@@ -336,7 +336,7 @@ def check_choice(problem: Problem, choice: Choice) -> None:
 
 @given(problems())
 @settings(deadline=None, max_examples=120)
-def test_model_finds_what_enumeration_finds(problem: Problem) -> None:
+def test_model_finds_what_enumeration_finds(problem: HomeProblem) -> None:
     choice, best = model.solve(problem), exhaustive.solve(problem)
     assert (choice is None) == (best is None)
     if choice is None or best is None:
@@ -352,7 +352,7 @@ def test_model_finds_what_enumeration_finds(problem: Problem) -> None:
 
 @given(problems())
 @settings(deadline=None, max_examples=60)
-def test_model_is_no_worse_than_its_hint(problem: Problem) -> None:
+def test_model_is_no_worse_than_its_hint(problem: HomeProblem) -> None:
     best = exhaustive.solve(problem)
     if best is not None:
         again = model.solve(problem, best)
@@ -364,8 +364,8 @@ def test_model_without_time_gives_the_better_start(monkeypatch: pytest.MonkeyPat
     """Without time for the solver, the result is the better of the hint and the greedy choice."""
     monkeypatch.setattr(model, "SOLVER_LIMIT", 0.0)
     life = Lifetime("a", 40, 0, 0, False, False)
-    problem = Problem(((candidate(8, 100), candidate(0, 1, frozenset("a"))),), (frozenset("a"),), (life,), 50, (1,))
-    bad, good = Choice((0,), frozenset(), 100), Choice((1,), frozenset("a"), 1)
+    problem = HomeProblem(((candidate(8, 100), candidate(0, 1, frozenset("a"))),), (frozenset("a"),), (life,), 50, (1,))
+    bad, good = Selection((0,), frozenset(), 100), Selection((1,), frozenset("a"), 1)
     for hint in (None, bad, good):
         assert model.solve(problem, hint) == good
     monkeypatch.setattr(model, "greedy", lambda problem: bad)
@@ -374,7 +374,7 @@ def test_model_without_time_gives_the_better_start(monkeypatch: pytest.MonkeyPat
 
 @given(problems())
 @settings(deadline=None, max_examples=40)
-def test_model_gives_the_same_choice_twice(problem: Problem) -> None:
+def test_model_gives_the_same_choice_twice(problem: HomeProblem) -> None:
     assert model.solve(problem) == model.solve(problem)
 
 
@@ -382,7 +382,7 @@ def test_model_fits_homes_at_steps_that_do_not_touch_them() -> None:
     """A tensor that is alive across a step takes room there, even where the step does not use it."""
     life = Lifetime("a", 40, 0, 2, False, False)
     touching = (candidate(8, 100), candidate(0, 1, frozenset("a")))
-    problem = Problem(
+    problem = HomeProblem(
         (touching, (candidate(30, 5), candidate(10, 50)), touching),
         (frozenset("a"), frozenset(), frozenset("a")),
         (life,),

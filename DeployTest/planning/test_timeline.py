@@ -13,16 +13,16 @@ import pytest
 from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.cost import cold_start, cost_key
-from deployer.core.level import Eviction
+from deployer.core.level import InstructionCache
 from deployer.core.operator import Work, operator_of
 from deployer.core.plan import Options, target_for
 from deployer.core.target import load
-from deployer.planning.schedule import refetched
+from deployer.planning.schedule import icache_miss_permille
 from deployer.planning.timeline import simulate
 from DeployTest.support.building.cases import check_clock, compile_case, load_case
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-EVICTION = Eviction(fill=2000)
+ICACHE = InstructionCache(fill_cycles=2000)
 
 
 @pytest.mark.parametrize("strategy", ["single", "double"])
@@ -50,8 +50,8 @@ def test_where_waiting_takes_time(
 @pytest.mark.parametrize(("others", "milli"), [(0, 0), (500, 250), (1999, 999), (2000, 1000), (9000, 1000)])
 def test_shares(others: int, milli: int) -> None:
     """Nothing of a cold start returns without other code, all of it where that fills the cache."""
-    assert EVICTION.milli(others) == milli
-    assert Eviction(0).milli(others) == 0, "without a cache there is nothing to lose"
+    assert ICACHE.milli(others) == milli
+    assert InstructionCache(0).milli(others) == 0, "without a cache there is nothing to lose"
 
 
 def test_timeline(models_root: Path) -> None:
@@ -63,9 +63,9 @@ def test_timeline(models_root: Path) -> None:
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         cold = cold_start(target, step.kernel.symbol, operator_of(step.node).work(step.node, step.access, choice.tile))
         assert cold > 0
-        same = simulate(replace(step, refetched=0), choice, target, True).tile_cycles
+        same = simulate(replace(step, icache_miss_permille=0), choice, target, True).tile_cycles
         for milli in (1, 400, 1000):
-            cycles = simulate(replace(step, refetched=milli), choice, target, True).tile_cycles
+            cycles = simulate(replace(step, icache_miss_permille=milli), choice, target, True).tile_cycles
             assert cycles[0] - same[0] == cold * milli // 1000
             assert cycles[1:] == same[1:]
 
@@ -75,10 +75,10 @@ def test_what_evicts_code() -> None:
     cost = load("siracusa").kernels["default"]
     colds = {"a": 300, "b": 500, "c": 1000}
     kernels = {name: replace(cost, cold=cold) for name, cold in colds.items()}
-    target = replace(load("siracusa"), kernels=kernels | {"default": cost}, eviction=EVICTION)
-    assert refetched(["a", "a", "a"], target) == [0, 0, 0]
-    assert refetched(["a", "b"], target) == [250, 150]
-    assert refetched(["a", "b", "b", "a", "c"], target) == [500, 650, 0, 250, 400]
+    target = replace(load("siracusa"), kernels=kernels | {"default": cost}, icache=ICACHE)
+    assert icache_miss_permille(["a", "a", "a"], target) == [0, 0, 0]
+    assert icache_miss_permille(["a", "b"], target) == [250, 150]
+    assert icache_miss_permille(["a", "b", "b", "a", "c"], target) == [500, 650, 0, 250, 400]
 
 
 def test_the_longest_phase_is_cold() -> None:
@@ -94,27 +94,27 @@ def test_forms_have_code_in_common() -> None:
     cost = load("siracusa").kernels["default"]
     colds = {"k.a": 400, "k.b": 600, "m": 1000}
     kernels = {name: replace(cost, cold=cold) for name, cold in colds.items()}
-    target = replace(load("siracusa"), kernels=kernels | {"default": cost}, eviction=replace(EVICTION, common=500))
-    half = EVICTION.milli(1000), EVICTION.milli(1400)
+    target = replace(load("siracusa"), kernels=kernels | {"default": cost}, icache=replace(ICACHE, shared_permille=500))
+    half = ICACHE.milli(1000), ICACHE.milli(1400)
     assert half == (500, 700)
-    assert refetched(["k.a", "k.b"], target) == [200 * 200 // 400, 100 * 400 // 600]
+    assert icache_miss_permille(["k.a", "k.b"], target) == [200 * 200 // 400, 100 * 400 // 600]
     after_a, after_b = 1000 + 600 - 200, 1000 + 400 - 200
-    assert refetched(["k.a", "k.b", "m"], target) == [
-        (EVICTION.milli(after_a) * 200 + 500 * 200) // 400,
-        EVICTION.milli(after_b) * 400 // 600,
-        EVICTION.milli(400 + 600 - 200),
+    assert icache_miss_permille(["k.a", "k.b", "m"], target) == [
+        (ICACHE.milli(after_a) * 200 + 500 * 200) // 400,
+        ICACHE.milli(after_b) * 400 // 600,
+        ICACHE.milli(400 + 600 - 200),
     ]
 
 
 def test_forms_are_other_code(models_root: Path) -> None:
-    """What returns of a cold start goes by kernel and form, over the graphs in turn."""
+    """Instruction-cache misses are counted by kernel and variant, over the graphs in turn."""
     target, case = load("siracusa"), load_case("autoencoder", models_root)
     steps = pipeline.plan_case(case, Options("siracusa", "single", {"L1": 64000}))[0].lifetimes.schedule.steps
     forms = [operator_of(s.node).work(s.node, s.access, s.access.sizes).form for s in steps]
     codes = [cost_key(s.kernel.symbol, form) for s, form in zip(steps, forms, strict=True)]
     assert len({code for code in codes if code.startswith("gemm_f32")}) > 1
-    assert [s.refetched for s in steps] == refetched(codes, target)
-    assert {0} < {s.refetched for s in steps}
+    assert [s.icache_miss_permille for s in steps] == icache_miss_permille(codes, target)
+    assert {0} < {s.icache_miss_permille for s in steps}
 
 
 def test_starts_of_loops(models_root: Path) -> None:
@@ -125,13 +125,13 @@ def test_starts_of_loops(models_root: Path) -> None:
     case = load_case("simple_mlp", models_root)
     tiling, _ = pipeline.plan_case(case, Options("host", "double", {"L1": 2000}))
     schedule, several = tiling.lifetimes.schedule, 0
-    plain = replace(target_for(schedule), doubled=0, tile=0, start=0)
+    plain = replace(target_for(schedule), double_buffer_setup=0, tile=0, dma_issue=0)
     for step, choice in zip(schedule.steps, tiling.steps, strict=True):
         tiles = [tile for _, walk in choice.walk(step.access) for tile in walk]
         moves = [o for o in step.access.operands if choice.slots.get(o.arg)]
         boxes = [[o.box(tile) for o in moves] for tile in tiles]
         before = simulate(step, choice, plain, True).tile_cycles
-        after = simulate(step, choice, replace(plain, doubled=30, tile=7, start=100), True).tile_cycles
+        after = simulate(step, choice, replace(plain, double_buffer_setup=30, tile=7, dma_issue=100), True).tile_cycles
         assert after[0] - before[0] == (30 if len(tiles) > 1 and choice.buffering == "double" else 0)
         for i in range(1, len(tiles)):
             ways = sum((o.reads + o.writes) for o, a, b in zip(moves, boxes[i - 1], boxes[i], strict=True) if a != b)

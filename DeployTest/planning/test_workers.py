@@ -17,12 +17,12 @@ from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import DeployerError
 from deployer.core.plan import Options
-from deployer.planning import plan_choice, rival, tile
+from deployer.planning import alternatives, plan_choice, tile
+from deployer.planning.alternatives import Ahead, Alternative
 from deployer.planning.lifetimes import find_lifetimes
-from deployer.planning.rival import Ahead, Rival
 from deployer.planning.schedule import make_schedule
-from deployer.planning.workers import Stopped, Workers, rare_collections
-from deployer.tilers.levels.model import Choice, Problem
+from deployer.planning.workers import Stopped, Workers, gc_paused
+from deployer.tilers.levels.model import HomeProblem, Selection
 from DeployTest.support.building.cases import case_dir, load_case
 from DeployTest.support.building.command_line import deployer
 
@@ -50,7 +50,7 @@ def test_what_a_mixed_plan_has_to_gain(
     monkeypatch.setattr(plan_choice, "_update_cycles", lambda tiling, plan: all_cycles[tiling.name])
     monkeypatch.setattr(plan_choice, "_sealed", lambda tiling, plan: plan)
     monkeypatch.setattr(tile, "least", lambda tiling, runs: 0)
-    found: Any = plan_choice.best_plan(alive)[0]
+    found: Any = plan_choice.plan_best(alive)[0]
     assert found.name == taken
 
 
@@ -85,11 +85,11 @@ def test_a_rival_far_behind_is_left_out_of_later_attempts(
     alive = find_lifetimes(make_schedule(program, Options("host", "auto", {"L1": l1})))
     begun = list[str]()
 
-    def begin(name: str, *words: Any) -> Rival:
+    def begin(name: str, *words: Any) -> Alternative:
         begun.append(name)
-        return Rival(name, *words)
+        return Alternative(name, *words)
 
-    monkeypatch.setattr(tile, "Rival", begin)
+    monkeypatch.setattr(tile, "Alternative", begin)
     tiler = tile.Tiler(alive)
     tiler.tile((0, 0), 1)
     assert begun == ["single", "double", "auto"]
@@ -114,7 +114,7 @@ def test_progress_counts_parts(jobs: int, models_root: Path) -> None:
     beyond = [text for text in said[end:] if not text.startswith("tiles, ")]
     first = ["addresses", "single to its end", "tiles", "addresses", "auto with a search for homes", "tiles"]
     assert beyond[: len(first)] == first
-    searches = {f"{rival} with a search for homes" for rival in ("single", "double")}
+    searches = {f"{alternative} with a search for homes" for alternative in ("single", "double")}
     assert set(beyond[len(first) :]) <= {"addresses", "tiles"} | searches
     assert said[end - 1].startswith("tiles, 100 %, 9 of 9 parts done, the last auto: L1 tiled")
     assert {match[3] for match in parts if match} == {"single", "double", "auto"}
@@ -136,9 +136,9 @@ def test_no_bit_depends_on_which_rival_ends_first(
     """One rival begins when all others have computed what they can, while those go on."""
     alone = planned("nearly", models_root, 1)
     others, lock, ended = threading.Event(), threading.Lock(), list[str]()
-    prepared = Rival._prepared
+    prepared = Alternative._prepared
 
-    def held(self: Rival, spills: bool, solves: bool) -> Ahead:
+    def held(self: Alternative, spills: bool, solves: bool) -> Ahead:
         if self.name == slow:
             assert others.wait(60)
         result = prepared(self, spills, solves)
@@ -148,16 +148,16 @@ def test_no_bit_depends_on_which_rival_ends_first(
                 others.set()
         return result
 
-    monkeypatch.setattr(Rival, "_prepared", held)
+    monkeypatch.setattr(Alternative, "_prepared", held)
     assert planned("nearly", models_root, 3) == alone
     assert ended[-1] == slow
 
 
 def test_solvers_start_where_they_would_alone(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last rival starts from the best before it, however many workers there are."""
-    starts, results, real = list[int](), list[int](), rival.improved
+    starts, results, real = list[int](), list[int](), alternatives.improved
 
-    def noted(problem: Problem, start: Choice | None) -> Choice | None:
+    def noted(problem: HomeProblem, start: Selection | None) -> Selection | None:
         choice = real(problem, start)
         assert start is not None
         assert choice is not None
@@ -165,7 +165,7 @@ def test_solvers_start_where_they_would_alone(models_root: Path, monkeypatch: py
         results.append(choice.cycles)
         return choice
 
-    monkeypatch.setattr(rival, "improved", noted)
+    monkeypatch.setattr(alternatives, "improved", noted)
     planned("nearly", models_root, 1)
     alone = starts.copy()
     assert len(alone) == 3
@@ -236,13 +236,13 @@ def test_an_interrupted_command_ends_as_ever(
     jobs: str, models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C while rivals are prepared: one word and code 130."""
-    prepared = Rival._prepared
+    prepared = Alternative._prepared
 
-    def interrupted(self: Rival, spills: bool, solves: bool) -> Ahead:
+    def interrupted(self: Alternative, spills: bool, solves: bool) -> Ahead:
         os.kill(os.getpid(), signal.SIGINT)
         return prepared(self, spills, solves)
 
-    monkeypatch.setattr(Rival, "_prepared", interrupted)
+    monkeypatch.setattr(Alternative, "_prepared", interrupted)
     words = ("compile", "-t", str(case_dir("simple_mlp", models_root)), "-o", str(tmp_path / "out"), "--jobs", jobs)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in what runs behind
     try:
@@ -265,7 +265,7 @@ def test_collections_are_as_before() -> None:
     """They are rare while planning alone, also where it ends by an error."""
     before, during = gc.get_threshold(), []
 
-    @rare_collections()
+    @gc_paused()
     def plan() -> None:
         during.append(gc.get_threshold())
         raise DeployerError("no plan")

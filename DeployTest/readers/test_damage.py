@@ -16,7 +16,7 @@ from deployer.core.errors import FileProblem, UserError
 from deployer.core.files import reading
 from deployer.core.ir import TensorType
 from deployer.fitting import checkpoint
-from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
+from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.history import EpochRow
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.fitting.sources import read_samples
@@ -57,7 +57,7 @@ def model(path: Path, shape: tuple[int, ...] = (2, 4)) -> Path:
 
 
 def told(path: Path, read: Callable[[Path], object], kind: type[UserError] = FileProblem) -> str:
-    """What the reader says of a file."""
+    """Return the reader's message about a file."""
     with pytest.raises(kind) as caught:
         read(path)
     assert str(path) in str(caught.value)
@@ -204,7 +204,7 @@ def test_command_without_memory(
 
 
 ROW = EpochRow(1, 2, 0.5, 0.1, {"loss": float("nan")})
-PLACE = Place(2, np.zeros(2, np.float32), {"w": np.ones(3, np.float32)}, (ROW,), 0.5, 1)
+PLACE = CheckpointPlace(2, np.zeros(2, np.float32), {"w": np.ones(3, np.float32)}, (ROW,), 0.5, 1)
 ORIGIN = {"model": "abc", "options": '{"a":1}'}
 RECORDS: dict[str, tuple[str, str]] = {
     "origin is a list": ("origin", "[]"),
@@ -249,7 +249,7 @@ def test_checkpoints(name: str, tmp_path: Path) -> None:
 
 
 def test_checkpoint_of_texts(tmp_path: Path) -> None:
-    """What a run writes is read, NaN and infinities too."""
+    """A checkpoint written by a run can be read, including NaN and infinities."""
     path = tmp_path / "checkpoint.safetensors"
     path.write_bytes(checkpoint_bytes(PLACE, ORIGIN))
     place = read_checkpoint(path, ORIGIN)

@@ -70,7 +70,7 @@ def test_digested_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_whole_image_behind_damaged_ones(tmp_path: Path) -> None:
-    """What is whole is found, whatever lengths the images before it claim."""
+    """An intact image is found, whatever lengths the images before it claim."""
     path, image = tmp_path / "dump.bin", state.sealed_image(0, 7, 0, bytes(400))
     path.write_bytes(overlapping(4096, 8) + head(9) + image)
     found = images.find_images(path)

@@ -1,1 +1,1 @@
-"""What libraries take of boards."""
+"""Tests of the resources that libraries take of boards."""

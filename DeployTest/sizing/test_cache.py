@@ -1,4 +1,4 @@
-"""What is kept of measurements and objects: where, under which names, and what of it is damaged."""
+"""Cache of measurements and objects: its folder, names, and damaged entries."""
 
 import sys
 from pathlib import Path

@@ -47,7 +47,7 @@ def library(model: str, root: Path) -> Path:
 
 
 def said(words: Sequence[object], folder: Path) -> str:
-    """What a tool says that ends well."""
+    """Run a tool that must succeed, and return its output."""
     if shutil.which(str(words[0])) is None:
         pytest.skip(f"not installed: {words[0]}")
     run = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False, cwd=folder)

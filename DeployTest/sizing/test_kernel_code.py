@@ -87,7 +87,7 @@ def test_innermost_loops(functions: dict[str, tuple[str, ...]], block: int, plac
 
 
 def test_code_behind_functions() -> None:
-    """What assembly puts behind the functions of a section counts, and not what fills the place behind these."""
+    """Assembly code behind the functions of a section counts, and padding behind it does not."""
     symbols, text = listing(f=COUNTED, behind=("flw ft0,0(a0)", "nop", "j {0} <f>", "nop"))
     alone = "\n".join(line for line in symbols.splitlines() if not line.endswith("behind"))
     assert read_code(alone, text).bytes == 4 * (len(COUNTED) + 2)

@@ -1,4 +1,4 @@
-"""What exporters make of modules that they change, beside the front: parameters, first losses, and what is said of it.
+"""Exporters compared with the front, on modules that exporters change: parameters, first losses, and warnings.
 
 `python -m DeployTest.suites.exporters` prints the table where PyTorch and onnxscript are installed, with --write it
 renews docs/exporters.md. Each module is trained for some steps of SGD by PyTorch; its captured model, and each
@@ -105,7 +105,7 @@ SUBJECTS = {
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a module on one way to a file.
+    """Result of a module on one way to a file.
 
     How many parameters of how many, and of their elements, are trained by name; how far losses are from PyTorch's; the
     numbers of warnings, without and with `--parameters`.

@@ -80,7 +80,7 @@ class NodeTest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test, and why."""
+    """Outcome of a test, and the reason."""
 
     test: str
     operator: str
@@ -234,7 +234,7 @@ class Suite:
         return None
 
     def judged(self, tests: Sequence[NodeTest]) -> Iterator[Outcome]:
-        """What becomes of tests that were accepted, in one program; in halves where that cannot be had."""
+        """Yield the outcomes of accepted tests, run in one program, or in halves if that fails."""
         try:
             arrays = self.computed(tests)
         except Exception as error:
@@ -252,7 +252,7 @@ class Suite:
             yield compared(test, {name: arrays[f"t{number}_{name}"] for name in test.outputs})
 
     def computed(self, tests: Sequence[NodeTest]) -> dict[str, Array]:
-        """What the generated C computes."""
+        """Return the results of the generated C."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             case = pipeline.load_inference_case(Joint(tests).write(self.folder / "case"))
@@ -305,7 +305,7 @@ def run(folder: Path, pattern: str = "") -> Iterator[Outcome]:
 
 
 def summary(outcomes: Iterable[Outcome]) -> Counter[tuple[str, bool]]:
-    """How many tests have each outcome, and whether they are twins."""
+    """Count the tests by outcome, and by whether they are twins."""
     return Counter((o.outcome, TWIN in o.test) for o in outcomes)
 
 

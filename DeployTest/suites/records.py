@@ -42,6 +42,6 @@ def meaning(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[Array]:
 
 
 def distance(array: Array, exact: Array, rtol: float, atol: float) -> float:
-    """How far an array is from what is exact, as a share of what is allowed; 1 is the most."""
+    """Return the distance of an array from the exact one, as a share of the bound; 1 is the most."""
     allowed = atol + rtol * np.abs(exact)
     return float((np.abs(array.astype(np.float64).reshape(exact.shape) - exact) / allowed).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""What accounts for a net of the zoo that is off: it tells rounding from a fault. Needs PyTorch."""
+"""Reasons for a deviating net of the zoo: rounding is told from a fault. Needs PyTorch."""
 
 from collections.abc import Mapping
 

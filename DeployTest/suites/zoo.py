@@ -28,7 +28,7 @@ from deployer.running.run import Outcome
 from deployer.torch.check import check_step
 from deployer.torch.objectives import Objective, objective_of
 from deployer.torch.step import capture_step
-from deployer.training.train_graph import Report, build_train_graph
+from deployer.training.train_graph import CaseReport, build_train_graph
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.suites import zoo_dense, zoo_images, zoo_sequences
 from DeployTest.suites.zoo_base import ZOO, Net
@@ -53,8 +53,9 @@ REFUSED, UNFORESEEN = "refused", "unforeseen"
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a net with an optimizer: the largest differences of losses and of weights, how far weights moved,
-    how many of their `entries` are `open`, and why not.
+    """Result of a net with an optimizer: largest differences of losses and weights, and the weights' movement.
+
+    `open` of their `entries` are undetermined; `reason` says why the net has no result.
     """
 
     net: str
@@ -92,7 +93,7 @@ def _objective(net: Net) -> Objective:
 
 def by_us(
     net: Net, optimizer: str, folder: Path, inputs: Sequence[Sequence[Tensor]], targets: Sequence[Tensor]
-) -> tuple[Report, Built, Outcome]:
+) -> tuple[CaseReport, Built, Outcome]:
     """The training case's report, the case compiled, and its run in generated C on the host."""
     objective = _objective(net)
     batch = dict(zip(objective.data, [*inputs[0], targets[0]], strict=True))
@@ -153,7 +154,7 @@ def judge(name: str, optimizer: str, seed: int, folder: Path) -> Result:
 
 
 def because(run: Run, gold: Trained, again: Again) -> str:
-    """What accounts for a right run that is off: a turned decision or, with AdamW, rounding of gradients."""
+    """Explain a right run that is off: a flipped decision or, with AdamW, rounding of gradients."""
     return turned(run, gold) or (left_to_rounding(run.states(), run.outcome.losses, gold, again) if gold.reach else "")
 
 

@@ -1,4 +1,4 @@
-"""What the nets of the zoo share: how one is registered, drawn and closed. Needs torch."""
+"""Shared code of the zoo's nets: registering, drawing and closing one. Needs torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What PyTorch makes of a net of the zoo: losses, parameters, and which of them rounding leaves open. Needs torch.
+"""PyTorch results of a net of the zoo: losses, parameters, and those that rounding leaves open. Needs torch.
 
 Adam's step is about its rate however small a gradient is, so where a gradient is smaller than what rounding does to it,
 as that of a bias before a norm is, the direction of the step is rounding's. Those entries are *undetermined*: they are
@@ -119,9 +119,7 @@ def _hold(wide: nn.Module, state: Mapping[str, Array], masks: Mapping[str, Array
 
 
 def reach_of(weights: Array, slopes: Sequence[tuple[Array, Array]], rate: float) -> Array:
-    """How far AdamW's steps may take each entry astray: the sum over all steps of what the gradient of that one does,
-    where it is off by what it may be, to either side.
-    """
+    """Bound the error of each entry under AdamW: the sum of every step's effect if its gradient is off."""
     gradients = [g for g, _ in slopes]
     exact, total = _adamw(weights, gradients, rate), np.zeros_like(weights)
     for index, (gradient, off) in enumerate(slopes):

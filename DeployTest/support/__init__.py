@@ -1,1 +1,1 @@
-"""What tests share: cases, graphs, kernels run alone, builds, tolerances."""
+"""Shared code of the tests: cases, graphs, kernels run alone, builds, tolerances."""

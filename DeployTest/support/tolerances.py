@@ -28,7 +28,7 @@ ROUNDING = re.compile(r"fmaf|(?:math|trig)_f32\.h|sum_f32\.h|[+*]= [^;)]*;")
 
 @dataclass(frozen=True)
 class Bound:
-    """How far a result may be from its reference: atol + rtol * |reference|."""
+    """Error bound of a result: atol + rtol * |reference|."""
 
     rtol: float
     atol: float
@@ -71,7 +71,7 @@ def sources_of(operator: Operator) -> tuple[str, ...]:
 
 
 def bound(operator: Operator, judgment: str, dtype: np.dtype[Any], sources: Iterable[str] | None = None) -> Bound:
-    """What a class allows for a judgment, `forward` or `gradient`, in a dtype.
+    """Return a class's bound for a judgment, `forward` or `gradient`, in a dtype.
 
     An output that is a copy or a single operation, which IEEE 754 rounds in one way, has to be exact where its family's
     class says so: `sources` are the C files that computed it, by default those of the operator.

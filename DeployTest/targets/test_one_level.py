@@ -100,7 +100,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What makes no sense with one memory is refused by its name."""
+    """An option that makes no sense with one memory is refused by its name."""
     words, text = REFUSED[name]
     case = case_dir("simple_mlp", models_root)
     assert text in refused(capsys, "train", "-t", case, "-p", NATIVE, "-o", tmp_path / "o", *words)
@@ -117,7 +117,7 @@ def test_refused(name: str, models_root: Path, tmp_path: Path, capsys: pytest.Ca
     ids=" ".join,
 )
 def test_accepted(words: list[str], models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a user may say in these words with one memory as well, unless some step is to have two slots."""
+    """Options of several memories work with one memory, unless a step needs two slots."""
     case = case_dir("simple_mlp", models_root)
     words = ["compile", "-t", str(case), "-p", NATIVE, "-o", str(tmp_path), *words]
     if "--opt-out" not in words:
@@ -129,7 +129,7 @@ def test_accepted(words: list[str], models_root: Path, tmp_path: Path, capsys: p
 
 
 def test_too_small(models_root: Path) -> None:
-    """What does not fit is told the bytes that it needs: with them it fits, with fewer it does not."""
+    """A plan that does not fit names the bytes that it needs: with them it fits, with fewer it does not."""
     case = load_case("autoencoder", models_root)
     with pytest.raises(PlacementInfeasible) as caught:
         pipeline.plan_case(case, Options(NATIVE, budgets={"RAM": 1000}))

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from deployer.core.errors import RunFailed
-from deployer.core.level import Bundle
+from deployer.core.level import FusedLaunch
 from deployer.core.plan import Plan
 from deployer.core.target import TARGETS_DIR
 from deployer.running import profile
@@ -30,7 +30,7 @@ PLAN = cast(
             SimpleNamespace(index=0, name="first", op="Gemm", tiles=2, cycles=300),
             SimpleNamespace(index=1, name="second", op="Relu", tiles=1, cycles=50),
         ],
-        bundles=(),
+        fused_launches=(),
     ),
 )
 RUNS: list[tuple[int, int, Events]] = [
@@ -70,7 +70,7 @@ def test_records_without_what_recording_takes(begin: int) -> None:
 def test_a_bundle_is_its_first_step() -> None:
     """Steps that share a start have one record, of the first; the others' rows are empty, and the sums are right."""
     steps = [*PLAN.steps, SimpleNamespace(index=2, name="third", op="Relu", tiles=1, cycles=20)]
-    plan = cast(Plan, SimpleNamespace(steps=steps, bundles=(Bundle(1, 2),)))
+    plan = cast(Plan, SimpleNamespace(steps=steps, fused_launches=(FusedLaunch(1, 2),)))
     _, second, third = profile.measured_profile(plan, recorded(RUNS, False), recorded(RUNS, True))
     assert (second.cycles, second.predicted, second.kernel) == (43, 50 + 20, (31,))
     assert (third.cycles, third.predicted, third.kernel) == (0, 0, (0,))

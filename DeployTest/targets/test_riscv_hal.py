@@ -35,7 +35,7 @@ def target(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where programs are kept from test to test."""
+    """Folder that keeps programs from test to test."""
     return tmp_path_factory.mktemp("programs")
 
 
@@ -284,7 +284,7 @@ def test_exit_code(target: str, code: int, tmp_path: Path) -> None:
 
 
 def test_main_returns(target: str, tmp_path: Path) -> None:
-    """What main returns is the exit code."""
+    """The return value of main is the exit code."""
     run = run_source(target, tmp_path, "    if (argc >= 0) return 1;")
     assert run.status != 0
 
@@ -320,7 +320,7 @@ static void astray(const void *args) {
 
 
 def last_words(target: str, folder: Path, fault: str) -> str:
-    """What a program with this fault says."""
+    """Run a program with this fault that must fail; return its output."""
     run = run_source(target, folder, FAULTY.replace("FAULT", fault))
     assert run.status != 0, run.text
     assert "went on" not in run.text

@@ -67,7 +67,7 @@ def parameters() -> list[object]:
 
 
 def host_hash(entry: Entry, root: Path, directory: Path) -> str:
-    """What the test's results hash to on the host; test_training says that no plan changes it."""
+    """Hash of the test's results on the host; test_training says that no plan changes it."""
     if entry.test not in _on_host:
         built = compile_case(load_case(entry.test, root), directory / "host", "single", 240000, outermost="L3")
         _on_host[entry.test] = result_hash(built.run())

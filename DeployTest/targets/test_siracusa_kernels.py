@@ -12,13 +12,13 @@ from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.access import order_dims, tiles
-from deployer.core.declarations import BLOCK, GROUP
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Const, Kernel, registry
 from deployer.core.samples import Sample
+from deployer.core.traits import BLOCK, GROUP
+from deployer.kernel_variants.conditions import specializations_of
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
-from deployer.specialization.conditions import specializations_of
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs

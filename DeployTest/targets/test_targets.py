@@ -59,8 +59,8 @@ def test_loads(name: str) -> None:
 
 
 def test_simulated_machine_is_the_same() -> None:
-    """The host simulates the memories and costs of the target that its file names."""
-    base = targets.load(re.search(r'simulates = "(\w+)"', (TARGETS_DIR / "host.toml").read_text())[1])  # type: ignore[index]
+    """The host inherits the memories and costs of the target that its file names."""
+    base = targets.load(re.search(r'inherits = "(\w+)"', (TARGETS_DIR / "host.toml").read_text())[1])  # type: ignore[index]
     host = targets.load("host")
     assert (host.levels, host.hops, host.kernels, host.cores) == (base.levels, base.hops, base.kernels, base.cores)
     assert (host.dispatch, host.step, host.alignment) == (base.dispatch, base.step, base.alignment)
@@ -107,11 +107,11 @@ def test_many_faults_are_counted(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "edit", "word"),
     [
-        ("host.toml", (r'^simulates = "\w+"', ""), "0 levels"),
-        ("host.toml", (r'^simulates = "\w+"', 'simulates = "atlantis"'), "atlantis"),
-        ("host.toml", (r'^simulates = "\w+"', 'simulates = "host"'), "simulates itself"),
-        ("siracusa.toml", (r"^clock = ", 'simulates = "host"\nclock = '), "simulates itself"),
-        ("host.toml", (r'^simulates = "\w+"', "simulates = 1"), "simulates"),
+        ("host.toml", (r'^inherits = "\w+"', ""), "0 levels"),
+        ("host.toml", (r'^inherits = "\w+"', 'inherits = "atlantis"'), "atlantis"),
+        ("host.toml", (r'^inherits = "\w+"', 'inherits = "host"'), "inherits from itself"),
+        ("siracusa.toml", (r"^clock = ", 'inherits = "host"\nclock = '), "inherits from itself"),
+        ("host.toml", (r'^inherits = "\w+"', "inherits = 1"), "inherits"),
         ("host.toml", (r"^guard_bytes = \d+", "guard_bytes = []"), "guard_bytes is no int"),
         ("host.toml", (r"^guard_bytes = \d+", "guard_bytes = -4"), "guard_bytes is negative"),
         ("host.toml", (r"^guard_bytes = ", "most_cores = 7\nguard_bytes = "), "most_cores is 7, below cores"),
@@ -187,7 +187,7 @@ def test_budgets() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in TARGETS_DIR.glob("*/costs.toml")))
 def test_a_calibrated_target_knows_all_kernels(name: str) -> None:
-    """Where costs are said to be measured, none of our kernels is left to the default, but for those of formulas."""
+    """A target with measured costs leaves no kernel of ours to the default, except those of formulas."""
     symbols = {operator.kernel.symbol for operator in registry().values() if operator.kernel} - set(printed_kernels())
     assert without_cost(targets.load(name), symbols) == ()
     new = [f"new{i:02}_f32" for i in range(20)]

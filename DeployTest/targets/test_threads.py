@@ -143,7 +143,7 @@ def test_all_at_once(cores: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cores", [2, 8])
 def test_calls_do_not_race(cores: int, races: tuple[str, ...], tmp_path: Path) -> None:
-    """What a core writes in a call, another one may read in the next."""
+    """A core may read in a call the values that another one wrote in the call before."""
     program = compiled(cores, 300, tmp_path, *races)
     assert subprocess.run([program], capture_output=True, text=True, check=True, timeout=60).stdout == "all"
 

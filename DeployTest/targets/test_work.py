@@ -14,8 +14,8 @@ from deployer.core.operator import Kernel, Work, registry
 from deployer.core.plan import Step
 from deployer.core.samples import Sample
 from deployer.core.target import load
+from deployer.kernel_variants.costs import CostedWork, StepCosts
 from deployer.operators.base.epilogue import RELU
-from deployer.specialization.costs import CostedWork, StepCosts
 from DeployTest.support.kernels.kernel_bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
@@ -113,7 +113,7 @@ def test_both_sorts_of_few_outputs_are_measured() -> None:
 
 
 @pytest.mark.parametrize(("rows", "finish"), [(8, FACTS.finish_block), (1, FACTS.finish_line)])
-def test_what_finishes_a_sum(rows: int, finish: tuple[int, ...]) -> None:
+def test_what_finishes_a_sum(rows: int, epilogue: tuple[int, ...]) -> None:
     """Alpha, C and Relu are more work for each output, more of it in a line, which also begins to be finished."""
     plain, *finished = (
         work_of("Gemm", *shapes, **attrs).products
@@ -125,7 +125,7 @@ def test_what_finishes_a_sum(rows: int, finish: tuple[int, ...]) -> None:
         )
     )
     begin = FACTS.finish_begin if rows == 1 else 0
-    assert [work - plain for work in finished] == [rows * 32 * (begin + part) for part in finish[:3]]
+    assert [work - plain for work in finished] == [rows * 32 * (begin + part) for part in epilogue[:3]]
 
 
 def test_the_core_with_the_most_decides() -> None:
@@ -151,7 +151,7 @@ def test_taps_in_padding_cost_nothing(outputs: int, taps: int) -> None:
     assert code_of("Conv", *shapes, pads=(1,) * 4) == "fours"
     assert work.macs == 16 * outputs * 9 * 64, "what is useful counts all taps"
     assert work.products == 8 * 16 * 4 * taps
-    assert (work.parallel, work.runs) == (4 * outputs, 4 * outputs)
+    assert (work.parallel, work.inner_loop_starts) == (4 * outputs, 4 * outputs)
 
 
 @pytest.mark.parametrize(("rows", "taps"), [(8, 11), (4, 2 * 3), (2, 3), (1, 3)])
@@ -166,19 +166,19 @@ def test_blocks_of_a_sum() -> None:
     """An inner loop begins for each block of a sum: of 144 products, over channels or rows."""
     for channels, sums in ((16, 1), (17, 2), (64, 4)):
         found = costed("Conv", ((1, channels, 8, 8), (8, channels, 3, 3)), {}, {"pads": (1,) * 4})
-        assert (_code("Conv", found), found.work.runs) == ("fours", found.work.parallel * sums)
+        assert (_code("Conv", found), found.work.inner_loop_starts) == ("fours", found.work.parallel * sums)
     for rows, sums in ((4, 1), (8, 2), (9, 3)):
         shapes = (1, 16, rows, 32), (1, 16, rows, 32)
         found = costed("ConvGradW", shapes, {}, {"kernel_shape": (3, 3), "pads": (1,) * 4})
-        assert (_code("ConvGradW", found), found.work.runs) == ("pairs.dense", found.work.parallel * sums)
+        assert (_code("ConvGradW", found), found.work.inner_loop_starts) == ("pairs.dense", found.work.parallel * sums)
 
 
 def test_single_outputs_of_a_gradient() -> None:
-    """Where blocks of four outputs, one for each row of taps, are too few, each output is by itself, without pairs."""
-    for channels, code, runs in ((1, "threes.alone", 16 * 3), (2, "pairs.dense", 4 * 2 * 3)):
+    """With too few blocks of four outputs, one per row of taps, each output is computed by itself, without pairs."""
+    for channels, code, inner_loop_starts in ((1, "threes.alone", 16 * 3), (2, "pairs.dense", 4 * 2 * 3)):
         shapes = (1, 16, 6, 10), (1, channels, 6, 10)
         found = costed("ConvGradW", shapes, {}, {"kernel_shape": (3, 3), "pads": (1,) * 4})
-        assert (_code("ConvGradW", found), found.work.parallel) == (code, runs)
+        assert (_code("ConvGradW", found), found.work.parallel) == (code, inner_loop_starts)
 
 
 def test_planes_of_neighbours() -> None:
@@ -245,7 +245,7 @@ def test_lines_of_depthwise_layers(planes: int, parts: int) -> None:
     work = found.work
     assert (found.code, work.form, work.parallel) == ("conv_f32.lines", "", planes * parts)
     assert (work.macs, work.elements) == (planes * (2 + 2) * (2 + 3 + 2), planes * 6)
-    assert work.runs == planes * parts * 6 * (FACTS.lines_begun + 1)
+    assert work.inner_loop_starts == planes * parts * 6 * (FACTS.lines_begun + 1)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_maxima_at_borders(sides: tuple[int, int], taps: int, parts: int) -> Non
     counts = tuple((side + 2 - 3) // 2 + 1 for side in sides)
     attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1,) * 4}
     work = work_of("MaxPoolGrad", (1, 16, *counts), (1, 16, *sides), **attrs)
-    assert (work.form, work.lost, work.runs) == ("nines", 16 * taps, 16 * parts)
+    assert (work.form, work.overhead_macs, work.inner_loop_starts) == ("nines", 16 * taps, 16 * parts)
 
 
 def test_parts_of_columns_are_searched_one_by_one() -> None:
@@ -277,7 +277,7 @@ def test_parts_of_columns_are_searched_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(("columns", "runs"), [(20, 20), (34, 8 + 2)])
-def test_sums_of_columns_begin(columns: int, runs: int) -> None:
+def test_sums_of_columns_begin(columns: int, inner_loop_starts: int) -> None:
     """In the gradient of a scale each column begins a sum or, where each core has four, each four."""
     work = work_of("LayerScaleGrad", (12, columns), (12, columns), (12, 1), (12, 1))
-    assert (work.parallel, work.runs) == (runs, runs)
+    assert (work.parallel, work.inner_loop_starts) == (inner_loop_starts, inner_loop_starts)

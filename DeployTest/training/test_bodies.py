@@ -110,7 +110,7 @@ def test_names_within(tmp_path: Path) -> None:
 
 
 def test_a_mask_of_bools_is_none_of_numbers(tmp_path: Path) -> None:
-    """What is computed by comparisons, with new axes, is a mask; numbers are added."""
+    """A result of comparisons, with new axes, is a mask; numbers are added."""
     q = np.random.default_rng(2).standard_normal((1, 1, 2, 3)).astype(np.float32)
     for bools in (True, False):
         mask = [node("Greater", ("x", "zero"), ("m1",)), node("Unsqueeze", ("m1", "axes"), ("m2",))]

@@ -10,7 +10,7 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import UnsupportedOperator
 from deployer.operators.base.philox import drawn
-from deployer.training.train_graph import Report
+from deployer.training.train_graph import CaseReport
 from deployer.verify.reference import run_training
 from DeployTest.support.building.cases import compile_case, result_hash
 from DeployTest.support.building.command_line import bits, deployer
@@ -39,7 +39,7 @@ def net(*drops: Any, opset: int = 17, width: int = 37) -> Model:
     return Model(nodes, (value("x", (3, 7)),), (value("y", (3, 5)),), [*weights, *constants], opsets=(("", opset),))
 
 
-def build(folder: Path, model: Model, **options: Any) -> Report:
+def build(folder: Path, model: Model, **options: Any) -> CaseReport:
     """Its training case, with two passes per update."""
     options = {"n_accum": 2, "samples": 2, "n_batches": 6, **options}
     return built(folder, model, **options)
@@ -144,7 +144,7 @@ RUNS = {
 
 
 def test_a_constant_is_dropped(tmp_path: Path) -> None:
-    """What is dropped of a constant, as of whole channels, differs from pass to pass: it is not folded."""
+    """Dropout of a constant, also of whole channels, differs from pass to pass: it is not folded."""
     ones, drops = constant("ones", np.ones((3, 5), np.float32)), node("Dropout", ("ones", "ratio0", "trains"), ("m",))
     nodes = [node("MatMul", ("x", "w"), ("h",)), drops, node("Mul", ("h", "m"), ("y",))]
     initializers = [constant("w", random(7, 5)), ones, TRAINS, *RATIO]

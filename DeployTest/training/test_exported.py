@@ -84,7 +84,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.torch
 def test_exporters(tmp_path: Path) -> None:
-    """What PyTorch's exporters change is warned about, and the calls that the warning names change nothing."""
+    """Changes by PyTorch's exporters are warned about, and the calls that the warning names avoid them."""
     if not (importlib.util.find_spec("torch") and importlib.util.find_spec("onnxscript")):
         pytest.skip("PyTorch and onnxscript are not installed")
     torch: Any = importlib.import_module("torch")

@@ -162,7 +162,7 @@ def test_constant_indices(name: str, axis: int, tmp_path: Path) -> None:
 
 
 def test_lengths_of_axes_are_picked(tmp_path: Path) -> None:
-    """What exporters take of a shape by its number is known at compile time."""
+    """A length that exporters pick from a shape by its index is known at compile time."""
     nodes = (
         node("Shape", ("x",), ("s",)),
         node("Gather", ("s", "one"), ("n",)),

@@ -11,7 +11,7 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch, DeployerWarning, GraphProblem, ShapeMismatch
 from deployer.core.operator import losses
-from deployer.training.train_graph import Report, build_train_graph
+from deployer.training.train_graph import CaseReport, build_train_graph
 from deployer.verify.reference import run_training
 from DeployTest.support.building.command_line import bits, deployer, refused
 from DeployTest.support.graphs.built_cases import check_differences, gradients, graph_of, opened, random
@@ -159,7 +159,7 @@ def _data(name: str) -> dict[str, Array]:
     return {"x": x, "target": target}
 
 
-def _report(name: str, folder: Path, optimizer: str = "sgd", rate: float = 0.05, **more: Any) -> Report:
+def _report(name: str, folder: Path, optimizer: str = "sgd", rate: float = 0.05, **more: Any) -> CaseReport:
     case = CASES[name]
     path = _model(*filter(None, [case.tail])).save(folder / "model.onnx")
     words = {"data": _data(name), **case.words, **more}
@@ -167,7 +167,7 @@ def _report(name: str, folder: Path, optimizer: str = "sgd", rate: float = 0.05,
 
 
 def _outputs(case: Case, weights: Mapping[str, Array], x: Array) -> Array:
-    """What the model computes, in float64."""
+    """Return the model's results, in float64."""
     h = np.maximum(x @ weights["w1"].T + weights["b1"], 0) @ weights["w2"].T
     return {"": h, "Softmax": _softmax(h), "LogSoftmax": np.log(_softmax(h))}[case.tail]
 
@@ -372,7 +372,7 @@ def test_unused_parameters_are_refused(tmp_path: Path) -> None:
 
 
 def test_settings_are_attributes(tmp_path: Path) -> None:
-    """What the command line gives a loss stands in the written graph, and the rest of it does not."""
+    """A loss's options on the command line are in the written graph, and its defaults are not."""
     [made] = [n for n in graph_of(_report("huber_delta", tmp_path)).node if n.op_type == "HuberLoss"]
     assert {a.name: a.f for a in made.attribute} == {"delta": 0.375}
 

@@ -159,7 +159,7 @@ def test_refused_settings(
 
 
 def test_numbers_of_a_file(model: Path, tmp_path: Path) -> None:
-    """What an optimizer graph of a file has out of range is refused by node."""
+    """An out-of-range number in a file's optimizer graph is refused with its node."""
     report = build_train_graph(
         model, "cross_entropy", "rmsprop", 0.01, "", tmp_path, settings={"momentum": 0.5, "alpha": 0.5}
     )

@@ -185,7 +185,7 @@ X, W, R = (TensorType("float32", shape) for shape in ((4, 2, 3), (1, 20, 3), (1,
     ],
 )
 def test_refused(more: tuple[TensorType | None, ...], attrs: dict[str, Any], word: str) -> None:
-    """What has no form here is named."""
+    """An unsupported variant is refused with a message that names it."""
     inputs = (X, W, R, *more)
     step = Node("n", "LSTM", tuple(f"x{i}" for i in range(len(inputs))), ("y",), attrs)
     with pytest.raises((UnsupportedOperator, ShapeMismatch), match=word):

@@ -18,7 +18,7 @@ from deployer.core.errors import (
     UnsupportedOperator,
 )
 from deployer.core.operator import registry
-from deployer.training.autodiff import Rule
+from deployer.training.autodiff import GradientRule
 from deployer.training.train_graph import build_train_graph
 from DeployTest.support.graphs.built_cases import built, mlp, random
 from DeployTest.support.graphs.small_graphs import INT64, Model, chain, constant, node, raises, value
@@ -185,7 +185,7 @@ def test_rule_without_gradient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_rule_with_wrong_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that gives the gradient another shape is our fault."""
 
-    def wrong(self: object, n: object, douts: Sequence[str], b: Rule) -> None:
+    def wrong(self: object, n: object, douts: Sequence[str], b: GradientRule) -> None:
         b.emit("Transpose", (douts[0],), (b.grad(0),), perm=(1, 0))
 
     monkeypatch.setattr(type(registry()["Relu"]), "gradient", wrong)

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.core.errors import OptionProblem
 from deployer.frontend import parse
-from deployer.training.groups import Group, read_group
+from deployer.training.groups import ParameterGroup, read_group
 from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
 from deployer.verify.reference import run_training
@@ -76,7 +76,9 @@ def test_rates_of_groups_are_not_replaced(model: Path, tmp_path: Path, capsys: p
     assert "several learning rates" in said
 
 
-def _clipped(folder: Path, limits: Limits, groups: tuple[Group, ...] = ()) -> tuple[dict[str, Array], dict[str, Array]]:
+def _clipped(
+    folder: Path, limits: Limits, groups: tuple[ParameterGroup, ...] = ()
+) -> tuple[dict[str, Array], dict[str, Array]]:
     """Gradients of the first pass and the movement of each weight, in float64, with rate 1."""
     case = mlp(node("Relu", ("h",), ("r",)), node("Gemm", ("r", "w2"), ("y",), transB=1))
     path = case.save(folder / "model.onnx")

@@ -22,7 +22,7 @@ from deployer.planning import lifetimes, schedule
 from DeployTest.support.graphs.small_graphs import BOOL, Case, Model, constant, node, value
 
 L1 = 3000
-RESIDENT = ("b1", "y")
+L_INNER = ("b1", "y")
 TILES: dict[str, tuple[Buffering, dict[str, int]]] = {
     "fc1": ("single", {"k": 6}),
     "relu": ("double", {"n": 50}),
@@ -103,7 +103,7 @@ def small_plan() -> tuple[Tiling, Plan]:
     alive = lifetimes.find_lifetimes(schedule.make_schedule(program, Options(budgets={"L1": L1}, accumulate=2)))
     steps = alive.schedule.steps
     tables = sum(s.kernel.table_bytes(4) for s in steps)
-    tiling = Tiling(alive, RESIDENT, (), tuple(_choice(program, s) for s in steps), tables, (0, 0))
+    tiling = Tiling(alive, L_INNER, (), tuple(_choice(program, s) for s in steps), tables, (0, 0))
     return tiling, pipeline.place_tiling(tiling)
 
 
@@ -112,7 +112,7 @@ def _choice(program: Program, step: Step) -> StepTiling:
     slots = {}
     for o in step.access.operands:
         double = buffering == "double" and any(d in lengths for d in o.dims)
-        slots[o.arg] = 0 if program.storage(o.tensor) in RESIDENT else 1 + double
+        slots[o.arg] = 0 if program.storage(o.tensor) in L_INNER else 1 + double
     return StepTiling(step.name, step.access.sizes | lengths, order_dims(step.access), buffering, slots)
 
 

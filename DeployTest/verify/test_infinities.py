@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployer.core.plan import Options, Plan, Running
+from deployer.core.plan import Options, Plan, RunOptions
 from deployer.running import report
 from deployer.running.run import Outcome
 from deployer.verify import verdict
@@ -34,7 +34,7 @@ PAIRS = [
     (-INF, NAN, NAN),
 ]
 """The actual value, the expected one and their distance."""
-NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss, 0))
+NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, RunOptions(1, TOLERANCES.loss, 0))
 
 
 def f32(*numbers: float) -> np.ndarray:
@@ -43,7 +43,7 @@ def f32(*numbers: float) -> np.ndarray:
 
 
 def faults(outcome: Outcome, expected: Expected, relative: float = 0.0) -> tuple[str, ...]:
-    """What the verdict has against an outcome."""
+    """Return the verdict's faults of an outcome."""
     return report.make_report(NO_PLAN, outcome, expected, TOLERANCES.weight, relative).faults
 
 

@@ -106,7 +106,7 @@ def wrong(kind: str, share: float, op: str = "ReluGrad") -> Hook:
 
 @pytest.mark.parametrize(("kind", "share"), [("sign", 0.0), ("scale", 0.05), ("hole", 0.25)])
 def test_wrong_kernels_fail(kind: str, share: float, cases: list[Case]) -> None:
-    """What rounding may do to a sure pass hides no fault of the others."""
+    """The rounding bound of a sure pass hides no fault of the others."""
     for case in cases:
         checks: Checks = judge_of(case, wrong(kind, share)).checks()
         assert checks.faults
@@ -128,7 +128,7 @@ def test_a_sure_pass_allows_no_more_than_rounding(cases: list[Case]) -> None:
 
 
 def test_rounding_of_the_loss_is_nothing_to_explain(cases: list[Case]) -> None:
-    """What rounding does to the loss still counts against the tolerance, but no decision has to account for it."""
+    """Rounding of the loss counts against the tolerance, but no decision has to explain it."""
     for case in cases:
         one = judge_of(case).passes[-1]
         reference = one.reference()

@@ -12,7 +12,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.ir import Node
-from deployer.core.plan import Options, Plan, Running
+from deployer.core.plan import Options, Plan, RunOptions
 from deployer.pipeline import Case
 from deployer.running import report
 from deployer.running.drift import drift_of, drift_svg
@@ -28,7 +28,7 @@ from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.turned import Run, border_value, opened_border
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, 1e-5, 0))
+NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, RunOptions(1, 1e-5, 0))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 64])
@@ -55,10 +55,10 @@ def test_sample_meets_updates(accumulate: int) -> None:
 
 def test_moments() -> None:
     """Before and after each checked pass, but for the start of the run and its end, which are known otherwise."""
-    assert moments(Running(5, 1e-5, 5)) == (1, 2, 3, 4)
-    assert moments(Running(5, 1e-5, 0)) == ()
-    assert moments(Running(1, 1e-5, 1)) == ()
-    for moment in moments(Running(1000, 1e-5, 64)):
+    assert moments(RunOptions(5, 1e-5, 5)) == (1, 2, 3, 4)
+    assert moments(RunOptions(5, 1e-5, 0)) == ()
+    assert moments(RunOptions(1, 1e-5, 1)) == ()
+    for moment in moments(RunOptions(1000, 1e-5, 64)):
         assert {moment, moment - 1} & set(checked_passes(1000, 64))
 
 
@@ -71,7 +71,7 @@ def test_usual_checks() -> None:
 
 
 def test_dumped_states(tmp_path: Path) -> None:
-    """What the program dumps before a pass, accumulators included; a state that is off fails the passes beside it."""
+    """The program dumps its state before a pass, with accumulators; a wrong state fails the passes beside it."""
     train = autoencoder.generate(tmp_path / "m", n_accum=2, n_batches=6)
     case = pipeline.load_training(train)
     built = compile_case(case, tmp_path / "c", "auto", 32000)

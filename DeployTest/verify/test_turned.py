@@ -12,9 +12,9 @@ from deployer.core.ir import Node
 from deployer.core.operator import operator_of
 from deployer.pipeline import Case
 from deployer.verify.checks import Checks, PassCheck
+from deployer.verify.flips import MOST_RUNS, MOST_UNITS, Budget, flipping, near_units
 from deployer.verify.reference import Memory, run_training
 from deployer.verify.tolerances import TOLERANCES
-from deployer.verify.turns import MOST_RUNS, MOST_UNITS, Budget, near_units, turning
 from deployer.verify.verdict import Expected
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.turned import UNIT, Run, at_border, border_value, opened_border, turned_value
@@ -46,8 +46,8 @@ def test_turned_unit_is_named(gate: str, tmp_path: Path) -> None:
     checks = judge.checks()
     assert not checks.faults
     [found] = checks.explained
-    assert (found.whose, found.turn.index, found.turn.element) == ("this run", 0, (0, UNIT))
-    assert found.turn.value == border_value(case)
+    assert (found.whose, found.flip.index, found.flip.element) == ("this run", 0, (0, UNIT))
+    assert found.flip.value == border_value(case)
     assert checks.rows[0].explained
     assert checks.rows[0].severity > 1
     assert judge.budget.left < MOST_RUNS
@@ -128,13 +128,13 @@ def test_no_wrong_kernel_passes_or_is_explained(case: Case) -> None:
 
 def test_a_turn_is_of_one_node(case: Case) -> None:
     """A node of the other graph may have the same name: what it does not read stays as it is."""
-    turn = near_units(Run(case, turned_value(case)).judge().passes[0])[0]
+    flip = near_units(Run(case, turned_value(case)).judge().passes[0])[0]
     memory = Memory(case.program, np.float64)
-    memory[turn.tensor] = np.zeros(case.program.tensors[turn.tensor].type.shape)
-    turning((turn,))(Node(turn.node, "SGD", ("w1",), ("w1_updated",)), memory)
-    assert not memory[turn.tensor].any()
-    turning((turn,))(Node(turn.node, "Relu", (turn.tensor,), ("r",)), memory)
-    assert np.flatnonzero(memory[turn.tensor]).size == 1
+    memory[flip.tensor] = np.zeros(case.program.tensors[flip.tensor].type.shape)
+    flipping((flip,))(Node(flip.node, "SGD", ("w1",), ("w1_updated",)), memory)
+    assert not memory[flip.tensor].any()
+    flipping((flip,))(Node(flip.node, "Relu", (flip.tensor,), ("r",)), memory)
+    assert np.flatnonzero(memory[flip.tensor]).size == 1
 
 
 def test_few_units_are_searched(case: Case) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.ir import Graph, Node, Program
-from deployer.core.plan import Options, Plan, Running
+from deployer.core.plan import Options, Plan, RunOptions
 from deployer.frontend.dataset import Dataset
 from deployer.pipeline import Case
 from deployer.running import report
@@ -87,7 +87,7 @@ Nodes = Callable[[Node], tuple[Node, ...]]
 
 @dataclass(frozen=True)
 class Fault:
-    """What a run does otherwise: nodes of the optimizer, an update left out, no resets, a pass without gradient."""
+    """Deviations of a run: nodes of the optimizer, an update left out, no resets, a pass without gradient."""
 
     nodes: Nodes = field(default=lambda node: (node,))
     skipped: int | None = None
@@ -119,7 +119,7 @@ def trained(case: Case, fault: Fault) -> Outcome:
 
 
 def outcome_of(program: Program, losses: list[float], memory: Memory) -> Outcome:
-    """What a program would have dumped."""
+    """Dump that a program would have made."""
     arrays = {n: memory[n] for n in program.weights}
     return Outcome("", tuple(losses), arrays, {}, 0, {n: memory[n] for n in program.accumulators})
 
@@ -129,7 +129,7 @@ def judged(outcome: Outcome, expected: Expected) -> tuple[str, ...]:
     return report.make_report(_NO_PLAN, outcome, expected, TOLERANCES.weight).faults
 
 
-_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, Running(1, TOLERANCES.loss, 0))
+_NO_PLAN = Plan(Options(), "", (), 0, (), (), (), (), (), (), {}, RunOptions(1, TOLERANCES.loss, 0))
 
 
 def seen(outcome: Outcome, expected: Expected) -> bool:
@@ -258,7 +258,7 @@ def test_frozen_weights_do_not_move(models_root: Path, tmp_path: Path) -> None:
 
 
 def test_a_count_is_no_scale() -> None:
-    """How far a number of updates went does not hide a weight that should not have moved as it did."""
+    """A large count of updates does not hide a weight that should not have moved."""
     before, after = np.zeros(4, np.float32), np.full(4, 1e-4, np.float32)
     arrays, start = {"w": after, "step": np.array([1000])}, {"w": before, "step": np.array([0])}
     expected = Expected("test", arrays=arrays, initial=start, updates=1000)

@@ -75,8 +75,8 @@ def test_step_left_out(compiled: tuple[Path, Path], tmp_path: Path) -> None:
     """Every third in turn, of those that never move a weight by the tolerance too: by the simulator."""
     text = (compiled[1] / "OptimizerNetwork.c").read_text()
     calls = CALL.findall(text)
-    bundled = sum(int(n) - 1 for n in re.findall(r"hal_parallel_steps\(.*, (\d+)\);", text))
-    assert len(calls) + bundled == 14, "a step or a bundle of them is one call"
+    launched_together = sum(int(n) - 1 for n in re.findall(r"hal_parallel_steps\(.*, (\d+)\);", text))
+    assert len(calls) + launched_together == 14, "a step or a bundle of them is one call"
     for at, call in enumerate(calls[::3]):
         assert run_edited(compiled, tmp_path / f"{at}", {"OptimizerNetwork.c": {call: ""}}) == 70, call
 

@@ -103,9 +103,9 @@ BROKEN_TILINGS: dict[str, tuple[str, Callable[[Tiling], Tiling]]] = {
     "lives on after the end": ("lifetime", lambda t: life(t, "h", last=lambda x: 99)),
     "too small": ("lifetime", lambda t: life(t, "h", bytes=lambda x: x.bytes - 4)),
     "no lifetime": ("lifetime", lambda t: without_life(t, "dh")),
-    "a gap too many": ("tile", lambda t: replace(t, gaps=(*t.gaps, 0))),
-    "a gap too few": ("tile", lambda t: replace(t, gaps=t.gaps[1:])),
-    "a gap below 0": ("tile", lambda t: replace(t, gaps=(-4, *t.gaps[1:]))),
+    "a gap too many": ("tile", lambda t: replace(t, packing_slack=(*t.packing_slack, 0))),
+    "a gap too few": ("tile", lambda t: replace(t, packing_slack=t.packing_slack[1:])),
+    "a gap below 0": ("tile", lambda t: replace(t, packing_slack=(-4, *t.packing_slack[1:]))),
     "unknown resident": ("lifetime", lambda t: replace(t, resident=(*t.resident, "nothing"))),
     "tile too large": ("tile", lambda t: in_choice(t, is_step("fc1"), tile=tile_of(n=WIDTH + 1))),
     "tile of nothing": ("tile", lambda t: in_choice(t, is_step("fc1"), tile=tile_of(n=0))),
@@ -336,7 +336,7 @@ def test_same_input_same_bytes(tiling: Tiling) -> None:
 
 @pytest.mark.parametrize("fuse", [True, False])
 def test_accumulators_need_not_last_with_one_pass_per_update(tiling: Tiling, fuse: bool) -> None:
-    """What dies at its update then is refused where several passes add to it."""
+    """An accumulator that dies at its update is refused if several passes add to it."""
     program = tiling.lifetimes.schedule.program
     options = Options(budgets={"L1": L1}, fuse=fuse)
     once = pipeline.plan_program(program, options)[0]

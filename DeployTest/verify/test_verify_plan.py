@@ -130,7 +130,7 @@ def test_broken_plan_is_refused(tiling: Tiling, plan: Plan, fault: str) -> None:
 
 
 def test_a_written_pointer_has_an_operand(tiling: Tiling, plan: Plan) -> None:
-    """What a kernel only reads may be absent; what it writes may not."""
+    """A pointer that a kernel only reads may have no operand; one that it writes must have one."""
     step = plan.steps[0]
     read, output_step = (
         replace(step, kernel=replace(step.kernel, pointers=(*step.kernel.pointers, ("more", "float32", is_written))))

@@ -13,7 +13,7 @@ import numpy as np
 from deployer.calibration import measure
 from deployer.calibration.measure import DISPATCH, Measured, TransferJob
 from deployer.calibration.overheads import Profiled, fit_overheads
-from deployer.calibration.sweep import Point, measured_points
+from deployer.calibration.sweep import CalibrationPoint, measured_points
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.level import Channel, Hop
@@ -28,7 +28,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Fit:
+class LinearFit:
     """A kernel's fitted cost, with the median and the largest error as shares of the measured cycles."""
 
     symbol: str
@@ -43,7 +43,7 @@ class Calibration:
     """The target with the fitted costs, and each kernel's fit with its errors."""
 
     target: Target
-    fits: tuple[Fit, ...]
+    fits: tuple[LinearFit, ...]
 
 
 def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Progress) -> Calibration:
@@ -101,7 +101,7 @@ LEAST = 500
 """Calls below so many cycles weigh as little as if they took them: what they are off by decides nothing."""
 
 
-def fit_kernel(symbol: str, points: Sequence[Point], cores: int) -> Fit:
+def fit_kernel(symbol: str, points: Sequence[CalibrationPoint], cores: int) -> LinearFit:
     """Least squares of the relative error over call, multiply-accumulates, elements and runs, none of them negative.
 
     A cold start is the median of the smaller half of the calls, where it weighs most.
@@ -126,13 +126,13 @@ def fit_kernel(symbol: str, points: Sequence[Point], cores: int) -> Fit:
     cold = round(statistics.median(p.cold - p.warm for p in smaller))
     cost = KernelCost(round(call), max(cold, 0), round(1000 * mac), round(1000 * element), round(1000 * run))
     errors = np.abs(rows @ best[1] - cycles) * weights
-    return Fit(symbol, cost, len(points), float(np.median(errors)), float(errors.max()))
+    return LinearFit(symbol, cost, len(points), float(np.median(errors)), float(errors.max()))
 
 
 def _shares(work: Work, cores: int) -> tuple[float, float, float]:
     """The multiply-accumulates, the elements and the runs of the busiest core."""
     busiest = -(-work.parallel // cores) / max(work.parallel, 1)
-    return work.products * busiest, work.elements * busiest, work.runs * busiest
+    return work.products * busiest, work.elements * busiest, work.inner_loop_starts * busiest
 
 
 def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
@@ -192,12 +192,12 @@ def costs_toml(calibration: Calibration, simulator: str) -> str:
     lines += [
         "[cost]",
         f"dispatch = {t.dispatch} # an empty kernel on all cores, from call to return",
-        f"doubled = {t.doubled} # the code by which a loop over tiles with double buffers begins and ends",
+        f"double_buffer_setup = {t.double_buffer_setup} # the code that begins and ends a loop with double buffers",
         f"tile = {t.tile} # loop code of each tile after a step's first",
-        f"start = {t.start} # the code of each transfer that a loop over tiles starts",
+        f"dma_issue = {t.dma_issue} # the code of each transfer that a loop over tiles starts",
         f"step = {t.step} # the code of a step",
-        f"address = {t.address} # an address that a step sets in a table that it shares",
-        f"crossing = {t.crossing} # a first fetch that starts in an earlier step, in that step",
+        f"arg_patch = {t.arg_patch} # an address that a step sets in a table that it shares",
+        f"prefetch_issue = {t.prefetch_issue} # a first fetch that starts in an earlier step, in that step",
         f"contention = {t.contention} # thousandths by which bytes are slower while kernels run",
         "",
     ]

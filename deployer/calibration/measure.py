@@ -17,19 +17,19 @@ from mako.template import Template
 import deployer.templates
 from deployer.codegen.generate import kernel_files
 from deployer.core.access import Tile
-from deployer.core.declarations import with_carry
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import function_name
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.operator import Array, Kernel, operator_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import Target, Toolchain
+from deployer.core.traits import with_carry
+from deployer.kernel_variants.calls import value_of
+from deployer.kernel_variants.conditions import KernelVariant, chosen, specializations_of
 from deployer.running import build
 from deployer.running import run as runner
 from deployer.running.kernels import COMMON, function_source, source_folders
-from deployer.specialization.calls import value_of
-from deployer.specialization.conditions import Specialization, chosen, specializations_of
 
 RUNS = 3
 """The number of runs of each job: the first has cold instruction caches, the others warm ones."""
@@ -72,7 +72,7 @@ Job = KernelJob | TransferJob
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The cycles of each run from call to return, of which `issue` start a transfer; operands after the first run."""
+    """Cycles of each run from call to return, of which `issue` start a transfer; operand content after one run."""
 
     label: str
     cycles: tuple[int, ...]
@@ -163,11 +163,11 @@ def function_of(job: KernelJob, target: Target, specialize: bool) -> tuple[str, 
     """The kernel of a job, and the name of its function for such calls or an empty one; None for the empty kernel."""
     if job.kernel.symbol == EMPTY:
         return None
-    function = specialization_of(job, target) if specialize else None
+    function = variant_of(job, target) if specialize else None
     return job.kernel.symbol, function.name if function else ""
 
 
-def specialization_of(job: KernelJob, target: Target) -> Specialization | None:
+def variant_of(job: KernelJob, target: Target) -> KernelVariant | None:
     """The function for such calls as a job's; None where there is none."""
     values = {**job.scalars, **{name: name in job.operands for name, _, _ in job.kernel.pointers}}
     return chosen(specializations_of(job.kernel.symbol, target), lambda c: iter((bool(c.holds(values, target.cores)),)))
@@ -175,7 +175,7 @@ def specialization_of(job: KernelJob, target: Target) -> Specialization | None:
 
 def _rooms(target: Target, jobs: Sequence[Job]) -> dict[str, int]:
     """The bytes of each level that the jobs move or compute in; a level that has the program too leaves it the rest."""
-    rooms = [level.budget if i == RESIDENT else 0 for i, level in enumerate(target.levels)]
+    rooms = [level.budget if i == L_INNER else 0 for i, level in enumerate(target.levels)]
     for job in jobs:
         if isinstance(job, TransferJob):
             both = 2 * job.count * max(job.run, job.stride if job.count > 1 else 0)
@@ -252,7 +252,7 @@ class _Image:
         table = struct.pack(f"<{len(pointers)}{'IQ'[size == 8]}{kinds}", *pointers, *values)
         content[: len(table)] = table
         self.content = bytes(content)
-        self.level = target.levels[RESIDENT]
+        self.level = target.levels[L_INNER]
         self.room = self.level.bytes - self.level.reserved
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 
 from deployer.core.files.reading import own_toml
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step, StepTiling, Tiling
 from deployer.core.target import Target
@@ -33,8 +33,10 @@ Profiled = Callable[[Program, Options, Mapping[str, Array], Path], tuple[Tiling,
 
 @dataclass(frozen=True)
 class Overheads:
-    """Cycles per step, more per tile after its first, and the contention between kernels and transfers in thousandths
-    of a byte's cost."""
+    """Cycles per step, further cycles per tile after the first, and the contention of kernels and transfers.
+
+    Contention is in thousandths of a byte's cost.
+    """
 
     step: int
     tile: int
@@ -43,7 +45,7 @@ class Overheads:
 
 @dataclass(frozen=True)
 class Observed:
-    """A step as measured, and what predicts it."""
+    """Measured step, and the features that predict its cycles."""
 
     row: StepProfile
     step: Step
@@ -95,7 +97,7 @@ def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
 def _profiled(target: Target, budget: int, strategy: str, folder: Path, profiled: Profiled) -> list[Observed]:
     """The measured steps of the program."""
     program = _program(LAYERS)
-    budgets = {target.levels[RESIDENT].name: budget}
+    budgets = {target.levels[L_INNER].name: budget}
     options = Options(target.name, strategy, budgets, target.cores, apart=True)  # each transfer in the step that waits
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}

@@ -1,4 +1,4 @@
-"""The kernel calls on which costs are measured: all sweeps, mixed so that each call finds its code evicted."""
+"""Kernel calls of the calibration: all sweeps, interleaved so that each call finds its code evicted."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, Work, registry
 from deployer.core.samples import Sample
 from deployer.core.target import Target
-from deployer.specialization.costs import costed_work
+from deployer.kernel_variants.costs import costed_work
 
 TOGETHER = 1300
 """The most calls in one measuring program."""
@@ -20,8 +20,8 @@ FEW = 5
 
 
 @dataclass(frozen=True)
-class Call:
-    """A kernel call to be measured, the function to which its costs belong, and its work, counted in some `way`."""
+class CalibrationCall:
+    """Kernel call to measure, the function that its costs belong to, and its work by the cost model `way`."""
 
     code: str
     job: KernelJob
@@ -35,12 +35,12 @@ class Call:
 
     @property
     def kind(self) -> tuple[str, str, str]:
-        """What calls have in common whose costs may be alike: the kernel, the way and the form."""
+        """Key of calls with comparable costs: kernel symbol, cost model and variant."""
         return self.job.kernel.symbol, self.way, self.work.form
 
 
 @dataclass(frozen=True)
-class Point:
+class CalibrationPoint:
     """A measured call: its work, its cycles after calls of other kernels and with warm caches, dispatch excluded."""
 
     label: str
@@ -49,32 +49,34 @@ class Point:
     warm: int
 
 
-def measured_points(target: Target, folder: Path, dispatch: int) -> list[tuple[str, list[Point]]]:
+def measured_points(target: Target, folder: Path, dispatch: int) -> list[tuple[str, list[CalibrationPoint]]]:
     """For each kernel and form, by their keys, its measured calls in all operators.
 
     Work in several phases says nothing of any of them, and is left out where the form has other calls. A fit over few
     calls would say nothing of larger ones: they count together with those of their kind.
     """
-    calls, found = mixed(list(sweep_calls(target))), dict[str, list[Point]]()
+    calls, found = mixed(list(sweep_calls(target))), dict[str, list[CalibrationPoint]]()
     for begin in range(0, len(calls), TOGETHER):
         part = calls[begin : begin + TOGETHER]
         results = measure.measure_jobs(target, [call.job for call in part], folder / str(begin))
         for call, m in zip(part, results, strict=True):
             cold, warm = (max(cycles - dispatch, 1) for cycles in (m.cold, m.warm))
-            found.setdefault(call.key, []).append(Point(m.label, call.work, cold, warm))
+            found.setdefault(call.key, []).append(CalibrationPoint(m.label, call.work, cold, warm))
     own = {key: [p for p in points if p.work.then is None] or points for key, points in sorted(found.items())}
     return list(with_others(own, {call.key: call.kind for call in calls}).items())
 
 
-def with_others(own: Mapping[str, list[Point]], kinds: Mapping[str, tuple[str, str, str]]) -> dict[str, list[Point]]:
+def with_others(
+    own: Mapping[str, list[CalibrationPoint]], kinds: Mapping[str, tuple[str, str, str]]
+) -> dict[str, list[CalibrationPoint]]:
     """The points of each key, and where these are few those of all keys of its kind."""
-    together = dict[tuple[str, str, str], list[Point]]()
+    together = dict[tuple[str, str, str], list[CalibrationPoint]]()
     for key, points in own.items():
         together.setdefault(kinds[key], []).extend(points)
     return {key: points if len(points) >= FEW else together[kinds[key]] for key, points in own.items()}
 
 
-def mixed(calls: Sequence[Call]) -> list[Call]:
+def mixed(calls: Sequence[CalibrationCall]) -> list[CalibrationCall]:
     """The calls in an order in which those of each form are as far from each other as they can be.
 
     Others run in between, so that the first run of each finds its code evicted.
@@ -89,7 +91,7 @@ def mixed(calls: Sequence[Call]) -> list[Call]:
     return [calls[i] for i in sorted(range(len(calls)), key=lambda i: (places[i], i))]
 
 
-def sweep_calls(target: Target) -> Iterator[Call]:
+def sweep_calls(target: Target) -> Iterator[CalibrationCall]:
     """The calls of all operators' sweeps, with the work that costs of the target have for them."""
     for name, operator in registry().items():
         if operator.kernel is not None and name == operator.name:
@@ -97,7 +99,7 @@ def sweep_calls(target: Target) -> Iterator[Call]:
                 yield from _call(operator, sample, target)
 
 
-def _call(operator: Operator, sample: Sample, target: Target) -> Iterator[Call]:
+def _call(operator: Operator, sample: Sample, target: Target) -> Iterator[CalibrationCall]:
     """The kernel call of a sample in one tile, with its work; nothing where the operator is lowered to others."""
     names = tuple(f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs))
     given = {i: x for i, x in enumerate(sample.inputs) if x is not None and i in operator.static_inputs}
@@ -114,6 +116,6 @@ def _call(operator: Operator, sample: Sample, target: Target) -> Iterator[Call]:
     values = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
     tile = {d.name: (0, d.size) for d in access.dims}
     job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, tile, flag=1)
-    function = measure.specialization_of(job, target)
+    function = measure.variant_of(job, target)
     code, work = costed_work(operator.kernel.symbol, function, node, access, access.sizes)
-    yield Call(code, job, work, function.work if function else "")
+    yield CalibrationCall(code, job, work, function.work if function else "")

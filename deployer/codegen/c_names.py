@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_suffix, code, identifier
 from deployer.core.target import Target
@@ -40,7 +40,7 @@ class Names:
         return identifier(f"{SLOTS[level]}_{step:02d}_{arg.upper()}")
 
 
-class Memory:
+class MemoryNames:
     """Addresses as the target sees them: plan offsets, spread by guard bytes where the target's memories are simulated.
 
     A buffer moves up by one guard for each distinct start below it, so two live buffers never touch. Tables that groups
@@ -50,7 +50,7 @@ class Memory:
     def __init__(self, plan: Plan, target: Target) -> None:
         self.guard = target.guard_bytes
         longer = POINTER_BYTES // target.pointer_bytes if self.guard and plan.groups else 1
-        self.innermost, self.table_bytes = plan.levels[RESIDENT].name, longer * plan.table_bytes
+        self.innermost, self.table_bytes = plan.levels[L_INNER].name, longer * plan.table_bytes
         self.more = self.table_bytes - plan.table_bytes
         self.table_area = (self.guard, self.guard + self.table_bytes) if plan.groups else (0, plan.table_bytes)
         self.starts: dict[str, list[int]] = {level.name: [] for level in plan.levels}

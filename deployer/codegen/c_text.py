@@ -43,7 +43,7 @@ from deployer.planning.loop_program import (
     Done,
     Group,
     GroupSize,
-    Held,
+    HeldArgument,
     If,
     Loop,
     Rotate,
@@ -61,7 +61,7 @@ Printable = CText | tuple[CText, ...]
 
 
 @dataclass(frozen=True)
-class View:
+class TileView:
     """A statement for templates: the name of the template definition that prints it, and its texts by field name.
 
     `body` are the inner statements, and `ahead` those of a loop that run a turn ahead of the body.
@@ -69,8 +69,8 @@ class View:
 
     form: str
     texts: Mapping[str, Printable]
-    ahead: tuple["View", ...] = ()
-    body: tuple["View", ...] = ()
+    ahead: tuple["TileView", ...] = ()
+    body: tuple["TileView", ...] = ()
 
     def __getattr__(self, name: str) -> Printable:
         """A text by its name."""
@@ -107,7 +107,7 @@ class Printer:
                 return self.names.slot(step, arg, staged)
             case Table(step):
                 return f"&{table_name(step)}"
-            case Held(argument, const):
+            case HeldArgument(argument, const):
                 return f"(void *)args->{argument}" if const else f"args->{argument}"
             case Group(step):
                 return f"&{group_name(step)}"
@@ -154,9 +154,9 @@ class Printer:
                 return "HAL_DONE"
             case Ticket(name, _, index):
                 return name + "".join(f"[{t(i)}]" for i in index)
-            case Transfer(way, hop, target, source, sizes):
+            case Transfer(direction, hop, target, source, sizes):
                 words = [str(hop), t(target), t(source), *map(t, sizes)]
-                return f"hal_dma_{way}_{(1 + len(sizes)) // 2}d({', '.join(words)})"
+                return f"hal_dma_{direction}_{(1 + len(sizes)) // 2}d({', '.join(words)})"
         raise InternalError(f"{value} has no C form")
 
     def _term(self, value: Expr) -> str:
@@ -168,11 +168,11 @@ class Printer:
         bracketed = isinstance(value, (Difference, Sum, Quotient))
         return f"({self.text(value)})" if bracketed else self.text(value)
 
-    def view(self, statement: Statement) -> View:
+    def view(self, statement: Statement) -> TileView:
         """The view of a statement: each field as text, inner statements as views."""
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(statement).__name__).lower()
         texts: dict[str, Printable] = {}
-        inside: dict[str, tuple[View, ...]] = {}
+        inside: dict[str, tuple[TileView, ...]] = {}
         for field in fields(statement):
             value = getattr(statement, field.name)
             if isinstance(statement, Tickets):
@@ -200,7 +200,7 @@ class Printer:
                 texts["lines"] = declared([f"{n} = {self.text(v)}" for n, v in zip(names, values, strict=True)])
             case Tickets(arrays):
                 texts["lines"] = declared(list(map(self._tickets, arrays)))
-        return View(f"c_{kind}", texts, **inside)
+        return TileView(f"c_{kind}", texts, **inside)
 
     def _tickets(self, array: TicketArray) -> str:
         """The declarator of an array of tickets; zeros, which stand for HAL_DONE, need not be said but once."""
@@ -228,7 +228,7 @@ def group_name(step: int) -> str:
     return f"tables_{step:02d}"
 
 
-def bundle_name(step: int) -> str:
+def launch_name(step: int) -> str:
     """The C name of the array of a bundle's argument tables, by its first step."""
     return f"bundle_{step:02d}"
 

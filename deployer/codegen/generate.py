@@ -10,7 +10,7 @@ from mako.template import Template
 
 import deployer.templates
 from deployer.codegen import render
-from deployer.codegen.harness import harness_view, stretch_view
+from deployer.codegen.harness import harness_view, segment_view
 from deployer.codegen.kernel_headers import kernel_header
 from deployer.codegen.kernel_text import printed_form
 from deployer.codegen.simulation_map import simulation_view
@@ -45,12 +45,12 @@ def generate_files(plan: Plan) -> dict[str, str]:
     return files
 
 
-def stretch_files(plan: Plan) -> dict[str, str]:
+def segment_files(plan: Plan) -> dict[str, str]:
     """The same files, whose main program makes a stretch of a run, from a state to a state."""
     target = target_of(plan.options)
     return {
         **generate_files(plan),
-        "Harness.c": rendered("stretch.c", stretch_view(plan, target, render.provenance(plan))),
+        "Harness.c": rendered("stretch.c", segment_view(plan, target, render.provenance(plan))),
     }
 
 

@@ -14,9 +14,9 @@ from deployer.core.plan import Home, Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
+from deployer.lr_schedules.run_time import update_numbers
+from deployer.lr_schedules.windows import Updates
 from deployer.planning.tile_loop import NUMBERS
-from deployer.rates.run_time import update_numbers
-from deployer.rates.windows import Updates
 from deployer.verify.checked import moments, state_homes
 from deployer.verify.reference import as_float32
 
@@ -61,7 +61,7 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
     training = "train" in order
     flush = plan.running.flush
     windows = Updates(passes, accumulate, flush)
-    updates = windows.count if "optimizer" in order or plan.options.fused else 0
+    updates = windows.count if "optimizer" in order or plan.options.fuse_update else 0
     results = plan.weights if training else plan.outputs
     each = "ACCUMULATE"
 
@@ -93,8 +93,8 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
 
 
 @dataclass(frozen=True)
-class StretchView:
-    """The main program of a stretch of a run: passes of training, or batches of inference, as many as its input says.
+class SegmentView:
+    """Main program of a segment of a run: passes of training or batches of inference; its input gives their number.
 
     It loads `loaded` and, where gradients outlive a pass, `carried` once, and `data` for each pass; of each it writes
     `results`, and at the end `state`. `run` is a call of the graph, `optimizer` that of the update, if there is one,
@@ -118,7 +118,7 @@ class StretchView:
     cores: int
 
 
-def stretch_view(plan: Plan, target: Target, origin: CText) -> StretchView:
+def segment_view(plan: Plan, target: Target, origin: CText) -> SegmentView:
     """The main program of stretches of a plan's run."""
     names = Names(plan)
     levels = {level.name: level.peak for level in plan.levels}
@@ -128,7 +128,7 @@ def stretch_view(plan: Plan, target: Target, origin: CText) -> StretchView:
     def sized(homes: Sequence[Home]) -> tuple[tuple[CText, int], ...]:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
 
-    return StretchView(
+    return SegmentView(
         provenance=origin,
         accumulate=plan.options.accumulate,
         loaded=sized(loaded_homes(plan)),
@@ -182,7 +182,7 @@ def inference_input(plan: Plan, program: Program, inputs: Mapping[str, Array]) -
     return b"".join(parts)
 
 
-def stretch_input(
+def segment_input(
     plan: Plan,
     program: Program,
     state: Mapping[str, Array],

@@ -8,8 +8,8 @@ from deployer.codegen.c_text import WIDTH, float_literal
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, work_of
-from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
-from deployer.operators.base.elementwise_dsl import Declared, Pointwise, printed_kernels
+from deployer.formulas.tree import Attr, Call, Formula, Input, Number, walk
+from deployer.operators.base.elementwise_dsl import ElementwiseFormula, Pointwise, printed_kernels
 
 C_TYPES = {"float32": "float", "int32": "int32_t"}
 INDENT = 12
@@ -27,8 +27,9 @@ class _Pointer:
 
 @dataclass(frozen=True)
 class KernelView:
-    """What the template of a kernel prints: `parts` are values that the result needs more than once,
-    `pragmas` stand before the loop over elements.
+    """View of a kernel for its template.
+
+    `parts` are the common subexpressions of the result, `pragmas` stand before the loop over elements.
     """
 
     note: CText
@@ -50,7 +51,7 @@ def printed_form(symbol: str) -> tuple[str, KernelView] | None:
     return "flat_kernel.c" if isinstance(operator, Pointwise) else "broadcast_kernel.c", _view(operator)
 
 
-def _view(operator: Declared) -> KernelView:
+def _view(operator: ElementwiseFormula) -> KernelView:
     formula, kernel = operator.formula, operator.kernel
     if kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")
@@ -95,7 +96,7 @@ def _text(part: Formula, texts: dict[Formula, str], literals: bool) -> str:
             return (f"({text})" if value < 0 else text) if plain else f"LITERAL_F32({text})"
         case Input(name):
             return name
-        case Setting(name):
+        case Attr(name):
             return name
         case Call(function, operands):
             return FUNCTIONS[function].c.format(*(texts[x] for x in operands))

@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deployer.codegen.c_names import Memory, Names, memory_name
-from deployer.codegen.c_text import WIDTH, Printer, View, bundle_name, group_name, table_name, wrapped
+from deployer.codegen.c_names import MemoryNames, Names, memory_name
+from deployer.codegen.c_text import WIDTH, Printer, TileView, group_name, launch_name, table_name, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
-from deployer.core.declarations import UpdateNumber
-from deployer.core.level import RESIDENT, Bundle
+from deployer.core.level import L_INNER, FusedLaunch
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
-from deployer.planning.crossings.graph_program import TICKETS, GraphStep, graph_program
+from deployer.core.traits import UpdateNumber
+from deployer.planning.cross_step.graph_program import TICKETS, GraphStep, graph_program
 from deployer.planning.expr import variables
 from deployer.planning.loop_program import LoopProgram
 from deployer.planning.tile_loop import FLAG, NUMBERS
@@ -70,13 +70,13 @@ class NetworkView:
     provenance: CText
     rows: tuple[CText, ...]
     kernels: tuple[CText, ...]
-    specializations: tuple[CText, ...]
+    variants: tuple[CText, ...]
     asserts: tuple[CText, ...]
     tables: tuple[TablesView, ...]
-    bundles: tuple[GroupView, ...]
+    fused_launches: tuple[GroupView, ...]
     groups: tuple[GroupView, ...]
     functions: tuple[FunctionView, ...]
-    calls: tuple[View, ...]
+    calls: tuple[TileView, ...]
     macros: tuple[CText, ...]
 
 
@@ -100,7 +100,7 @@ def provenance(plan: Plan) -> CText:
 
 def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     """Addresses of all homes and slots."""
-    names, memory = Names(plan), Memory(plan, target)
+    names, memory = Names(plan), MemoryNames(plan, target)
     constants = list(_tables_area(plan, memory))
     for home in plan.homes:
         address = memory.address(home.level, home.offset)
@@ -123,10 +123,10 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     return HeaderView(origin, memories, tuple(constants), functions)
 
 
-def _tables_area(plan: Plan, memory: Memory) -> Iterator[Constant]:
+def _tables_area(plan: Plan, memory: MemoryNames) -> Iterator[Constant]:
     """The address of the argument tables, where groups of them take turns."""
     if plan.groups:
-        level = plan.levels[RESIDENT].name
+        level = plan.levels[L_INNER].name
         value = code(f"((void *)({memory_name(level)} + {memory.address(level, 0)}))")
         note = f"{level}+0: {plan.table_bytes} B, the argument tables of a group of steps"
         yield Constant(identifier("TABLES"), value, c_comment(note))
@@ -158,7 +158,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     if spans:
         sizes = [f"sizeof({group_name(span.start)}_t)" for span in spans]
     for size in filter(None, sizes):
-        share = f'"tables exceed their share of {plan.levels[RESIDENT].name}"'
+        share = f'"tables exceed their share of {plan.levels[L_INNER].name}"'
         asserts.append(f"sizeof(void *) != 4 || {size} <= {plan.table_bytes}, {share}")
     whole = graph_program(plan, graph)
     programs = [step.program for step in whole.steps]
@@ -175,8 +175,8 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         )
         for p, texts in zip(holders, fields, strict=True)
     ]
-    bundles = [bundle for bundle in plan.bundles if plan.steps[bundle.first].graph == graph]
-    bundled = {step for bundle in bundles for step in bundle.steps}
+    fused_launches = [launch for launch in plan.fused_launches if plan.steps[launch.first].graph == graph]
+    launched_together = {step for launch in fused_launches for step in launch.steps}
     by_step = {p.step: table for p, table in zip(holders, tables, strict=True)}
     ignored = graph == "train" and not any(FLAG.name in variables((p.body, *p.starts)) for p in programs)
     preamble = [f"(void){FLAG.name};"] if ignored else []
@@ -187,12 +187,12 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         provenance=origin,
         rows=tuple(map(c_comment, _table(steps))),
         kernels=used_kernels(steps),
-        specializations=tuple(map(identifier, sorted({s.function for s in steps if s.specialization}))),
+        variants=tuple(map(identifier, sorted({s.function for s in steps if s.variant}))),
         asserts=tuple(map(code, asserts)),
         tables=()
         if spans
-        else _by_kernel([(p, f) for p, f in zip(holders, fields, strict=True) if p.step not in bundled]),
-        bundles=() if spans else tuple(_bundle(bundle, by_step) for bundle in bundles),
+        else _by_kernel([(p, f) for p, f in zip(holders, fields, strict=True) if p.step not in launched_together]),
+        fused_launches=() if spans else tuple(_launch(launch, by_step) for launch in fused_launches),
         groups=tuple(_group(span, by_step) for span in spans),
         functions=tuple(replace(f, parameters=code(_folded(f.parameters))) for f in functions),
         calls=tuple(v for step, call in zip(called, calls, strict=True) for v in _run(step, call, printer)),
@@ -200,12 +200,12 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     )
 
 
-def _run(step: GraphStep, call: str, printer: Printer) -> Iterator[View]:
+def _run(step: GraphStep, call: str, printer: Printer) -> Iterator[TileView]:
     """The call of a step, and around it what the graph does in the step."""
     if step.told:
-        yield View("c_begin", {"step": code(str(step.program.step))})
+        yield TileView("c_begin", {"step": code(str(step.program.step))})
     yield from map(printer.view, step.starts)
-    yield View("c_run", {"call": code(_folded(call))})
+    yield TileView("c_run", {"call": code(_folded(call))})
     yield from map(printer.view, step.waits)
 
 
@@ -227,14 +227,14 @@ def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
     return GroupView(title, identifier(group_name(span.start)), tuple(tables[step] for step in span))
 
 
-def _bundle(bundle: Bundle, tables: Mapping[int, TableView]) -> GroupView:
+def _launch(launch: FusedLaunch, tables: Mapping[int, TableView]) -> GroupView:
     """The tables of a bundle, which lie one behind the other."""
-    title = c_comment(f"Argument tables of steps {bundle.first} to {bundle.last}, in one start of the cores.")
-    return GroupView(title, identifier(bundle_name(bundle.first)), tuple(tables[step] for step in bundle.steps))
+    title = c_comment(f"Argument tables of steps {launch.first} to {launch.last}, in one start of the cores.")
+    return GroupView(title, identifier(launch_name(launch.first)), tuple(tables[step] for step in launch.steps))
 
 
 def number_count(plan: Plan) -> int:
-    """How many numbers the program reads at each update."""
+    """Number of scalars that the program reads at each update."""
     values = (value for step in plan.steps for value in step.args.values())
     return 1 + max((value.place for value in values if isinstance(value, UpdateNumber)), default=-1)
 

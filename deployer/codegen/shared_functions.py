@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from deployer.codegen.c_text import Printer, View, table_name
+from deployer.codegen.c_text import Printer, TileView, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.ir import DTYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.planning.crossings.graph_program import GraphStep
+from deployer.planning.cross_step.graph_program import GraphStep
 from deployer.planning.expr import Expr, Home, Node, Product, Real, Size, Slot, Tree, Var, variables
 from deployer.planning.loop_program import (
     Arguments,
@@ -18,7 +18,7 @@ from deployer.planning.loop_program import (
     Fetch,
     Group,
     GroupSize,
-    Held,
+    HeldArgument,
     If,
     Increase,
     Let,
@@ -50,13 +50,13 @@ MOST_SIZES = 8
 
 @dataclass(frozen=True)
 class FunctionView:
-    """A C function that runs one or several steps; `steps` is what it tells the HAL, if the graph does not."""
+    """C function that runs one or several steps; `steps` is reported to the HAL, unless the graph reports it."""
 
     title: CText
     name: CText
     parameters: CText
     steps: tuple[CText, ...]
-    body: tuple[View, ...]
+    body: tuple[TileView, ...]
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,9 @@ def _shape(step: GraphStep) -> _Shape:
     """
     program = step.program
     written = {name: writes for name, _, writes in program.kernel.pointers}
-    held = {value: Held(name, not written[name]) for name, value in program.arguments if isinstance(value, Slot)}
+    held = {
+        value: HeldArgument(name, not written[name]) for name, value in program.arguments if isinstance(value, Slot)
+    }
     kinds = {name: kind for name, kind, _ in program.kernel.pointers}
     types = {name: f"{C_TYPES[kind]} *" for name, kind in kinds.items()}
     names: dict[Node, tuple[str, str]] = {}
@@ -327,7 +329,7 @@ def _rank(part: tuple[Statement, bool]) -> int:
         case If(_, body):
             return min(_rank((inner, ahead)) for inner in body)
         case Start() | Wait(Transfer()):
-            out = any(isinstance(node, Transfer) and node.way == "out" for node in statement.walk())
+            out = any(isinstance(node, Transfer) and node.direction == "out" for node in statement.walk())
             return 1 if out else 0
         case Rotate():
             return 2

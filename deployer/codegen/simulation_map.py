@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deployer.codegen.c_names import Memory, memory_name
+from deployer.codegen.c_names import MemoryNames, memory_name
 from deployer.codegen.render import used_kernels
-from deployer.codegen.simulation_trace import NONE, Loops, Tables, TableView, Where
-from deployer.core.level import RESIDENT, Channel, Crossing
+from deployer.codegen.simulation_trace import NONE, Loops, TracePlace, TraceTables, TraceTableView
+from deployer.core.level import L_INNER, Channel, CrossStepTransfer
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
-from deployer.planning.crossings.choose import slot_life
-from deployer.planning.crossings.copies import copies
-from deployer.planning.crossings.graph_program import begin_cycles, contention_of
+from deployer.planning.cross_step.choose import slot_life
+from deployer.planning.cross_step.copies import copies
+from deployer.planning.cross_step.graph_program import begin_cycles, contention_of
 from deployer.tilers.levels.tables import group_spans
 
 SUFFIXES = ("", " stage")
@@ -86,7 +86,7 @@ class GraphView:
 
 
 @dataclass(frozen=True)
-class CrossingView:
+class CrossStepView:
     """A transfer of an operand, by its number, of a step that begins or ends in the step `at`."""
 
     step: int
@@ -108,26 +108,26 @@ class CopyView:
 
 @dataclass(frozen=True)
 class SimulationView:
-    """Everything SimulationMap.c prints; `crossings` is one list of them, or none, and so is `copies`."""
+    """Everything SimulationMap.c prints; `cross_step_transfers` is one list of them, or none, and so is `copies`."""
 
     provenance: CText
     kernels: tuple[CText, ...]
     levels: tuple[LevelView, ...]
     hops: tuple[HopView, ...]
     buffers: tuple[BufferView, ...]
-    tables: tuple[TableView, ...]
+    tables: tuple[TraceTableView, ...]
     steps: tuple[SimStepView, ...]
     graphs: tuple[GraphView, ...]
     passes: int
     accumulate: int
     cores: int
-    crossings: tuple[tuple[CrossingView, ...], ...]
+    cross_step_transfers: tuple[tuple[CrossStepView, ...], ...]
     copies: tuple[tuple[CopyView, ...], ...]
 
 
 def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView:
     """Buffers, coverage and costs of a plan on a target whose memories are simulated."""
-    memory = Memory(plan, target)
+    memory = MemoryNames(plan, target)
     number = {level.name: i for i, level in enumerate(plan.levels)}
     buffers: list[BufferView] = []
     index: dict[str, int] = {}
@@ -148,7 +148,7 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
                 int(home.loaded),
             )
         )
-    places: dict[tuple[int, str], Where] = {}
+    places: dict[tuple[int, str], TracePlace] = {}
     for step in plan.steps:
         for o in step.operands:
             slot_buffers: list[int | str] = []
@@ -161,10 +161,12 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
                     at = number[level.name]
                     buffers.append(BufferView(name, SLOT, at, address, size, slots.count, first, last, 0))
             slot_buffers += [NONE] * (len(o.places) - len(slot_buffers))
-            places[step.index, o.arg] = Where(index[o.storage], tuple(slot_buffers))
+            places[step.index, o.arg] = TracePlace(index[o.storage], tuple(slot_buffers))
     buffers += _table_buffers(plan, memory)
-    copied = tuple(CopyView(index[c.name], index[c.storage], int(c.way == "in"), c.start, c.end) for c in copies(plan))
-    tables, steps = Tables(), []
+    copied = tuple(
+        CopyView(index[c.name], index[c.storage], int(c.direction == "in"), c.start, c.end) for c in copies(plan)
+    )
+    tables, steps = TraceTables(), []
     for s, begin in zip(plan.steps, begin_cycles(plan, target), strict=True):
         where = [places[s.index, o.arg] for o in s.operands]
         steps.append(_step(s, where, tables, begin, contention_of(s, target)))
@@ -183,14 +185,16 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
         passes=plan.running.passes,
         accumulate=plan.options.accumulate,
         cores=target.cores,
-        crossings=(tuple(_crossing(plan.steps[c.step], c) for c in plan.crossings),) if plan.crossings else (),
+        cross_step_transfers=(tuple(_crossing(plan.steps[c.step], c) for c in plan.cross_step_transfers),)
+        if plan.cross_step_transfers
+        else (),
         copies=(copied,) if copied else (),
     )
 
 
-def _crossing(step: PlanStep, crossing: Crossing) -> CrossingView:
-    operand = next(i for i, o in enumerate(step.operands) if o.arg == crossing.arg)
-    return CrossingView(step.index, operand, int(crossing.way == "in"), crossing.at)
+def _crossing(step: PlanStep, transfer: CrossStepTransfer) -> CrossStepView:
+    operand = next(i for i, o in enumerate(step.operands) if o.arg == transfer.arg)
+    return CrossStepView(step.index, operand, int(transfer.direction == "in"), transfer.at)
 
 
 def _graphs(plan: Plan) -> Iterator[GraphView]:
@@ -204,17 +208,17 @@ def _graphs(plan: Plan) -> Iterator[GraphView]:
         first += count
 
 
-def _table_buffers(plan: Plan, memory: Memory) -> Iterator[BufferView]:
+def _table_buffers(plan: Plan, memory: MemoryNames) -> Iterator[BufferView]:
     """The tables of each group, which are there from its first step to its last."""
     for span in group_spans(plan.groups, len(plan.steps)):
         name = c_string(f"argument tables of steps {span.start} to {span[-1]}")
         kernels = Counter(plan.steps[step].kernel.symbol for step in span)
         size = code(" + ".join(f"{n} * sizeof({identifier(kernel)}_args_t)" for kernel, n in sorted(kernels.items())))
         address, first, last = memory.address(memory.innermost, 0), code(f"{span.start}u"), code(f"{span[-1]}u")
-        yield BufferView(name, TABLE, RESIDENT, address, size, 1, first, last, 0)
+        yield BufferView(name, TABLE, L_INNER, address, size, 1, first, last, 0)
 
 
-def _step(step: PlanStep, places: list[Where], tables: Tables, cycles: int, contention: int) -> SimStepView:
+def _step(step: PlanStep, places: list[TracePlace], tables: TraceTables, cycles: int, contention: int) -> SimStepView:
     """A step that takes so many `cycles` besides its kernels and transfers."""
     loops = Loops(step)
     dims, order, operands = loops.dims(tables), loops.order_numbers(tables), loops.operands(tables, places)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.access import At, Axis, Broadcast, Windowed
-from deployer.core.declarations import UpdateNumber
 from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.safe_text import CText, code
+from deployer.core.traits import UpdateNumber
 from deployer.planning.tile_loop import NUMBERS
 from deployer.verify.boxes import Span, cuts
 
@@ -24,7 +24,7 @@ WIDTH = 110
 
 
 @dataclass(frozen=True)
-class TableView:
+class TraceTableView:
     """A constant array: its C type, name, and entries in lines."""
 
     type: CText
@@ -32,7 +32,7 @@ class TableView:
     lines: tuple[CText, ...]
 
 
-class Tables:
+class TraceTables:
     """The arrays of a map; equal ones are one array, which steps share."""
 
     def __init__(self) -> None:
@@ -46,9 +46,11 @@ class Tables:
         label = kind.removeprefix("hal_sim_").removesuffix("_t")
         return code(self.names.setdefault(key, f"{label}_{len(self.names)}"))
 
-    def views(self) -> tuple[TableView, ...]:
+    def views(self) -> tuple[TraceTableView, ...]:
         """All arrays, each after those to which it refers."""
-        return tuple(TableView(code(kind), code(name), _lines(entries)) for (kind, entries), name in self.names.items())
+        return tuple(
+            TraceTableView(code(kind), code(name), _lines(entries)) for (kind, entries), name in self.names.items()
+        )
 
     def spans(self, spans: Iterable[Span]) -> CText:
         """An array of spans."""
@@ -65,7 +67,7 @@ def _lines(entries: Sequence[str]) -> tuple[CText, ...]:
 
 
 @dataclass(frozen=True)
-class Where:
+class TracePlace:
     """The buffers of an operand, its home and its slots by level, as numbers or NONE."""
 
     home: int
@@ -88,7 +90,7 @@ class Loops:
         self.stage_order = step.staging.order if step.staging else self.order
 
     def turns(self, operand: PlanOperand) -> tuple[int, int]:
-        """How many dims of the tile loop, and of the stage's, change the box: all up to its innermost split dim."""
+        """Loop depths (tile loop, stage loop) of the box's innermost split dim: the dims that change the box."""
         dims = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
         tiled = {name for name, parts in self.cut.items() if max(map(len, parts)) > 1}
         staged = {name for name, parts in self.parts.items() if len(parts) > 1}
@@ -96,7 +98,7 @@ class Loops:
         outer = [i for i, name in enumerate(self.stage_order) if name in dims & staged]
         return max(inner, default=-1) + 1, max(outer, default=-1) + 1
 
-    def dims(self, tables: Tables) -> CText:
+    def dims(self, tables: TraceTables) -> CText:
         """The table of dims."""
         rows = []
         for d in self.step.dims:
@@ -105,11 +107,11 @@ class Loops:
             rows.append(f'{{"{d.name}", {len(ends)}, {counts}, {pieces}, {int(d.reduction)}}}')
         return tables.put("hal_sim_dim_t", rows)
 
-    def order_numbers(self, tables: Tables) -> CText:
+    def order_numbers(self, tables: TraceTables) -> CText:
         """The stage's loop order, as numbers of dims."""
         return tables.numbers("uint32_t", (self.number[name] for name in self.stage_order))
 
-    def _axis(self, axis: Axis, extent: int, tables: Tables) -> str:
+    def _axis(self, axis: Axis, extent: int, tables: TraceTables) -> str:
         if not isinstance(axis, At | Windowed):
             span = tables.spans([axis.span({}, extent)])
             return f"{{{NONE}, {extent}, {span}, {span}}}"
@@ -119,21 +121,21 @@ class Loops:
         )
         return f"{{{self.number[axis.dim]}, {extent}, {pieces}, {parts}}}"
 
-    def operands(self, tables: Tables, places: Sequence[Where]) -> CText:
+    def operands(self, tables: TraceTables, places: Sequence[TracePlace]) -> CText:
         """The table of operands."""
         rows = []
         for o, where in zip(self.step.operands, places, strict=True):
             axes = [self._axis(a, n, tables) for a, n in zip(o.axes, o.view, strict=True)]
             moved, (turns, stage_turns) = bool(o.slots), self.turns(o)
             writes = int(o.mode != "in")
-            flags = (writes, int(moved and o.mode != "out"), int(moved and writes), int(o.fresh_on_flag))
+            flags = (writes, int(moved and o.mode != "out"), int(moved and writes), int(o.overwrite_on_first_pass))
             buffers = (where.home, *where.slots, turns, stage_turns, len(axes))
             numbers = ", ".join(map(str, (*flags, *buffers)))
             field = f"offsetof({self.step.kernel.symbol}_args_t, {o.arg})"
             rows.append(f'{{"{o.arg}", {field}, {numbers}, {tables.put("hal_sim_axis_t", axes)}}}')
         return tables.put("hal_sim_operand_t", rows)
 
-    def scalars(self, tables: Tables) -> tuple[CText, int]:
+    def scalars(self, tables: TraceTables) -> tuple[CText, int]:
         """The table of the scalars and of the pointers that must be null, and its length."""
         kernel = self.step.kernel
         present = {o.arg for o in self.step.operands}
@@ -142,7 +144,7 @@ class Loops:
         texts = [f'{{"{name}", offsetof({kernel.symbol}_args_t, {name}), {form}}}' for name, form in rows]
         return tables.put("hal_sim_scalar_t", texts), len(texts)
 
-    def _form(self, value: ArgValue, kind: str, tables: Tables) -> str:
+    def _form(self, value: ArgValue, kind: str, tables: TraceTables) -> str:
         match value:
             case Const(number):
                 return _constant(number, kind)
@@ -178,7 +180,7 @@ class Loops:
             return f"HAL_SIM_STRIDE, {index}, {axis}, 0, NULL"
         return _constant(int(np.prod(o.view[axis + 1 :], dtype=np.int64)), "u32")
 
-    def _offset(self, index: int, axis: int, tables: Tables) -> str:
+    def _offset(self, index: int, axis: int, tables: TraceTables) -> str:
         mapped, extent = self.step.operands[index].axes[axis], self.step.operands[index].view[axis]
         if not isinstance(mapped, Windowed):
             raise InternalError(f"an offset on axis {axis} of {self.step.name!r}, which has no window")

@@ -1,1 +1,1 @@
-"""The command line: its options, what each command does with the library, and how a command ends."""
+"""Command line: options, the implementation of each command over the library, and exit codes."""

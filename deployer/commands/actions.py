@@ -1,4 +1,4 @@
-"""What each command of the CLI does, over the pipeline."""
+"""Commands of the CLI, implemented over the pipeline."""
 
 import argparse
 import time
@@ -20,9 +20,9 @@ from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.frontend.runtime.case import is_runtime_case
+from deployer.lr_schedules.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress
-from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
 from deployer.running import output, report
 from deployer.running.drift import drift_svg
 from deployer.running.memory_map import memory_map
@@ -73,14 +73,14 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         warnings.append(warning)
         ending.tell(str(warning))
 
-    rate, course = a.learning_rate, requests.course_of(a)
+    rate, lr_schedule = a.learning_rate, requests.lr_schedule_of(a)
     axes = requests.axes_of(a)
     if kind == "inference":
         return pipeline.load_inference_case(a.test, warn, axes), warnings
     if kind == "optimizer":
         return pipeline.load_optimizer_case(a.test, rate, warn, axes), warnings
     flush = None if a.leftover is None else a.leftover == LEFTOVERS[True]
-    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, course, flush, axes)
+    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, lr_schedule, flush, axes)
     return case, warnings
 
 
@@ -88,15 +88,15 @@ def choices_of(a: argparse.Namespace) -> Options:
     """Compile options from the command line, but for those that depend on the target."""
     if a.opt_out and a.buffering != "training_double":
         raise OptionProblem("--opt-out has no effect here", hint="add --buffering training_double")
-    fused, unfused = requests.rewrites_of(a)
+    fuse_update, disabled_rewrites = requests.rewrites_of(a)
     return Options(
         strategy=a.buffering,
         cores=a.cores,
         opt_out=tuple(sorted(a.opt_out)),
-        fuse=fused,
-        fused=a.fused,
+        fuse=fuse_update,
+        fuse_update=a.fuse_update,
         apart=a.no_ahead,
-        unfused=unfused,
+        disabled_rewrites=disabled_rewrites,
     )
 
 
@@ -311,7 +311,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         class_weights=a.class_weights,
         groups=[read_group(text) for text in a.group],
         limits=Limits(a.clip_value, a.clip_norm),
-        course=requests.course_of(a),
+        lr_schedule=requests.lr_schedule_of(a),
         free_rates=a.any_rate,
         mean=a.accumulate == ACCUMULATIONS[1],
         flush=a.leftover == LEFTOVERS[True],
@@ -387,7 +387,8 @@ def calibrate(a: argparse.Namespace, console: Terminal) -> int:
     t = result.target
     hops = ", ".join(f"{level.name}: {hop}" for level, hop in zip(t.levels, t.hops, strict=False))
     console.print(
-        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, start {t.start}, contention {t.contention}, {hops}",
+        f"dispatch {t.dispatch}, step {t.step}, tile {t.tile}, DMA issue {t.dma_issue}, contention {t.contention}, "
+        f"{hops}",
         soft_wrap=True,
     )
     console.print(f"written: {targets.costs_file(a.platform)}", soft_wrap=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from deployer.commands.late import LateParser
+from deployer.commands.lazy_parser import LazyParser
 from deployer.core.errors import OptionProblem
 from deployer.core.files.reading import read_toml
 
@@ -14,7 +14,7 @@ OPTION = "--config"
 NOT_IN_FILES = ("config", "help", "version")
 
 
-def with_config(words: Sequence[str], commands: Mapping[str, LateParser]) -> list[str]:
+def with_config(words: Sequence[str], commands: Mapping[str, LazyParser]) -> list[str]:
     """The words of the command line, and before them those of its `--config` file that they do not overrule.
 
     An option of the command line overrules the file's values of the same argument, all of them where it may be
@@ -60,7 +60,7 @@ def _given(words: Sequence[str], actions: Iterable[argparse.Action]) -> dict[str
         return {}
 
 
-def _words(file: Path, command: str, commands: Mapping[str, LateParser], overruled: Collection[str]) -> Iterator[str]:
+def _words(file: Path, command: str, commands: Mapping[str, LazyParser], overruled: Collection[str]) -> Iterator[str]:
     tables = _tables(file)
     for name in tables:
         if name not in commands:
@@ -98,6 +98,6 @@ def _tables(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _nearest(name: str, names: Collection[str], kind: str) -> str:
-    """What a wrong name may have meant."""
+    """Suggest the closest valid name, or list all of them."""
     close = difflib.get_close_matches(name, names, 1)
     return f"did you mean {close[0]}?" if close else f"{kind}: {', '.join(names)}"

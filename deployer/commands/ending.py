@@ -1,4 +1,4 @@
-"""How a command ends: each kind of error has its exit code; an unforeseen one also writes a report for developers."""
+"""Exit codes of commands by kind of error, and a crash report for developers about an unforeseen one."""
 
 import errno
 import hashlib

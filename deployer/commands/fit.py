@@ -1,4 +1,4 @@
-"""What `deployer fit` does: its options as arguments of `deployer.fit`, and what is shown of a run."""
+"""The `deployer fit` command: maps its options to `deployer.fit` and shows the run's progress."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from deployer.commands.requests import axes_of, expected_of, level_budgets
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
-from deployer.fitting.checkpoint import Place
-from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, Onlooker, fit
+from deployer.fitting.checkpoint import CheckpointPlace
+from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Callback, Fitted, fit
 from deployer.fitting.history import EpochRow
 from deployer.fitting.sources import Source
 from deployer.running.report import printable
@@ -26,14 +26,14 @@ from deployer.training.update_graph import Limits
 
 
 class Speed(ProgressColumn):
-    """Passes per second of the last stretches."""
+    """Passes per second of the last segments."""
 
     def render(self, task: Task) -> Text:
         """The number, once there is one."""
         return Text(f"{task.speed:.4g} passes/s" if task.speed else "")
 
 
-class Lines(Onlooker):
+class Lines(Callback):
     """Shows a run as a line per epoch, and on a terminal a bar with loss, learning rate, and passes per second."""
 
     def __init__(self, console: Terminal) -> None:
@@ -56,13 +56,13 @@ class Lines(Onlooker):
         """Print them."""
         self.console.lines("\n".join(lines))
 
-    def begin(self, passes: int, per_epoch: int, place: Place) -> None:
+    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """Give the bar its length."""
         if place.passes:
             self.console.print(f"resumed after pass {place.passes} of {passes}")
         self.bar.update(self.task, total=passes, completed=place.passes)
 
-    def passed(self, place: Place, loss: float, rate: float) -> None:
+    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
         """Move the bar."""
         self.bar.update(self.task, completed=place.passes, description=f"loss {loss:.4g}  rate {rate:.3g}")
 
@@ -71,7 +71,7 @@ class Lines(Onlooker):
         self.console.print(row.text, soft_wrap=True)
 
 
-class JsonLines(Onlooker):
+class JsonLines(Callback):
     """Prints an object of JSON per line."""
 
     def __init__(self, console: Terminal) -> None:
@@ -82,13 +82,13 @@ class JsonLines(Onlooker):
         taken = asdict(samples.taken) if samples.taken else {}
         self.console.event("data", {"source": place, **taken, "classes": samples.classes})
 
-    def begin(self, passes: int, per_epoch: int, place: Place) -> None:
+    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """The run's size."""
         self.console.event("begin", {"passes": passes, "per_epoch": per_epoch, "made": place.passes})
 
-    def passed(self, place: Place, loss: float, rate: float) -> None:
+    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
         """A stretch."""
-        self.console.event("stretch", {"passes": place.passes, "loss": loss, "rate": rate})
+        self.console.event("segment", {"passes": place.passes, "loss": loss, "rate": rate})
 
     def epoch(self, row: EpochRow) -> None:
         """An epoch."""
@@ -98,7 +98,7 @@ class JsonLines(Onlooker):
 
 def run_fit(a: argparse.Namespace, console: Terminal) -> int:
     """Train over epochs; 1 where the verdict is failed."""
-    shown = Onlooker() if a.quiet else JsonLines(console) if a.json else Lines(console)
+    shown = Callback() if a.quiet else JsonLines(console) if a.json else Lines(console)
     options = _options(a)
     try:
         fitted = fit(
@@ -111,7 +111,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             target_column=a.target_column,
             options=options,
             force=a.force,
-            onlooker=shown,
+            callback=shown,
             warn=lambda warning: ending.tell(str(warning)),
             learning_rate=a.lr,
             trainable=a.trainable,

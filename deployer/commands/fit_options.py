@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from deployer.commands.values import budget, finite, passes, path, positive, seed
-from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
+from deployer.lr_schedules.windows import ACCUMULATIONS, LEFTOVERS
 
 REST = ("fill", "drop")
 TARGET_COLUMN = "heading of the target in a table (default: labels, label, target or y; without headings the last)"

@@ -1,4 +1,4 @@
-"""JSON schemas (draft 7) of files that hold dataclasses: what other programs may rely on when they read them."""
+"""JSON schemas (draft 7) of files that hold dataclasses: the stable interface for other programs."""
 
 import dataclasses
 import types

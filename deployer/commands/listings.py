@@ -1,4 +1,4 @@
-"""Commands that show what the product knows: targets, operators, schemas of its files, completion for a shell."""
+"""Listing commands: targets, operators, schemas of files, completion for a shell."""
 
 import argparse
 from dataclasses import asdict, dataclass
@@ -31,7 +31,7 @@ def list_targets(a: argparse.Namespace, console: Terminal) -> int:
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """An operator of the list: the versions of ONNX's that have its meaning, how it runs, why it has no gradient."""
+    """Row of the operator list: ONNX versions with its meaning, implementation, and reason if it has no gradient."""
 
     name: str
     versions: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The options of every command: how the command line is read."""
+"""Argument parser with the options of every command."""
 
 import argparse
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -7,19 +7,19 @@ from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import TARGET_COLUMN, add_export_options, add_fit_options
 from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
-from deployer.commands.late import LateParser
+from deployer.commands.lazy_parser import LazyParser
 from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
 from deployer.commands.states.options import add_state_options
 from deployer.commands.values import finite, numbers, path, positive, seed, whole
-from deployer.rates.windows import ACCUMULATIONS
+from deployer.lr_schedules.windows import ACCUMULATIONS
 
 SETTING = "setting:"
 """Before the name of a setting, where the arguments have its number."""
 
 
 class _Choices(Collection[str]):
-    """What operators declare as choices of an option; the operators are loaded when the option or its help is read."""
+    """Lazy choices of an option: the operators that declare them are loaded when the option or its help is read."""
 
     def __init__(self, names: Callable[[], Collection[str]]) -> None:
         self._names = names
@@ -58,7 +58,7 @@ PRINTERS = (
 
 def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     """The command line; arguments named in `silent` have no default but None."""
-    top = LateParser(
+    top = LazyParser(
         prog="deployer",
         description="Compile neural-network training graphs to C for microcontrollers, run it, check every weight.",
         epilog="exit codes: 0 well, 1 values beyond the tolerance, 2 a bad input, request or machine, 70 a fault of the"
@@ -127,7 +127,7 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     return top
 
 
-def commands_of(top: argparse.ArgumentParser) -> dict[str, LateParser]:
+def commands_of(top: argparse.ArgumentParser) -> dict[str, LazyParser]:
     """The parser of each command."""
     return next(dict(a.choices) for a in top._actions if isinstance(a, argparse._SubParsersAction))
 
@@ -150,7 +150,7 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
-def _add_common(p: LateParser) -> None:
+def _add_common(p: LazyParser) -> None:
     """Options of every command that does something."""
     out = p.add_argument_group("common")
     text = "a TOML file with a table per command, whose keys are long options; those given here overrule it"
@@ -160,7 +160,7 @@ def _add_common(p: LateParser) -> None:
     shown.add_argument("--json", action="store_true", help="print lines of JSON, the last of which is the result")
 
 
-def _add_train_graph(commands: "argparse._SubParsersAction[LateParser]") -> None:
+def _add_train_graph(commands: "argparse._SubParsersAction[LazyParser]") -> None:
     text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
@@ -183,8 +183,8 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LateParser]") -> None
     add_output(p, "where the two folders of the case go", required=True)
 
 
-def _add_task(p: LateParser, loss: str = "") -> None:
-    """What is learned and by which rule: options of what trains a forward model; `loss` says the default, if any."""
+def _add_task(p: LazyParser, loss: str = "") -> None:
+    """Add the options that turn a forward model into a training task; `loss` is the text of the default, if any."""
     from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
     p.add_argument(
         "--loss",
@@ -238,7 +238,7 @@ def _initial_rules() -> Collection[str]:
     return RULES
 
 
-def _add_settings(p: LateParser) -> None:
+def _add_settings(p: LazyParser) -> None:
     """An option for each setting that losses and optimizers declare."""
     from deployer.core.packages import PackageProblem
     from deployer.training.settings import declared_settings, shown

@@ -7,10 +7,10 @@ from pathlib import Path
 from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import FileProblem, OptionProblem, VerifyFailed
-from deployer.core.plan import Options, Plan, Running, Tiling
+from deployer.core.plan import Options, Plan, RunOptions, Tiling
 from deployer.core.target import load
+from deployer.lr_schedules.windows import LEFTOVERS
 from deployer.pipeline import Case
-from deployer.rates.windows import LEFTOVERS
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.program import verify_program
@@ -21,7 +21,7 @@ FLAGS = {
     "buffering": ("--buffering", "strategy"),
     "cores": ("--cores", "cores"),
     "opt_out": ("--opt-out", "opt_out"),
-    "no_fusion": ("--no-fusion", "fuse", "unfused"),
+    "no_fusion": ("--no-fusion", "fuse", "disabled_rewrites"),
     "fused": ("--fused", "fused"),
     "no_ahead": ("--no-ahead", "apart"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
@@ -56,7 +56,7 @@ def _check_tiling(plan: Plan, path: Path, tiling: Tiling, tiling_path: Path) -> 
         verify_plan(plan, tiling)
 
 
-def existing(case: Case, directory: Path, running: Running) -> Plan:
+def existing(case: Case, directory: Path, running: RunOptions) -> Plan:
     """The plan in an output folder, of this case, with the input file of this case beside it; FileProblem otherwise.
 
     The C may be edited, and is built as it is. OptionProblem where passes, tolerance or checks differ from `running`.
@@ -100,7 +100,7 @@ def check_agreement(arguments: Collection[str], request: Options, origin: Option
     _refuse(facts, path)
 
 
-def check_running(request: Running, origin: Running, path: Path) -> None:
+def check_running(request: RunOptions, origin: RunOptions, path: Path) -> None:
     """Raise OptionProblem where passes, tolerance or checks of a plan are not those of the command, defaults included.
 
     The tolerance decides the verdict, and no file overrules it.
@@ -117,7 +117,7 @@ def check_running(request: Running, origin: Running, path: Path) -> None:
     _refuse(facts, path)
 
 
-def _word(running: Running) -> str:
+def _word(running: RunOptions) -> str:
     return LEFTOVERS[running.flush]
 
 

@@ -20,10 +20,10 @@ from deployer.frontend.parse import optimizer_dir
 from deployer.frontend.prepare.axes import Axes
 from deployer.frontend.runtime import case as runtime_case
 from deployer.fusions import update
+from deployer.lr_schedules.lr_schedule import LrSchedule, check_rate, read_schedule
+from deployer.lr_schedules.schedules import CONSTANT
 from deployer.pipeline import Case
 from deployer.planning import fuse
-from deployer.rates.course import Course, check_rate, read_course
-from deployer.rates.schedules import CONSTANT
 from deployer.running import output
 from deployer.running.run import check_flags as check_run_flags
 
@@ -73,7 +73,7 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
         check_run_flags(a.platform, tools, simulated)
 
 
-def course_of(a: argparse.Namespace) -> Course | None:
+def lr_schedule_of(a: argparse.Namespace) -> LrSchedule | None:
     """The rates of updates as the command line has them; None where it leaves them as they are.
 
     OptionProblem for a rate beyond the guard.
@@ -82,7 +82,7 @@ def course_of(a: argparse.Namespace) -> Course | None:
     if rate is not None:
         check_rate(rate, "--learning-rate", a.any_rate, zero=True)
     if a.schedule or a.warm_up:
-        return read_course(a.schedule or CONSTANT, a.warm_up, a.any_rate)
+        return read_schedule(a.schedule or CONSTANT, a.warm_up, a.any_rate)
     return None
 
 
@@ -175,7 +175,7 @@ def rewrites_of(a: argparse.Namespace) -> tuple[bool, tuple[str, ...]]:
     """Whether there are rewrites, and the names of those that are left out; OptionProblem for a name that none has."""
     everything, names = EVERY_REWRITE in a.no_fusion, {*a.no_fusion} - {EVERY_REWRITE}
     fuse.check_names(sorted(names))
-    if a.fused and (everything or fuse.name_of(update) in names):
+    if a.fuse_update and (everything or fuse.name_of(update) in names):
         raise OptionProblem("--fused is a fusion, and --no-fusion forbids those", hint="leave one of them out")
     return not everything, () if everything else tuple(sorted(names))
 

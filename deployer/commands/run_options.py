@@ -2,10 +2,10 @@
 
 import argparse
 
-from deployer.commands.late import LateParser
+from deployer.commands.lazy_parser import LazyParser
 from deployer.commands.values import UNITS, axis, budget, finite, passes, path, positive, seed, size, tolerance
 from deployer.core.level import ALIASES
-from deployer.rates.windows import LEFTOVERS
+from deployer.lr_schedules.windows import LEFTOVERS
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES
 from deployer.verify.tolerances import TOLERANCES
 
@@ -14,7 +14,7 @@ EVERY_REWRITE = ""
 """What stands for all names where --no-fusion has none."""
 
 
-def add_run_options(p: LateParser) -> None:
+def add_run_options(p: LazyParser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
     case.add_argument(
@@ -148,15 +148,15 @@ def add_run_options(p: LateParser) -> None:
 
 
 def add_leftover(options: "argparse._ActionsContainer", default: str) -> None:
-    """What becomes of passes behind the last full update."""
+    """Add `--leftover`: skip or apply an incomplete accumulation window at the end of the run."""
     text = f"passes behind the last full update have none, or one of their own (default: {default})"
     options.add_argument("--leftover", choices=LEFTOVERS, help=text)
 
 
 def add_rate_options(options: "argparse._ActionsContainer", default: str) -> None:
     """Options of the rates of updates, which the program then takes when it runs."""
-    from deployer.rates.course import LARGEST_RATE, WARM_UP_FIRST
-    from deployer.rates.schedules import SCHEDULES
+    from deployer.lr_schedules.lr_schedule import LARGEST_RATE, WARM_UP_FIRST
+    from deployer.lr_schedules.schedules import SCHEDULES
 
     known = []
     for schedule in SCHEDULES.values():
@@ -175,7 +175,7 @@ def add_rate_options(options: "argparse._ActionsContainer", default: str) -> Non
 
 
 def add_output(options: "argparse._ActionsContainer", text: str, required: bool = False) -> None:
-    """Where files go, and whether those of others may be overwritten."""
+    """Add `--output`, and `--force` to overwrite files that others wrote or changed."""
     options.add_argument("-o", "--output", type=path, required=required, metavar="DIR", help=text)
     options.add_argument(
         "--force", action="store_true", help="overwrite files there that others wrote, or that were changed since"

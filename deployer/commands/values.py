@@ -1,4 +1,4 @@
-"""Values of options: how argparse reads numbers, sizes and paths, and its messages for other texts."""
+"""Types of option values for argparse: numbers, sizes and paths, and messages for other texts."""
 
 import argparse
 import math

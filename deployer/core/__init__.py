@@ -1,1 +1,1 @@
-"""What all rooms speak of: tensors, nodes and operators, plans, targets and their costs, errors, safe text."""
+"""Core data model: tensors, nodes, operators, plans, targets and their costs, errors, safe text."""

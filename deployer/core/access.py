@@ -189,7 +189,8 @@ Mode = Literal["in", "out", "inout"]
 class Operand:
     """A pointer argument of a kernel: its tensor as a row-major array of shape `view`, and the map of each axis.
 
-    `fresh_on_flag` marks an inout operand whose old content is not read in a pass with the lazy-reset flag set.
+    `overwrite_on_first_pass` marks an inout operand whose old content is not read in a pass with the lazy-reset flag
+    set.
     """
 
     arg: str
@@ -197,7 +198,7 @@ class Operand:
     mode: Mode
     view: tuple[int, ...]
     axes: tuple[Axis, ...]
-    fresh_on_flag: bool = False
+    overwrite_on_first_pass: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier: variables of generated C are named after the argument."""
@@ -281,7 +282,7 @@ def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tup
 
 
 @dataclass(frozen=True)
-class Transfer:
+class BoxTransfer:
     """A box as a DMA engine moves it: runs of `run` contiguous elements, repeated over `levels`.
 
     A level is (count, stride in elements); the outermost comes first.
@@ -328,7 +329,7 @@ def full_axes(
     return tuple(full)
 
 
-def transfer(view: tuple[int, ...], box: tuple[int, ...], full: tuple[bool, ...] | None = None) -> Transfer:
+def transfer(view: tuple[int, ...], box: tuple[int, ...], full: tuple[bool, ...] | None = None) -> BoxTransfer:
     """Runs and strides of a box of that shape inside a row-major array of shape `view`.
 
     A run continues across an axis that is `full`: by default one on which the box is as long as the view. A box with an
@@ -339,7 +340,7 @@ def transfer(view: tuple[int, ...], box: tuple[int, ...], full: tuple[bool, ...]
     if full is None:
         full = tuple(a == b for a, b in zip(view, box, strict=True))
     if 0 in box:
-        return Transfer(0, ())
+        return BoxTransfer(0, ())
     for extent, length, is_full in zip(reversed(view), reversed(box), reversed(full), strict=True):
         if contiguous:
             run *= length
@@ -350,7 +351,7 @@ def transfer(view: tuple[int, ...], box: tuple[int, ...], full: tuple[bool, ...]
                 levels.append((length, stride))
         contiguous = contiguous and (is_full or extent == 1)
         stride *= extent
-    return Transfer(run, tuple(reversed(levels)))
+    return BoxTransfer(run, tuple(reversed(levels)))
 
 
 def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -366,7 +367,7 @@ def order_dims(access: Access, outer: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 def loads(operand: Operand, access: Access, sizes: Mapping[str, int], order: tuple[str, ...]) -> int:
-    """How many boxes of the operand the tile loop loads, the first included.
+    """Return the number of boxes of the operand that the tile loop loads, including the first.
 
     A box stays in its slot while only loops inside the innermost dim that it depends on advance.
     """

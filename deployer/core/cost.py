@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from deployer.core.level import RESIDENT, Channel, Count, Hop
+from deployer.core.level import L_INNER, Channel, Count, Hop
 from deployer.core.operator import Work
 from deployer.core.plan import Buffering
 from deployer.core.target import KernelCost, Target
@@ -108,14 +108,18 @@ def call_cost(target: Target, code: str, work: Work) -> CallCost:
     call = milli = 0
     for phase in phases(work):
         cost = kernel_cost(target, code, phase.form)
-        all_cores = phase.products * cost.mac_milli + phase.elements * cost.element_milli + phase.runs * cost.run_milli
+        all_cores = (
+            phase.products * cost.mac_milli
+            + phase.elements * cost.element_milli
+            + phase.inner_loop_starts * cost.run_milli
+        )
         call += cost.call
         milli += all_cores * -(-phase.parallel // target.cores) // max(phase.parallel, 1)
     return CallCost(target.dispatch + call, milli)
 
 
 def cold_start(target: Target, code: str, work: Work) -> int:
-    """What a call with that work takes more where all of its code was evicted.
+    """Return the extra cycles of a call with that work if all of its code was evicted.
 
     Of several phases the longest decides: cores reach the others at different times, and fetch while others compute.
     """
@@ -148,7 +152,7 @@ class Clock:
         channel: Channel = facts.inward if direction == "in" else facts.outward
         engine = hop, "in" if facts.shared else direction
         self.now += facts.issue
-        cycles = channel.cycles(size, lines, self.contention if hop == RESIDENT else 0)
+        cycles = channel.cycles(size, lines, self.contention if hop == L_INNER else 0)
         end = max(self.now, self.free.get(engine, 0)) + cycles
         self.busy[hop] = self.busy.get(hop, 0) + cycles
         self.free[engine] = end

@@ -196,7 +196,7 @@ may be one, that is not trained; a state is renewed without a gradient, or is wh
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """A tensor by its name, what becomes of it, and why."""
+    """Record of a tensor: name, shape, role, and the reason for the role."""
 
     name: str
     shape: tuple[int, ...]

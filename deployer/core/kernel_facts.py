@@ -1,4 +1,4 @@
-"""Data of the common kernels, for the cost of operators: how they work, and the shapes on which they are measured."""
+"""Data of the common kernels for the cost models of operators, and the shapes on which they are measured."""
 
 import random
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class KernelFacts:
+class KernelModel:
     """The numbers of `work.toml`, which explains each of them."""
 
     block: int
@@ -46,13 +46,13 @@ class KernelFacts:
     step_behind: float
     begun: tuple[int, int, int]
 
-    def turns(self, pieces: int) -> int:
+    def rounds(self, pieces: int) -> int:
         """The pieces of the core with the most of them, where cores take turns."""
         return -(-pieces // self.dealt)
 
 
 @dataclass(frozen=True)
-class Layer:
+class ConvolutionLayer:
     """A layer of convolution: shapes of X and W, and attributes."""
 
     label: str
@@ -61,9 +61,9 @@ class Layer:
     attrs: dict[str, AttrValue]
 
 
-def function_name(symbol: str, specialization: str) -> str:
+def function_name(symbol: str, variant: str) -> str:
     """The C function of a kernel, or the one for some of its calls."""
-    return f"{symbol}_{specialization}" if specialization else symbol
+    return f"{symbol}_{variant}" if variant else symbol
 
 
 @cache
@@ -71,9 +71,9 @@ def _table(name: str) -> dict[str, Any]:
     return own_toml(FOLDER / name)
 
 
-def _facts() -> KernelFacts:
-    kinds, table = get_type_hints(KernelFacts), _table("work.toml")
-    return KernelFacts(**{f.name: from_jsonable(kinds[f.name], table[f.name]) for f in fields(KernelFacts)})
+def _facts() -> KernelModel:
+    kinds, table = get_type_hints(KernelModel), _table("work.toml")
+    return KernelModel(**{f.name: from_jsonable(kinds[f.name], table[f.name]) for f in fields(KernelModel)})
 
 
 FACTS = _facts()
@@ -84,15 +84,15 @@ def measured(name: str) -> list[Shape]:
     return [tuple(entry) if isinstance(entry, list) else (entry,) for entry in _table("measured.toml")[name]]
 
 
-def measured_layers() -> list[Layer]:
+def measured_layers() -> list[ConvolutionLayer]:
     """The layers of convolution on which kernels are measured."""
     layers = []
     for entry in _table("measured.toml")["layers"]:
         attrs = {name: tuple(v) if isinstance(v, list) else v for name, v in entry["attrs"].items()}
-        layers.append(Layer(entry["label"], tuple(entry["x"]), tuple(entry["w"]), attrs))
+        layers.append(ConvolutionLayer(entry["label"], tuple(entry["x"]), tuple(entry["w"]), attrs))
     for c, height, width, m in measured("parts"):
         label, attrs = f"3x3 {c}-{m} of {height}x{width}", {"pads": (1,) * 4}
-        layers.append(Layer(label, (1, c, height, width), (m, c, 3, 3), attrs))
+        layers.append(ConvolutionLayer(label, (1, c, height, width), (m, c, 3, 3), attrs))
     for number, table in enumerate(_table("measured.toml")["drawn"], 1):
         layers += _drawn_layers(f"drawn {number}.", **table)
     return layers
@@ -107,7 +107,7 @@ def _drawn_layers(
     kernels: list[list[int]],
     most: int,
     depthwise: float,
-) -> Iterator[Layer]:
+) -> Iterator[ConvolutionLayer]:
     """So many layers drawn by seed, each of less than `most` multiply-accumulates; `depthwise` is the share of such."""
     draw, found = random.Random(seed), 0
     while found < layers:
@@ -122,4 +122,4 @@ def _drawn_layers(
         pads = tuple((side - 1) // 2 for side in kernel)
         attrs: dict[str, AttrValue] = {"group": group, "strides": (stride, stride)}
         attrs |= {"pads": pads * 2} if any(pads) else {}
-        yield Layer(f"{label}{found}", (1, c, height, width), (m, c // group, *kernel), attrs)
+        yield ConvolutionLayer(f"{label}{found}", (1, c, height, width), (m, c // group, *kernel), attrs)

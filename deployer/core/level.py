@@ -1,5 +1,6 @@
-"""The memory levels of a target, numbered from the innermost, and the cost of the DMA engines (hops) between them; what
-steps take more where the instruction cache lost their code.
+"""Memory levels of a target, numbered from the innermost, and the cost of the DMA engines (hops) between them.
+
+Also the extra cycles of steps whose code was evicted from the instruction cache.
 
 A hop has the number of its inner level. A step has one loop for each hop that its operands pass through, with slots in
 the level of that number. Costs are in cycles, for one transfer or for arrays of transfers.
@@ -17,9 +18,9 @@ if TYPE_CHECKING:  # the command line shows the names below, and waits for nothi
 
 ALIASES = ("l1", "l2")
 """Options of the command line that limit a level by its number."""
-RESIDENT, USUAL, SPILLED = range(3)
+L_INNER, L_HOME, L_OUTER = range(3)
 """Numbers of the levels where homes lie: the one that kernels work in, the next one out as most do, or one beyond."""
-DEPTH = 1 + SPILLED
+DEPTH = 1 + L_OUTER
 """Levels that a plan may use."""
 
 Count = TypeVar("Count", int, "npt.NDArray[np.int64]")
@@ -68,8 +69,8 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class Crossing:
-    """A transfer that begins in one step and ends in another: of the operand `arg` of a step, at its outermost hop.
+class CrossStepTransfer:
+    """Cross-step transfer: begins in one step and ends in another; moves a step's operand `arg` at its outermost hop.
 
     The first ingress ("in") starts when the earlier step `at` begins; the last egress is awaited when the later step
     `at` ends. The operand's slots are in use from the one step to the other.
@@ -77,13 +78,13 @@ class Crossing:
 
     step: int
     arg: str
-    way: Literal["in", "out"]
+    direction: Literal["in", "out"]
     at: int
 
 
 @dataclass(frozen=True)
-class Visit:
-    """Steps first..last of a storage at home in the outermost level that use a copy of it in the level between.
+class Residency:
+    """Cached copy in the middle level of a storage at home in the outermost level; steps first..last use it.
 
     The copy lies there from step `begin` to step `end`. If `begin` is before `first`, it comes in: that starts when
     step `begin` begins, and is awaited when step first - 1 ends. If a later visit follows, it goes out: that starts
@@ -103,8 +104,8 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """Steps first..last, both included, whose kernel calls share one start of the cores.
+class FusedLaunch:
+    """Batched dispatch: steps first..last, both included, whose kernel calls share one start of the cores.
 
     Each core makes all of the calls in turn, and waits for the other cores after the last one alone.
     """
@@ -123,27 +124,27 @@ class Bundle:
         return self.steps[1:]
 
 
-def followers(bundles: Iterable[Bundle]) -> frozenset[int]:
+def followers(fused_launches: Iterable[FusedLaunch]) -> frozenset[int]:
     """The steps that run in the start of an earlier one, the first of their bundle."""
-    return frozenset(step for bundle in bundles for step in bundle.followers)
+    return frozenset(step for launch in fused_launches for step in launch.followers)
 
 
 @dataclass(frozen=True)
-class Eviction:
-    """How a step's code leaves the instruction cache while others run, and has to be fetched again.
+class InstructionCache:
+    """Instruction-cache model: a step's code is evicted while other steps run, and is fetched again.
 
-    Code is counted by the cycles that it takes to fetch it; `fill` of them fill the cache, none where there is none.
-    Forms of a kernel have code in common: `common` thousandths of the shortest one's.
+    Code is counted by the cycles that it takes to fetch it; `fill_cycles` of them fill the cache, none where there is
+    none. Forms of a kernel have code in common: `shared_permille` thousandths of the shortest one's.
     """
 
-    fill: int
+    fill_cycles: int
     """Cycles of fetching code that replace the whole instruction cache; 0 if there is none."""
-    common: int = 0
+    shared_permille: int = 0
     """Thousandths of the code of a kernel's shortest form that its other forms execute, too."""
 
     def milli(self, others: int) -> int:
         """Thousandths of a kernel's cold start that return where so many cycles' other code ran since its last call."""
-        return min(1000 * others // self.fill, 1000) if self.fill else 0
+        return min(1000 * others // self.fill_cycles, 1000) if self.fill_cycles else 0
 
 
 def slowed(cycles: Count, contention: int) -> Count:

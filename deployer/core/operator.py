@@ -12,27 +12,36 @@ import numpy.typing as npt
 import onnx
 
 from deployer.core.access import Access
-from deployer.core.declarations import (
-    Accumulator,
-    Choices,
-    Counter,
-    Decisions,
-    Fusible,
-    Loss,
-    Optimizer,
-    Recomputed,
-    Sums,
-    UpdateNumber,
-    Weighing,
-)
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.files.roles import FileRoles
-from deployer.core.forms import MICROSOFT, Extra, Form, IntegerRange, Joining, Modes, Rule, Updating
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
 from deployer.core.samples import Sample, registered_samples, registered_sweep
+from deployer.core.signatures import (
+    MICROSOFT,
+    Extra,
+    FusionTrait,
+    IntegerRange,
+    Rule,
+    Signature,
+    TrainEval,
+    UpdateFusion,
+)
+from deployer.core.traits import (
+    Accumulator,
+    Counter,
+    Discontinuities,
+    FanInOut,
+    Fusible,
+    Loss,
+    OperandSpec,
+    Optimizer,
+    Recomputed,
+    Sums,
+    UpdateNumber,
+)
 
 Array = npt.NDArray[Any]
 
@@ -134,22 +143,23 @@ class Work:
     """The work of the kernel on one tile.
 
     It is `macs` multiply-accumulates and `elements` other element operations, in `parallel` pieces that cores share.
-    `form` names a class of shapes with costs of its own. `lost` is overhead in multiply-accumulates, of incomplete
-    blocks or to finish an output; `runs` is how often cores begin an inner loop. `then` follows in another form.
+    `form` names a class of shapes with costs of its own. `overhead_macs` is overhead in multiply-accumulates, of
+    incomplete blocks or to finish an output; `inner_loop_starts` is how often cores begin an inner loop. `then` follows
+    in another form.
     """
 
     macs: int
     elements: int
     parallel: int
     form: str = ""
-    lost: int = 0
-    runs: int = 0
+    overhead_macs: int = 0
+    inner_loop_starts: int = 0
     then: "Work | None" = None
 
     @property
     def products(self) -> int:
         """Multiply-accumulates, with those lost."""
-        return self.macs + self.lost
+        return self.macs + self.overhead_macs
 
 
 class GradientBuilder(Protocol):
@@ -177,13 +187,16 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updating, Weighing, FileRoles, ABC):
+class Operator(
+    Discontinuities, OperandSpec, TrainEval, IntegerRange, Fusible, FusionTrait, UpdateFusion, FanInOut, FileRoles, ABC
+):
     """One operator. A subclass fills every part and is registered by `@register`.
 
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
     attributes that are 0 or 1, `unbounded` those that may be infinite or NaN; `recomputed` says what inputs stand for.
-    `work_ways` are other ways to count work than `work`: a target says by which of them a function for some calls goes.
+    `cost_models` are other ways to count work than `work`: a target says by which of them a function for some calls
+    goes.
 
     Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
     other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a
@@ -197,7 +210,7 @@ class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updati
     name: ClassVar[str]
     versions: ClassVar[tuple[int, ...]] = ()
     older: ClassVar[Mapping[int, Rule]] = {}
-    custom: ClassVar[Form | None] = None
+    custom: ClassVar[Signature | None] = None
     domain: ClassVar[str] = MICROSOFT
     extras: ClassVar[tuple[Extra, ...]] = ()
     loss: ClassVar[Loss | None] = None
@@ -208,7 +221,7 @@ class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updati
     literal: ClassVar[bool] = False
     type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None
-    work_ways: ClassVar[Mapping[str, Callable[[Node, Access, Mapping[str, int]], Work]]] = {}
+    cost_models: ClassVar[Mapping[str, Callable[[Node, Access, Mapping[str, int]], Work]]] = {}
     static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False
@@ -248,7 +261,7 @@ class Operator(Decisions, Choices, Modes, IntegerRange, Fusible, Joining, Updati
         raise InternalError(f"operator {self.name} has no kernel arguments")
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """What a tile of these lengths costs."""
+        """Return the work of a tile of these lengths."""
         raise InternalError(f"operator {self.name} has no work")
 
     def samples(self) -> Iterator[Sample]:

@@ -8,7 +8,7 @@ from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.kernel_facts import function_name
-from deployer.core.level import RESIDENT, SPILLED, USUAL, Bundle, Crossing, LevelUse, Slots, Visit
+from deployer.core.level import L_HOME, L_INNER, L_OUTER, CrossStepTransfer, FusedLaunch, LevelUse, Residency, Slots
 from deployer.core.operator import ArgValue, Const, Kernel, registry
 from deployer.core.safe_text import identifier
 from deployer.core.target import Target, load
@@ -22,8 +22,8 @@ class Options:
 
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
-    number of passes per update; `fuse` allows rewrites that change no bit, but for those `unfused` names; `fused`
-    makes pass and update one graph; `apart` keeps each transfer within its step.
+    number of passes per update; `fuse` allows rewrites that change no bit, but for those `disabled_rewrites` names;
+    `fuse_update` makes pass and update one graph; `apart` keeps each transfer within its step.
     """
 
     target: str = "host"
@@ -34,9 +34,9 @@ class Options:
     opt_out: tuple[str, ...] = ()
     fuse: bool = True
     outermost: str = ""
-    fused: bool = False
+    fuse_update: bool = False
     apart: bool = field(default=False, metadata={IF_ANY: True})
-    unfused: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
+    disabled_rewrites: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """By default the outermost level is the one next to the innermost, or the only one."""
@@ -55,9 +55,10 @@ def target_of(options: Options) -> Target:
 
 
 @dataclass(frozen=True)
-class Running:
-    """What no decision depends on: passes, tolerance of losses, passes whose state is `checked`; with `flush` the last
-    pass ends with an update in any case.
+class RunOptions:
+    """Run options that no planning decision depends on: passes, loss tolerance, and passes whose state is `checked`.
+
+    With `flush` the last pass always ends with an update.
     """
 
     passes: int
@@ -70,7 +71,8 @@ class Running:
 class Step:
     """A node in the schedule with its kernel, access and kernel arguments.
 
-    Of its kernel's cold start `refetched` thousandths return, as other code ran since the last step of the same form.
+    Of its kernel's cold start `icache_miss_permille` thousandths return, as other code ran since the last step of the
+    same form.
     """
 
     index: int
@@ -79,7 +81,7 @@ class Step:
     kernel: Kernel
     access: Access
     args: dict[str, ArgValue]
-    refetched: int
+    icache_miss_permille: int
 
     @property
     def name(self) -> str:
@@ -96,7 +98,7 @@ class Schedule:
     steps: tuple[Step, ...]
 
     def repeats(self, step: Step) -> int:
-        """How often a step runs for each update: those of the training graph once per pass."""
+        """Number of times a step runs per update; steps of the training graph run once per pass."""
         return self.options.accumulate if step.graph == "train" else 1
 
 
@@ -134,7 +136,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Stage:
-    """How a step's spilled operands pass through the level below their home: tile lengths, loop order, slots.
+    """Tiling of a step's spilled operands in the level below their home: tile lengths, loop order, slots.
 
     `slots` names those operands alone. The tiles of the inner level cut each of these tiles anew.
     """
@@ -179,10 +181,11 @@ class StepTiling:
 class Tiling:
     """The storages at home in the inner level and in the outermost one, and a choice per step; other homes lie between.
 
-    `resident` and `spilled` are in alphabetical order. `gaps` are bytes withheld from the budget of each level but the
-    target's last. `groups` are the first steps of those whose argument tables take turns in `table_bytes`; without
-    groups that holds all tables. `tables` are, if steps share theirs, for each step the first one with the same table.
-    Spilled storages with `visits`, in the order of their first steps, have copies in the level between for their steps.
+    `resident` and `spilled` are in alphabetical order. `packing_slack` are bytes withheld from the budget of each level
+    but the target's last. `groups` are the first steps of those whose argument tables take turns in `table_bytes`;
+    without groups that holds all tables. `tables` are, if steps share theirs, for each step the first one with the same
+    table. Spilled storages with `residencies`, in the order of their first steps, have copies in the level between for
+    their steps.
     """
 
     lifetimes: Lifetimes
@@ -190,19 +193,19 @@ class Tiling:
     spilled: tuple[str, ...]
     steps: tuple[StepTiling, ...]
     table_bytes: int
-    gaps: tuple[int, ...]
+    packing_slack: tuple[int, ...]
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
-    visits: tuple[Visit, ...] = field(default=(), metadata={IF_ANY: True})
+    residencies: tuple[Residency, ...] = field(default=(), metadata={IF_ANY: True})
 
     @property
     def depth(self) -> int:
         """Levels that the plan uses."""
-        return 1 + SPILLED if self.spilled else load(self.lifetimes.schedule.options.target).least_depth
+        return 1 + L_OUTER if self.spilled else load(self.lifetimes.schedule.options.target).least_depth
 
     def home_level(self, storage: str) -> int:
         """Number of the level a storage has its home in."""
-        return RESIDENT if storage in self.resident else SPILLED if storage in self.spilled else USUAL
+        return L_INNER if storage in self.resident else L_OUTER if storage in self.spilled else L_HOME
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ class PlanOperand:
     mode: Mode
     view: tuple[int, ...]
     axes: tuple[Axis, ...]
-    fresh_on_flag: bool
+    overwrite_on_first_pass: bool
     slots: int
     slot_bytes: int
     slot_offset: int
@@ -332,17 +335,17 @@ class PlanStep:
     bytes_in: int
     bytes_out: int
     staging: Staging | None
-    specialization: str = field(default="", metadata={IF_ANY: True})
+    variant: str = field(default="", metadata={IF_ANY: True})
 
     @property
     def function(self) -> str:
         """The C function that its kernel calls call: the specialization, or else the one for all of the kernel's."""
-        return identifier(function_name(self.kernel.symbol, self.specialization))
+        return identifier(function_name(self.kernel.symbol, self.variant))
 
     @property
     def op_label(self) -> str:
         """The operator's name, joined by `+` with those of the operators that its kernel applies to its result."""
-        finishes = [(name, op.finish) for name, op in registry().items() if op.finish]
+        finishes = [(name, op.epilogue) for name, op in registry().items() if op.epilogue]
         own = registry()[self.op].own if self.op in registry() else {}
         pointers = {operand.arg for operand in self.operands}
         pointers |= {pointer for pointer, (_, attribute) in own.items() if self.args.get(attribute) == Const(1)}
@@ -359,7 +362,8 @@ class PlanStep:
 class Plan:
     """Every decision, so that the emitter only prints. `digest` identifies the tiling; `running` changes no digest.
 
-    Argument tables are the first `table_bytes` of the innermost level; `groups`, `tables`, `visits` are the tiling's.
+    Argument tables are the first `table_bytes` of the innermost level; `groups`, `tables`, `residencies` are the
+    tiling's.
     """
 
     options: Options
@@ -373,12 +377,12 @@ class Plan:
     weights: tuple[str, ...]
     outputs: tuple[str, ...]
     storage_of: dict[str, str]
-    running: Running = field(metadata={OUTSIDE_DIGEST: True})
+    running: RunOptions = field(metadata={OUTSIDE_DIGEST: True})
     groups: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
     tables: tuple[int, ...] = field(default=(), metadata={IF_ANY: True})
-    crossings: tuple[Crossing, ...] = field(default=(), metadata={IF_ANY: True})
-    bundles: tuple[Bundle, ...] = field(default=(), metadata={IF_ANY: True})
-    visits: tuple[Visit, ...] = field(default=(), metadata={IF_ANY: True})
+    cross_step_transfers: tuple[CrossStepTransfer, ...] = field(default=(), metadata={IF_ANY: True})
+    fused_launches: tuple[FusedLaunch, ...] = field(default=(), metadata={IF_ANY: True})
+    residencies: tuple[Residency, ...] = field(default=(), metadata={IF_ANY: True})
     rewrites: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:

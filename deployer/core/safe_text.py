@@ -107,7 +107,7 @@ def code(text: str) -> CText:
 
 
 def printed(value: object) -> str:
-    """What a template prints: numbers, blanks, and text that this module made; TypeError for anything else."""
+    """Convert a value for a template: a number, blanks, or text made by this module; raise TypeError otherwise."""
     if isinstance(value, CText | int):
         return str(value)
     if isinstance(value, str) and not value.strip(" "):

@@ -12,18 +12,18 @@ import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError, facts_of
 from deployer.core.files.reading import CONFIGURATION_BYTES, parse_toml, text_of
-from deployer.core.level import ALIASES, DEPTH, USUAL, Channel, Eviction, Hop, Level
+from deployer.core.level import ALIASES, DEPTH, L_HOME, Channel, Hop, InstructionCache, Level
 from deployer.core.limits import NUMBER, numbers_beyond
 from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
-COSTS = ("dispatch", "step", "doubled", "tile", "start", "address", "crossing", "contention")
+COSTS = ("dispatch", "step", "double_buffer_setup", "tile", "dma_issue", "arg_patch", "prefetch_issue", "contention")
 """The keys of a target's costs besides those of kernels, each a number."""
 
 
 FILE_KEYS = {
-    "simulates": "Another target, which gives every key that this file lacks, but for the toolchain.",
+    "inherits": "Another target, which gives every key that this file lacks, but for the toolchain.",
     "measured": "The simulator or machine that costs were measured on, for the record; `deployer calibrate` writes it.",
     "cost": "Costs of what surrounds kernels, in cycles.",
 }
@@ -53,7 +53,7 @@ class KernelCost:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """How a program is compiled and started.
+    """Commands and flags that compile and start a program.
 
     `compiler` may be replaced through the environment variable `compiler_env`. `flags` know `{cores}`, the plan's; each
     of the flags `optional` is given where the compiler takes it. `link` knows `{targets}`, the folder of the deployer's
@@ -117,7 +117,7 @@ class Target:
     """Bytes that addresses of buffers and slots are multiples of."""
     pointer_bytes: int
     """Bytes of a pointer in argument tables."""
-    eviction: Eviction
+    icache: InstructionCache
     """The instruction cache."""
     levels: tuple[Level, ...]
     """Memory levels, from the innermost one outwards; a plan uses up to three."""
@@ -127,15 +127,15 @@ class Target:
     """Cycles of an empty kernel on all cores, from call to return."""
     step: int
     """Cycles of the code of a step."""
-    doubled: int
+    double_buffer_setup: int
     """Cycles by which a double-buffered loop over tiles begins and ends."""
     tile: int
     """Cycles of loop code per tile after a step's first."""
-    start: int
+    dma_issue: int
     """Cycles of code per transfer that a loop over tiles starts, besides `issue`."""
-    address: int
+    arg_patch: int
     """Cycles to set an address in an argument table that steps share."""
-    crossing: int
+    prefetch_issue: int
     """Cycles of a first fetch that starts in an earlier step."""
     contention: int
     """Thousandths by which a byte of a transfer is slower while kernels run."""
@@ -162,7 +162,7 @@ class Target:
     @property
     def least_depth(self) -> int:
         """Levels that every plan uses: two, or the only one."""
-        return min(1 + USUAL, len(self.levels))
+        return min(1 + L_HOME, len(self.levels))
 
     @property
     def usual(self) -> Level:
@@ -312,10 +312,10 @@ def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
     kernels = {k: faults.section(KernelCost, v, f"kernels.{k}") for k, v in tables}
     toolchain = faults.section(Toolchain, raw["toolchain"], "toolchain") if "toolchain" in raw else None
     cost = faults.table(raw, "cost", dict)
-    eviction = faults.section(Eviction, raw.get("eviction"), "eviction")
+    icache = faults.section(InstructionCache, raw.get("icache"), "icache")
     numbers = ("cores", "alignment", "pointer_bytes")
     optional = {"description": str, "guard_bytes": int, "most_cores": int}
-    keys = {"name", "clock", "levels", "hops", "kernels", "toolchain", "whole_sums", "eviction", *FILE_KEYS}
+    keys = {"name", "clock", "levels", "hops", "kernels", "toolchain", "whole_sums", "icache", *FILE_KEYS}
     keys |= {*numbers, *optional}
     faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
     faults.texts += [f"{place} is {number}, beyond {NUMBER}" for place, number in numbers_beyond(raw)]
@@ -361,7 +361,7 @@ def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
         cores=raw["cores"],
         alignment=raw["alignment"],
         pointer_bytes=raw["pointer_bytes"],
-        eviction=eviction,
+        icache=icache,
         levels=tuple(levels),
         hops=tuple(hop for hop in hops if hop is not None),
         **{key: cost[key] for key in COSTS},
@@ -410,7 +410,7 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple
     `texts`. `above` are the files that simulate this one; TargetInvalid where this file is one of them.
     """
     if path in above:
-        raise TargetInvalid(f"target {path.stem!r} simulates itself", [("file", str(above[-1]))])
+        raise TargetInvalid(f"target {path.stem!r} inherits from itself", [("file", str(above[-1]))])
     raw = dict(_read(path, texts))
     costs = path.with_suffix("") / "costs.toml"
     if costs.is_file():
@@ -419,11 +419,11 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple
     listed = tools.get("sources") if isinstance(tools, dict) else None
     names = [str(name) for name in listed] if isinstance(listed, list) else []
     own = tuple(names) if path.parent == TARGETS_DIR else _sources(names, path.parent)
-    base = raw.get("simulates")
+    base = raw.get("inherits")
     if base is None:
         return raw, own
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
-        raise TargetInvalid(f"{path}: simulates is {base!r}, which is no target's name")
+        raise TargetInvalid(f"{path}: inherits is {base!r}, which is no target's name")
     sibling = path.with_name(f"{base}.toml")
     found = _merged(sibling if sibling.is_file() else files().get(base, sibling), texts, (*above, path))
     inherited = {name: value for name, value in found[0].items() if name != "toolchain"}

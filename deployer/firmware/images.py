@@ -1,4 +1,4 @@
-"""Images of states as files: found in what a firmware sent or in a dump of its flash, judged, and made again."""
+"""State images as files: found in a firmware's output or in a flash dump, checked, and written."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ MOST_SLOTS = 16
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """An image at a place of its file: its header's numbers, the bytes of its tensors, and what is wrong with it.
+    """Image at an offset of its file: the numbers of its header, the bytes of its tensors, and its fault.
 
     `number` is the save's, of an image in flash, and `done` whether that came to its end; `fault` is empty for an image
     that is whole.
@@ -50,7 +50,7 @@ class Image:
 
     @property
     def kind_name(self) -> str:
-        """What it holds, in a word."""
+        """Name of the image's kind."""
         return KINDS[self.kind] if self.kind < len(KINDS) else f"kind {self.kind}"
 
 

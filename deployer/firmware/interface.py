@@ -1,4 +1,4 @@
-"""What a library's header says: inputs and their ranges, the prediction, weights, rates, and their sizes."""
+"""Views of a library's header: inputs and their ranges, the prediction, weights, rates, and their sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_c
 from deployer.firmware.names import unique
 from deployer.firmware.prediction import OWN
 from deployer.firmware.steps import MEMBERS
-from deployer.rates.run_time import rate_groups, update_numbers
+from deployer.lr_schedules.run_time import rate_groups, update_numbers
 
 PROBES = (0.5, 0.01, 0.0003, 1.7)
 """Rates at which the numbers of an update are compared with what C makes of the rate."""
@@ -26,7 +26,7 @@ PROBES = (0.5, 0.01, 0.0003, 1.7)
 
 @dataclass(frozen=True)
 class TensorView:
-    """A tensor that the user meets: its name in C, what it is called in the model, its type, and where it lies.
+    """Tensor of a library's interface: its name in C, its name in the model, its type, and its location.
 
     `member` is the view of the memory by its element type, `home` the name of its place there.
     """
@@ -42,7 +42,7 @@ class TensorView:
 
     @property
     def cell(self) -> CText:
-        """What the model calls it, for a page."""
+        """The model's name for the tensor, as Markdown code."""
         return markdown_code(self.label)
 
 
@@ -97,7 +97,7 @@ def input_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView,
 
 
 def output_view(plan: Plan, program: Program, names: Names) -> TensorView:
-    """What is predicted."""
+    """Return the view of the predicted tensor."""
     name = plan.outputs[-1]
     home = names.home(plan.storage_of[name])
     return _tensor(name.removeprefix(OWN), code("output"), program.tensors[name].type, home)

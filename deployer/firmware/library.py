@@ -22,9 +22,9 @@ from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.parts import BILL, library_bill
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.samples import SamplesView, listed, samples_view
+from deployer.firmware.segments import segments, step_cycles
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
 from deployer.firmware.steps import ACCESSORS, NOWHERE, StepsView, steps_view
-from deployer.firmware.stretches import step_cycles, stretches
 from deployer.frontend.dataset import Dataset
 
 GRAPHS = {"train": "train_graph", PREDICT: "predict_graph", "optimizer": "optimizer_graph"}
@@ -57,7 +57,7 @@ class KeptView:
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What a library is made of: the plan of training, prediction and update, its program, and the case's numbers.
+    """Inputs of library generation: the plan of training, prediction and update, its program, the case's numbers.
 
     `rates` are those that its groups of weights begin with, `case` what the case is called.
     """
@@ -74,7 +74,7 @@ class Material:
 
 @dataclass(frozen=True)
 class PartView:
-    """A tensor that a run begins with; `array` is there where its words differ, and then `words` is its name."""
+    """Tensor with initial content; `array` is set if its words differ, and `words` is then its name."""
 
     title: CText
     at: int
@@ -172,7 +172,7 @@ class _View:
         self.train_steps = len(self.steps.paced.calls)
         cycles = step_cycles(made.schedule, made.plan.graphs[0], targets.load(rules.costs))
         self.cycles = listed([f"{number}u" for number in cycles])
-        self.costs, self.stretches = code(rules.costs), stretches(made.schedule)
+        self.costs, self.segments = code(rules.costs), segments(made.schedule)
         used = {address for kernel in self.steps.kernels for _, address in kernel.places}
         self.accessors = tuple(view for view in ACCESSORS if view.name in used)
         self.loss = names.home(plan.storage_of[plan.outputs[0]])
@@ -215,7 +215,7 @@ class _View:
         self.rate_text = pages.rate_text(self.name, made.rates)
 
 
-def _constants(layout: MemoryLayout, parts: Sequence[state.Part]) -> tuple[state.Part, ...]:
+def _constants(layout: MemoryLayout, parts: Sequence[state.StatePart]) -> tuple[state.StatePart, ...]:
     """The parts that are frozen, in the order in which they lie."""
     known = {part.home.storage: part for part in parts}
     return tuple(known[home.storage] for home in layout.frozen)
@@ -225,11 +225,11 @@ def _title(home: Home) -> CText:
     return c_comment(f"{home.storage}: {home.type}")
 
 
-def _bits(part: state.Part) -> tuple[CText, ...]:
+def _bits(part: state.StatePart) -> tuple[CText, ...]:
     return listed([f"0x{word:08x}u" for word in part.words.tolist()])
 
 
-def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
+def _part(index: int, part: state.StatePart, homes: Mapping[str, int]) -> PartView:
     name = code(f"words_{index}")
     uniform = part.uniform
     return PartView(
@@ -243,7 +243,9 @@ def _part(index: int, part: state.Part, homes: Mapping[str, int]) -> PartView:
     )
 
 
-def _kept(layout: state.StateLayout, parts: Sequence[state.Part], homes: Mapping[str, int]) -> tuple[KeptView, ...]:
+def _kept(
+    layout: state.StateLayout, parts: Sequence[state.StatePart], homes: Mapping[str, int]
+) -> tuple[KeptView, ...]:
     firsts = {part.home.storage: index for index, part in enumerate(parts)}
     return tuple(
         KeptView(
@@ -272,7 +274,7 @@ def _platformio(made: Material) -> dict[str, object]:
 
 
 def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object]:
-    """What the library is, for programs: sizes, tensors, places in weights.bin, and a digest of each file."""
+    """Build the library's manifest for programs: sizes, tensors, offsets in weights.bin, a digest of each file."""
     made, place = view.made, state.HEADER.size
     tensors = []
     for kept in view.layout.kept:
@@ -293,7 +295,7 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
             "steps": view.steps.bytes,
             "frozen": view.frozen_words * state.WORD,
         },
-        "stretches": [asdict(stretch) for stretch in view.stretches],
+        "segments": [asdict(segment) for segment in view.segments],
         "inputs": [_described(made, name) for name in made.plan.data],
         "output": [_described(made, name) for name in made.plan.outputs[1:]],
         "state": tensors,

@@ -1,4 +1,4 @@
-"""Where a library's tensors lie: in its struct, packed anew without what is frozen, and frozen ones in constants.
+"""Memory layout of a library: a struct, packed anew without frozen tensors, and constants for the frozen ones.
 
 A plan of one memory has constants among its tensors, as its program loads them. A library's are in flash already: the
 struct has the other tensors alone, with the lifetimes that they have in the plan.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from deployer.core.cost import rounded
 from deployer.core.errors import PlacementInfeasible, one_of
 from deployer.core.ir import Program
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.plan import Home, Plan, target_of
 from deployer.firmware.state import WORD
 from deployer.tilers.addresses.placement import Item, place
@@ -42,7 +42,7 @@ def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
         (frozen if is_frozen else inside).append(home)
     offsets, height = _packed(plan, inside, budget)
     if height > budget:
-        level = plan.levels[RESIDENT]
+        level = plan.levels[L_INNER]
         largest = sorted(inside, key=lambda home: (-home.bytes, home.storage))[:3]
         facts = [("needed", f"{height} B"), ("available", f"{budget} B")]
         facts.append(("largest", ", ".join(f"{home.storage} {home.bytes} B" for home in largest)))
@@ -72,7 +72,7 @@ def _packed(plan: Plan, homes: list[Home], budget: int) -> tuple[dict[str, int],
     """Offset of each home, and the bytes of all: the plan's, where all of its tensors stay."""
     if len(homes) == len(plan.homes):
         base = plan.table_bytes
-        return {home.storage: home.offset - base for home in homes}, plan.levels[RESIDENT].peak - base
+        return {home.storage: home.offset - base for home in homes}, plan.levels[L_INNER].peak - base
     alignment = target_of(plan.options).alignment
     items = [Item(home.storage, rounded(home.bytes, alignment), home.first, home.last) for home in homes]
     placement = place(items, budget, alignment)

@@ -1,4 +1,4 @@
-"""The name of a library: its header, what its symbols begin with, its targets in build files."""
+"""Name of a library: its header, the prefix of its symbols, its targets in build files."""
 
 import re
 from collections.abc import Iterable, Iterator

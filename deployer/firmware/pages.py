@@ -1,4 +1,4 @@
-"""What a library's page says in tables and sentences."""
+"""Tables and sentences of a library's page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ def weight_rows(plan: Plan, program: Program) -> tuple[WeightRow, ...]:
 
 
 def rate_text(name: str, rates: Sequence[float]) -> CText:
-    """How rates are set, and what they are at first."""
+    """Return the C comment that explains how to set the rates and lists their initial values."""
     if not rates:
         return c_comment("The optimizer of this model has its rate as a constant.")
     first = ", ".join(str(np.float32(rate)) for rate in rates)

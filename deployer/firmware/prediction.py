@@ -1,4 +1,4 @@
-"""The graph that predicts: the model inside a training graph, as it is used, over the weights that are being trained.
+"""Prediction graph: the model inside a training graph in inference form, over the weights that are being trained.
 
 It stands between the training graph and the optimizer graph, so that what a pass leaves to its update is alive while it
 runs, and its own values lie where those of the training graph were.
@@ -34,7 +34,7 @@ def with_prediction(program: Program, train: RawGraph, output: str = "", warn: W
 
 
 def _compared(program: Program, train: RawGraph) -> str:
-    """What the loss takes for the model's output."""
+    """Return the loss's input that is the model's output; raise OptionProblem if it is ambiguous."""
     losses = [node for node in train.nodes if node.op in registry() and operator_of(node).loss is not None]
     own = [node for node in losses if node.outputs[0] == program.outputs[0]]
     if len(own or losses) != 1:

@@ -31,7 +31,7 @@ class ArrayView:
 
 @dataclass(frozen=True)
 class SamplesView:
-    """What the program trains on: an array for each input, the sample of each pass, the rates of each update.
+    """Training data of the program: an array per input, the sample of each pass, the rates of each update.
 
     `left` says whether passes behind the last full update have one of their own.
     """

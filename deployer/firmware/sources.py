@@ -28,7 +28,7 @@ _INCLUDE = re.compile(r'^(#ifdef \w+\n)?#include "([^"]+)"$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Rules:
-    """How libraries are made: the target whose plans they take by default, C's standard, flags, libraries to link.
+    """Build rules of libraries: default target for plans, C standard, flags, and libraries to link.
 
     `costs` is the target by whose costs steps are counted where nothing measures them.
     """

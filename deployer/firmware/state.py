@@ -1,4 +1,4 @@
-"""What a library begins with, and the images of its state, as bytes that depend on no address.
+"""Initial state of a library and images of its state, as bytes that contain no address.
 
 docs/firmware-state.md has the format: a header, the words of tensors, and a digest of all that, little-endian.
 """
@@ -40,7 +40,7 @@ WORD = DTYPES["float32"]
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class StatePart:
     """A tensor with its place in the memory and its first content, as words."""
 
     home: Home
@@ -62,7 +62,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Tensors of a state in order, and by kinds of images what each says of its model, and its most bytes.
+    """Layout of a state: tensors in order, and for each kind of image its model's identity and its maximal bytes.
 
     Images of states and of weights fit where tensors and frozen constants are the same, those of changes where the
     first weights are, too.
@@ -73,11 +73,11 @@ class StateLayout:
     most: tuple[int, ...]
 
 
-def first_parts(plan: Plan, program: Program, weights: Mapping[str, Array]) -> tuple[Part, ...]:
+def first_parts(plan: Plan, program: Program, weights: Mapping[str, Array]) -> tuple[StatePart, ...]:
     """Weights, states of the optimizer and constants as a run begins with them, in the order of their homes."""
     filled = {plan.storage_of[name] for name in plan.data}
     homes = [home for home in loaded_homes(plan) if home.storage not in filled]
-    return tuple(Part(home, _words(home, program, weights)) for home in homes)
+    return tuple(StatePart(home, _words(home, program, weights)) for home in homes)
 
 
 def _words(home: Home, program: Program, weights: Mapping[str, Array]) -> Array:
@@ -91,8 +91,8 @@ def is_state(tensor: Tensor) -> bool:
     return tensor.data is not None
 
 
-def state_layout(plan: Plan, program: Program, parts: Sequence[Part]) -> StateLayout:
-    """What images of the model hold: what lasts in the plan's order, then gradients that outlive a pass."""
+def state_layout(plan: Plan, program: Program, parts: Sequence[StatePart]) -> StateLayout:
+    """Lay out the model's images: persistent tensors in the plan's order, then gradients that outlive a pass."""
     lasting = [plan.home(plan.storage_of[name]) for name in plan.weights]
     kept = [Kept(home, not is_state(program.tensors[home.storage])) for home in lasting]
     kept += [Kept(home, False) for home in plan.accumulators]
@@ -112,7 +112,7 @@ def _identity(facts: object) -> int:
     return int.from_bytes(hashlib.sha256(json_line(facts).encode()).digest()[:8], "little")
 
 
-def first_image(layout: StateLayout, parts: Sequence[Part]) -> bytes:
+def first_image(layout: StateLayout, parts: Sequence[StatePart]) -> bytes:
     """The image of the state that a run begins with."""
     known = {part.home.storage: part.words.tobytes() for part in parts}
     body = b"".join(known.get(k.home.storage, bytes(k.home.bytes)) for k in layout.kept)

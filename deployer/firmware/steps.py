@@ -1,4 +1,4 @@
-"""The steps of a plan of one level as data: where each one's operands lie, and its sizes, for a function per kernel."""
+"""Steps of a plan of one level as data: locations of operands and sizes of each step, for a function per kernel."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ ACCESSORS = tuple(_accessors())
 
 
 @dataclass(frozen=True)
-class KernelView:
+class FirmwareKernelView:
     """The function that calls a kernel.
 
     `places` are pointers, each with the function that makes an address of a place, `sizes` the scalars in the table
@@ -64,7 +64,7 @@ class KernelView:
 
 
 @dataclass(frozen=True)
-class TableView:
+class StepTableView:
     """The constants of a step: its kernel, the name of its table, and what stands in it."""
 
     title: CText
@@ -74,8 +74,8 @@ class TableView:
 
 
 @dataclass(frozen=True)
-class GraphView:
-    """A function that runs a graph; `fresh` is there where a step asks whether the pass is the first of its update.
+class FirmwareGraphView:
+    """Function that runs a graph; `fresh` is set if a step asks whether the pass is the first of its update.
 
     `calls` are numbered from 0 on.
     """
@@ -89,10 +89,10 @@ class GraphView:
 class StepsView:
     """All steps of a plan: the graph that may stop after each of its steps, the others; `bytes` of their tables."""
 
-    kernels: tuple[KernelView, ...]
-    tables: tuple[TableView, ...]
-    paced: GraphView
-    graphs: tuple[GraphView, ...]
+    kernels: tuple[FirmwareKernelView, ...]
+    tables: tuple[StepTableView, ...]
+    paced: FirmwareGraphView
+    graphs: tuple[FirmwareGraphView, ...]
     bytes: int
 
 
@@ -167,7 +167,7 @@ def _name(program: LoopProgram) -> str:
     return f"step_{program.step:02d}"
 
 
-def _table(program: LoopProgram, given: Sequence[str], printer: Printer) -> TableView:
+def _table(program: LoopProgram, given: Sequence[str], printer: Printer) -> StepTableView:
     fixed = dict(program.arguments)
     fields = [
         f".{name} = {printer.text(fixed[name]) if name in fixed else NOWHERE}" for name, _, _ in program.kernel.pointers
@@ -177,14 +177,14 @@ def _table(program: LoopProgram, given: Sequence[str], printer: Printer) -> Tabl
         for name, _ in program.kernel.scalars
         if name in fixed and name not in given
     ]
-    return TableView(
+    return StepTableView(
         c_comment(program.title), identifier(program.kernel.symbol), identifier(_name(program)), wrapped(fields)
     )
 
 
-def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool) -> KernelView:
+def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool) -> FirmwareKernelView:
     scalars = [(identifier(name), code(C_TYPES[kind]), name in given) for name, kind in kernel.scalars]
-    return KernelView(
+    return FirmwareKernelView(
         identifier(kernel.symbol),
         tuple(
             (identifier(name), code(f"{MEMBERS[dtype]}_{'in' if frozen and not written else 'at'}"))
@@ -195,6 +195,6 @@ def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool) -> KernelView:
     )
 
 
-def _graph(name: str, calls: Sequence[str]) -> GraphView:
+def _graph(name: str, calls: Sequence[str]) -> FirmwareGraphView:
     asks = any("fresh" in call.split("(", 1)[1] for call in calls)
-    return GraphView(identifier(name), (code("fresh"),) if asks else (), tuple(enumerate(map(code, calls))))
+    return FirmwareGraphView(identifier(name), (code("fresh"),) if asks else (), tuple(enumerate(map(code, calls))))

@@ -1,4 +1,4 @@
-"""The tensors of images, by the description that a library brings: its manifest and the state that it begins with."""
+"""Tensors of images, as described by a library's manifest and its initial state."""
 
 import itertools
 import struct
@@ -35,7 +35,7 @@ class Saved:
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """What a library says of its images: the tensors in order, numbers by kinds of images, and first contents.
+    """Manifest of a library's images: tensors in order, an identity per kind of image, and initial contents.
 
     `accumulate` is how many passes may wait for an update.
     """
@@ -61,7 +61,7 @@ def read_library(folder: Path) -> Library:
 
 
 def _described(read: Any) -> Library:
-    """What a manifest says, without first contents; ValueError, TypeError or KeyError where it is none."""
+    """Parse a manifest without initial contents; raise ValueError, TypeError or KeyError if it is malformed."""
     identities = tuple(int(text, 16) for text in read["identities"])
     if len(identities) != len(KINDS) or not all(0 <= number < 1 << 64 for number in identities):
         raise ValueError("identities: one number of 64 bits for each kind of image")

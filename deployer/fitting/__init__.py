@@ -1,1 +1,1 @@
-"""Training over epochs: data in batches, stretches of the generated program, checkpoints, metrics, and the way back."""
+"""Training over epochs: batches of data, segments of the generated program, checkpoints, metrics, and export."""

@@ -26,8 +26,8 @@ LOSSES, STATE = "losses", "state/"
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
-    """Where a run stands: passes made, the loss of each, the program's state by storages, and what epochs gave.
+class CheckpointPlace:
+    """Progress of a run: passes made, the loss of each, the program's state by storage, and rows of epochs.
 
     `best` is the best value of the watched metric so far (None before the first), reached in epoch `best_epoch`.
     `ended` says why the run is over before its last pass; empty while it is not.
@@ -43,7 +43,7 @@ class Place:
     ended: str = ""
 
 
-def checkpoint_bytes(place: Place, origin: Mapping[str, str]) -> bytes:
+def checkpoint_bytes(place: CheckpointPlace, origin: Mapping[str, str]) -> bytes:
     """The bytes of a checkpoint; `origin` says by name what the run is made from (model, data, options)."""
     arrays = {LOSSES: place.losses, **{STATE + name: array for name, array in place.state.items()}}
     record = {f.name: getattr(place, f.name) for f in fields(place) if f.name not in ("losses", "state", "rows")}
@@ -52,7 +52,7 @@ def checkpoint_bytes(place: Place, origin: Mapping[str, str]) -> bytes:
     return safetensors_bytes(arrays, {**metadata, "digest": _digest(arrays, metadata)})
 
 
-def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Array] | None = None) -> Place:
+def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Array] | None = None) -> CheckpointPlace:
     """The place of a file that a run of this origin wrote, whose state has the names and types of `like`, if given.
 
     FileProblem where it is damaged or no checkpoint, OptionProblem where it belongs to another run: what differs is
@@ -73,7 +73,7 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
         if like is not None:
             _check_state(path, state, like)
         rows = tuple(_typed(EpochRow, row) for row in from_jsonable(tuple[Any, ...], record.pop("rows")))
-        place = Place(**_typed_fields(Place, record), losses=arrays[LOSSES], state=state, rows=rows)
+        place = CheckpointPlace(**_typed_fields(CheckpointPlace, record), losses=arrays[LOSSES], state=state, rows=rows)
     if place.losses.shape != (place.passes,) or place.losses.dtype != np.float32:
         facts = [("losses", str(place.losses.shape)), ("passes", str(place.passes))]
         raise FileProblem(f"{path} is no checkpoint", facts, "an earlier copy of it, or a new run")
@@ -105,7 +105,7 @@ def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]
 
 
 def _differences(name: str, ours: str, theirs: Any) -> list[tuple[str, str]]:
-    """What differs between two texts of an origin: of records in JSON the members that do, else the texts."""
+    """List the differences of two origin texts: differing members of JSON records, else the whole texts."""
     mine, other = _parsed(ours), _parsed(theirs)
     if not (isinstance(mine, dict) and isinstance(other, dict)):
         return [(name, f"{ours}, in the file {theirs}")]

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.codegen.harness import stretch_input
+from deployer.codegen.harness import segment_input
 from deployer.core.errors import GraphProblem, RunFailed
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Plan
 from deployer.frontend import check
 from deployer.frontend.dataset import NO_RATES
-from deployer.frontend.raw_graph import Declared, Input, RawGraph, Source
-from deployer.running.run import run_stretch
+from deployer.frontend.raw_graph import ElementwiseFormula, FileInput, RawGraph, Source
+from deployer.running.run import run_segment
 from deployer.training.running import evaluation_form
 from deployer.verify.checked import state_homes
 from deployer.verify.program import verify_program
@@ -49,8 +49,8 @@ class Built:
         rates: Sequence[Sequence[float]] = (),
         flushes: bool = False,
     ) -> bytes:
-        content = stretch_input(self.plan, self.program, state, turn, samples, rates, flushes)
-        return run_stretch(self.plan, self.folder, content, turn, turn + len(samples) if flushes else 0)[0]
+        content = segment_input(self.plan, self.program, state, turn, samples, rates, flushes)
+        return run_segment(self.plan, self.folder, content, turn, turn + len(samples) if flushes else 0)[0]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Trainer(Built):
         return after, losses
 
 
-class Evaluator(Built):
+class FitEvaluator(Built):
     """The program that computes the model's output."""
 
     def outputs(self, weights: State, batches: Sequence[Sequence[Array]]) -> Array:
@@ -104,7 +104,7 @@ class Evaluator(Built):
 
 
 class Pace:
-    """How many passes a stretch has, by how long the last ones took. No bit depends on it."""
+    """Choose the passes per segment by the duration of the last ones. Results do not depend on it."""
 
     def __init__(self, sample_bytes: int) -> None:
         self.most = max(INPUT_BYTES // max(sample_bytes, 1), 1)
@@ -134,7 +134,9 @@ def evaluated_program(graph: RawGraph, parameters: Sequence[str]) -> Program:
         raise GraphProblem(cause, [("missing", ", ".join(missing))], "initializers by the names of the trained model")
     graph = evaluation_form(graph)
     shapes = {name: graph.constants[name] for name in parameters}
-    inputs = tuple(Input(name, Declared(constant.dtype, constant.shape)) for name, constant in shapes.items())
+    inputs = tuple(
+        FileInput(name, ElementwiseFormula(constant.dtype, constant.shape)) for name, constant in shapes.items()
+    )
     constants = {name: constant for name, constant in graph.constants.items() if name not in shapes}
     named = {i.name for i in inputs}
     raw = replace(graph, inputs=(*(i for i in graph.inputs if i.name not in named), *inputs), constants=constants)

@@ -1,4 +1,4 @@
-"""What the passes of a run over epochs are fed: samples in an order, and their share in an update."""
+"""Input data of the passes of a run over epochs: ordered samples, and each pass's share in its update."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ import numpy as np
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.data_numbers import loss_counts
-from deployer.rates.windows import Updates, mean_shares
+from deployer.lr_schedules.windows import Updates, mean_shares
 from deployer.training.order import Order, Samples
 
 
 @dataclass(frozen=True, eq=False)
 class Feed:
-    """What a program reads for each pass of a run: samples in an order, and in a mean the `share` of the pass.
+    """Program inputs of each pass of a run: samples in an order, and in a mean the `share` of the pass.
 
     A share is one float behind the data inputs of a sample: what the labels of the pass that count are of those of
     its update, whose gradient then is that of one batch of all its samples.

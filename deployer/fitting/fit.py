@@ -14,21 +14,21 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.core.target import native
-from deployer.fitting.checkpoint import Place, checkpoint_bytes, read_checkpoint
-from deployer.fitting.engine import Evaluator, Trainer, evaluated_program
+from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
+from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
 from deployer.fitting.feed import Feed
 from deployer.fitting.history import EpochRow, FitReport, history_csv
-from deployer.fitting.loop import DIVERGED, REACHED, Horizon, Loop
+from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.metrics import LOSS, Metrics, metrics_of
 from deployer.fitting.pages.page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
+from deployer.fitting.segments import Rates, build_segment, rates_of
 from deployer.fitting.sources import Source, read_samples
-from deployer.fitting.stretches import Rates, build_stretch, rates_of
-from deployer.fitting.task import Run, Task
+from deployer.fitting.task import Task, TrainingRun
 from deployer.fitting.verdicts import FitChecks, SampledPasses
 from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
-from deployer.rates.windows import Updates
+from deployer.lr_schedules.windows import Updates
 from deployer.running import output
 from deployer.running.report import printable
 from deployer.training.order import Order, Samples, split
@@ -83,8 +83,8 @@ Inspection = Callable[[Problem, Program, Feed, Array], None]
 """Check of a problem, its program, the data of its passes and the rates, before C is generated; it may raise."""
 
 
-class Onlooker:
-    """Watches a run without a word; a subclass shows it."""
+class Callback:
+    """Callback interface for training progress; the default does nothing."""
 
     def read(self, place: str, samples: Samples) -> None:
         """Samples were read from a source of that name."""
@@ -95,10 +95,10 @@ class Onlooker:
     def tensors(self, lines: Sequence[str]) -> None:
         """Roles of the model's tensors, in lines of text."""
 
-    def begin(self, passes: int, per_epoch: int, place: Place) -> None:
+    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """The run goes on from a place, to so many passes in all."""
 
-    def passed(self, place: Place, loss: float, rate: float) -> None:
+    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
         """A stretch was made: the mean loss of its passes, and the rate."""
 
     def epoch(self, row: EpochRow) -> None:
@@ -118,7 +118,7 @@ def fit(
     options: Options | None = None,
     evaluated: Path | None = None,
     force: bool = False,
-    onlooker: Onlooker | None = None,
+    callback: Callback | None = None,
     inspect: Inspection | None = None,
     remarks: Sequence[str] = (),
     warn: Warn = python_warning,
@@ -127,29 +127,28 @@ def fit(
     """Train a forward model over epochs by its generated program; files go to `folder`.
 
     `data` is a source of samples as `read_samples` has it, `target_data` the file of targets beside a single array,
-    `target_column` the heading of the target in tables, where it is not one of the usual ones;
-    `classes` names the labels from 0 on, by default as a folder of images does.
-    `more` are fields of `Task` and of `Run` by name. `options` are the compiler's, by default those of this machine at
-    full speed; the bits are the same for all. `evaluated` is the model that validation runs, with initializers of the
-    same names, by default the model itself; it always runs on this machine. `inspect` is called before C is made.
-    `remarks` go to the report as notes.
-    Raises OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a
-    run that diverges, are no exceptions: `verdict` and `faults` say so.
+    `target_column` the heading of the target in tables, where it is not one of the usual ones; `classes` names the
+    labels from 0 on, by default as a folder of images does. `more` are fields of `Task` and of `TrainingRun` by name.
+    `options` are the compiler's, by default those of this machine at full speed; the bits are the same for all.
+    `evaluated` is the model that validation runs, with initializers of the same names, by default the model itself; it
+    always runs on this machine. `inspect` is called before C is made. `remarks` go to the report as notes. Raises
+    OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a run
+    that diverges, are no exceptions: `verdict` and `faults` say so.
     """
-    names = [{f.name for f in fields(kind)} for kind in (Task, Run)]
+    names = [{f.name for f in fields(kind)} for kind in (Task, TrainingRun)]
     strange = sorted(more.keys() - names[0] - names[1])
     if strange:
         known = ", ".join(sorted(names[0] | names[1]))
         raise OptionProblem(f"fit has no option {strange[0]!r}", [("options", known)], "one of these")
     task = Task(loss=loss, optimizer=optimizer, **{n: v for n, v in more.items() if n in names[0]})
-    run = Run(**{n: v for n, v in more.items() if n in names[1]})
+    run = TrainingRun(**{n: v for n, v in more.items() if n in names[1]})
     path, directory = Path(model), Path(folder)
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    onlooker = onlooker or Onlooker()
+    callback = callback or Callback()
     check_column(target_column, data, run.validation)
-    samples, held_out = case.split_samples(data, target_data, Request(target_column, tuple(classes)), onlooker, warn)
+    samples, held_out = case.split_samples(data, target_data, Request(target_column, tuple(classes)), callback, warn)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
@@ -159,7 +158,7 @@ def fit(
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, onlooker, inspect, tuple(remarks))
+        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, callback, inspect, tuple(remarks))
         return fitting.run()
 
 
@@ -168,7 +167,7 @@ class _Case:
     """A training problem with its samples, before anything is compiled."""
 
     task: Task
-    run: Run
+    run: TrainingRun
     model: Path
     problem: Problem
     options: Options
@@ -179,13 +178,13 @@ class _Case:
         return metrics_of(self.problem.graph, self.run.top)
 
     def split_samples(
-        self, source: Source, target: Path | None, request: Request, onlooker: "Onlooker", warn: Warn
+        self, source: Source, target: Path | None, request: Request, callback: "Callback", warn: Warn
     ) -> tuple[Samples, Samples | None]:
-        """What is trained, and what is validated."""
+        """Read the samples and split them into training and validation samples."""
         run, types, targets = self.run, self.problem.graph.sampled, self.problem.graph.loss.targets
         place = str(source) if isinstance(source, Path | str) else "data"
         samples = read_samples(source, types, place, target, request, warn, targets)
-        onlooker.read(place, samples)
+        callback.read(place, samples)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -196,7 +195,7 @@ class _Case:
         place = str(run.validation) if isinstance(run.validation, Path | str) else "the validation set"
         request = replace(request, classes=samples.classes, like=samples.taken)
         held_out = read_samples(run.validation, types, place, run.validation_target, request, warn, targets)
-        onlooker.read(place, held_out)
+        callback.read(place, held_out)
         return samples, held_out
 
     def check_watched(self, held_out: Samples | None) -> None:
@@ -222,16 +221,16 @@ class _Case:
 
     def rates(self, samples: Samples) -> Rates:
         """The rates of all updates."""
-        return rates_of(self.problem, self.task.course, self.updates(samples))
+        return rates_of(self.problem, self.task.lr_schedule, self.updates(samples))
 
     def feed(self, samples: Samples, program: Program) -> Feed:
-        """What the passes of the run read."""
+        """Return the input data of the run's passes."""
         graph = self.problem.graph
         share = next((graph.data[name] for name in graph.share), None)
         return Feed(samples, self.order(samples), self.updates(samples), program, share)
 
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
-        """What the bits of a run follow from, by name: digests, and the options that matter."""
+        """Return all that determines the bits of a run, by name: digests and relevant options."""
         task, run = self.task, self.run
         rule = asdict(replace(task, groups=(), schedule="", warm_up="", expected=()))
         rule["groups"] = [repr(group) for group in task.groups]
@@ -284,7 +283,7 @@ class _Fit:
     evaluation: Program | None
     origin: dict[str, str]
     force: bool
-    onlooker: Onlooker
+    callback: Callback
     inspect: Inspection | None = None
     remarks: tuple[str, ...] = ()
 
@@ -299,14 +298,14 @@ class _Fit:
         rates = case.rates(self.samples)
         bound = run.bound if run.overfit is not None else None
         horizon = Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, watched, rising)
-        self.onlooker.tensors(told(records(case.problem.tensors)))
-        self.onlooker.begin(feed.updates.passes, feed.order.passes, start)
-        loop = Loop(trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.onlooker)
+        self.callback.tensors(told(records(case.problem.tensors)))
+        self.callback.begin(feed.updates.passes, feed.order.passes, start)
+        loop = TrainingLoop(trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.callback)
         end = loop.run(start)
         return self._finish(end, trainer.plan, judge, feed)
 
     def _trainer(self) -> Trainer:
-        self.onlooker.stage("graphs")
+        self.callback.stage("graphs")
         with output.scratch(self.directory) as folder:
             paths = [folder / name for name in GRAPHS]
             self.case.problem.write(*paths)
@@ -325,7 +324,7 @@ class _Fit:
         program, rates = self.case.rates(self.samples).rated(program)
         if self.inspect is not None:
             self.inspect(self.case.problem, program, feed, rates)
-        plan = build_stretch(program, options, folder, self.force, self.onlooker.stage)
+        plan = build_segment(program, options, folder, self.force, self.callback.stage)
         return Trainer(program, plan, folder, rates)
 
     def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
@@ -334,8 +333,8 @@ class _Fit:
         if samples is None or program is None:
             return lambda state: {}
         folder = self.directory / "validation"
-        plan = build_stretch(program, Options(native().name), folder, self.force, self.onlooker.stage)
-        evaluator, metrics = Evaluator(program, plan, folder), self.case.metrics
+        plan = build_segment(program, Options(native().name), folder, self.force, self.callback.stage)
+        evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
 
         def measure(state: Mapping[str, Array]) -> dict[str, float]:
             values = {original: state[name] for name, original in weights.items()}
@@ -343,14 +342,14 @@ class _Fit:
 
         return measure
 
-    def _start(self, trainer: Trainer) -> Place:
+    def _start(self, trainer: Trainer) -> CheckpointPlace:
         initial = trainer.initial(self.case.problem.graph.weights)
         if self.case.run.resume:
             return read_checkpoint(self.directory / CHECKPOINT, self.origin, initial)
         output.discard(self.directory, (CHECKPOINT, BEST))
-        return Place(state=initial)
+        return CheckpointPlace(state=initial)
 
-    def _keep(self, place: Place, is_best: bool) -> None:
+    def _keep(self, place: CheckpointPlace, is_best: bool) -> None:
         """Write a checkpoint, first as the best one if it is: whoever finds the checkpoint finds the best one, too."""
         content = checkpoint_bytes(place, self.origin)
         files = {**({BEST: content} if is_best else {}), CHECKPOINT: content}
@@ -362,7 +361,7 @@ class _Fit:
         weights, running = ({old: state[new] for new, old in names.items()} for names in (graph.trained, graph.states))
         return weights, running
 
-    def _finish(self, end: Place, plan: Plan, judge: SampledPasses, feed: Feed) -> Fitted:
+    def _finish(self, end: CheckpointPlace, plan: Plan, judge: SampledPasses, feed: Feed) -> Fitted:
         run = self.case.run
         faults = list(judge.faults)
         if end.ended == DIVERGED:
@@ -427,6 +426,6 @@ class _Fit:
         data, validation = self.samples.taken, self.held_out.taken if self.held_out else None
         return data, None if validation is data else validation
 
-    def _best(self, end: Place) -> Mapping[str, Array]:
+    def _best(self, end: CheckpointPlace) -> Mapping[str, Array]:
         path = self.directory / BEST
         return read_checkpoint(path, self.origin).state if path.is_file() else end.state

@@ -1,4 +1,4 @@
-"""What epochs gave: a row each, as a table of text."""
+"""Results of each epoch, one row each, as a CSV table."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class FitReport:
-    """What report.json says of a run, for other programs; NaN and infinities are texts there.
+    """Content of report.json, for other programs; NaN and infinities are stored as text.
 
     `verdict` and the numbers that it rests on (`checks`), `faults`, `notes`; `passes` made, why the run `ended` before
     its last (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, the

@@ -105,7 +105,7 @@ def _library() -> Any:
 
 
 def _inside(folder: Path, root: Path) -> list[Path]:
-    """What is in a folder, by name; FileProblem where a link leads out of the root, or nothing is there."""
+    """List a folder by name; raise FileProblem if it is empty or a link leads out of the root."""
     found = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
     for path in found:
         if not real_path(path).is_relative_to(real_path(root)):
@@ -150,7 +150,7 @@ def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:
 
 
 def _reason(image: Any, content: bytes, size: tuple[int, int], pictures: int) -> str:
-    """What is wrong with an image before its pixels are read; empty where nothing is."""
+    """Return why an image is rejected before its pixels are read; empty if it is accepted."""
     if image.size != size:
         return f"has {image.size[0]} x {image.size[1]} pixels, and nothing is scaled"
     if image.mode not in READ_MODES or (image.format == "PNG" and content[PNG_DEPTH] > 8):

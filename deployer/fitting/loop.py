@@ -1,4 +1,4 @@
-"""The loop over epochs: stretches of passes, a validation after each epoch, checkpoints, early stopping."""
+"""Epoch loop: segments of passes, a validation after each epoch, checkpoints, early stopping."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from deployer.core.operator import Array
-from deployer.fitting.checkpoint import Place
+from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.engine import Pace, Trainer
 from deployer.fitting.feed import Feed
 from deployer.fitting.history import EpochRow, mean_loss
@@ -19,7 +19,7 @@ DIVERGED, PATIENCE, REACHED = "diverged", "patience", "reached"
 
 @dataclass(frozen=True)
 class Horizon:
-    """How long a run goes on, and what is done on the way.
+    """Stopping rules of a run, and its schedule of checkpoints and checks.
 
     It ends after `passes`, or with an epoch: after `patience` epochs in which the watched metric was not better (0:
     none), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at the
@@ -37,9 +37,9 @@ class Horizon:
 
 
 class Listener(Protocol):
-    """Whoever looks on."""
+    """Callback interface of the loop."""
 
-    def passed(self, place: Place, loss: float, rate: float) -> None:
+    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
         """A stretch was made; the mean loss of its passes, and the rate of the next."""
 
     def epoch(self, row: EpochRow) -> None:
@@ -47,7 +47,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class TrainingLoop:
     """A run over samples in an order. `measure` gives the validation's metrics of a state (empty: there is none),
     `keep` writes a checkpoint, also as the best one, `judge` checks a pass by its states before and after.
     """
@@ -56,7 +56,7 @@ class Loop:
     feed: Feed
     horizon: Horizon
     measure: Callable[[Mapping[str, Array]], dict[str, float]]
-    keep: Callable[[Place, bool], None]
+    keep: Callable[[CheckpointPlace, bool], None]
     judge: Callable[[int, Mapping[str, Array], Mapping[str, Array], float, Sequence[Array]], None]
     rate: Callable[[int], float]
     listener: Listener
@@ -72,13 +72,13 @@ class Loop:
         """The order of the samples."""
         return self.feed.order
 
-    def run(self, place: Place) -> Place:
+    def run(self, place: CheckpointPlace) -> CheckpointPlace:
         """Go on from a place to its horizon; the place there."""
         checked = (
             frozenset(checked_passes(self.horizon.passes, self.horizon.checks)) if self.horizon.checks else frozenset()
         )
         while place.passes < self.horizon.passes and not place.ended:
-            place = self._stretch(place, checked)
+            place = self._segment(place, checked)
             if place.ended == DIVERGED:
                 return place
             is_best = False
@@ -89,7 +89,7 @@ class Loop:
                 self.keep(place, is_best)
         return place
 
-    def _stretch(self, place: Place, checked: frozenset[int]) -> Place:
+    def _segment(self, place: CheckpointPlace, checked: frozenset[int]) -> CheckpointPlace:
         first, count = place.passes, self.pace.begin()
         last = min([first + count, *(end for end in self._stops(first, checked))])
         samples = self.feed.passes(first, last)
@@ -104,13 +104,13 @@ class Loop:
         return after
 
     def _stops(self, first: int, checked: frozenset[int]) -> list[int]:
-        """Where a stretch that begins at a pass ends at the latest."""
+        """List the passes at which a segment that begins at `first` must stop; the earliest one applies."""
         periods = [self.order.passes, *([self.horizon.every] if self.horizon.every else [])]
         stops = [self.horizon.passes, *((first // period + 1) * period for period in periods)]
         later = [index for index in checked if index > first]
         return [*stops, *([first + 1] if first in checked else []), *([min(later)] if later else [])]
 
-    def _epoch(self, place: Place) -> tuple[Place, bool]:
+    def _epoch(self, place: CheckpointPlace) -> tuple[CheckpointPlace, bool]:
         """The place with the row of the epoch that has ended, and whether it is the best one so far."""
         number = place.passes // self.order.passes
         losses = place.losses[(number - 1) * self.order.passes :]

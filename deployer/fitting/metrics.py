@@ -1,4 +1,4 @@
-"""What is measured on samples that are not trained: the loss by its float64 reference, how often scores are right."""
+"""Metrics of held-out samples: the loss by its float64 reference, and the accuracy of scores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ def _joined(batches: Array) -> Array:
 
 
 def _ranks(scores: Array, labels: Array) -> Array:
-    """How many classes come before the label's: those with a larger score, and equal ones of smaller number.
+    """Return the rank of each label: the number of classes with a larger score, or an equal one and a smaller index.
 
     A score that is no number is right for no label.
     """

@@ -1,4 +1,4 @@
-"""Where samples come from: archives, arrays, tables of text, folders of images, and whatever can be iterated."""
+"""Sample sources: archives, arrays, tables of text, folders of images, and arbitrary iterables."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from deployer.training.tables.taken import Taken
 
 @dataclass(frozen=True, eq=False)
 class ReadArrays:
-    """Arrays in the order of the inputs, target last, and what they were where they were read."""
+    """Arrays in the order of the inputs, target last, and the record of their source."""
 
     arrays: tuple[Array, ...]
     taken: Taken | None = None

@@ -1,4 +1,4 @@
-"""What a run over epochs is asked for: the task that is learned, and how the run goes on."""
+"""Settings of a run over epochs: the task to learn, and the options of the run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -8,10 +8,10 @@ from deployer.core.errors import OptionProblem, Warn
 from deployer.fitting.metrics import LOSS
 from deployer.fitting.sources import Source
 from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.rates.course import Course, read_course
-from deployer.rates.schedules import CONSTANT
-from deployer.rates.windows import ACCUMULATIONS, LEFTOVERS
-from deployer.training.groups import Group
+from deployer.lr_schedules.lr_schedule import LrSchedule, read_schedule
+from deployer.lr_schedules.schedules import CONSTANT
+from deployer.lr_schedules.windows import ACCUMULATIONS, LEFTOVERS
+from deployer.training.groups import ParameterGroup
 from deployer.training.order import FILL
 from deployer.training.problem import NO_LIMITS, Problem, pose_problem
 from deployer.training.settings import Given
@@ -26,7 +26,7 @@ OVERFIT_BOUND = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is learned, and by which rule; the fields are those of `build_train_graph`.
+    """Training task: the loss and the update rule; the fields are those of `build_train_graph`.
 
     `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
     `accumulate` is what an update takes of its passes: the "sum" of their gradients, or the "mean", as of one batch.
@@ -38,7 +38,7 @@ class Task:
     trainable: str = ""
     settings: Given = field(default_factory=dict)
     class_weights: Sequence[float] = ()
-    groups: Sequence[Group] = ()
+    groups: Sequence[ParameterGroup] = ()
     limits: Limits = NO_LIMITS
     free_rates: bool = False
     dropout: bool = True
@@ -65,16 +65,16 @@ class Task:
         return self.accumulate == ACCUMULATIONS[1]
 
     @property
-    def course(self) -> Course | None:
+    def lr_schedule(self) -> LrSchedule | None:
         """The course of the rates; None where they are constants."""
         if not (self.schedule or self.warm_up):
             return None
-        return read_course(self.schedule or CONSTANT, self.warm_up, self.free_rates)
+        return read_schedule(self.schedule or CONSTANT, self.warm_up, self.free_rates)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """How a run goes on, and what is done on the way.
+class TrainingRun:
+    """Options of a run: length, data split, stopping rules, metrics, checkpoints and checks.
 
     `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update; `leftover` says what becomes of
     passes behind the last full update of the run ("skip", or "flush": an update of their own). `validation` is a share

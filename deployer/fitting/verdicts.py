@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.frontend.dataset import NO_RATES, Dataset
-from deployer.rates.windows import Updates
+from deployer.lr_schedules.windows import Updates
 from deployer.verify.checks import Judge, PassCheck
+from deployer.verify.flips import Budget
 from deployer.verify.same_state import OnePass
 from deployer.verify.systematic import Systematic
 from deployer.verify.tolerances import TOLERANCES
-from deployer.verify.turns import Budget
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class FitChecks:
 
 @dataclass
 class SampledPasses:
-    """Checks passes of a program as they are made; `rows` and `faults` grow, `explained` counts turned decisions.
+    """Checks passes of a program as they are made; `rows` and `faults` grow, `explained` counts flipped decisions.
 
     `updates` are those of the run, `rates` theirs by groups where the program takes them when it runs.
     """
@@ -69,7 +69,7 @@ class SampledPasses:
 
     @property
     def text(self) -> str:
-        """What was checked, in one line."""
+        """Summarize the checked passes in one line."""
         if not self.rows:
             return "no pass checked"
         worst = max(self.rows, key=lambda row: row.severity)

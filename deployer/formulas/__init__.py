@@ -1,1 +1,1 @@
-"""Elementwise functions as formulas: one declaration, of which values, C, work and derivatives are read."""
+"""Elementwise functions as formulas: values, C, work and derivatives follow from one declaration."""

@@ -1,4 +1,4 @@
-"""What a formula may call: a row per function with its meaning in numpy, its C, its derivative and its work.
+"""Functions of formulas: each row has its meaning in numpy, its C, its derivative and its work.
 
 C is of the language, of `quotient_f32.h`, of `whole_f32.h`, which rounds nothing, or of `math_f32.h` and `trig_f32.h`:
 every target gives the same bits. A derivative is of the whole call, from those of its operands; terms that are zero

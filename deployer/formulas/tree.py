@@ -43,7 +43,7 @@ class Formula:
 
     @property
     def operands(self) -> tuple["Formula", ...]:
-        """What the node is computed from."""
+        """Operands of the node."""
         return ()
 
     def __neg__(self) -> "Formula":
@@ -98,7 +98,7 @@ class Number(Formula):
 
 @dataclass(frozen=True)
 class Input(Formula):
-    """An element of an operand; of an int32 one it is a truth, and true where it is not 0, unless it is `whole`."""
+    """Element of an operand; of int32 it is a bool, true where it is not 0, unless it is `whole`."""
 
     name: str
     dtype: str = "float32"
@@ -111,7 +111,7 @@ class Input(Formula):
 
 
 @dataclass(frozen=True)
-class Setting(Formula):
+class Attr(Formula):
     """An attribute of the node: one float32, an argument of the kernel."""
 
     name: str
@@ -131,7 +131,7 @@ class Call(Formula):
 
     @property
     def operands(self) -> tuple[Formula, ...]:
-        """What the function is applied to."""
+        """Arguments of the function."""
         return self.parts
 
 
@@ -171,13 +171,13 @@ def inputs_of(formula: Formula) -> tuple[Input, ...]:
 
 def settings_of(formula: Formula) -> tuple[str, ...]:
     """The attributes that a formula reads, each once, from left to right."""
-    return tuple(dict.fromkeys(part.name for part in walk(formula) if isinstance(part, Setting)))
+    return tuple(dict.fromkeys(part.name for part in walk(formula) if isinstance(part, Attr)))
 
 
 def divisors_of(formula: Formula) -> tuple[str, ...]:
     """The attributes that a formula divides by, each once, from left to right."""
     quotients = [part for part in walk(formula) if isinstance(part, Call) and part.function == "div"]
-    return tuple(dict.fromkeys(part.parts[1].name for part in quotients if isinstance(part.parts[1], Setting)))
+    return tuple(dict.fromkeys(part.parts[1].name for part in quotients if isinstance(part.parts[1], Attr)))
 
 
 def walk(formula: Formula) -> tuple[Formula, ...]:

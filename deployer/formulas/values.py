@@ -6,7 +6,7 @@ import numpy as np
 
 from deployer.core.operator import Array
 from deployer.formulas.functions import FUNCTIONS
-from deployer.formulas.tree import Call, Formula, Input, Number, Setting, walk
+from deployer.formulas.tree import Attr, Call, Formula, Input, Number, walk
 
 
 def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
@@ -22,7 +22,7 @@ def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[st
             match part:
                 case Number(value):
                     found[part] = np.asarray(value, dtype)
-                case Setting(name):
+                case Attr(name):
                     found[part] = np.asarray(settings[name], dtype)
                 case Input(name):
                     found[part] = inputs[name] != 0 if part.kind == "truth" else inputs[name]

@@ -18,7 +18,7 @@ from deployer.frontend.prepare.draws import check_drawless, with_passes
 from deployer.frontend.prepare.losses import with_losses
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.resolve import Resolved, resolve
-from deployer.rates.course import LARGEST_RATE
+from deployer.lr_schedules.lr_schedule import LARGEST_RATE
 
 _INT32 = np.iinfo(np.int32)
 

@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from deployer.core.declarations import Indices
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
+from deployer.core.traits import Indices
 
 _INT32 = np.iinfo(np.int32)
 Place = Callable[[tuple[int, ...]], str]
@@ -114,7 +114,7 @@ def _counted_from_front(indices: Indices) -> Indices:
 
 
 def loss_counts(program: Program, samples: Iterable[Sequence[Array]]) -> Iterator[float | None]:
-    """What the mean of each sample's loss is divided by, None where no value of it has a say in that.
+    """Yield the divisor of each sample's mean loss; None if no value of the sample affects it.
 
     It is the loss that the program ends with; samples are the data inputs in order.
     """

@@ -14,7 +14,7 @@ from deployer.core.files.arrays import Arrays, read_npz
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, indexed, loss_counts, narrowed
-from deployer.rates.windows import LEFTOVERS, Updates, mean_shares
+from deployer.lr_schedules.windows import LEFTOVERS, Updates, mean_shares
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
@@ -107,8 +107,8 @@ def load(
     replaces what it says of passes that are left.
     Raises FileProblem for a missing or damaged file, DatasetMismatch where the arrays do not fit the program.
     """
-    source, gold = case_dir / "inputs.npz", case_dir / "outputs.npz"
-    inputs, outputs = read_npz(source), read_npz(gold) if gold.exists() else None
+    source, expected = case_dir / "inputs.npz", case_dir / "outputs.npz"
+    inputs, outputs = read_npz(source), read_npz(expected) if expected.exists() else None
     recorded = _meta(inputs, source, "meta_n_batches", n_steps), _meta(inputs, source, "meta_n_accum", 1)
     batches = recorded[0] if n_steps is None else n_steps
     accum = recorded[1] if n_accum is None else n_accum
@@ -119,7 +119,7 @@ def load(
     samples, weights = _inputs(program, inputs, source, size)
     check_classes(program, weights, f"{source}:")
     check_sample_classes(program, samples, source)
-    losses, finals = ((), {}) if outputs is None else _gold(program, outputs, gold, recorded[0])
+    losses, finals = ((), {}) if outputs is None else _gold(program, outputs, expected, recorded[0])
     same = (batches, accum) == recorded
     valid = min(batches, recorded[0]) if accum == recorded[1] else min(accum, recorded[1], batches, recorded[0])
     own = outputs is not None and MARK in outputs and np.array_equal(outputs[MARK].reshape(-1), [gold_mark(outputs)])
@@ -161,7 +161,7 @@ def _rates(arrays: Arrays, path: Path, updates: int) -> Array:
 
 
 def gold_mark(arrays: Mapping[str, Array]) -> int:
-    """What `train-graph` writes beside results of the float64 reference: a checksum, so that others have none."""
+    """Return the checksum by which `train-graph` marks arrays as results of its float64 reference."""
     mark = 0
     for name in sorted(set(arrays) - {MARK}):
         mark = zlib.crc32(np.ascontiguousarray(arrays[name]).tobytes(), zlib.crc32(name.encode(), mark))

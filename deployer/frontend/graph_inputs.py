@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deployer.core.declarations import State
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, Role, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import accumulator_of, registry, unsupported, usual_accumulator
-from deployer.frontend.raw_graph import Input, RawGraph
+from deployer.core.traits import State
+from deployer.frontend.raw_graph import FileInput, RawGraph
 
 BUFFER_SUFFIX = "_grad.accumulation.buffer"
 
@@ -156,7 +156,7 @@ def _check_buffers(buffers: set[str], sinks: set[str], trained: Mapping[str, str
         )
 
 
-def static_types(items: Iterable[Input]) -> dict[str, TensorType]:
+def static_types(items: Iterable[FileInput]) -> dict[str, TensorType]:
     """The types of inputs; ShapeMismatch for all that have no dtype or no static shape in the file, at once."""
     listed = list(items)
     faulty = [item for item in listed if not item.declared.static]
@@ -171,7 +171,7 @@ def static_types(items: Iterable[Input]) -> dict[str, TensorType]:
     return types
 
 
-def _ways_out(items: Sequence[Input]) -> str:
+def _ways_out(items: Sequence[FileInput]) -> str:
     """The options by which the inputs would be static, if there are any."""
     batch, named = False, dict[str, None]()
     for item in items:

@@ -95,7 +95,7 @@ def _read_external(path: Path, model: ModelProto) -> None:
 
 
 def _fields(place: str, tensor: TensorProto) -> dict[str, str]:
-    """Where a tensor's data lies, by key; raises FileProblem for a key that ONNX does not know, or one twice."""
+    """Return a tensor's external data entries by key; raise FileProblem for an unknown or repeated key."""
     fields: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key not in KEYS or entry.key in fields:

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
 from deployer.core.errors import GraphProblem
-from deployer.core.forms import MICROSOFT
 from deployer.core.ir import GraphNames
 from deployer.core.operator import registry
+from deployer.core.signatures import MICROSOFT
 from deployer.frontend.opsets import Imports, domain_of, imports_of
 
 MOST_NODES = 100_000

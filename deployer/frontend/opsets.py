@@ -7,9 +7,9 @@ from onnx import NodeProto, OperatorSetIdProto
 
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.files.roles import Limiter
-from deployer.core.forms import MICROSOFT, fault, has_body, schema_form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
+from deployer.core.signatures import MICROSOFT, fault, has_body, schema_signature
 from deployer.frontend.prepare.harmless_attributes import harmless
 from deployer.operators.control import controls
 
@@ -72,7 +72,7 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     _check_known(node, opsets if domain_of(proto.domain) == "" else ())
     schemas = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, opsets)
     for opset, version in schemas.items():
-        form = operator.custom if version == CUSTOM else schema_form(node.op, version)
+        form = operator.custom if version == CUSTOM else schema_signature(node.op, version)
         misfit = fault(proto, form, (*harmless(operator.name), *operator.extras)) if form else None
         if misfit is not None:
             raise _refused(node, misfit[0], opset, opsets, misfit[1])
@@ -101,7 +101,7 @@ def _function_versions(proto: NodeProto, node: Node, imports: Imports) -> tuple[
     elif not all(version != CUSTOM and has_body(node.op, version) for version in schemas.values()):
         return ()
     for opset, version in schemas.items():
-        misfit = fault(proto, schema_form(node.op, version))
+        misfit = fault(proto, schema_signature(node.op, version))
         if misfit is not None:
             raise _refused(node, misfit[0], opset, opsets, misfit[1])
     return tuple(sorted(set(schemas.values())))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from deployer.core.declarations import Optimizer, Sequences
 from deployer.core.errors import GraphProblem, OptionProblem
 from deployer.core.ir import GraphNames, Node
 from deployer.core.operator import (
@@ -18,9 +17,10 @@ from deployer.core.operator import (
     unsupported,
     update_counter,
 )
+from deployer.core.traits import Optimizer, Sequences
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.opsets import limiters
-from deployer.frontend.raw_graph import Input, RawGraph
+from deployer.frontend.raw_graph import FileInput, RawGraph
 from deployer.frontend.reader import check_tensors
 from deployer.operators.update.accumulation import by_norm
 
@@ -67,7 +67,7 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
     for weight, buffer in trained.items():
         states = {i: names.fresh(f"{weight}{state.suffix}") for i, state in sorted(declared.states.items())}
         operands = {declared.weight: weight, declared.gradient: gradients[weight]} | states
-        inputs |= {name: Input(name, types[weight]) for name in (weight, buffer, *states.values())}
+        inputs |= {name: FileInput(name, types[weight]) for name in (weight, buffer, *states.values())}
         results = {i: names.fresh(f"{operands[source]}{UPDATED}") for i, source in sorted(operator.inplace.items())}
         lists = _listed(operands | shared), _listed(results)
         updates.append(Node(f"{node.name}/{weight}", operator.name, *lists, dict(sorted(attrs.items()))))

@@ -14,7 +14,7 @@ Note = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
-class Declared:
+class ElementwiseFormula:
     """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent).
 
     `axes` are the names of axes, empty where they have none, `element` is ONNX's element type (0: unknown).
@@ -56,11 +56,11 @@ class RawConstant:
 
 
 @dataclass(frozen=True)
-class Input:
+class FileInput:
     """A graph input and its declared type."""
 
     name: str
-    declared: Declared
+    declared: ElementwiseFormula
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ class RawGraph:
 
     name: str
     nodes: tuple[Node, ...]
-    inputs: tuple[Input, ...]
+    inputs: tuple[FileInput, ...]
     outputs: tuple[str, ...]
     constants: dict[str, RawConstant]
-    declared: dict[str, Declared]
+    declared: dict[str, ElementwiseFormula]
     domains: dict[str, str]
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()

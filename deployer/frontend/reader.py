@@ -12,16 +12,16 @@ from onnx import AttributeProto, TensorProto
 
 from deployer.core.errors import FileProblem, GraphProblem, ShapeMismatch
 from deployer.core.files.reading import cause_of
-from deployer.core.forms import value_fault
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
+from deployer.core.signatures import value_fault
 from deployer.frontend.model_file import WAY_OUT, load_model
 from deployer.frontend.model_parts import check_parts, graphs_of, inlined, reads
 from deployer.frontend.opsets import Imports, is_control, name_of, versions_of
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.prepare.conversions import converted, notes_of, to_array
 from deployer.frontend.prepare.refusals import Refusals
-from deployer.frontend.raw_graph import Declared, Input, RawConstant, RawGraph
+from deployer.frontend.raw_graph import ElementwiseFormula, FileInput, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
     TensorProto.FLOAT: "float32",
@@ -92,7 +92,7 @@ def read_graph(
     for value, end in _together(graph.output, _end).items():  # the output is right, as for ONNX Runtime
         declared[value] = _completed(end, declared.get(value, end))
     unused = {tensor.name for tensor in graph.initializer} - used
-    inputs = tuple(Input(v.name, _declared(v, _end)) for v in graph.input if v.name not in unused)
+    inputs = tuple(FileInput(v.name, _declared(v, _end)) for v in graph.input if v.name not in unused)
     defaults = {tensor.name: tensor for tensor in graph.initializer if tensor.name in used}
     for declaration in graph.input:
         if declaration.name in defaults:
@@ -137,9 +137,11 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
         raise ShapeMismatch(f"graph input {item.name!r} has an initializer of another type", facts, hint)
 
 
-def _together(values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int], str]) -> dict[str, Declared]:
-    """What the declarations of each value in a list say; ShapeMismatch where two of them cannot both be right."""
-    found: dict[str, Declared] = {}
+def _together(
+    values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int], str]
+) -> dict[str, ElementwiseFormula]:
+    """Merge all declarations of each value; raise ShapeMismatch if two contradict each other."""
+    found: dict[str, ElementwiseFormula] = {}
     for item in values:
         declared = _declared(item, element)
         before = found.get(item.name, declared)
@@ -152,7 +154,7 @@ def _together(values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int
     return found
 
 
-def _both(one: Declared, other: Declared) -> bool:
+def _both(one: ElementwiseFormula, other: ElementwiseFormula) -> bool:
     """Whether a value can have both declared types: what is unknown in one of them fits everything."""
     if one.element and other.element and one.element != other.element:
         return False
@@ -162,8 +164,8 @@ def _both(one: Declared, other: Declared) -> bool:
     return same_rank and all(a == b or -1 in (a, b) for a, b in zip(one.shape, other.shape, strict=True))
 
 
-def _completed(one: Declared, other: Declared) -> Declared:
-    """What a declaration says, and another one where the first leaves the element type, the shape or a length open."""
+def _completed(one: ElementwiseFormula, other: ElementwiseFormula) -> ElementwiseFormula:
+    """Fill the element type, shape and lengths that a declaration leaves open from another one."""
     typed = one if one.element else other
     if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
         shaped = other if one.shape is None else one
@@ -328,22 +330,22 @@ def _onnx_name(element: int) -> str:
     return TensorProto.DataType.Name(element) if element in TensorProto.DataType.values() else str(element)
 
 
-def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> Declared:
+def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> ElementwiseFormula:
     """The declared dtype, as `element` names it, and shape of a value; those of a sequence are unknown.
 
     Raises ShapeMismatch for other kinds.
     """
     kind = value.type.WhichOneof("value")
     if kind in ("sequence_type", None):
-        return Declared()
+        return ElementwiseFormula()
     if kind != "tensor_type":
         raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
     tensor = value.type.tensor_type
     dtype = element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):
-        return Declared(dtype, element=tensor.elem_type)
+        return ElementwiseFormula(dtype, element=tensor.elem_type)
     lengths = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
-    return Declared(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim), tensor.elem_type)
+    return ElementwiseFormula(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim), tensor.elem_type)
 
 
 def _element_types(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> dict[str, int]:

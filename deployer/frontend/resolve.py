@@ -7,14 +7,14 @@ from functools import partial
 import numpy as np
 from onnx import TensorProto
 
-from deployer.core.declarations import with_carry
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import has_body
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import Array, Operator, registry, unsupported
+from deployer.core.signatures import has_body
+from deployer.core.traits import with_carry
 from deployer.frontend.data_numbers import check_indices
-from deployer.frontend.functions.bodies import Part, Scope, body, without_empty
+from deployer.frontend.functions.bodies import FunctionPart, Scope, body, without_empty
 from deployer.frontend.functions.control import control_parts
 from deployer.frontend.model_parts import ValueNames
 from deployer.frontend.node_checks import (
@@ -31,7 +31,7 @@ from deployer.frontend.node_checks import (
 )
 from deployer.frontend.opsets import current_form
 from deployer.frontend.prepare.refusals import Refusals, absent
-from deployer.frontend.raw_graph import Declared, RawGraph
+from deployer.frontend.raw_graph import ElementwiseFormula, RawGraph
 from deployer.frontend.rests import Rests
 
 FOLD_LIMIT = 1 << 20
@@ -68,7 +68,7 @@ class Resolved:
 
     @property
     def notes(self) -> tuple[DeployerWarning, ...]:
-        """What is to be said of the graph: the warnings, and which nodes are computed by bodies of functions."""
+        """Notes on the graph: its warnings, and the nodes that are computed by function bodies."""
         found = tuple(self.warnings.values())
         if not self.bodies:
             return found
@@ -178,7 +178,7 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
     return True
 
 
-def _read_part(state: Resolved, graph: RawGraph, part: Part, scope: Scope) -> None:
+def _read_part(state: Resolved, graph: RawGraph, part: FunctionPart, scope: Scope) -> None:
     """Type a node of a body; where its results are the same for any values, they are constants, and it is no node."""
     if part.bools:
         state.elements |= dict.fromkeys(part.node.outputs, TensorProto.BOOL)
@@ -400,7 +400,7 @@ def _compare(state: Resolved, graph: RawGraph, node: Node, name: str) -> None:
 
     Where they differ, a graph output raises ShapeMismatch; any other value gets a warning and keeps its inferred type.
     """
-    kind, declared = state.types[name], graph.declared.get(name, Declared())
+    kind, declared = state.types[name], graph.declared.get(name, ElementwiseFormula())
     elements = two_elements(state.elements.get(name, 0), declared)
     if agrees(kind, declared) and not elements:
         return

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from deployer.core.declarations import Centre
 from deployer.core.ir import Node
+from deployer.core.traits import Centre
 
 
 @dataclass

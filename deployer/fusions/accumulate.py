@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from deployer.core.declarations import Accumulator
 from deployer.core.ir import Graph, Node, Program, Tensor
 from deployer.core.operator import accumulator_of
 from deployer.core.plan import Options
+from deployer.core.traits import Accumulator
 
 
 def apply(program: Program, options: Options) -> Program:

@@ -1,4 +1,4 @@
-"""Fusion of a sum of two into the producer of one of them, if the producer's kernel can add the other to its result.
+"""Fusion of an addition into the producer of one operand, if the producer's kernel can add the other to its result.
 
 That is how a bias or a residual branch reaches a product, and a gradient that of another branch. The kernel adds when
 its own result is complete, and rounds as a step of its own would.
@@ -8,11 +8,11 @@ import itertools
 from dataclasses import replace
 from functools import partial
 
-from deployer.core.declarations import Addend
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
+from deployer.core.traits import EpilogueBias
 from deployer.fusions.pair import absorb, is_plain, is_unwritten
 
 AFTER = ("factor",)
@@ -33,14 +33,14 @@ def apply(program: Program, options: Options) -> Program:
 def _join(program: Program, place: int, is_late: bool, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's other input as its addend; None where its kernel cannot add that."""
     operator, other = operator_of(producer), consumer.inputs[1 - place]
-    addend = operator.addend
-    if addend is None or len(consumer.inputs) > 2 or consumer.attrs:
+    epilogue_bias = operator.epilogue_bias
+    if epilogue_bias is None or len(consumer.inputs) > 2 or consumer.attrs:
         return None
     if not is_plain(producer):
         return None
     if not is_late and not is_unwritten(program, graph, producer, consumer, other):
         return None
-    joint = _with_addend(producer, addend, other)
+    joint = _with_addend(producer, epilogue_bias, other)
     try:
         operator.access(joint, {name: tensor.type for name, tensor in program.tensors.items()})
     except UnsupportedOperator:
@@ -48,8 +48,8 @@ def _join(program: Program, place: int, is_late: bool, graph: Graph, producer: N
     return joint
 
 
-def _with_addend(producer: Node, addend: Addend, other: str) -> Node:
+def _with_addend(producer: Node, epilogue_bias: EpilogueBias, other: str) -> Node:
     """The producer that adds `other` once; an absent addend may have had any factor."""
-    inputs = (*producer.inputs, *[""] * (addend.position - len(producer.inputs)))[: addend.position]
-    attrs = {name: value for name, value in producer.attrs.items() if name != addend.factor}
+    inputs = (*producer.inputs, *[""] * (epilogue_bias.position - len(producer.inputs)))[: epilogue_bias.position]
+    attrs = {name: value for name, value in producer.attrs.items() if name != epilogue_bias.factor}
     return replace(producer, inputs=(*inputs, other), attrs=attrs)

@@ -1,4 +1,4 @@
-"""Fusion of a product with a number into the producer of the other factor, if the producer's kernel has a factor.
+"""Fusion of a multiplication by a number into the producer of the other factor, if its kernel has a factor.
 
 The kernel multiplies its complete result before anything is added to it, and rounds as a step of its own would. Where
 it has a factor already, the two become one if that can change no bit.
@@ -8,10 +8,10 @@ import math
 from dataclasses import replace
 from functools import partial
 
-from deployer.core.declarations import FLOAT32_MAX
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
+from deployer.core.traits import FLOAT32_MAX
 from deployer.fusions.pair import absorb, is_plain
 
 
@@ -26,7 +26,7 @@ def apply(program: Program, options: Options) -> Program:
 def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's factor in its own; None where its kernel has none, or the consumer."""
     multiple = multiple_of(program, consumer)
-    attribute = operator_of(producer).multiplier
+    attribute = operator_of(producer).epilogue_scale
     if multiple is None or multiple[0] != place or not attribute or not is_plain(producer):
         return None
     factor = joint_factor(producer.attr_float(attribute, 1.0), multiple[1])

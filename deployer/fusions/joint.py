@@ -1,7 +1,7 @@
 """Fusion of nodes that read the same values into one whose kernel has all their results in one walk.
 
 A loss and its gradient are several small steps, each of which fetches its code and starts all cores. Operators say by
-`joins` and `joint` what they can stand for. A result that nobody else reads is not kept.
+`multi_output_of` and `joint` what they can stand for. A result that nobody else reads is not kept.
 """
 
 from dataclasses import replace
@@ -15,8 +15,8 @@ from deployer.fusions.pair import is_private, is_unwritten
 def apply(program: Program, options: Options) -> Program:
     """Fuse, for every operator that joins others, each node of the last of these with those it belongs to."""
     for operator in dict.fromkeys(registry().values()):
-        for node in program.nodes if operator.joins else ():
-            if node.op == operator.joins:
+        for node in program.nodes if operator.multi_output_of else ():
+            if node.op == operator.multi_output_of:
                 program = _joined(program, options, node, operator)
     return program
 
@@ -58,7 +58,9 @@ def _kept(program: Program, operator: Operator, joint: Node, parts: list[Node]) 
     """The outputs of the joint node, empty where the kernel can spare one that only parts of the node read."""
     read = {name for n in program.nodes if n not in parts for name in n.inputs}
     outputs = [
-        "" if place in operator.spared.values() and name not in read and name and is_private(program, name) else name
+        ""
+        if place in operator.optional_outputs.values() and name not in read and name and is_private(program, name)
+        else name
         for place, name in enumerate(joint.outputs)
     ]
     while not outputs[-1]:

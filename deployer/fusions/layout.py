@@ -1,4 +1,4 @@
-"""Fusion of a permutation of axes into the kernels that read its result or make its input: they take other steps.
+"""Fusion of a transpose into the kernels that read its result or make its input, by other strides.
 
 A product of attention heads reads and writes them where they lie between all features of a token. Nothing is copied,
 and every number is computed as before, so no bit differs.

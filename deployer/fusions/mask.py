@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
-from deployer.core.forms import Preparation
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options
+from deployer.core.signatures import Preparation
 from deployer.fusions.factor import multiple_of
 from deployer.fusions.pair import absorb, is_plain
 
@@ -22,16 +22,16 @@ AFTER = ("addend", "factor", "finish", "layout")
 def apply(program: Program, options: Options) -> Program:
     """Fuse, for every operator that prepares another, the sum into its input, then the product with a number."""
     for operator in dict.fromkeys(registry().values()):
-        if (prepares := operator.prepares) is None:
+        if (prologue := operator.prologue) is None:
             continue
-        program = absorb(program, options, prepares.op, partial(_masked, program, operator, prepares), is_late=True)
-        for op in (operator.name, prepares.op):
-            program = absorb(program, options, op, partial(_scaled, program, operator, prepares), is_late=True)
+        program = absorb(program, options, prologue.op, partial(_masked, program, operator, prologue), is_late=True)
+        for op in (operator.name, prologue.op):
+            program = absorb(program, options, op, partial(_scaled, program, operator, prologue), is_late=True)
     return program
 
 
 def _masked(
-    program: Program, operator: Operator, prepares: Preparation, graph: Graph, producer: Node, consumer: Node
+    program: Program, operator: Operator, prologue: Preparation, graph: Graph, producer: Node, consumer: Node
 ) -> Node | None:
     """The consumer that adds what the producer did; None where that is no sum, or one that its kernel cannot add."""
     if not operator_of(producer).is_sum or not is_plain(producer) or len(producer.inputs) != 2 or producer.attrs:
@@ -40,29 +40,29 @@ def _masked(
     first = _first(program, producer)
     if program.tensors[producer.inputs[first]].type != kind:
         return None
-    inputs = (producer.inputs[first], *[""] * (prepares.addend - 1), producer.inputs[1 - first])
+    inputs = (producer.inputs[first], *[""] * (prologue.epilogue_bias - 1), producer.inputs[1 - first])
     return _possible(program, replace(consumer, op=operator.name, inputs=inputs))
 
 
 def _first(program: Program, total: Node) -> int:
-    """Which operand of a sum is masked: the one that is computed, and the larger one of two."""
+    """Return the index of the sum's masked operand: the larger one, or of equal ones the computed one."""
     sizes = [program.tensors[name].type.size for name in total.inputs]
     constants = [program.tensors[program.storage(name)].role == "constant" for name in total.inputs]
     return int(sizes[1] > sizes[0] or (sizes[1] == sizes[0] and constants[0] and not constants[1]))
 
 
 def _scaled(
-    program: Program, operator: Operator, prepares: Preparation, graph: Graph, producer: Node, consumer: Node
+    program: Program, operator: Operator, prologue: Preparation, graph: Graph, producer: Node, consumer: Node
 ) -> Node | None:
     """The consumer that multiplies by the number; None where the producer is no such product, or it has a factor."""
     found = multiple_of(program, producer)
-    if found is None or not is_plain(producer) or prepares.factor in consumer.attrs:
+    if found is None or not is_plain(producer) or prologue.factor in consumer.attrs:
         return None
     place, factor = found
     if program.tensors[producer.inputs[place]].type != program.tensors[producer.outputs[0]].type:
         return None
     inputs = (producer.inputs[place], *consumer.inputs[1:])
-    attrs = {**consumer.attrs, prepares.factor: factor}
+    attrs = {**consumer.attrs, prologue.factor: factor}
     return _possible(program, replace(consumer, op=operator.name, inputs=inputs, attrs=attrs))
 
 

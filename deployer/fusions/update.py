@@ -9,7 +9,7 @@ from deployer.core.plan import Options
 
 def apply(program: Program, options: Options) -> Program:
     """Append the optimizer graph to the training graph if the options ask for it; this needs one pass per update."""
-    if not options.fused:
+    if not options.fuse_update:
         return program
     if not options.sole_pass or len(program.graphs) != 2:
         raise OptionProblem(

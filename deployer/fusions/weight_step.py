@@ -1,8 +1,8 @@
-"""Fusion of an update into what makes its gradient, so that the gradient has no memory at all.
+"""Fusion of an update into the producer of its gradient, so that the gradient needs no memory.
 
-Of pass and update in one graph, an operator that `applies` an optimizer's formula to its own result takes the place of
-the update: all that reads the weight of the pass comes before it. Where a gradient is read by anything else, is the sum
-of several passes or of several uses of a weight, or is clipped, nothing changes.
+Of pass and update in one graph, an operator that `fused_update` an optimizer's formula to its own result takes the
+place of the update: all that reads the weight of the pass comes before it. Where a gradient is read by anything else,
+is the sum of several passes or of several uses of a weight, or is clipped, nothing changes.
 """
 
 import math
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from deployer.core.access import box_shape
-from deployer.core.declarations import Optimizer
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.kernel_facts import FACTS
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options, target_of
+from deployer.core.traits import Optimizer
 from deployer.fusions.pair import is_unwritten
 
 AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
@@ -24,10 +24,10 @@ AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every update that an operator has a joint form of into the producer of its gradient."""
-    forms = [operator for operator in registry().values() if operator.applies]
-    for update in program.nodes if options.fused else ():
+    forms = [operator for operator in registry().values() if operator.fused_update]
+    for update in program.nodes if options.fuse_update else ():
         for form in forms:
-            if form.applies == update.op:
+            if form.fused_update == update.op:
                 program = _joined(program, options, update, form)
     return program
 
@@ -100,7 +100,7 @@ def _pays(program: Program, options: Options, joint: Node) -> bool:
     tile = {d.name: min(d.rounded(FACTS.block), d.size) if d.kind == "parallel" else d.size for d in access.dims}
     boxes = ((o, math.prod(box_shape(o, access, tile))) for o in access.operands)
     size = sum(count * operator.kernel.element_bytes(o.arg) for o, count in boxes)
-    return 2 * size <= target.levels[RESIDENT].budget
+    return 2 * size <= target.levels[L_INNER].budget
 
 
 def _sharing(program: Program, name: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import unsupported
 from deployer.core.packages import walk
 
-# Operators with graphs inside, which have no form of their own: what is known of their inputs says what is done.
+# Base of operators with subgraphs: they are expanded by the values of their inputs known at compile time.
 
 MOST_TURNS = 1024
 """How often a node may compute a graph of its own: all turns are written out, as many as a plan takes in minutes."""
@@ -23,7 +23,7 @@ MOST_TURNS = 1024
 
 @dataclass(frozen=True)
 class Inner:
-    """A graph inside of a node, by the name of its attribute, to be computed once with these values as its inputs."""
+    """Subgraph of a node, by the name of its attribute, to be computed once with these values as its inputs."""
 
     graph: str
     inputs: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ reads the report; `Known` has grown by each part.
 
 
 class Control(ABC):
-    """An operator of ONNX with graphs inside. Its class says the name, versions, and inputs that have to be known."""
+    """ONNX operator with subgraphs; a subclass declares its name, versions, and inputs that must be known."""
 
     name: ClassVar[str]
     versions: ClassVar[tuple[int, ...]]
@@ -59,7 +59,7 @@ class Control(ABC):
 
     @abstractmethod
     def ends(self, node: Node) -> Mapping[str, tuple[int, int]]:
-        """How many values each graph takes, and how many it gives at least, by its attribute."""
+        """Number of inputs and least number of outputs of each graph, by its attribute."""
 
     @abstractmethod
     def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
@@ -106,7 +106,7 @@ def check_turns(node: Node, count: int) -> None:
         raise unsupported(node, f"it takes {count} turns or more, which are written out", f"at most {MOST_TURNS} turns")
 
 
-# Nodes around the turns of a loop: results under their names, and what each turn gives put together.
+# Nodes around the iterations of a loop: results under their names, and the joined results of all iterations.
 
 
 def bound(node: Node, values: Sequence[str]) -> Iterator[Node]:
@@ -117,15 +117,15 @@ def bound(node: Node, values: Sequence[str]) -> Iterator[Node]:
             yield Node(f"{node.name}/result{position}", "Identity", (value,), (name,))
 
 
-def stacked(node: Node, position: int, turns: Sequence[str], known: Known, axis: int = 0) -> Iterator[Node]:
+def stacked(node: Node, position: int, iterations: Sequence[str], known: Known, axis: int = 0) -> Iterator[Node]:
     """The node's output of that position as the values of all turns along a new axis."""
     name = node.outputs[position] if position < len(node.outputs) else ""
     if not name:
         return
-    if not turns:
+    if not iterations:
         raise unsupported(node, f"it takes no turn, so its output {position} has no elements", "one turn or more")
-    layers = [known.fresh(f"{name}/{turn}") for turn in range(len(turns))]
-    for layer, value in zip(layers, turns, strict=True):
+    layers = [known.fresh(f"{name}/{iteration}") for iteration in range(len(iterations))]
+    for layer, value in zip(layers, iterations, strict=True):
         yield Node(f"{node.name}/layer", "Unsqueeze", (value,), (layer,), {"axes": (axis,)})
     yield Node(f"{node.name}/stack{position}", "Concat", tuple(layers), (name,), {"axis": axis})
 
@@ -226,14 +226,14 @@ class Scan(Control):
         lengths = {known.types[name].shape[axis] for name, (axis, _) in zip(sequences, ways, strict=True)}
         if len(lengths) != 1:
             raise unsupported(node, f"its sequences have {sorted(lengths)} slices", "sequences of one length")
-        [turns] = lengths
-        check_turns(node, turns)
+        [iterations] = lengths
+        check_turns(node, iterations)
         layers = list[tuple[str, ...]]()
-        for turn in range(turns):
+        for iteration in range(iterations):
             slices = []
             for name, (axis, backward) in zip(sequences, ways, strict=True):
-                at = turns - 1 - turn if backward else turn
-                kept, part = (known.fresh(f"{node.name}/{label}{turn}") for label in ("kept", "slice"))
+                at = iterations - 1 - iteration if backward else iteration
+                kept, part = (known.fresh(f"{node.name}/{label}{iteration}") for label in ("kept", "slice"))
                 bounds = {"starts": (at,), "ends": (at + 1,), "axes": (axis,), "steps": (1,)}
                 yield Node(f"{node.name}/slice", "Slice", (name,), (kept,), {**bounds})
                 yield Node(f"{node.name}/squeeze", "Squeeze", (kept,), (part,), {"axes": (axis,)})
@@ -245,7 +245,7 @@ class Scan(Control):
         for number, (axis, backward) in enumerate(_ways(node, "output", max(counts["body"] - first, 0))):
             of_all = [of_turn[number] for of_turn in layers]
             yield from stacked(node, first + number, of_all[::-1] if backward else of_all, known, axis)
-        return f"its {turns} turns are written out"
+        return f"its {iterations} turns are written out"
 
 
 def _ways(node: Node, end: str, count: int) -> list[tuple[int, int]]:

@@ -21,10 +21,10 @@ def fuse_program(program: Program, options: Options) -> Program:
 
     OptionProblem where the options leave out a rule that there is not.
     """
-    check_names(options.unfused)
+    check_names(options.disabled_rewrites)
     applied = []
     for name, rule in rules().items() if options.fuse else ():
-        before, program = program, program if name in options.unfused else rule(program, options)
+        before, program = program, program if name in options.disabled_rewrites else rule(program, options)
         applied += [name] * (program != before)
     return replace(program, rewrites=tuple(applied)) if applied else program
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from deployer.core.operator import Kernel
 from deployer.planning.expr import Expr, Node, Tree, Var
 
-Way = Literal["in", "out"]
+Direction = Literal["in", "out"]
 T = TypeVar("T")
 
 
@@ -23,7 +23,7 @@ class Ticket(Node):
     """
 
     name: str
-    way: Way
+    direction: Direction
     index: tuple[Expr, ...] = ()
 
 
@@ -34,7 +34,7 @@ class Transfer(Node):
     `sizes` are the bytes per run, then for each level a count and the bytes from one repetition to the next.
     """
 
-    way: Way
+    direction: Direction
     hop: int
     target: Expr
     source: Expr
@@ -54,7 +54,7 @@ class Table(Node):
 
 
 @dataclass(frozen=True)
-class Held(Node):
+class HeldArgument(Node):
     """The address that the argument table in use holds for a pointer argument of the kernel, to `const` or not."""
 
     argument: str
@@ -278,5 +278,5 @@ class LoopProgram:
 
     @property
     def title(self) -> str:
-        """What the step is, for people."""
+        """Operator and name of the step, for people."""
         return f"{self.operator} {self.name}"

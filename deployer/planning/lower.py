@@ -11,7 +11,7 @@ import numpy as np
 
 from deployer.core.operator import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
-from deployer.planning.crossings.moves import (
+from deployer.planning.cross_step.moves import (
     DoubleMoves,
     Guarded,
     Opens,
@@ -90,7 +90,9 @@ def _starts(port: Port) -> tuple[Start, ...]:
     for o in port.moved():
         if o.mode != "out" and port.opened(o, "in"):
             transfer = port.transfer(tile, o, "in")
-            starts.append(Start(port.first(o), Choice(FLAG, Done(), transfer) if o.fresh_on_flag else transfer))
+            starts.append(
+                Start(port.first(o), Choice(FLAG, Done(), transfer) if o.overwrite_on_first_pass else transfer)
+            )
     return tuple(starts)
 
 
@@ -156,7 +158,7 @@ def _double(
     ]
     fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
     counter = tile_counter(port, "turn" if fetching else "tile")
-    return Block((*declared, Loop(counter, count, tuple(fetching), tuple(work)), *of_all(moves.finish)))
+    return Block((*declared, Loop(counter, count, tuple(fetching), tuple(work)), *of_all(moves.epilogue)))
 
 
 def _declared(first: dict[str, Expr]) -> list[Statement]:

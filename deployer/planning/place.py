@@ -9,38 +9,39 @@ from deployer.core.artefact import digest
 from deployer.core.cost import rounded
 from deployer.core.errors import PlacementInfeasible, one_of
 from deployer.core.ir import Tensor
-from deployer.core.level import SPILLED, Level, LevelUse, Slots
+from deployer.core.level import L_OUTER, Level, LevelUse, Slots
 from deployer.core.plan import (
     Home,
     Lifetime,
     Plan,
     PlanStep,
-    Running,
+    RunOptions,
     Step,
     StepTiling,
     Tiling,
     target_for,
 )
 from deployer.core.target import Target
+from deployer.kernel_variants.calls import specialization_for
 from deployer.planning.timeline import StepRuns, drafted
-from deployer.specialization.calls import specialization_for
 from deployer.tilers.addresses.placement import Item, Placement, place
 
 
 class PackingGap(Exception):
-    """Live buffers fit a level in sum, but the packing exceeds it; the program is tiled again with `gaps` withheld.
+    """Live buffers fit a level in sum, but the packing exceeds it; the program is tiled again with `packing_slack`
+    withheld.
 
-    `gaps` are bytes per level: those that the packing of `level` lost between buffers, which are more than the bytes
-    `beyond` its budget. A tiling that is smaller by the latter alone may be the same one and lose as much again.
+    `packing_slack` are bytes per level: those that the packing of `level` lost between buffers, which are more than the
+    bytes `beyond` its budget. A tiling that is smaller by the latter alone may be the same one and lose as much again.
     """
 
-    def __init__(self, level: Level, gaps: tuple[int, ...], beyond: int) -> None:
+    def __init__(self, level: Level, packing_slack: tuple[int, ...], beyond: int) -> None:
         super().__init__(f"{level.name}: {beyond} B too many")
-        self.level, self.gaps, self.beyond = level, gaps, beyond
+        self.level, self.packing_slack, self.beyond = level, packing_slack, beyond
 
 
 def place_buffers(
-    tiling: Tiling, running: Running, last: bool = True, runs: StepRuns | None = None, sealed: bool = True
+    tiling: Tiling, running: RunOptions, last: bool = True, runs: StepRuns | None = None, sealed: bool = True
 ) -> Plan:
     """Pack all levels. Raises PackingGap where the tiling can make room, PlacementInfeasible where it cannot.
 
@@ -55,7 +56,7 @@ def place_buffers(
         for number, level in enumerate(levels)
     }
     bytes_of = {life.storage: life.bytes for life in tiling.lifetimes.storages}
-    copies = {v.name: Lifetime(v.name, bytes_of[v.storage], v.begin, v.end, False, False) for v in tiling.visits}
+    copies = {v.name: Lifetime(v.name, bytes_of[v.storage], v.begin, v.end, False, False) for v in tiling.residencies}
     homes[target.usual.name] += copies.values()
     placed = {}
     for number, level in enumerate(levels):
@@ -67,11 +68,11 @@ def place_buffers(
         excess = placed[level.name].height - level.budget
         if excess > 0 and can_shrink:
             lost = placed[level.name].height - placed[level.name].bound
-            raise PackingGap(level, (*tiling.gaps[:number], lost, *tiling.gaps[number + 1 :]), excess)
+            raise PackingGap(level, (*tiling.packing_slack[:number], lost, *tiling.packing_slack[number + 1 :]), excess)
         if excess > 0:
             raise _full(level, placed[level.name], homes[level.name], target)
     tensors = schedule.program.tensors
-    of = {visit.name: tensors[visit.storage] for visit in tiling.visits}
+    of = {residency.name: tensors[residency.storage] for residency in tiling.residencies}
     plan_homes = [
         _home(x, of.get(x.storage) or tensors[x.storage], level.name, placed[level.name].offsets[f"home {x.storage}"])
         for level in levels
@@ -99,7 +100,7 @@ def place_buffers(
         running=running,
         groups=tiling.groups,
         tables=tiling.tables,
-        visits=tiling.visits,
+        residencies=tiling.residencies,
         rewrites=program.rewrites,
     )
 
@@ -142,7 +143,7 @@ def _slot_items(tiling: Tiling, target: Target, number: int) -> list[Item]:
 def _places(step: Step, choice: StepTiling, arg: str, target: Target, placed: list[Placement]) -> list[Slots]:
     """The slots of an operand in each level, the innermost first."""
     slots = []
-    for loop, placement, _ in itertools.zip_longest(choice.loops, placed[:SPILLED], range(SPILLED)):
+    for loop, placement, _ in itertools.zip_longest(choice.loops, placed[:L_OUTER], range(L_OUTER)):
         count = loop.slots.get(arg, 0) if loop else 0
         size = _slot_bytes(step, loop.tile, arg, target) if count else 0
         slots.append(Slots(count, size, placement.offsets[_slot_name(step, arg)]) if count else Slots())
@@ -179,14 +180,14 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, runs: StepRuns, placed
         bytes_in=result.bytes_in,
         bytes_out=result.bytes_out,
         staging=result.staging,
-        specialization=specialization_for(step, draft, runs.target),
+        variant=specialization_for(step, draft, runs.target),
     )
 
 
 def _found_in(tiling: Tiling, storage: str, step: int) -> str:
     """The name of the home in which a step finds a storage: its own, or that of its copy."""
-    visits = (v.name for v in tiling.visits if v.storage == storage and v.first <= step <= v.last)
-    return next(visits, storage)
+    residencies = (v.name for v in tiling.residencies if v.storage == storage and v.first <= step <= v.last)
+    return next(residencies, storage)
 
 
 def _full(level: Level, placed: Placement, homes: list[Lifetime], target: Target) -> PlacementInfeasible:

@@ -8,17 +8,17 @@ from typing import TypeVar
 
 from deployer.core.artefact import digest
 from deployer.core.errors import PlacementInfeasible, TilingInfeasible
-from deployer.core.level import RESIDENT
-from deployer.core.plan import Lifetimes, Plan, Running, Tiling, target_for
+from deployer.core.level import L_INNER
+from deployer.core.plan import Lifetimes, Plan, RunOptions, Tiling, target_for
 from deployer.planning import place, tile
-from deployer.planning.crossings.bundles import with_bundles
-from deployer.planning.crossings.choose import with_crossings
-from deployer.planning.crossings.graph_program import Lowered
+from deployer.planning.cross_step.choose import with_cross_step_transfers
+from deployer.planning.cross_step.fused_launches import with_fused_launches
+from deployer.planning.cross_step.graph_program import Lowered
 from deployer.planning.place import PackingGap
 from deployer.planning.sharing import with_shared_tables
 from deployer.planning.timeline import StepRuns
-from deployer.planning.workers import rare_collections
-from deployer.tilers.levels.tables import Tables, tables_to_try, worthwhile
+from deployer.planning.workers import gc_paused
+from deployer.tilers.levels.tables import ArgumentTables, tables_to_try, worthwhile
 from deployer.tilers.strategies.strategy import strategy
 from deployer.verify.plan import verify_plan
 from deployer.verify.tiling import verify_tiling
@@ -32,7 +32,7 @@ MIXED_MILLI = 1
 
 Of many plans that cost nearly as much, the one that the model makes cheapest is one that it makes too cheap.
 """
-ONCE = Running(1, TOLERANCES.loss, 0)
+ONCE = RunOptions(1, TOLERANCES.loss, 0)
 """Running for cases without training: one forward pass under the default tolerance."""
 
 
@@ -40,9 +40,9 @@ def silent(message: str) -> None:
     """A progress function that prints nothing."""
 
 
-@rare_collections()
-def best_plan(
-    alive: Lifetimes, running: Running = ONCE, progress: Progress = silent, jobs: int = 0
+@gc_paused()
+def plan_best(
+    lifetimes: Lifetimes, running: RunOptions = ONCE, progress: Progress = silent, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
     """The plan with the fewest cycles of those that the strategy and its rivals give, each of them complete.
 
@@ -50,18 +50,18 @@ def best_plan(
     Where some storages are spilled, each of them is tiled again with homes that a search finds. `jobs` tilings are
     solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
-    name = alive.schedule.options.strategy
-    tiler, best = _finished(name, False, None, alive, running, progress, jobs)
-    most = _weighed(name, tiler, *best)
-    rivals = [(rival, False) for rival in strategy(name).rivals]
-    rivals += [(other, True) for other in (name, *strategy(name).rivals)] if best[0].spilled else []
-    for rival, searched in rivals:
-        if (rival, searched) != (name, True) and not _may_win(rival, searched, tiler, best[0], most):
+    name = lifetimes.schedule.options.strategy
+    tiler, best = _finished(name, False, None, lifetimes, running, progress, jobs)
+    most = _scored(name, tiler, *best)
+    alternatives = [(alternative, False) for alternative in strategy(name).alternatives]
+    alternatives += [(other, True) for other in (name, *strategy(name).alternatives)] if best[0].spilled else []
+    for alternative, searched in alternatives:
+        if (alternative, searched) != (name, True) and not _can_improve(alternative, searched, tiler, best[0], most):
             continue
-        progress(f"{rival} {'with a search for homes' if searched else 'to its end'}")
+        progress(f"{alternative} {'with a search for homes' if searched else 'to its end'}")
         with suppress(TilingInfeasible, PlacementInfeasible):
-            tiler, other = _finished(rival, searched, tiler, alive, running, progress, jobs)
-            if (cycles := _weighed(name, tiler, *other)) < most:
+            tiler, other = _finished(alternative, searched, tiler, lifetimes, running, progress, jobs)
+            if (cycles := _scored(name, tiler, *other)) < most:
                 best, most = other, cycles
     return best[0], _sealed(*best)
 
@@ -78,8 +78,8 @@ def _finished(
     name: str,
     searched: bool,
     tiler: tile.Tiler | None,
-    alive: Lifetimes,
-    running: Running,
+    lifetimes: Lifetimes,
+    running: RunOptions,
     progress: Progress,
     jobs: int,
 ) -> tuple[tile.Tiler, tuple[Tiling, Plan]]:
@@ -88,12 +88,12 @@ def _finished(
     """
     found: tuple[Tiling, Plan] | None = None
     fault: TilingInfeasible | None = None
-    for tables in tables_to_try(alive.schedule.steps, target_for(alive.schedule)):
-        if found and not tables.rival:
+    for tables in tables_to_try(lifetimes.schedule.steps, target_for(lifetimes.schedule)):
+        if found and not tables.alternative:
             break
         if tables.groups:
             progress(f"argument tables in {len(tables.groups)} groups")
-        tiler = tile.Tiler(alive, tables, tiler, name, searched)
+        tiler = tile.Tiler(lifetimes, tables, tiler, name, searched)
         try:
             found = _plan_tiled(tiler, found, progress, running, jobs)
         except TilingInfeasible as problem:
@@ -105,7 +105,10 @@ def _finished(
         assert fault is not None
         raise fault
     assert tiler is not None
-    return tiler, (found[0], _once(tiler.crossed, found[1], partial(_beyond_steps, found[1], tiler.lowered)))
+    return tiler, (
+        found[0],
+        _once(tiler.crossed, found[1], partial(_with_cross_step_transfers, found[1], tiler.lowered)),
+    )
 
 
 def _once(known: list[tuple[K, Plan]], of: K, make: Callable[[], Plan]) -> Plan:
@@ -117,15 +120,15 @@ def _once(known: list[tuple[K, Plan]], of: K, make: Callable[[], Plan]) -> Plan:
     return known[-1][1]
 
 
-def _may_win(rival: str, searched: bool, tiler: tile.Tiler, best: Tiling, most: int) -> bool:
+def _can_improve(alternative: str, searched: bool, tiler: tile.Tiler, best: Tiling, most: int) -> bool:
     """Whether a rival's plan may take less than `most` thousandths if all that may happen beyond its steps does."""
-    tilings = [found for key, found in tiler.alone.items() if key[:2] == (rival, searched)]
+    tilings = [found for key, found in tiler.alone.items() if key[:2] == (alternative, searched)]
     return any(tile.least(tiling, runs) * 1000 < most for tiling, runs in tilings if tiling != best)
 
 
-def _weighed(name: str, tiler: tile.Tiler, tiling: Tiling, plan: Plan) -> int:
+def _scored(name: str, tiler: tile.Tiler, tiling: Tiling, plan: Plan) -> int:
     """Thousandths of a plan's model cycles, and what a strategy has to gain where no rival has this tiling."""
-    others = [found for key, (found, _) in tiler.alone.items() if key[0] in strategy(name).rivals]
+    others = [found for key, (found, _) in tiler.alone.items() if key[0] in strategy(name).alternatives]
     return _update_cycles(tiling, plan) * (1000 + (MIXED_MILLI if others and tiling not in others else 0))
 
 
@@ -136,15 +139,15 @@ def _update_cycles(tiling: Tiling, plan: Plan) -> int:
 
 
 def plan_with_tables(
-    alive: Lifetimes, tables: Tables, progress: Progress = silent, running: Running = ONCE, jobs: int = 0
+    lifetimes: Lifetimes, tables: ArgumentTables, progress: Progress = silent, running: RunOptions = ONCE, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
     """Tiles and addresses for these tables; a packing that leaves a gap tightens the tiling by it."""
-    tiling, plan = _plan_tiled(tile.Tiler(alive, tables), None, progress, running, jobs)
+    tiling, plan = _plan_tiled(tile.Tiler(lifetimes, tables), None, progress, running, jobs)
     return tiling, _sealed(tiling, plan)
 
 
 def _plan_tiled(
-    tiler: tile.Tiler, rival: tuple[Tiling, Plan] | None, progress: Progress, running: Running, jobs: int
+    tiler: tile.Tiler, alternative: tuple[Tiling, Plan] | None, progress: Progress, running: RunOptions, jobs: int
 ) -> tuple[Tiling, Plan]:
     """Tiles and addresses, or the rival, a plan of the same program, where they gain too little.
 
@@ -155,30 +158,30 @@ def _plan_tiled(
     placed: what further gaps do to it is no gain.
     """
     target, most = tiler.target, 0
-    gaps = tile.no_gaps(target)
-    if rival:
-        gaps = (*gaps[: RESIDENT + 1], *rival[0].gaps[RESIDENT + 1 :])
-        most = _update_cycles(*rival)
+    packing_slack = tile.no_gaps(target)
+    if alternative:
+        packing_slack = (*packing_slack[: L_INNER + 1], *alternative[0].packing_slack[L_INNER + 1 :])
+        most = _update_cycles(*alternative)
     for attempt in range(1, PACKING_ATTEMPTS + 1):
-        stage = f"tiles, {sum(gaps)} B withheld for packing" if any(gaps) else "tiles"
+        stage = f"tiles, {sum(packing_slack)} B withheld for packing" if any(packing_slack) else "tiles"
         progress(stage)
-        tiling = tiler.tile(gaps, jobs, partial(_say, progress, stage))
+        tiling = tiler.tile(packing_slack, jobs, partial(_say, progress, stage))
         shared = with_shared_tables(tiling, tiler.runs)
         tiling, runs = shared or (tiling, tiler.runs)
         cycles = tile.predicted(tiling, runs)
-        if rival and not (cycles <= most if shared else worthwhile(cycles, most)):
-            return rival
+        if alternative and not (cycles <= most if shared else worthwhile(cycles, most)):
+            return alternative
         try:
             progress("addresses")
             last = attempt == PACKING_ATTEMPTS
             placing = partial(place.place_buffers, tiling, running, last, runs, sealed=False)
             return tiling, _once(tiler.placed, tiling, placing)
         except PackingGap as problem:
-            gaps = problem.gaps
+            packing_slack = problem.packing_slack
     raise TilingInfeasible(
         f"live buffers could not be packed in {PACKING_ATTEMPTS} attempts",
-        [("withheld", ", ".join(f"{gap} B of {x.name}" for x, gap in zip(target.levels, gaps, strict=False)))],
-        "a larger " + " or ".join(target.budget_flag(level) for level in target.levels[: len(gaps)]),
+        [("withheld", ", ".join(f"{gap} B of {x.name}" for x, gap in zip(target.levels, packing_slack, strict=False)))],
+        "a larger " + " or ".join(target.budget_flag(level) for level in target.levels[: len(packing_slack)]),
     )
 
 
@@ -187,7 +190,7 @@ def _say(progress: Progress, stage: str, text: str) -> None:
 
 
 def place_tiling(
-    tiling: Tiling, running: Running = ONCE, progress: Progress = silent, runs: StepRuns | None = None
+    tiling: Tiling, running: RunOptions = ONCE, progress: Progress = silent, runs: StepRuns | None = None
 ) -> Plan:
     """Addresses for a tiling, both verified, with each transfer in its step, which `crossed` may change.
 
@@ -202,13 +205,13 @@ def place_tiling(
 
 def crossed(tiling: Tiling, plan: Plan) -> Plan:
     """The tiling's plan with what goes beyond its steps, verified: transfers that cross some, and bundles of some."""
-    better = _beyond_steps(plan)
+    better = _with_cross_step_transfers(plan)
     if better != plan:
         verify_plan(better, tiling)
     return better
 
 
-def _beyond_steps(plan: Plan, lowered: Lowered | None = None) -> Plan:
+def _with_cross_step_transfers(plan: Plan, lowered: Lowered | None = None) -> Plan:
     """The plan with what goes beyond its steps; `lowered` is for speed."""
     known: Lowered = {} if lowered is None else lowered
-    return with_bundles(plan if plan.options.apart else with_crossings(plan, known), known)
+    return with_fused_launches(plan if plan.options.apart else with_cross_step_transfers(plan, known), known)

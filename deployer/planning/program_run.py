@@ -59,7 +59,7 @@ UNTIMED = Arguments | Assign | AssignEach | Fetch
 
 
 class ProgramRun:
-    """One run of a program: `waits` are the cycles lost to ingress and egress per tile, `moved` bytes by hop and way.
+    """Run of a program: `waits` are cycles lost to ingress and egress per tile, `moved` bytes by hop and direction.
 
     `kernels` are the cycles of each kernel call. `variables` are at first those that the program does not define, and
     `tickets`, by name and index, those of transfers that began before.
@@ -67,7 +67,7 @@ class ProgramRun:
 
     def __init__(self, clock: Clock, kernels: Sequence[int], variables: Mapping[str, int]) -> None:
         self.clock, self.kernels = clock, kernels
-        self.waits = {way: [0] * len(kernels) for way in ("in", "out")}
+        self.waits = {direction: [0] * len(kernels) for direction in ("in", "out")}
         self.stage_wait = 0
         self.moved: dict[int, dict[str, int]] = defaultdict(lambda: {"in": 0, "out": 0})
         self.variables = dict(variables)
@@ -178,14 +178,14 @@ class ProgramRun:
         """The function that runs a transfer or a wait; a start counts as waiting if the same tile waits for it."""
         tickets = self.tickets
         match statement:
-            case Start(Ticket(name, way, index), transfer):
+            case Start(Ticket(name, direction, index), transfer):
                 number, started, local = self._index(index), self._started(transfer), not index
 
                 def start() -> None:
                     begin = self.clock.now
                     tickets[name, number()] = running = started()
                     if local:
-                        self._lost(running[0], way, begin)
+                        self._lost(running[0], direction, begin)
 
                 return start
             case Wait(Transfer() as transfer):
@@ -195,16 +195,16 @@ class ProgramRun:
                     begin = self.clock.now
                     hop, end = started()
                     self.clock.wait(hop, end)
-                    self._lost(hop, transfer.way, begin)
+                    self._lost(hop, transfer.direction, begin)
 
                 return move
-            case Wait(Ticket(name, way, index)):
-                return self._wait(name, way, self._index(index))
-            case WaitAll(Ticket(name, way, index), count):
-                return self._wait_all(name, way, list(map(self._value, index)), count)
+            case Wait(Ticket(name, direction, index)):
+                return self._wait(name, direction, self._index(index))
+            case WaitAll(Ticket(name, direction, index), count):
+                return self._wait_all(name, direction, list(map(self._value, index)), count)
         raise InternalError(f"{type(statement).__name__} cannot be run")
 
-    def _wait(self, name: str, way: str, index: Callable[[], tuple[int, ...]]) -> Action:
+    def _wait(self, name: str, direction: str, index: Callable[[], tuple[int, ...]]) -> Action:
         tickets = self.tickets
 
         def wait() -> None:
@@ -212,12 +212,12 @@ class ProgramRun:
             hop, end = tickets[at]
             self.clock.wait(hop, end)
             tickets[at] = NOTHING
-            self._lost(hop, way, begin)
+            self._lost(hop, direction, begin)
 
         return wait
 
-    def _wait_all(self, name: str, way: str, part: list[Value], count: int) -> Action:
-        waits = [self._wait(name, way, self._place(part, place)) for place in range(count)]
+    def _wait_all(self, name: str, direction: str, part: list[Value], count: int) -> Action:
+        waits = [self._wait(name, direction, self._place(part, place)) for place in range(count)]
 
         def wait_all() -> None:
             for wait in waits:
@@ -233,17 +233,17 @@ class ProgramRun:
         values = list(map(self._value, index))
         return (lambda: tuple([value() for value in values])) if values else lambda: (0,)
 
-    def _lost(self, hop: int, way: str, begin: int) -> None:
+    def _lost(self, hop: int, direction: str, begin: int) -> None:
         """Count the cycles since `begin` as lost by the tile or, on an outer hop, by the stage."""
         if hop:
             self.stage_wait += self.clock.now - begin
         else:
-            self.waits[way][self._tile] += self.clock.now - begin
+            self.waits[direction][self._tile] += self.clock.now - begin
 
     def _started(self, value: Expr) -> Callable[[], Running]:
         """The function that starts a transfer, if there is one, and returns its hop and the cycle of its end."""
         match value:
-            case Transfer(way, hop, _, _, sizes):
+            case Transfer(direction, hop, _, _, sizes):
                 run, *levels = map(self._value, sizes)
                 counts, clock, moved = levels[::2], self.clock, self.moved[hop]
 
@@ -252,8 +252,8 @@ class ProgramRun:
                     for count in counts:
                         lines *= count()
                     size = run() * lines
-                    moved[way] += size
-                    return hop, clock.start(hop, way, size, lines)
+                    moved[direction] += size
+                    return hop, clock.start(hop, direction, size, lines)
 
                 return start
             case Choice(condition, then, other):

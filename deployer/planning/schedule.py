@@ -9,8 +9,8 @@ from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step, target_of
 from deployer.core.target import Target
-from deployer.rates.run_time import kernel_args
-from deployer.specialization.costs import StepCosts
+from deployer.kernel_variants.costs import StepCosts
+from deployer.lr_schedules.run_time import kernel_args
 
 
 def make_schedule(program: Program, options: Options) -> Schedule:
@@ -31,11 +31,13 @@ def make_schedule(program: Program, options: Options) -> Schedule:
             code, work = StepCosts(step, target).of(access.sizes)
             codes.append(cost_key(code, work.form))
             steps.append(step)
-    parts = refetched(codes, target)
-    return Schedule(options, program, tuple(replace(s, refetched=part) for s, part in zip(steps, parts, strict=True)))
+    parts = icache_miss_permille(codes, target)
+    return Schedule(
+        options, program, tuple(replace(s, icache_miss_permille=part) for s, part in zip(steps, parts, strict=True))
+    )
 
 
-def refetched(codes: Sequence[str], target: Target) -> list[int]:
+def icache_miss_permille(codes: Sequence[str], target: Target) -> list[int]:
     """For each step the thousandths of its cold start that return, where graphs with these codes run in turn.
 
     What ran since the last step with the same code takes its place: each form counts once, by its cold start. What
@@ -48,7 +50,7 @@ def refetched(codes: Sequence[str], target: Target) -> list[int]:
         others, kernels, evicting, since = set[str](), {kernel}, 0, 0
         met = False
         for other in (*reversed(codes[:index]), *reversed(codes[index:])):
-            if other == code or evicting >= target.eviction.fill:
+            if other == code or evicting >= target.icache.fill_cycles:
                 break
             met = met or _kernel(other) == kernel
             if other not in others:
@@ -57,8 +59,8 @@ def refetched(codes: Sequence[str], target: Target) -> list[int]:
             others.add(other)
             kernels.add(_kernel(other))
         own = max(cost_of(target, code).cold, 1)
-        shared = target.eviction.milli(since) * common[code]
-        parts.append((target.eviction.milli(evicting) * (own - common[code]) + shared) // own)
+        shared = target.icache.milli(since) * common[code]
+        parts.append((target.icache.milli(evicting) * (own - common[code]) + shared) // own)
     return parts
 
 
@@ -71,7 +73,7 @@ def _common(code: str, target: Target) -> int:
     """Cycles of a form's cold start for code that the other forms of its kernel have, too."""
     kernel = _kernel(code)
     forms = [cost.cold for key, cost in target.kernels.items() if _kernel(key) == kernel]
-    return min(forms, default=0) * target.eviction.common // 1000 if len(forms) > 1 else 0
+    return min(forms, default=0) * target.icache.shared_permille // 1000 if len(forms) > 1 else 0
 
 
 def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
@@ -83,7 +85,7 @@ def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
     lives = _Lives(program, own, options.sole_pass)
     order: Sequence[int] = range(len(own))
     order = min((order, lives.greedy()), key=lives.peak)
-    if options.fused:
+    if options.fuse_update:
         order = min((_with_small_last(program, own, order, lives), order), key=lives.peak)
     return [own[i] for i in order]
 
@@ -94,7 +96,7 @@ def _with_small_last(program: Program, nodes: Sequence[Node], order: Sequence[in
         index
         for index in order
         if not lives.followers[index]
-        and not operator_of(nodes[index]).applies
+        and not operator_of(nodes[index]).fused_update
         and _is_sink(program, nodes[index])
         and sum(program.tensors[name].type.bytes for name in nodes[index].outputs if name) <= FACTS.small_update
     }
@@ -143,14 +145,14 @@ class _Lives:
     def peak(self, order: Sequence[int]) -> int:
         """Most bytes alive during a node."""
         pending = {storage: set(users) for storage, users in self.users.items()}
-        alive: set[str] = set()
+        lifetimes: set[str] = set()
         most = 0
         for index in order:
-            alive |= self.touches[index]
-            most = max(most, sum(self.bytes[s] for s in alive))
+            lifetimes |= self.touches[index]
+            most = max(most, sum(self.bytes[s] for s in lifetimes))
             for storage in self.touches[index]:
                 pending[storage].discard(index)
-            alive -= {s for s in self.touches[index] if not pending[s]}
+            lifetimes -= {s for s in self.touches[index] if not pending[s]}
         return most
 
     def greedy(self) -> list[int]:
@@ -158,11 +160,11 @@ class _Lives:
         waits = [set(w) for w in self.waits]
         pending = {storage: set(users) for storage, users in self.users.items()}
         ready = {i for i, w in enumerate(waits) if not w}
-        alive: set[str] = set()
+        lifetimes: set[str] = set()
         order: list[int] = []
 
         def growth(index: int) -> tuple[int, int]:
-            born = sum(self.bytes[s] for s in self.touches[index] - alive)
+            born = sum(self.bytes[s] for s in self.touches[index] - lifetimes)
             freed = sum(self.bytes[s] for s in self.touches[index] if pending[s] == {index})
             return born - freed, index
 
@@ -170,10 +172,10 @@ class _Lives:
             index = min(ready, key=growth)
             ready.discard(index)
             order.append(index)
-            alive |= self.touches[index]
+            lifetimes |= self.touches[index]
             for storage in self.touches[index]:
                 pending[storage].discard(index)
-            alive -= {s for s in self.touches[index] if not pending[s]}
+            lifetimes -= {s for s in self.touches[index] if not pending[s]}
             for follower in self.followers[index]:
                 waits[follower].discard(index)
                 if not waits[follower]:

@@ -1,4 +1,4 @@
-"""Shared argument tables: steps whose tables differ in addresses alone have one, and set the addresses themselves."""
+"""Shared argument tables: steps whose tables differ only in addresses share one, and set the addresses themselves."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace

@@ -5,24 +5,24 @@ from collections.abc import Callable
 
 from deployer.core.access import box_shape
 from deployer.core.errors import TilingInfeasible
-from deployer.core.level import RESIDENT, USUAL
+from deployer.core.level import L_HOME, L_INNER
 from deployer.core.plan import Lifetimes, Plan, Stage, Step, Tiling, target_for
 from deployer.core.target import Target
-from deployer.planning.crossings.graph_program import Lowered
-from deployer.planning.rival import Rival
+from deployer.planning.alternatives import Alternative
+from deployer.planning.cross_step.graph_program import Lowered
 from deployer.planning.timeline import StepRuns
-from deployer.planning.workers import Parts, Workers, cores
-from deployer.tilers.levels.between import BetweenLevel, StagedSteps
+from deployer.planning.workers import ProgressCounter, Workers, cores
 from deployer.tilers.levels.flat import flat_tiling
 from deployer.tilers.levels.inner import Costed, InnerLevel
-from deployer.tilers.levels.tables import Tables, resident_tables
+from deployer.tilers.levels.middle_level import MiddleLevel, StagedSteps
+from deployer.tilers.levels.tables import ArgumentTables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
 
 BEHIND_MILLI = 30
 """Thousandths of cycles by which a rival that is further behind in one attempt is left out of the next ones."""
 
 
-Attempt = tuple[str, bool, Tables, tuple[int, ...]]
+Attempt = tuple[str, bool, ArgumentTables, tuple[int, ...]]
 """A strategy, whether homes are searched for, tables, and bytes withheld from each level."""
 
 
@@ -37,7 +37,7 @@ class Tiler:
     def __init__(
         self,
         lifetimes: Lifetimes,
-        tables: Tables | None = None,
+        tables: ArgumentTables | None = None,
         other: "Tiler | None" = None,
         name: str = "",
         searched: bool = False,
@@ -55,22 +55,24 @@ class Tiler:
         known: StepRuns | None = other.runs if other else None
         self.runs: StepRuns = StepRuns(lifetimes.schedule, self.target, self.tables.groups, known=known)
         self.lowered: Lowered = other.lowered if other else {}
-        self._inner: dict[tuple[Tables, int, bool], InnerLevel] = other._inner if other else {}
+        self._inner: dict[tuple[ArgumentTables, int, bool], InnerLevel] = other._inner if other else {}
         self._costed: Costed = other._costed if other else Costed()
         self._staged: StagedSteps = other._staged if other else {}
-        self._between: dict[tuple[int, InnerLevel], BetweenLevel] = other._between if other else {}
+        self._between: dict[tuple[int, InnerLevel], MiddleLevel] = other._between if other else {}
         self._behind: frozenset[str] = other._behind if other else frozenset()
         self.alone: dict[Attempt, tuple[Tiling, StepRuns]] = other.alone if other else {}
         self.placed: list[tuple[Tiling, Plan]] = other.placed if other else []
         self.crossed: list[tuple[Plan, Plan]] = other.crossed if other else []
 
-    def tile(self, gaps: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None) -> Tiling:
+    def tile(
+        self, packing_slack: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None
+    ) -> Tiling:
         """Solve all levels under the strategy and its rivals, and return the tiling with the fewest cycles.
 
         A rival's tiling is the one that it has as the strategy; that is in `alone`, and not solved again.
 
-        `gaps` are the bytes withheld from each level's budget because an earlier placement did not fit. If that leaves
-        too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
+        `packing_slack` are the bytes withheld from each level's budget because an earlier placement did not fit. If
+        that leaves too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
         TilingInfeasible with the step that needs the most bytes, and a budget that suffices. With one level there is
         nothing to solve. `jobs` rivals are solved at a time, by default as many as there are cores; it changes no bit.
         `say` is told what is done.
@@ -78,45 +80,49 @@ class Tiler:
         target = self.target
         if not target.hops:
             return flat_tiling(self.lifetimes, target)
-        gaps = gaps or no_gaps(target)
-        asked = self.strategy, self.searched, self.tables, gaps
+        packing_slack = packing_slack or no_gaps(target)
+        asked = self.strategy, self.searched, self.tables, packing_slack
         if asked in self.alone:
             return self.alone[asked][0]
-        rooms = [level.budget - gap for level, gap in zip(target.levels, (*gaps, 0), strict=True)]
-        inner = self._inner_level(gaps[RESIDENT], True)
-        if gaps[RESIDENT] and inner.unfit(self.strategy):
+        rooms = [level.budget - gap for level, gap in zip(target.levels, (*packing_slack, 0), strict=True)]
+        inner = self._inner_level(packing_slack[L_INNER], True)
+        if packing_slack[L_INNER] and inner.unfit(self.strategy):
             inner = self._inner_level(0, False)
         if inner.unfit(self.strategy):
             raise inner.too_small(self.strategy)
-        between = self._between_level(rooms[USUAL], inner)
-        names = [x for x in strategy(self.strategy).rivals if x not in self._behind and not inner.unfit(x)]
+        between = self._middle_level(rooms[L_HOME], inner)
+        names = [x for x in strategy(self.strategy).alternatives if x not in self._behind and not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
         found = dict[str, int]()
-        parts = Parts(say)
+        parts = ProgressCounter(say)
         with Workers(jobs or cores()) as workers:
-            rivals = [Rival(name, inner, between, gaps, workers, parts, (), self.searched) for name in names]
-            rivals.append(Rival(self.strategy, inner, between, gaps, workers, parts, tuple(names), self.searched))
-            for rival in rivals:
-                start = best[1] if best and rival is rivals[-1] else None
+            alternatives = [
+                Alternative(name, inner, between, packing_slack, workers, parts, (), self.searched) for name in names
+            ]
+            alternatives.append(
+                Alternative(self.strategy, inner, between, packing_slack, workers, parts, tuple(names), self.searched)
+            )
+            for alternative in alternatives:
+                start = best[1] if best and alternative is alternatives[-1] else None
                 try:
-                    tiling = rival.tiling(start)
+                    tiling = alternative.tiling(start)
                 except TilingInfeasible:
-                    if rival is rivals[-1]:
+                    if alternative is alternatives[-1]:
                         raise
                     continue  # a strategy that needs more room than the one that was asked for
                 if start is None:
-                    self.alone[rival.name, self.searched, self.tables, gaps] = tiling, self.runs
-                found[rival.name] = cycles = predicted(tiling, self.runs)
+                    self.alone[alternative.name, self.searched, self.tables, packing_slack] = tiling, self.runs
+                found[alternative.name] = cycles = predicted(tiling, self.runs)
                 if best is None or cycles < best[0]:
                     best = (cycles, tiling)
         assert best is not None
         self._behind |= {x for x in names if x in found and found[x] * 1000 > best[0] * (1000 + BEHIND_MILLI)}
         return best[1]
 
-    def _between_level(self, room: int, inner: InnerLevel) -> BetweenLevel:
+    def _middle_level(self, room: int, inner: InnerLevel) -> MiddleLevel:
         """The level between with so much room; what it found for an inner level it knows."""
         if (room, inner) not in self._between:
-            self._between[room, inner] = BetweenLevel(self.lifetimes, self.target, room, self._staged)
+            self._between[room, inner] = MiddleLevel(self.lifetimes, self.target, room, self._staged)
         return self._between[room, inner]
 
     def _inner_level(self, gap: int, residents: bool) -> InnerLevel:
@@ -152,7 +158,7 @@ def least(tiling: Tiling, runs: StepRuns) -> int:
 
 def _ends(step: Step, stage: Stage | None, target: Target) -> int:
     """Cycles of the first and the last transfer of each operand of a stage."""
-    cycles, hop = 0, target.hops[USUAL]
+    cycles, hop = 0, target.hops[L_HOME]
     for o in step.access.operands:
         if stage and o.arg in stage.slots:
             size = math.prod(box_shape(o, step.access, stage.tile)) * step.kernel.element_bytes(o.arg)

@@ -15,10 +15,10 @@ from deployer.core.access import (
     full_axes,
     strides,
 )
-from deployer.core.declarations import UpdateNumber
 from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
+from deployer.core.traits import UpdateNumber
 from deployer.planning.expr import (
     All,
     AtLeast,
@@ -42,7 +42,7 @@ from deployer.planning.expr import (
     sized,
     sub,
 )
-from deployer.planning.loop_program import If, Increase, Let, Set, Statement, Transfer, Way
+from deployer.planning.loop_program import Direction, If, Increase, Let, Set, Statement, Transfer
 
 FLAG = Var("lazy_reset")
 """The lazy-reset flag: 1 in the first of the passes that add to an accumulator, whose old content does not count."""
@@ -61,14 +61,14 @@ class BoxMove:
     run: Expr
     levels: tuple[tuple[Expr, Expr], ...]
 
-    def transfer(self, way: Way, hop: int, outer: Expr, inner: Expr, name: str) -> Transfer:
+    def transfer(self, direction: Direction, hop: int, outer: Expr, inner: Expr, name: str) -> Transfer:
         """The transfer between the array at address `outer` and a slot at `inner`; names of sizes start with `name`."""
         address = add(outer, self.offset)
         sizes = [sized(self.run, f"{name}_bytes")]
         for count, pitch in self.levels:
             sizes += [sized(count, f"{name}_rows"), sized(pitch, f"{name}_pitch")]
-        target, source = (inner, address) if way == "in" else (address, inner)
-        return Transfer(way, hop, target, source, tuple(sizes))
+        target, source = (inner, address) if direction == "in" else (address, inner)
+        return Transfer(direction, hop, target, source, tuple(sizes))
 
 
 class TileLoop:
@@ -167,7 +167,7 @@ class TileLoop:
         return {axis.span({axis.dim: piece}, extent)[1] for piece in self.pieces[axis.dim]}
 
     def _steady(self, axis: Windowed, extent: int) -> int | None:
-        """What `offset` of the axis is in all tiles, or None where it varies, as where some begin in padding."""
+        """Return the axis's `offset` if all tiles have the same, else None, as if some begin in padding."""
         offsets = {axis.offset({axis.dim: piece}, extent) for piece in self.pieces[axis.dim]}
         return offsets.pop() if len(offsets) == 1 else None
 

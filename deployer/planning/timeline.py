@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 
 from deployer.core.access import Broadcast, Span, Whole
 from deployer.core.cost import Clock, cold_start, kernel_cycles
-from deployer.core.level import RESIDENT, USUAL
+from deployer.core.level import L_HOME, L_INNER
 from deployer.core.plan import PlanDim, PlanOperand, PlanStep, Schedule, Staging, Step, StepTiling, Timeline
 from deployer.core.target import Target
+from deployer.kernel_variants.calls import costed_for
+from deployer.kernel_variants.conditions import KernelVariant
+from deployer.kernel_variants.costs import CostedWork, costed_work
 from deployer.planning.lower import lower
 from deployer.planning.program_run import ProgramRun
 from deployer.planning.tile_loop import FLAG
-from deployer.specialization.calls import costed_for
-from deployer.specialization.conditions import Specialization
-from deployer.specialization.costs import CostedWork, costed_work
 from deployer.tilers.levels.geometry import kinds, loop_key
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
@@ -45,12 +45,12 @@ def simulate(step: Step, choice: StepTiling, target: Target, fresh: bool, fetche
     run.block(lower(drafted(step, choice), fetched).body)
     staging = None
     if choice.stage is not None:
-        stage, moved = choice.stage, run.moved[USUAL]
+        stage, moved = choice.stage, run.moved[L_HOME]
         staging = Staging(
-            stage.order, stage.buffering, moved["in"], moved["out"], clock.busy.get(USUAL, 0), run.stage_wait
+            stage.order, stage.buffering, moved["in"], moved["out"], clock.busy.get(L_HOME, 0), run.stage_wait
         )
     timeline = Timeline(tuple(run.waits["in"]), tuple(run.waits["out"]))
-    inner = run.moved[RESIDENT]
+    inner = run.moved[L_INNER]
     return StepRun(clock.now, kernels, timeline, inner["in"], inner["out"], staging)
 
 
@@ -83,13 +83,13 @@ class StepRuns:
     def of(self, step: Step, choice: StepTiling) -> StepRun:
         """The run of a step of the schedule; one that shares its table first sets the addresses in it."""
         fetched = self.fetched.get(step.index, 0)
-        key = (self.kinds[step.index], step.refetched, loop_key(choice), loop_key(choice.stage), fetched)
+        key = (self.kinds[step.index], step.icache_miss_permille, loop_key(choice), loop_key(choice.stage), fetched)
         if key not in self._runs:
             self._runs[key] = simulate(step, choice, self.target, self.fresh, fetched)
         run = self._runs[key]
         if step.index not in self.sharing:
             return run
-        return replace(run, cycles=run.cycles + self.target.address * fixed_addresses(drafted(step, choice)))
+        return replace(run, cycles=run.cycles + self.target.arg_patch * fixed_addresses(drafted(step, choice)))
 
 
 def drafted(step: Step, choice: StepTiling) -> PlanStep:
@@ -103,7 +103,7 @@ def drafted(step: Step, choice: StepTiling) -> PlanStep:
             mode=o.mode,
             view=o.view,
             axes=o.axes,
-            fresh_on_flag=o.fresh_on_flag,
+            overwrite_on_first_pass=o.overwrite_on_first_pass,
             slots=choice.slots[o.arg],
             slot_bytes=0,
             slot_offset=0,
@@ -158,16 +158,16 @@ def _kernels(
             if before:
                 changed = {name for name, span in tile.items() if span != before[name]}
                 starts = sum(ways for dims, ways in moved if dims & changed)
-                cycles.append(costs[key] + target.tile + target.start * starts)
+                cycles.append(costs[key] + target.tile + target.dma_issue * starts)
             else:
                 cycles.append(costs[key])
             before = tile
     cold = cold_start(target, *_work(step, function, choice.tile))
-    cycles[0] += cold * step.refetched // 1000
+    cycles[0] += cold * step.icache_miss_permille // 1000
     if len(cycles) > 1:
-        cycles[0] += target.doubled * (choice.buffering == "double")
+        cycles[0] += target.double_buffer_setup * (choice.buffering == "double")
     return tuple(cycles)
 
 
-def _work(step: Step, function: Specialization | None, lengths: Mapping[str, int]) -> CostedWork:
+def _work(step: Step, function: KernelVariant | None, lengths: Mapping[str, int]) -> CostedWork:
     return costed_work(step.kernel.symbol, function, step.node, step.access, lengths)

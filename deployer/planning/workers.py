@@ -1,5 +1,4 @@
-"""Workers: threads for calls whose results are asked for in an order that does not depend on which ends first; Parts;
-rare collections of garbage.
+"""Threads for calls whose results are requested in a fixed order; progress counter; raised GC thresholds.
 
 Threads suffice, as the solver and large arrays leave Python's lock to others.
 """
@@ -26,7 +25,7 @@ def cores() -> int:
 
 
 @contextmanager
-def rare_collections() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Python looks for circles of garbage rarely meanwhile: a plan's objects form none, are many, and live on.
 
     The looking was 13 % of planning a network of 634 steps; without it the peak of memory is 6 % higher.
@@ -39,8 +38,8 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-class Parts:
-    """The parts of a work: after each, which may end in any thread, `say` is told how many are done."""
+class ProgressCounter:
+    """Progress counter of a work's chunks; `say` gets the number of finished ones after each, from any thread."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.done = self.total = 0

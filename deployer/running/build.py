@@ -220,7 +220,7 @@ def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
 
 def lasting_sources(plan: Plan, tools: Toolchain, generated: Path) -> list[Path]:
     """The functions of the plan's kernels (a target's own before the common one), runtime and HAL."""
-    calls = sorted({(s.kernel.symbol, s.specialization) for s in plan.steps})
+    calls = sorted({(s.kernel.symbol, s.variant) for s in plan.steps})
     files = [function_source(symbol, name, target_of(plan.options), tools, generated) for symbol, name in calls]
     files += sorted((COMMON / "runtime").glob("*.c"))
     for folder in source_folders(tools):

@@ -1,4 +1,4 @@
-"""Whether a target's HAL does what `hal.h` says: a program that tries it, and what that program says is wrong."""
+"""Conformance check of a target's HAL against `hal.h`: a test program, and the faults that it reports."""
 
 import re
 import subprocess
@@ -27,7 +27,7 @@ _FAULT = re.compile(r"^fault ([\w -]+): (.+)$", re.M)
 
 @dataclass(frozen=True)
 class HalFault:
-    """What is wrong, and during which check it was seen."""
+    """Fault of a HAL: its description, and the check that found it."""
 
     check: str
     text: str

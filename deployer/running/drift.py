@@ -1,4 +1,4 @@
-"""Drift: how a run leaves the float64 run of the same case, pass by pass, as numbers, a line of text and a picture."""
+"""Drift: deviation of a run from the float64 run of the same case, pass by pass, as numbers, text and a picture."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where the C of kernels lies: in a target's own folder, in the common one, or in that of another package."""
+"""Locations of kernels' C sources: a target's own folder, the common one, or that of another package."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from deployer.core.errors import BuildFailed, InternalError
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
+from deployer.kernel_variants.conditions import specializations_of
 from deployer.operators.base.elementwise_dsl import printed_kernels
-from deployer.specialization.conditions import specializations_of
 
 COMMON = TARGETS_DIR / "common"
 
@@ -36,18 +36,18 @@ def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> Path:
     return (own + shared)[0]
 
 
-def function_source(symbol: str, specialization: str, target: Target, tools: Toolchain, generated: Path) -> Path:
+def function_source(symbol: str, variant: str, target: Target, tools: Toolchain, generated: Path) -> Path:
     """The C file of a kernel, or of its function for some calls; InternalError where there is none of the name."""
-    if not specialization:
+    if not variant:
         return kernel_source(symbol, tools, generated)
-    found = next((x.source for x in specializations_of(symbol, target) if x.name == specialization), None)
+    found = next((x.source for x in specializations_of(symbol, target) if x.name == variant), None)
     if found is None:
-        raise InternalError(f"kernel {symbol} has no specialization {specialization} on target {target.name}")
+        raise InternalError(f"kernel {symbol} has no specialization {variant} on target {target.name}")
     return found
 
 
 def _own(symbol: str, tools: Toolchain) -> Iterator[Path]:
-    """Where a file for this target alone may lie: with the target, or in a package, in a folder of the HAL's name."""
+    """Yield the candidate paths of a file for this target alone: with the target, or in a package's HAL folder."""
     for source in source_folders(tools):
         yield source / "kernels" / f"{symbol}.c"
     for folder in kernel_folders().values():

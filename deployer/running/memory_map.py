@@ -1,9 +1,9 @@
 """The memory map as one HTML file: time to the right, addresses upwards, a rectangle per buffer; works offline."""
 
-from deployer.core.level import RESIDENT, LevelUse
+from deployer.core.level import L_INNER, LevelUse
 from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import html_text
-from deployer.planning.crossings.choose import slot_life
+from deployer.planning.cross_step.choose import slot_life
 from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
 WIDTH, HEIGHT, MARGIN = 1100, 420, 60
@@ -62,9 +62,9 @@ def _buffers(plan: Plan, level: LevelUse) -> list[tuple[str, str, int, int, int,
     last = len(plan.steps) - 1
     rows = []
     number, fetched = plan.levels.index(level), fetched_bytes(plan.groups, plan.steps, target_of(plan.options))
-    if number == RESIDENT and plan.table_bytes and not plan.groups:
+    if number == L_INNER and plan.table_bytes and not plan.groups:
         rows.append(("argument tables", "tables", 0, plan.table_bytes, 0, last))
-    for span in group_spans(plan.groups, len(plan.steps)) if number == RESIDENT else ():
+    for span in group_spans(plan.groups, len(plan.steps)) if number == L_INNER else ():
         rows.append(
             (
                 f"argument tables of steps {span.start} to {span[-1]}",

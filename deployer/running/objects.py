@@ -132,9 +132,9 @@ def find(place: Path, source: Path, key: str) -> Path | None:
 
 def keep(place: Path, source: Path, key: str, compiled: Path) -> Path:
     """Move a new object to its name in the cache folder, as a whole; another process may have brought the same."""
-    shelf = _shelf(place, key)
-    shelf.mkdir(exist_ok=True)
-    path = shelf / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
+    cache = _shelf(place, key)
+    cache.mkdir(exist_ok=True)
+    path = cache / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
     with passing(place, ".part-") as folder:
         part = folder / path.name
         shutil.copyfile(compiled, part)

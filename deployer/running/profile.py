@@ -72,10 +72,10 @@ def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile
     empty = [v.end - v.begin for v in visits[: EMPTY_STEPS - 1]]
     totals = _by_step(visits)
     detailed = _by_step(_visits(tiles))
-    rows, following = [], followers(plan.bundles)
+    rows, following = [], followers(plan.fused_launches)
     predicted = {s.index: s.cycles for s in plan.steps}
-    for bundle in plan.bundles:
-        predicted[bundle.first] += sum(predicted.pop(step) for step in bundle.followers)
+    for launch in plan.fused_launches:
+        predicted[launch.first] += sum(predicted.pop(step) for step in launch.followers)
     for s in plan.steps:
         if s.index in following:
             rows.append(StepProfile(s.index, s.name, s.op, "measured", (0,), (0,), (0,), 0, 0))

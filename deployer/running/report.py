@@ -12,7 +12,7 @@ from deployer.codegen.render import tile_text
 from deployer.core.cost import without_cost
 from deployer.core.errors import FACTS, DeployerWarning
 from deployer.core.ir import TensorRecord
-from deployer.core.level import SPILLED, USUAL
+from deployer.core.level import L_HOME, L_OUTER
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import json_text, one_line
 from deployer.running.drift import Drift, drift_of
@@ -21,7 +21,7 @@ from deployer.running.terminal import Terminal
 from deployer.running.watch import Divergence
 from deployer.verify import verdict
 from deployer.verify.checks import Checks, Judge
-from deployer.verify.verdict import Difference, Expected, Movement
+from deployer.verify.verdict import Expected, Movement, TensorDifference
 
 MOST_FAULTS = 10
 """At most so many faults are printed; report.json has all of them."""
@@ -64,7 +64,7 @@ class Report:
     relative: float
     losses: tuple[float, ...]
     loss_difference: float
-    weights: tuple[Difference, ...]
+    weights: tuple[TensorDifference, ...]
     movements: tuple[Movement, ...]
     accumulators: tuple[Movement, ...]
     faults: tuple[str, ...]
@@ -226,8 +226,8 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
         busy, wait = sum(x.busy for x in staged), sum(x.wait for x in staged)
         hidden = 100 * (1 - min(wait / max(busy, 1), 1.0))
         console.print(
-            f"{plan.levels[SPILLED].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
-            f"{plan.levels[USUAL].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
+            f"{plan.levels[L_OUTER].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
+            f"{plan.levels[L_HOME].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
         )
     if report.assumed:
         names = ", ".join(report.assumed)

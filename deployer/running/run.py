@@ -44,7 +44,7 @@ OUTSIDE = {
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run printed and dumped: losses per pass (training), final weights or outputs by name, BENCH figures.
+    """Output of a run: losses per pass (training), final weights or outputs by name, BENCH figures.
 
     A pass whose loss is infinite or NaN is the last one, so there may be fewer passes than the plan has. `accumulators`
     is the final content of those gradient accumulators that outlive a pass. `states` has, before each pass for which
@@ -84,7 +84,7 @@ def run_program(
     return _outcome(plan, program, dump, passes, text)
 
 
-def run_stretch(plan: Plan, directory: Path, content: bytes, turn: int, flush: int = 0) -> tuple[bytes, dict[str, str]]:
+def run_segment(plan: Plan, directory: Path, content: bytes, turn: int, flush: int = 0) -> tuple[bytes, dict[str, str]]:
     """Run the built program of a stretch on this input: what it dumped, and its BENCH figures; errors as above.
 
     `turn` is how many passes were made since the last update, `flush` how many are in one that ends the stretch, if it
@@ -287,7 +287,7 @@ def _too_long(plan: Plan, stdout: str, facts: list[tuple[str, str]]) -> Deployer
 
 
 class _Dump:
-    """What a program dumps that made so many passes: states at some moments, losses, then results and accumulators.
+    """Layout of the dump after so many passes: states at some moments, losses, then results and accumulators.
 
     Losses and states there are in training alone.
     """

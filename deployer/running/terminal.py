@@ -1,4 +1,4 @@
-"""The console of all commands: what it prints cannot command the terminal, nor look like another line."""
+"""Console of all commands: its output can neither control the terminal nor imitate another line."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,7 +13,7 @@ Shown = Literal["text", "json", "nothing"]
 
 
 class Terminal(Console):
-    """A console without markup: every string is one line of text, and what is not printable in it is an escape.
+    """Console without markup: every string is one line of text, with unprintable characters escaped.
 
     What is printed is text, and left out unless `shows` is that; `event` is for programs.
     """

@@ -1,4 +1,4 @@
-"""Where a pass first goes wrong: what each step of the program made of its own operands, beside float64 of the same.
+"""Find the first wrong step of a pass: compare each step with float64 on the operands that the program had.
 
 The host's simulator writes the results of all steps of one pass; every step is then judged alone, by the operands that
 the program itself had there. So an error is named at the step that made it, however far it went from there.
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.codegen.c_names import Memory as Addresses
+from deployer.codegen.c_names import MemoryNames as Addresses
 from deployer.core.files.reading import real_path
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Home, Plan, PlanStep, target_of
 from deployer.frontend.dataset import Dataset
-from deployer.rates.run_time import at_rates
+from deployer.lr_schedules.run_time import at_rates
 from deployer.running import output
 from deployer.running.build import toolchain
 from deployer.running.run import command_line, supervised
@@ -31,7 +31,7 @@ LIST, VALUES = "--watch", "--watched"
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first step whose result is not what its own operands give: by `error`, a share of its largest magnitude."""
+    """First step whose result deviates from float64 of its operands, by `error`, a share of its largest magnitude."""
 
     step: int
     name: str
@@ -76,7 +76,7 @@ def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int
         supervised(command_line(target.name, tools, folder, flags), folder, plan)
         content = (folder / "values.bin").read_bytes()
     values: dict[int, dict[str, Array]] = {}
-    of = {visit.name: visit.storage for visit in plan.visits}
+    of = {residency.name: residency.storage for residency in plan.residencies}
     begin = 0
     for _, step, at in rows:
         home = written[at][1]
@@ -89,7 +89,9 @@ def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int
 def _at_home(plan: Plan, step: int, home: Home) -> int:
     """The step at whose end a result of a step is at home: its own, or the one in which its egress is awaited."""
     args = {o.arg for o in plan.steps[step].operands if o.storage == home.storage}
-    return max([step, *(c.at for c in plan.crossings if c.step == step and c.way == "out" and c.arg in args)])
+    return max(
+        [step, *(c.at for c in plan.cross_step_transfers if c.step == step and c.direction == "out" and c.arg in args)]
+    )
 
 
 def first_divergence(
@@ -117,7 +119,7 @@ def first_divergence(
 
 
 def computed(program: Program, plan: Plan, directory: Path, index: int, names: Sequence[str]) -> dict[str, Array]:
-    """What the program computed in a pass for those of the tensors that a step writes."""
+    """Return the values that the program computed in a pass for the tensors that a step writes."""
     writers = {tensor: step.index for step in plan.steps for tensor, _ in results(step) if tensor in names}
     steps = tuple(step for step in plan.steps if step.index in writers.values())
     values = watched(plan, directory, steps, index)
@@ -157,7 +159,7 @@ def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, 
 
 @dataclass(frozen=True, eq=False)
 class _Error:
-    """A result, what is due in float64 and in float32, and what was in its place."""
+    """Result of a step, the expected one in float64 and in float32, and the content before it."""
 
     actual: Array
     due: Array
@@ -174,7 +176,7 @@ class _Error:
 
     @cached_property
     def change(self) -> Array:
-        """What the step changes, or its result where that is smaller."""
+        """The step's change, or its result if that is smaller."""
         with np.errstate(invalid="ignore"):
             change = self.due - self.was if self.was.shape == self.due.shape else self.due
         plain, change = (np.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0) for x in (self.due, change))

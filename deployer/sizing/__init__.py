@@ -1,1 +1,1 @@
-"""What a library takes of a microcontroller: code, memory, stack, instructions; on which boards it fits."""
+"""Resource needs of a library on a microcontroller: code, memory, stack, instructions; boards that it fits."""

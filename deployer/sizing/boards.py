@@ -24,7 +24,7 @@ class BoardInvalid(UserError):
 
 @dataclass(frozen=True)
 class Emulator:
-    """An emulator of machines: the linker's words for its programs, the command that runs one, how it is installed."""
+    """Emulator of machines: linker flags of its programs, the command that runs one, and its installation hint."""
 
     link: tuple[str, ...]
     run: tuple[str, ...]
@@ -52,7 +52,7 @@ class Core:
 
 
 @dataclass(frozen=True)
-class Memory:
+class BoardMemory:
     """A memory whose addresses follow each other, with its bytes."""
 
     name: str
@@ -82,7 +82,7 @@ class Board:
     target: Target | None
     mhz: int
     flash: int
-    memories: tuple[Memory, ...]
+    memories: tuple[BoardMemory, ...]
     energy: Power | None
 
 
@@ -140,11 +140,11 @@ def read_board(path: Path) -> Board:
     return Board(path.stem, raw["name"], raw["source"], core, None, numbers["mhz"], numbers["flash"], memories, energy)
 
 
-def _memories(rows: object, path: Path) -> tuple[Memory, ...]:
+def _memories(rows: object, path: Path) -> tuple[BoardMemory, ...]:
     """The memories of a board, the largest first."""
     if not isinstance(rows, list):
         raise BoardInvalid(f"{path}: memory is no list of tables", hint="a table [[memory]] with name and bytes")
-    memories = [_record(Memory, row, f"{path}: memory") for row in rows]
+    memories = [_record(BoardMemory, row, f"{path}: memory") for row in rows]
     if not memories:
         raise BoardInvalid(f"{path}: the board has no memory", hint="a table [[memory]] with name and bytes")
     for memory in memories:

@@ -1,4 +1,4 @@
-"""What has been compiled and measured before, in files named by the digest of all that it depends on."""
+"""Cache of objects and measurements, in files named by the digest of all that they depend on."""
 
 import hashlib
 import tempfile

@@ -1,4 +1,4 @@
-"""The example of a library on a core's emulator: what it prints; instructions of a pass, an update and a prediction.
+"""Example of a library on a core's emulator: its output, and instructions of a pass, an update and a prediction.
 
 Instructions are counted by the emulator's virtual time, where each takes a nanosecond; they are no cycles. The clock of
 the machine has ticks of some tens of nanoseconds, so counts are exact to that.
@@ -26,8 +26,8 @@ _MEASURED = re.compile(r"^measured (\w+) (\d+) ticks (\d+) stack\n", re.M)
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run of the example: what it prints, instructions of the first call of each kind, and its stack in bytes.
+class EmulatedRun:
+    """Run of the example: its output, instructions of the first call of each kind, and its stack in bytes.
 
     `instructions` are of a training pass, an update, a prediction; 0 where the library has none. `stack` is what these
     calls had written at most, the program's own frames besides.
@@ -53,7 +53,7 @@ def need_emulator(core: Core) -> Emulator:
     return emulator
 
 
-def run_example(files: Files, name: str, built: Objects) -> Run:
+def run_example(files: Files, name: str, built: Objects) -> EmulatedRun:
     """Run the example of a compiled library; ToolMissing without emulator, RunFailed where the program fails."""
     core = built.core
     emulator = version_of(need_emulator(core).run[0])
@@ -65,7 +65,7 @@ def run_example(files: Files, name: str, built: Objects) -> Run:
 
     known = remembered(key_of([compiler_digest(), built.version, emulator, repr(core), *content]), make)
     first, second, third = known["instructions"]
-    return Run(known["printed"], (first, second, third), known["stack"])
+    return EmulatedRun(known["printed"], (first, second, third), known["stack"])
 
 
 def link_words(core: Core) -> list[str]:
@@ -82,7 +82,7 @@ def compile_words(core: Core) -> list[str]:
 
 
 def run_program(core: Core, program: Path) -> str:
-    """What a program prints on the core's machine; RunFailed where it does not end well."""
+    """Run a program on the core's machine and return its output; raise RunFailed if it does not end well."""
     words = [word.format(machine=core.machine, program=program) for word in need_emulator(core).run]
     try:
         run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)

@@ -1,9 +1,9 @@
-"""Whether the training of a model fits a board: what it takes there beside what the board has."""
+"""Comparison of the resources that a model's training needs with those that a board has."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deployer.sizing.boards import Board, Memory
+from deployer.sizing.boards import Board, BoardMemory
 from deployer.sizing.needs import CaseNeeds, CoreNeeds, TargetNeeds
 
 UNITS = 1000
@@ -11,8 +11,8 @@ UNITS = 1000
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A board's row: bytes that are needed and those that there are, None where nobody knows.
+class Footprint:
+    """Row of a board: bytes needed and bytes available; None if unknown.
 
     `place` is the memory of the struct. `instructions` and `update_instructions` are the emulator's of a pass and an
     update, never cycles; `cycles` and `update_cycles` are predicted by a target's cost model. `least_ms` is what a pass
@@ -44,7 +44,7 @@ class Fit:
         return not self.lacking
 
 
-def fit_board(board: Board, needs: CaseNeeds, counted: bool = True) -> Fit:
+def fit_board(board: Board, needs: CaseNeeds, counted: bool = True) -> Footprint:
     """The row of a board; instructions are there only if they are to be `counted`."""
     if board.target is not None:
         return _on_target(board, needs.on_target(board.target))
@@ -52,7 +52,7 @@ def fit_board(board: Board, needs: CaseNeeds, counted: bool = True) -> Fit:
     return _on_core(board, needs.memory, needs.constants, needs.on_core(board.core, counted))
 
 
-def _on_core(board: Board, memory: int, constants: int, core: CoreNeeds) -> Fit:
+def _on_core(board: Board, memory: int, constants: int, core: CoreNeeds) -> Footprint:
     place, lacking = _placed(board.memories, memory, core.stack or 0)
     flash = constants + (core.code or 0)
     if flash > board.flash:
@@ -64,7 +64,7 @@ def _on_core(board: Board, memory: int, constants: int, core: CoreNeeds) -> Fit:
         count = core.train + (core.update or 0)
         least = count / (board.core.issue * board.mhz * UNITS)
         energy = least * board.energy.milliamperes * board.energy.volts if board.energy else None
-    return Fit(
+    return Footprint(
         board=board.stem,
         title=board.name,
         source=board.source,
@@ -85,7 +85,7 @@ def _on_core(board: Board, memory: int, constants: int, core: CoreNeeds) -> Fit:
     )
 
 
-def _placed(memories: Sequence[Memory], needed: int, stack: int) -> tuple[Memory, list[str]]:
+def _placed(memories: Sequence[BoardMemory], needed: int, stack: int) -> tuple[BoardMemory, list[str]]:
     """The largest memory that holds the struct and leaves room for the stack, there or in another; what is lacking."""
     for place in memories:
         left = place.bytes - needed
@@ -96,13 +96,13 @@ def _placed(memories: Sequence[Memory], needed: int, stack: int) -> tuple[Memory
     return largest, [f"memory: {over} B too many for {largest.name}"]
 
 
-def _on_target(board: Board, target: TargetNeeds) -> Fit:
+def _on_target(board: Board, target: TargetNeeds) -> Footprint:
     """A machine with several levels: each has its plan's peak; the outermost is the row's memory."""
     assert board.target is not None
     levels: Iterable[tuple[str, int, int]] = target.levels or ((board.target.levels[-1].name, 0, 0),)
     names = ", ".join(f"{name} {peak} of {budget}" for name, peak, budget in target.levels)
     planned = not target.lacking
-    return Fit(
+    return Footprint(
         board=board.stem,
         title=board.name,
         source=board.source,

@@ -1,4 +1,4 @@
-"""A library's folder with what its code takes on a core: in the manifest by function, on the page in all."""
+"""Library folder with the size of its code on a core: in the manifest by function, on the page in total."""
 
 import hashlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the library of a training case is made of, from the case as it is read."""
+"""Inputs of library generation, made from a training case as read."""
 
 from dataclasses import replace
 
@@ -6,15 +6,15 @@ from deployer import pipeline
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.files.reading import real_path
 from deployer.core.ir import Program
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.plan import Options, target_of
 from deployer.firmware.library import Material, library_tools
 from deployer.firmware.memory import memory_layout
 from deployer.firmware.names import check_name
 from deployer.firmware.prediction import with_prediction
+from deployer.lr_schedules.run_time import with_run_time_rates
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress, silent
-from deployer.rates.run_time import with_run_time_rates
 from deployer.verify.program import verify_program
 
 
@@ -26,7 +26,7 @@ def material(
     warn: Warn = python_warning,
     progress: Progress = silent,
 ) -> Material:
-    """What the library of a case is made of: training, prediction and update in one plan."""
+    """Return the inputs of the case's library: training, prediction and update in one plan."""
     assert case.dataset is not None
     assert case.train is not None
     target = target_of(options)
@@ -37,7 +37,7 @@ def material(
     planned = replace(options, budgets=None)  # one memory has one plan, and the struct has no constants
     tiling, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, planned), progress)
     schedule, title = tiling.lifetimes.schedule, real_path(case.directory).name
-    layout = memory_layout(plan, schedule.program, target.levels[RESIDENT].budget)
+    layout = memory_layout(plan, schedule.program, target.levels[L_INNER].budget)
     return Material(check_name(name), title, plan, program, schedule, layout, case.dataset, rates)
 
 

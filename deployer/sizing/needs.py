@@ -1,4 +1,4 @@
-"""What the training of a case takes: memory and constants by its plan, code, stack and instructions by core."""
+"""Resource needs of training a case: memory and constants by its plan, code, stack and instructions by core."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,7 @@ from deployer import pipeline
 from deployer.core.artefact import digest
 from deployer.core.errors import DeployerError, TilingInfeasible, Warn
 from deployer.core.files.reading import parse_json
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.plan import Options
 from deployer.core.target import Target
 from deployer.firmware.library import library_files
@@ -27,7 +27,7 @@ NAME = "model"
 
 @dataclass(frozen=True)
 class CoreNeeds:
-    """What a library takes on a core: bytes of code and of the deepest stack, instructions of a pass and an update.
+    """Needs of a library on a core: bytes of code and of the deepest stack, instructions of a pass and an update.
 
     None is what is not known, for want of a compiler or of an emulator.
     """
@@ -40,7 +40,7 @@ class CoreNeeds:
 
 @dataclass(frozen=True)
 class TargetNeeds:
-    """What the plan of a target with several memories takes: bytes by level, predicted cycles of a pass, an update.
+    """Needs of the plan for a target with several memories: bytes by level, predicted cycles of a pass, an update.
 
     `lacking` says why there is no plan.
     """
@@ -52,7 +52,7 @@ class TargetNeeds:
 
 
 class CaseNeeds:
-    """What a case takes; each machine is asked for once."""
+    """Resource needs of a case; each machine is queried once."""
 
     def __init__(self, case: Case, warn: Warn) -> None:
         """Plan the library of the case for one flat memory."""
@@ -106,9 +106,9 @@ def is_constant(symbol: str) -> bool:
 
 def fused_bytes(case: Case) -> int | None:
     """The memory of tensors of a program whose pass and update are one graph; None where it cannot be."""
-    options = pipeline.accumulate_of(case, Options(target=library_rules().target, fused=True))
+    options = pipeline.accumulate_of(case, Options(target=library_rules().target, fuse_update=True))
     try:
         _, plan = pipeline.plan_program(case.program, options)
     except DeployerError:
         return None
-    return plan.levels[RESIDENT].peak - plan.table_bytes
+    return plan.levels[L_INNER].peak - plan.table_bytes

@@ -60,7 +60,7 @@ def version_of(tool: str) -> str:
 
 
 def run_tool(words: list[str], folder: Path | None = None) -> str:
-    """What a tool prints; ToolFailed with its messages where it does not end well."""
+    """Run a tool and return its output; raise ToolFailed with its messages if it does not end well."""
     try:
         run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, timeout=600)
     except FileNotFoundError as error:
@@ -71,7 +71,7 @@ def run_tool(words: list[str], folder: Path | None = None) -> str:
 
 
 def flags_of(core: Core) -> list[str]:
-    """How C is compiled for the core."""
+    """Return the compiler flags for the core."""
     rules = library_rules()
     return [f"-std=c{rules.standard}", rules.optimize, *rules.flags, *core.flags, *WRITTEN]
 
@@ -103,7 +103,7 @@ def _interface(graph: CallGraph, header: str, name: str) -> list[str]:
 
 
 def _compiled(core: Core, common: str, path: str, text: str, headers: Files) -> tuple[dict[str, Any], Path]:
-    """What is known of a source's object, and its file; one that is lost or damaged is compiled again."""
+    """Return the record and the file of a source's object; recompile it if the file is lost or damaged."""
     key = key_of([common, path, text])
 
     def make() -> dict[str, Any]:

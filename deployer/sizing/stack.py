@@ -1,4 +1,4 @@
-"""The deepest stack of a program, from the frames and calls that the compiler says of each function.
+"""Deepest stack of a program, from the frames and calls that the compiler reports of each function.
 
 What is read is GCC's `-fcallgraph-info=su`: a file per source with a node for each function, whose label ends with the
 bytes of its frame, and an edge for each call.
@@ -26,7 +26,7 @@ class CallGraph:
 
 @dataclass(frozen=True)
 class StackBound:
-    """The bytes of the deepest chain of calls, the functions of that chain, and what of it is not known.
+    """Bytes of the deepest chain of calls, the functions of that chain, and its unknown parts.
 
     `outside` are functions of other libraries and of the caller, whose frames come on top; `unbounded` says why
     there is no bound.

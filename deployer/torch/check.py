@@ -29,7 +29,7 @@ HINT = "report the module, or train it with check=False, which the report then s
 
 @dataclass(frozen=True)
 class Compared:
-    """The largest difference of all tensors, of what is allowed, and where it is."""
+    """Largest difference of all tensors, as a share of the bound, and its tensor."""
 
     share: float
     tensor: str

@@ -1,4 +1,4 @@
-"""The samples that a module is trained on: arrays, what gives batches or single samples, files, folders of images."""
+"""Training samples of a module: arrays, iterables of batches or single samples, files, folders of images."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ SAMPLES = "a tuple (x, y), batches of these, a Dataset, a file, or a folder of i
 
 @dataclass(frozen=True)
 class Columns:
-    """A module's inputs and then what its loss takes, samples along the first axis; `classes` names the labels.
+    """Inputs of a module, then the targets of its loss, samples along the first axis; `classes` names the labels.
 
     `inputs` and `targets` are the names of both; with `keywords` the module's arguments have those of the inputs.
     `taken` says what they were in the source.

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from deployer.core.operator import Array
 from deployer.torch.tracing.draws import EagerDraws
-from deployer.torch.tracing.module_state import Held, attributes_kept, held_by, random_state_kept
+from deployer.torch.tracing.module_state import HeldState, attributes_kept, held_by, random_state_kept
 from deployer.torch.tracing.trace import Loss
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -27,8 +27,8 @@ class EagerStep:
     states: dict[str, Array]
 
 
-class Double(EagerDraws):
-    """Computes in float64 what the module would in float32: casts and factories that name float32 mean float64 here."""
+class DoubleModule(EagerDraws):
+    """Computes float32 operations of the module in float64: casts and factories that name float32 mean float64."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -96,7 +96,7 @@ def _float32_limits() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def doubled(module: nn.Module, held: Held) -> Iterator[None]:
+def doubled(module: nn.Module, held: HeldState) -> Iterator[None]:
     """The module's own tensors in float64, hooks and all; put back with their content in the end."""
     tensors = [*(held.parameter(n) for n in held.parameters), *(held.state(n) for n in held.states)]
     before = [(t, t.data) for t in tensors]
@@ -136,7 +136,7 @@ def eager_step(
             stack.enter_context(part)
         for name in held.parameters:
             held.parameter(name).grad = None
-        with Double(seed, passes, drops):
+        with DoubleModule(seed, passes, drops):
             value = loss(module, *inputs)
             value.reshape(()).backward(torch.tensor(first, dtype=torch.float64))
         found = {n: held.parameter(n).grad for n in held.trained}

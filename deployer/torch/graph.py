@@ -1,4 +1,4 @@
-"""The ONNX graph that is built while a PyTorch graph is walked, and the registry of what each ATen operator becomes."""
+"""ONNX graph that is built while a PyTorch graph is walked, and the registry of lowerings of ATen operators."""
 
 import functools
 import inspect
@@ -44,8 +44,8 @@ Operand = Value | Array | float | int
 
 
 @dataclass(frozen=True)
-class Part:
-    """A part of the graph whose gradient is pulled back: its nodes, and the names of what it reads and gives."""
+class GraphPart:
+    """Part of the graph whose gradient is pulled back: its nodes, and the names of its inputs and outputs."""
 
     nodes: tuple[Node, ...]
     sources: tuple[str, ...]
@@ -74,7 +74,7 @@ class GraphBuilder:
     seed: int = 0
     ignores: bool = True
     saves: bool = True
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, GraphPart] = field(default_factory=dict)
     _constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:

@@ -1,4 +1,4 @@
-"""Objectives of training: a loss by name, a function of output and target, or the loss that it returns."""
+"""Objectives of training: a loss by name, a function of output and target, or the loss that the module returns."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

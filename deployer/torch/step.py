@@ -84,7 +84,7 @@ def capture_step(
 
 
 class StepWalk:
-    """Walks a traced step, and lowers what its results depend on."""
+    """Walks a traced step, and lowers the nodes that its results depend on."""
 
     def __init__(self, traced: Traced, seed: int = 0, drops: bool = True, ignores: bool = True) -> None:
         held = traced.held
@@ -298,7 +298,7 @@ def _origin(node: Any) -> Any:
 
 
 def _users(node: torch.fx.Node) -> set[torch.fx.Node]:
-    """Who reads a value, seen through copies that change nothing; the graph's own results do not count."""
+    """Return the users of a value, seen through no-op copies; the graph's own results do not count."""
     found: set[torch.fx.Node] = set()
     for user in node.users:
         if user.op == "output":

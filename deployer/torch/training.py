@@ -17,7 +17,7 @@ from deployer.core.plan import Options
 from deployer.core.target import load, native
 from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.loop import DIVERGED
-from deployer.rates.windows import ACCUMULATIONS
+from deployer.lr_schedules.windows import ACCUMULATIONS
 from deployer.torch.capture import capture_outputs
 from deployer.torch.check import check_step
 from deployer.torch.data import ANY, NONE, ONE, Columns, read_columns
@@ -188,7 +188,7 @@ def _save(step: CapturedStep, objective: Objective, path: Path) -> Path:
 
 
 def _counts(module: nn.Module, step: CapturedStep, passes: int) -> dict[str, Array]:
-    """What the module counts, such as the numbers of batches behind running statistics, after so many passes."""
+    """Return the module's counters after so many passes, such as the batch counts of running statistics."""
     buffers: dict[str, Tensor] = {name: buffer.detach().cpu() for name, buffer in module.named_buffers()}
     counts = {name: each for name, each in step.counts.items() if each and name in buffers}
     return {name: np.asarray(buffers[name].numpy() + each * passes) for name, each in counts.items()}

@@ -16,12 +16,12 @@ from deployer.fitting.feed import Feed
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.torch.check import BOUND as STEP_BOUND
 from deployer.torch.check import HINT, NOISE
-from deployer.torch.eager import Double, doubled
+from deployer.torch.eager import DoubleModule, doubled
 from deployer.torch.evaluate import Evaluator
 from deployer.torch.objectives import Objective
 from deployer.torch.step import CapturedStep
 from deployer.torch.tracing.module_state import attributes_kept, held_by, random_state_kept
-from deployer.training.groups import Rule
+from deployer.training.groups import GroupRule
 from deployer.training.problem import Problem
 from deployer.verify.reference import Memory, run_graph
 
@@ -40,7 +40,7 @@ Adam's step is about its rate however small a gradient is: where that is roundin
 
 @dataclass(frozen=True, eq=False)
 class FirstUpdates:
-    """Compares the first updates of a run, from what the run is about to read."""
+    """Compares the first updates of a run, from the inputs that the run is about to read."""
 
     module: nn.Module
     objective: Objective
@@ -108,7 +108,7 @@ class FirstUpdates:
             parameters = {old: held.parameter(old) for old in problem.graph.trained.values()}
             optimizer = torch_optimizer(parameters, _rules(problem))
             optimizer.zero_grad()
-            draws = Double(self.seed, 0, self.step.drops)
+            draws = DoubleModule(self.seed, 0, self.step.drops)
             for index, row in enumerate(rows):
                 draws.passes, draws.streams = index + 1, 0
                 self._backward(draws, row)
@@ -133,7 +133,7 @@ class FirstUpdates:
             _update(problem, optimizer, parameters, rates[index])
         return {name: p.detach().numpy() for name, p in parameters.items()}
 
-    def _backward(self, draws: Double, row: Sequence[Any]) -> None:
+    def _backward(self, draws: DoubleModule, row: Sequence[Any]) -> None:
         tensors = [torch.from_numpy(np.array(x)) for x in row]
         first = tensors.pop().double().reshape(()) if self.step.share else torch.ones((), dtype=torch.float64)
         inputs = [_like(t, n, self.objective) for t, n in zip(tensors, self.objective.data, strict=True)]
@@ -144,7 +144,7 @@ class FirstUpdates:
                 parameter.grad = parameter.grad.to_dense()
 
 
-def _rules(problem: Problem) -> dict[str, Rule]:
+def _rules(problem: Problem) -> dict[str, GroupRule]:
     """The rule of each parameter by the module's name."""
     return {old: problem.rules[new] for new, old in problem.graph.trained.items()}
 
@@ -166,7 +166,7 @@ def _like(tensor: Tensor, name: str, objective: Objective) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor.long()
 
 
-def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, Rule]) -> Any:
+def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, GroupRule]) -> Any:
     """The optimizer of PyTorch that the rules of all parameters name, with a group for each."""
     choices = {rule.operator.optimizer.choice for rule in rules.values() if rule.operator.optimizer}
     [choice] = choices
@@ -175,7 +175,7 @@ def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, 
     return kinds[choice](groups)
 
 
-def options_of(rule: Rule) -> dict[str, Any]:
+def options_of(rule: GroupRule) -> dict[str, Any]:
     """The rate and the settings of a rule, in the words of `torch.optim`."""
     declared = rule.operator.optimizer
     assert declared is not None

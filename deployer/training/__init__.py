@@ -1,1 +1,1 @@
-"""A forward model to a training case: autodiff, ONNX graphs, samples and their gold."""
+"""Forward model to training case: autodiff, ONNX graphs, samples and their reference results."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from deployer.core.declarations import Loss
 from deployer.core.errors import DeployerWarning, GraphProblem, OptionProblem, ShapeMismatch, Warn
 from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import Array, Operator, losses, operator_of
+from deployer.core.traits import Loss
 from deployer.frontend.resolve import Resolved
 from deployer.training.forward import Forward
 from deployer.training.samples import Bounds
@@ -21,7 +21,7 @@ WEIGHTS = "class_weights"
 
 
 @dataclass(frozen=True)
-class Choice:
+class OutputChoice:
     """A loss with its attributes and class weights; without an operator the model's output is the loss."""
 
     operator: Operator | None
@@ -43,7 +43,7 @@ class Choice:
 
     @property
     def declared(self) -> Loss:
-        """What the operator declares."""
+        """The loss that the operator declares."""
         assert self.operator is not None
         assert self.operator.loss is not None, f"{self.operator.name} is no loss"
         return self.operator.loss
@@ -69,7 +69,7 @@ def loss_choices() -> tuple[str, ...]:
     return (*losses(), OWN_LOSS)
 
 
-def attach(choice: Choice, model: Forward, state: Resolved, names: GraphNames, warn: Warn) -> AttachedLoss:
+def attach(choice: OutputChoice, model: Forward, state: Resolved, names: GraphNames, warn: Warn) -> AttachedLoss:
     """The loss behind the model; adds its types to `state`, and warns of an operator that the loss applies again."""
     output = state.types[model.output]
     operator = choice.operator
@@ -122,7 +122,7 @@ def _warn_of_twice(model: Forward, loss: Loss, warn: Warn) -> None:
         warn(DeployerWarning(cause, facts, f"remove the node, so that {node.inputs[0]!r} is the {behind}"))
 
 
-def check_added_names(choice: Choice, added: Sequence[str], names: GraphNames, inputs: Sequence[str]) -> None:
+def check_added_names(choice: OutputChoice, added: Sequence[str], names: GraphNames, inputs: Sequence[str]) -> None:
     """Reserve the names that the training graph adds; GraphProblem where the model has one of them."""
     for name in (*added, *choice.target):
         if name in names.reserved:
@@ -155,6 +155,6 @@ def _losses(nodes: Sequence[Node]) -> Iterator[tuple[Node, Loss]]:
 
 
 def first_gradient(nodes: Sequence[Node], output: str, kind: TensorType) -> Array | None:
-    """What arrives at the loss: nothing where an operator that is a loss computes it, which takes that for one."""
+    """Return the gradient of the loss: ones, or None for a scalar loss operator, which takes absence for one."""
     computes = next((loss for node, loss in _losses(nodes) if output == node.outputs[0]), None)
     return None if computes and math.prod(kind.shape) == 1 else np.ones(kind.shape, np.float32)

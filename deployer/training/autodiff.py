@@ -59,7 +59,7 @@ class Tape:
 
 
 @dataclass
-class Rule:
+class GradientRule:
     """The GradientBuilder of one node: `targets` maps each input that needs a gradient to the gradient's name."""
 
     tape: Tape
@@ -161,7 +161,7 @@ def fixed_form(state: Resolved, node: Node) -> Node:
 
 def apply_rule(tape: Tape, node: Node, douts: tuple[str, ...], targets: dict[int, str]) -> None:
     """Run the operator's gradient rule; raises NotDifferentiable if it leaves out the gradient of a target."""
-    operator_of(node).gradient(node, douts, Rule(tape, node, targets))
+    operator_of(node).gradient(node, douts, GradientRule(tape, node, targets))
     for index, target in targets.items():
         source = node.inputs[index]
         if target not in tape.state.types:

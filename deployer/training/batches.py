@@ -1,4 +1,4 @@
-"""Samples out of columns: as many as there are of each data input, taken out of batches or to be put into some."""
+"""Samples from columns: the same number for each data input, taken from batches or to be batched."""
 
 from collections.abc import Collection, Iterable, Mapping
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from onnx import ModelProto, NodeProto, TensorProto
 
 from deployer.core.errors import DeployerWarning, GraphProblem
-from deployer.core.forms import family
 from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import Array, operator_of, registry
 from deployer.core.safe_text import parameter_name
+from deployer.core.signatures import family
 from deployer.frontend import parse
 from deployer.frontend.graph_inputs import inference_roles
 from deployer.frontend.graph_sort import check_producers, live_nodes, topological
@@ -20,7 +20,7 @@ from deployer.frontend.model_file import load_model
 from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
 from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.frontend.prepare.draws import Draws, find_draws, with_keys, without_draws
+from deployer.frontend.prepare.draws import GraphDraws, find_draws, with_keys, without_draws
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import is_literal
 from deployer.frontend.resolve import Resolved, by_body, resolve
@@ -50,7 +50,7 @@ class Forward:
     inputs: dict[str, TensorType]
     initializers: tuple[str, ...]
     opset: int
-    draws: Draws
+    draws: GraphDraws
     notes: tuple[DeployerWarning, ...] = ()
     literals: frozenset[str] = frozenset()
     hoisted: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Groups of parameters: which update each parameter gets, and which it gets none."""
+"""Groups of parameters: the update of each parameter, or none."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Operator
-from deployer.rates.course import check_rate
+from deployer.lr_schedules.lr_schedule import check_rate
 from deployer.training.forward import matches
 from deployer.training.settings import Given, with_settings
 
@@ -15,8 +15,8 @@ FORM = f"REGEX:{RATE}=0.001,weight_decay=0, REGEX:{TRAINED} or REGEX:{FROZEN}"
 
 
 @dataclass(frozen=True)
-class Rule:
-    """How a parameter is updated: the optimizer, its rate, and its other attributes."""
+class GroupRule:
+    """Update rule of a parameter: the optimizer, its rate, and its other attributes."""
 
     operator: Operator
     rate: float
@@ -24,8 +24,8 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Group:
-    """The parameters in whose names an expression is found, with what is different for them.
+class ParameterGroup:
+    """Parameters whose names match an expression, with the settings that differ for them.
 
     `trained` says that all tensors of such names are parameters, `frozen` that those that are stay as they are.
     """
@@ -42,7 +42,7 @@ class Group:
         return f"--group {self.pattern.pattern!r}"
 
 
-def read_group(text: str) -> Group:
+def read_group(text: str) -> ParameterGroup:
     """A group of the form REGEX:NAME=NUMBER,...; OptionProblem where it has another."""
     pattern, colon, rest = text.rpartition(":")
     place = f"--group {text!r}"
@@ -66,7 +66,7 @@ def read_group(text: str) -> Group:
         raise OptionProblem(f"{place}: {TRAINED!r} is there twice", hint=FORM)
     if FROZEN in words and len(words) > 1:
         raise OptionProblem(f"{place}: what is {FROZEN} has no other settings", hint=f"{pattern}:{FROZEN}")
-    return Group(expression, numbers.pop(RATE, None), FROZEN in words, TRAINED in words, numbers)
+    return ParameterGroup(expression, numbers.pop(RATE, None), FROZEN in words, TRAINED in words, numbers)
 
 
 def _number(text: str, place: str) -> float:
@@ -77,9 +77,9 @@ def _number(text: str, place: str) -> float:
     return int(value) if value.is_integer() and "." not in text and "e" not in text.lower() else value
 
 
-def trained_parameters(parameters: Sequence[str], groups: Iterable[Group]) -> tuple[str, ...]:
+def trained_parameters(parameters: Sequence[str], groups: Iterable[ParameterGroup]) -> tuple[str, ...]:
     """The parameters that no group freezes; OptionProblem where a group has none, two share one, or none is left."""
-    owners: dict[str, Group] = {}
+    owners: dict[str, ParameterGroup] = {}
     for group in groups:
         members = [name for name in parameters if matches(group.pattern, name)]
         if not members:
@@ -97,8 +97,13 @@ def trained_parameters(parameters: Sequence[str], groups: Iterable[Group]) -> tu
 
 
 def rules(
-    trained: Mapping[str, str], choice: str, rate: float, settings: Given, groups: Sequence[Group], free: bool = False
-) -> dict[str, Rule]:
+    trained: Mapping[str, str],
+    choice: str,
+    rate: float,
+    settings: Given,
+    groups: Sequence[ParameterGroup],
+    free: bool = False,
+) -> dict[str, GroupRule]:
     """The rule of each parameter by its name in the graph; `trained` leads from that to its name in the model.
 
     Raises OptionProblem for settings that the optimizer does not have, and for numbers out of range; rates may be any
@@ -114,5 +119,5 @@ def rules(
         for group in (g for g in groups if matches(g.pattern, original)):
             own, given = own if group.rate is None else group.rate, {**given, **group.settings}
         operator, attributes = with_settings(choice, given)
-        found[name] = Rule(operator, own, attributes)
+        found[name] = GroupRule(operator, own, attributes)
     return found

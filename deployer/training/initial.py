@@ -1,4 +1,4 @@
-"""Initial weights by rule, where a file has none that are worth training: drawn from a seed, by a weight's width.
+"""Initial weights by rule, for a file without useful ones: drawn from a seed, by a weight's fan-in and fan-out.
 
 How wide a weight is, is declared by the operator that multiplies with it. The numbers follow from the seed and the
 parameter's name by integers and by float64 operations that IEEE 754 defines to the bit, so they are the same on every
@@ -13,10 +13,10 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
-from deployer.core.declarations import Fans
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import operator_of
 from deployer.core.safe_text import one_line
+from deployer.core.traits import Fans
 from deployer.frontend.raw_graph import RawConstant
 from deployer.operators.base.philox import WORDS, drawn
 from deployer.training.forward import Forward
@@ -53,7 +53,7 @@ TERMS = 12
 
 @dataclass(frozen=True)
 class InitialRule:
-    """How weights are drawn: normal, or uniform around zero, with a variance that follows from how wide a weight is."""
+    """Distribution of initial weights: normal, or uniform around zero, with a variance from fan-in and fan-out."""
 
     variance: Callable[[Fans], float]
     is_normal: bool = False
@@ -115,7 +115,7 @@ def with_initial(model: Forward, parameters: Sequence[str], name: str, seed: int
 
 
 def widths(model: Forward, parameters: Sequence[str]) -> dict[str, Fans]:
-    """How wide each of the parameters is that are weights, in the order of the parameters."""
+    """Return fan-in and fan-out of each parameter that is a weight, in the order of the parameters."""
     types = model.resolved(model.parameter_types({name: name for name in parameters})).types
     origins: dict[str, set[str]] = {name: {name} for name in parameters}
     found: dict[str, Fans] = {}

@@ -18,9 +18,9 @@ from onnx import (
     numpy_helper,
 )
 
-from deployer.core.forms import MICROSOFT, schema_form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, operator_of
+from deployer.core.signatures import MICROSOFT, schema_signature
 from deployer.frontend.opsets import schema_version
 from deployer.running.output import replace_file
 
@@ -97,7 +97,7 @@ def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Nod
     """
     if not schema_version(node.op, opset):
         return node, {}
-    most = schema_form(node.op, schema_version(node.op, opset)).inputs[1]
+    most = schema_signature(node.op, schema_version(node.op, opset)).inputs[1]
     inputs, attrs, constants = list(node.inputs), dict(node.attrs), {}
     for position, attribute in operator_of(node).static_inputs.items():
         if attribute not in attrs or position >= most:

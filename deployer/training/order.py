@@ -1,4 +1,4 @@
-"""Which samples a pass sees: epochs of whole batches, in an order that follows from a seed."""
+"""Samples of each pass: epochs of whole batches, in an order that follows from a seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ class Order:
 
     @property
     def note(self) -> str:
-        """What is done with samples that fill no batch; empty where there are none."""
+        """Describe the handling of samples that fill no batch; empty if there are none."""
         if not self.left:
             return ""
         text = f"{self.count} samples are no whole number of batches of {self.batch}: "

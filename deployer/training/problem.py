@@ -17,12 +17,12 @@ from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.frontend.resolve import Resolved
-from deployer.rates.course import Course, check_rate
-from deployer.rates.run_time import with_run_time_rates
+from deployer.lr_schedules.lr_schedule import LrSchedule, check_rate
+from deployer.lr_schedules.run_time import with_run_time_rates
 from deployer.training import forward
 from deployer.training.attached_loss import (
     AttachedLoss,
-    Choice,
+    OutputChoice,
     attach,
     check_added_names,
     first_gradient,
@@ -30,7 +30,7 @@ from deployer.training.attached_loss import (
 )
 from deployer.training.autodiff import Backward, differentiate
 from deployer.training.forward import Forward
-from deployer.training.groups import Group, Rule, trained_parameters
+from deployer.training.groups import GroupRule, ParameterGroup, trained_parameters
 from deployer.training.groups import rules as update_rules
 from deployer.training.initial import with_initial
 from deployer.training.onnx_writer import (
@@ -54,7 +54,7 @@ from deployer.training.step_problem import (
 )
 from deployer.training.tensors.decisions import Decision
 from deployer.training.tensors.edits import NO_EDITS, Edits
-from deployer.training.tensors.exported import oddities
+from deployer.training.tensors.exported import lint
 from deployer.training.tensors.selection import Expected, select
 from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program
@@ -116,7 +116,7 @@ class Problem:
 
     source: Forward
     graph: TrainGraph
-    rules: dict[str, Rule]
+    rules: dict[str, GroupRule]
     limits: Limits
     learning_rate: float
     drawn: tuple[str, ...] = ()
@@ -136,14 +136,14 @@ class Problem:
         verify_program(program)
         return program
 
-    def rated(self, program: Program, course: Course, updates: int) -> tuple[Program, Array]:
+    def rated(self, program: Program, lr_schedule: LrSchedule, updates: int) -> tuple[Program, Array]:
         """The problem's program, which takes its rates when it runs, and those of its updates by the course.
 
-        The rates are float32 [updates, groups of parameters]. Raises OptionProblem as `Course.rates` does.
+        The rates are float32 [updates, groups of parameters]. Raises OptionProblem as `LrSchedule.rates` does.
         """
         program, bases = with_run_time_rates(program)
         given = {float(np.float32(rule.rate)): rule.rate for rule in self.rules.values()}
-        return program, course.rates([given[base] for base in bases], updates, self.learning_rate)
+        return program, lr_schedule.rates([given[base] for base in bases], updates, self.learning_rate)
 
 
 def pose_problem(
@@ -154,7 +154,7 @@ def pose_problem(
     trainable: str = "",
     settings: Given | None = None,
     class_weights: Sequence[float] = (),
-    groups: Sequence[Group] = (),
+    groups: Sequence[ParameterGroup] = (),
     limits: Limits = NO_LIMITS,
     *,
     free_rates: bool = False,
@@ -174,7 +174,7 @@ def pose_problem(
             raise OptionProblem(f"there is no {kind} {name!r}", hint=f"one of {', '.join(names)}")
     check_rate(learning_rate, free=free_rates)
     attributes, own = split_settings(settings or {}, losses().get(loss))
-    choice = Choice(losses().get(loss), attributes, tuple(class_weights))
+    choice = OutputChoice(losses().get(loss), attributes, tuple(class_weights))
     with_settings(optimizer, own)
     record = read_record(model)
     if record is not None:
@@ -189,7 +189,7 @@ def pose_problem(
     parameters = trained_parameters(selection.parameters, groups)
     if selection.edits:
         source = forward.load(model, seed, dropout, axes, selection.edits)
-    for warning in (*selection.warnings, *oddities(source, parameters, expected)):
+    for warning in (*selection.warnings, *lint(source, parameters, expected)):
         warn(warning)
     source, drawn = with_initial(source, parameters, initial, seed) if initial else (source, ())
     case = _make_train_graph(source, choice, parameters, mean, statistics, warn)
@@ -212,7 +212,7 @@ def _after_groups(decision: Decision, parameters: Collection[str], edits: Edits)
 def _pose_step(
     path: Path,
     record: StepRecord,
-    update: tuple[str, float, Given, Sequence[Group], Limits, bool],
+    update: tuple[str, float, Given, Sequence[ParameterGroup], Limits, bool],
     dropout: bool,
     mean: bool,
     warn: Warn,
@@ -243,7 +243,7 @@ def _pose_step(
 
 
 def _make_train_graph(
-    source: Forward, choice: Choice, parameters: tuple[str, ...], mean: bool, statistics: bool, warn: Warn
+    source: Forward, choice: OutputChoice, parameters: tuple[str, ...], mean: bool, statistics: bool, warn: Warn
 ) -> TrainGraph:
     names = GraphNames({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.reserved |= {node.name for node in source.raw.nodes} | set(parameters)

@@ -1,4 +1,4 @@
-"""What a model keeps from pass to pass besides its parameters: running statistics, renewed in place."""
+"""Running statistics of a model: state besides its parameters, updated in place from pass to pass."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from deployer.training.onnx_writer import node_proto
 
 @dataclass(frozen=True)
 class Running:
-    """The nodes that renew what runs, and the initializers that they renew, in the order of the nodes."""
+    """Nodes that update running statistics, and the initializers that they update, in the order of the nodes."""
 
     nodes: tuple[Node, ...] = ()
     states: tuple[str, ...] = ()

@@ -88,7 +88,7 @@ def drawn_inputs(program: Program) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class GivenSamples:
-    """The data inputs of each pass that a source gives, what was taken of it, and the names of classes.
+    """Data inputs of each pass from a source, the record of the columns or arrays read, and the names of classes.
 
     `samples` are the same before they were put into batches, if they were.
     """

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 
-from deployer.core.declarations import Setting
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Operator, registry
+from deployer.core.traits import Hyperparameter
 
 Given = Mapping[str, float]
 """Numbers by the names of settings."""
 Attributes = dict[str, float]
 
 
-def declared_settings() -> dict[str, list[tuple[str, Setting]]]:
+def declared_settings() -> dict[str, list[tuple[str, Hyperparameter]]]:
     """Every setting by its name, with the losses and optimizers that have it."""
-    found: dict[str, dict[str, Setting]] = {}
+    found: dict[str, dict[str, Hyperparameter]] = {}
     for operator in registry().values():
         for declared in (operator.loss, operator.optimizer):
             for setting in declared.settings if declared else ():
@@ -55,17 +55,17 @@ def with_settings(choice: str, given: Given) -> tuple[Operator, Attributes]:
     )
 
 
-def shown(setting: Setting) -> str:
+def shown(setting: Hyperparameter) -> str:
     """The default as text."""
     return "none" if setting.default is None else f"{setting.default:g}"
 
 
-def _settings(operator: Operator) -> dict[str, Setting]:
+def _settings(operator: Operator) -> dict[str, Hyperparameter]:
     assert operator.optimizer is not None, f"{operator.name} is no optimizer"
     return {setting.name: setting for setting in operator.optimizer.settings}
 
 
-def _checked(setting: Setting, value: float) -> float:
+def _checked(setting: Hyperparameter, value: float) -> float:
     if not setting.fits(value):
         raise OptionProblem(
             f"--{setting.name} {value:g} is out of range",

@@ -1,4 +1,4 @@
-"""From a forward model to a training case: both ONNX graphs, the samples, and their float64 gold."""
+"""Forward model to training case: both ONNX graphs, the samples, and their float64 reference."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from deployer.frontend.dataset import (
     with_shares,
 )
 from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.rates.course import Course
+from deployer.lr_schedules.lr_schedule import LrSchedule
 from deployer.running import output
 from deployer.training import samples as numbers
 from deployer.training.attached_loss import class_counts, target_bounds
 from deployer.training.forward import Forward
-from deployer.training.groups import Group
+from deployer.training.groups import ParameterGroup
 from deployer.training.problem import NO_LIMITS, TrainGraph, pose_problem
 from deployer.training.settings import Given
 from deployer.training.tables.reader import check_column
@@ -43,9 +43,10 @@ GRAPH, INPUTS, OUTPUTS = "network.onnx", "inputs.npz", "outputs.npz"
 
 
 @dataclass(frozen=True)
-class Report:
-    """The result of a call: folders, trained parameters (name in the graph -> in the model), and frozen ones; `tensors`
-    says of every float tensor of the model what becomes of it.
+class CaseReport:
+    """Result of a call: folders, trained parameters (name in the graph -> in the model), and frozen ones.
+
+    `tensors` has the role of every float tensor of the model.
 
     `losses` is the gold of each forward pass, `dropout` says what is dropped, if the model has what drops. `running`
     are running statistics that are renewed, as `trained` has parameters. `drawn` are the model's names of parameters
@@ -97,40 +98,36 @@ def build_train_graph(
     force: bool = False,
     settings: Given | None = None,
     class_weights: Sequence[float] = (),
-    groups: Sequence[Group] = (),
+    groups: Sequence[ParameterGroup] = (),
     limits: Limits = NO_LIMITS,
     dropout: bool = True,
     axes: Axes = NO_AXES,
     statistics: bool = False,
-    course: Course | None = None,
+    lr_schedule: LrSchedule | None = None,
     free_rates: bool = False,
     mean: bool = False,
     flush: bool = False,
     expected: Expected = (),
     initial: str = "",
     warn: Warn = python_warning,
-) -> Report:
+) -> CaseReport:
     """Write folders `<name>_train` and `<name>_optimizer` to `out`; an empty `name` is the model file's stem.
 
     `loss` and `optimizer` are what operators declare as their choice, an empty optimizer the usual one; loss OWN_LOSS
-    is the model's output itself. `trainable` and `expected` are as `tensors.selection.select` has them.
-    `data` and `target_column`, as `read_samples` has them, replace the `samples` drawn from `seed`, by default 0.
-    `n_batches` is the number of forward passes, by default the fewest that see every sample and end with an update.
-    `force` overwrites files in those folders that no earlier call wrote, or that changed since; a failure leaves no
-    partial case.
+    is the model's output itself. `trainable` and `expected` are as `tensors.selection.select` has them. `data` and
+    `target_column`, as `read_samples` has them, replace the `samples` drawn from `seed`, by default 0. `n_batches` is
+    the number of forward passes, by default the fewest that see every sample and end with an update. `force` overwrites
+    files in those folders that no earlier call wrote, or that changed since; a failure leaves no partial case.
     `settings` are numbers that loss and optimizer declare, `groups` what is different for some parameters, `limits`
-    bound gradients.
-    With a `course` the case has the rates of all updates, and its program takes them when it runs; `free_rates` are
-    any finite ones. An update takes the sum over its passes, or the `mean`: the gradient of the loss of their samples
-    joined to one batch. With `flush` passes that are left at the end have an update of their own.
-    Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped.
-    With the name of an `initial` rule weights are drawn from `seed`, as `with_initial` has it.
-    `axes` are lengths that the model leaves open. With `statistics` running ones are renewed in each pass, as PyTorch
-    defines them.
-    `warn` gets a warning for each harmless oddity of the model, also for parameters that the module is `expected` to
-    have, by their names, and the file lacks; with their numbers, by name, exactly these are trained.
-    Raises OptionProblem, FileProblem, GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable,
-    DatasetMismatch.
+    bound gradients. With a `lr_schedule` the case has the rates of all updates, and its program takes them when it
+    runs; `free_rates` are any finite ones. An update takes the sum over its passes, or the `mean`: the gradient of the
+    loss of their samples joined to one batch. With `flush` passes that are left at the end have an update of their own.
+    Masks of dropout follow from `seed`, too, unless a node has its own; without `dropout` nothing is dropped. With the
+    name of an `initial` rule weights are drawn from `seed`, as `with_initial` has it. `axes` are lengths that the model
+    leaves open. With `statistics` running ones are renewed in each pass, as PyTorch defines them. `warn` gets a warning
+    for each harmless oddity of the model, also for parameters that the module is `expected` to have, by their names,
+    and the file lacks; with their numbers, by name, exactly these are trained. Raises OptionProblem, FileProblem,
+    GraphProblem, UnsupportedOperator, ShapeMismatch, NotDifferentiable, DatasetMismatch.
     """
     _check_counts(samples, n_accum, n_batches, flush)
     problem = pose_problem(
@@ -173,8 +170,8 @@ def build_train_graph(
             program = problem.program(train, step)
             origin = str(data) if isinstance(data, Path) else "data"
             check_sample_classes(program, dataset.samples, origin, given.place if given else None, from_front=True)
-            if course is not None:
-                program, rates = problem.rated(program, course, dataset.updates)
+            if lr_schedule is not None:
+                program, rates = problem.rated(program, lr_schedule, dataset.updates)
                 dataset = replace(dataset, rates=rates)
             if case.share:
                 dataset = with_shares(dataset, program, len(case.data), "data")
@@ -192,12 +189,12 @@ def build_train_graph(
     dropped = _dropout(source, seed or 0, dropout)
     losses = tuple(map(float, gold))
     states, names = dict(case.states), problem.drawn
-    report = Report(folder, update, case.trained, frozen, *counts, losses, dropped, states, names, tensors=tensors)
+    report = CaseReport(folder, update, case.trained, frozen, *counts, losses, dropped, states, names, tensors=tensors)
     return replace(report, data=given.taken, classes=given.classes) if given else report
 
 
 def _dropout(model: Forward, seed: int, on: bool) -> str:
-    """What becomes of the model's nodes that may draw random numbers; empty where it has none."""
+    """Describe the handling of nodes that may draw random numbers; empty if the model has none."""
     drawing, idle = ([one_line(node.name) for node in nodes] for nodes in (model.draws.drawing, model.draws.idle))
     parts = [f"left out of {', '.join(drawing)}, as asked" if not on else f"of {', '.join(drawing)}, from seed {seed}"]
     parts = parts if drawing else []

@@ -12,13 +12,13 @@ from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import operator_of, update_counter
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.operators.update.accumulation import by_norm, by_value
-from deployer.training.groups import Rule
+from deployer.training.groups import GroupRule
 from deployer.training.onnx_writer import file_domain, input_form, save_graph
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that an element of a gradient is, and the norm of all gradients together; None where it is any."""
+    """Limits of gradients: of the magnitude of an element, and of the norm of all gradients; None for no limit."""
 
     value: float | None = None
     norm: float | None = None
@@ -35,7 +35,7 @@ class Limits:
 def write_optimizer(
     types: Mapping[str, TensorType],
     taken: Iterable[str],
-    rules: Mapping[str, Rule],
+    rules: Mapping[str, GroupRule],
     limits: Limits,
     opset: int,
     path: Path,

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Operand, Windowed
-from deployer.core.declarations import UpdateNumber
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep, StepTiling
+from deployer.core.traits import UpdateNumber
 
 Span = tuple[int, int]
 MARKED_TILES, MARKED_ELEMENTS = 128, 1 << 20
@@ -184,7 +184,7 @@ def _lengths(step: PlanStep, arg: str, pieces: Mapping[str, list[Span]]) -> list
 
 
 def _lasting_offset(operand: PlanOperand, axis: int, pieces: Mapping[str, list[Span]]) -> int | None:
-    """Where a tile's windows begin along an axis, from the box's first index; None if that varies."""
+    """Return the start of a tile's windows along an axis, from the box's first index; None if that varies."""
     mapped = operand.axes[axis]
     if not isinstance(mapped, Windowed):
         return None

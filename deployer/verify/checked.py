@@ -1,10 +1,10 @@
-"""Which passes of a run are compared from the state that the program itself had, and when it must dump that state."""
+"""Choice of the passes that are compared from the program's own state, and the moments of its dumps."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the command line shows the numbers below, and waits for nothing else
     from deployer.core.ir import Program
-    from deployer.core.plan import Home, Plan, Running
+    from deployer.core.plan import Home, Plan, RunOptions
 
 FIRST_CHECKS = 64
 """So many passes are checked by default."""
@@ -46,7 +46,7 @@ def checked_passes(passes: int, count: int) -> tuple[int, ...]:
     return tuple([*inner[:-1], passes - 1] if count > 1 else inner[:1])
 
 
-def moments(running: "Running") -> tuple[int, ...]:
+def moments(running: "RunOptions") -> tuple[int, ...]:
     """The passes before which a program dumps its state.
 
     The state before the first pass is the case's, and the one after the last is among the results.

@@ -1,4 +1,4 @@
-"""The verdict on a run pass by pass: each checked one from its own state, and what turned decisions account for."""
+"""Verdict on a run pass by pass: each checked pass from its own state, and errors that flipped decisions explain."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,12 +9,12 @@ import numpy as np
 from deployer.core.ir import Program
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
+from deployer.verify.flips import Budget, Flip, at_pass, explanation, flipping, near_units, search_flips
 from deployer.verify.reference import initial_memory, run_pass
 from deployer.verify.rounding import PROBES, disturbed_passes, with_rounding
 from deployer.verify.same_state import OnePass, misfit
 from deployer.verify.systematic import LOSS, Found, Key, Systematic, rows_of
 from deployer.verify.tolerances import TOLERANCES
-from deployer.verify.turns import Budget, Turn, at_pass, explanation, near_units, search_turns, turning
 from deployer.verify.verdict import Expected
 
 MOST_GOLD_PASSES = 16
@@ -44,13 +44,13 @@ class PassCheck:
 
 @dataclass(frozen=True)
 class Explained:
-    """A turned decision, and in whose numbers: the program's, or those that the case expects.
+    """Flipped decision, and the run that has it: the program's, or the expected one.
 
     `computed` is what the program had there, in the tensor `shown`, where its simulator tells.
     """
 
     whose: str
-    turn: Turn
+    flip: Flip
     shown: str = ""
     computed: float | None = None
 
@@ -61,12 +61,12 @@ class Explained:
 
     def __str__(self) -> str:
         ours = "" if self.computed is None else f"; {self.shown} is {self.computed:.3e} in this run"
-        return f"pass {self.turn.index}, in {self.whose}: {self.turn}{ours}"
+        return f"pass {self.flip.index}, in {self.whose}: {self.flip}{ours}"
 
 
 @dataclass(frozen=True)
 class Checks:
-    """The checked passes of `passes`, what is wrong with them, and what turned decisions account for."""
+    """Checked passes of `passes`, their faults, and the errors that flipped decisions explain."""
 
     passes: int = 0
     rows: tuple[PassCheck, ...] = ()
@@ -84,7 +84,7 @@ class Checks:
 
 @dataclass
 class Judge:
-    """Checks the recorded passes of a run; `budget` is what it may search with."""
+    """Checks the recorded passes of a run; `budget` limits its search."""
 
     program: Program
     dataset: Dataset
@@ -103,30 +103,30 @@ class Judge:
             if magnifies := bool(result.severity > WELL_WITHIN and not faults):
                 one = with_rounding(one, reference)
                 result = misfit(one, reference, self.tolerance)
-            turns = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
-            if result.faults and not turns and not faults:  # more decisions than can be searched for may have turned
+            flips = explanation(one, result, self.tolerance, self.budget) if result.faults and not faults else ()
+            if result.faults and not flips and not faults:  # more decisions than can be searched for may have turned
                 free = with_rounding(one, reference, holds=False)
                 result = misfit(free, reference, self.tolerance)
-            said = f"{result.faults} beyond their bounds, worst {result.said}" if result.faults and not turns else ""
+            said = f"{result.faults} beyond their bounds, worst {result.said}" if result.faults and not flips else ""
             found = Found()
             # Where rounding accounts for most of an error it hides what is small and systematic.
             sharp = plain.worst == LOSS or result.severity > plain.severity / 2
             if sharp and not result.faults:
-                found, turns = self._systematic(one, reference, not faults)
+                found, flips = self._systematic(one, reference, not faults)
                 said = f"{found.name}: {found.said}" if found.severity > 1 else ""
-            explained += [Explained(OWN, turn) for turn in turns]
+            explained += [Explained(OWN, flip) for flip in flips]
             if said:
                 failed.append(one.index)
                 faults.append(f"pass {one.index} from its own state: {said}")
             right = magnifies and not said
             worst, severity = max([(result.worst, result.severity), (found.name, found.severity)], key=lambda w: w[1])
-            rows.append(PassCheck(one.index, result.loss_difference, worst, severity, bool(turns), right))
+            rows.append(PassCheck(one.index, result.loss_difference, worst, severity, bool(flips), right))
         if len(faults) > MOST_SHOWN:
             faults[MOST_SHOWN:] = [f"{len(faults) - MOST_SHOWN} more of the checked passes are beyond their bounds"]
         first = failed[0] if failed else None
         return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(explained), failed=first)
 
-    def _systematic(self, one: OnePass, reference: OnePass, seeks: bool) -> tuple[Found, tuple[Turn, ...]]:
+    def _systematic(self, one: OnePass, reference: OnePass, seeks: bool) -> tuple[Found, tuple[Flip, ...]]:
         """The worst systematic error up to this pass, and turned decisions that account for it where it `seeks` them.
 
         A pass beyond the bounds is repeated with disturbed results, and what those are off by is allowed besides.
@@ -139,15 +139,15 @@ class Judge:
             sums, allowed = sums.allowing(rows, probes)
             found = sums.found(rows, allowed)
             if found.severity > 1 and self.budget.take(PROBES + 1):
-                turns = search_turns(near_units(one), partial(self._left, one, allowed), self.budget)
-                if turns:
-                    return Found(), turns
+                flips = search_flips(near_units(one), partial(self._left, one, allowed), self.budget)
+                if flips:
+                    return Found(), flips
         self.sums = sums
         return found, ()
 
-    def _left(self, one: OnePass, allowed: Mapping[Key, float], turns: Sequence[Turn]) -> float:
+    def _left(self, one: OnePass, allowed: Mapping[Key, float], flips: Sequence[Flip]) -> float:
         """The worst systematic error with decisions turned."""
-        rows = list(rows_of(one, one.reference(turning(turns)), self.tolerance))
+        rows = list(rows_of(one, one.reference(flipping(flips)), self.tolerance))
         return self.sums.after(rows).found(rows, allowed).severity
 
     def with_gold(self, checks: Checks, expected: Expected, losses: Sequence[float], arrays: verdict.Arrays) -> Checks:
@@ -158,13 +158,13 @@ class Judge:
         """
         if checks.faults or len(checks.rows) < self.dataset.n_batches or self.dataset.n_batches > MOST_GOLD_PASSES:
             return checks
-        turns = {turn.turn for turn in checks.explained}
-        explained = {turn.index for turn in turns}
+        flips = {flip.flip for flip in checks.explained}
+        explained = {flip.index for flip in flips}
         for one in self.passes:
             result = misfit(one, one.reference(), self.tolerance)
             if one.index not in explained and result.distance > TOLERANCES.odd:
-                turns |= set(explanation(one, result, self.tolerance, self.budget))
-        ours = tuple(sorted(turns, key=lambda turn: (turn.index, turn.node, turn.element)))
+                flips |= set(explanation(one, result, self.tolerance, self.budget))
+        ours = tuple(sorted(flips, key=lambda flip: (flip.index, flip.node, flip.element)))
         run = replace(expected, losses=tuple(losses), arrays={n: np.asarray(arrays[n]) for n in expected.arrays})
         if self._distance(run, ours) > 1:
             return checks
@@ -174,14 +174,14 @@ class Judge:
         rows = [Explained(OWN, t) for t in ours] + [Explained(expected.reference, t) for t in theirs]
         return replace(checks, explained=tuple(rows), trajectory_explained=True)
 
-    def _turned_gold(self, expected: Expected, ours: tuple[Turn, ...]) -> tuple[Turn, ...] | None:
+    def _turned_gold(self, expected: Expected, ours: tuple[Flip, ...]) -> tuple[Flip, ...] | None:
         """The decisions that turned in the expected values; None where they are off otherwise."""
-        for turns in ((), ours):
-            if self._distance(expected, turns) <= 1:
-                return turns
+        for flips in ((), ours):
+            if self._distance(expected, flips) <= 1:
+                return flips
         units = [unit for one in self._trajectory() for unit in near_units(one)]
         units.sort(key=lambda unit: (unit.nearness, unit.index, unit.node, unit.element))
-        return search_turns(units, lambda turns: self._distance(expected, turns), Budget()) or None
+        return search_flips(units, lambda flips: self._distance(expected, flips), Budget()) or None
 
     def _trajectory(self) -> list[OnePass]:
         """The passes of the float64 run of the case."""
@@ -194,12 +194,12 @@ class Judge:
             rows.append(OnePass(self.program, self.dataset, index, before, after, loss))
         return rows
 
-    def _distance(self, values: Expected, turns: Sequence[Turn]) -> float:
+    def _distance(self, values: Expected, flips: Sequence[Flip]) -> float:
         """The largest error of these losses and weights as a share of its bound, from a float64 run with turns."""
         memory = initial_memory(self.program, self.dataset)
         losses = []
         for index in range(self.dataset.n_batches):
-            hook = turning(at_pass(turns, index))
+            hook = flipping(at_pass(flips, index))
             losses.append(run_pass(self.program, self.dataset, memory, index, before=hook))
         reached = replace(values, losses=tuple(losses), arrays={n: memory[n] for n in values.arrays})
         errors = [verdict.distances(np.array(values.losses), np.array(losses))]

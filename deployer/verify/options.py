@@ -3,7 +3,7 @@
 import math
 
 from deployer.core.errors import OptionProblem
-from deployer.core.plan import Options, Running
+from deployer.core.plan import Options, RunOptions
 from deployer.core.target import Target, load, names
 from deployer.tilers.strategies.strategy import registry
 
@@ -26,7 +26,7 @@ def verify_options(options: Options) -> Target:
     return target
 
 
-def verify_running(running: Running) -> None:
+def verify_running(running: RunOptions) -> None:
     """Raise OptionProblem for numbers of passes or a tolerance of the loss that a harness cannot have."""
     _need(1 <= running.passes <= MOST_PASSES, f"{running.passes} passes")
     tolerable = math.isfinite(running.tolerance) and 0 <= running.tolerance <= LARGEST_FLOAT

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.artefact import digest
-from deployer.core.declarations import CARRIED
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES
-from deployer.core.level import RESIDENT, USUAL
+from deployer.core.level import L_HOME, L_INNER
 from deployer.core.operator import operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.verify.across.bundles import check_bundles
-from deployer.verify.across.crossings import check_crossings, crossing_lives, outer_slots
-from deployer.verify.across.specialization import check_specialization
-from deployer.verify.across.visits import check_visited, check_visits
+from deployer.core.traits import CARRIED
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
+from deployer.verify.cross_step.fused_launches import check_fused_launches
+from deployer.verify.cross_step.residency import check_residencies, check_resident
+from deployer.verify.cross_step.transfers import check_cross_step, cross_step_lifetimes, outer_slots
+from deployer.verify.cross_step.variants import check_specialization
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 
@@ -63,9 +63,9 @@ def check_room(plan: Plan, target: Target) -> None:
 
     Rules: visit, table, crossing, bundle, alignment, overlap, budget or cycles.
     """
-    check_visits(plan)
-    check_crossings(plan)
-    check_bundles(plan)
+    check_residencies(plan)
+    check_cross_step(plan)
+    check_fused_launches(plan)
     kernels = [(s.graph, s.kernel) for s in plan.steps]
     fetched = check_tables(kernels, plan.table_bytes, plan.groups, target, plan.tables)
     _sharing(plan)
@@ -77,7 +77,7 @@ def check_room(plan: Plan, target: Target) -> None:
     users = Counter(plan.tables)
     for step in plan.steps:
         shares = bool(users) and users[plan.tables[step.index]] > 1
-        own = target.address * steady_addresses(step) if shares else 0
+        own = target.arg_patch * steady_addresses(step) if shares else 0
         _cycles(step, plan, _fetch_cycles(fetched.get(step.index, 0), target) + own)
 
 
@@ -99,8 +99,8 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     need(plan.groups == tiling.groups, "table", f"groups begin at steps {plan.groups}, tiled {tiling.groups}")
     need(plan.tables == tiling.tables, "table", "steps share other argument tables than tiled")
-    need(plan.visits == tiling.visits, "visit", "storages have other visits than tiled")
-    check_visited(tiling)
+    need(plan.residencies == tiling.residencies, "visit", "storages have other visits than tiled")
+    check_resident(tiling)
     steps = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
     expected = [(s.index, s.name, s.graph, s.node.op) for s in schedule.steps]
     need(steps == expected, "plan", "the steps are not those of the schedule")
@@ -109,7 +109,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     same = interface == (program.data, program.weights, program.outputs)
     need(same, "plan", "data, weights or outputs are not the program's")
     need(plan.rewrites == program.rewrites, "plan", "rewrites are not those of the program")
-    left_out = sorted(set(plan.rewrites) & set(plan.options.unfused))
+    left_out = sorted(set(plan.rewrites) & set(plan.options.disabled_rewrites))
     need(not left_out, "plan", f"rewrites {left_out} were applied, which the options leave out")
     storages = {name: program.storage(name) for names in interface for name in names}
     need(plan.storage_of == storages, "plan", "storages of data, weights or outputs are not the program's")
@@ -137,7 +137,7 @@ def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
         same = lifetime == (life.first, life.last, life.loaded, life.persistent)
         steps = ("steps", f"{home.first}..{home.last}, must be {life.first}..{life.last}")
         need(same, "lifetime", f"the home of {storage!r} has another lifetime", steps)
-    lives |= {visit.name: lives[visit.storage] for visit in tiling.visits}
+    lives |= {residency.name: lives[residency.storage] for residency in tiling.residencies}
     need(set(homes) == set(lives), "plan", f"homes {sorted(set(homes) - set(lives))} have no lifetime")
     used = {o.storage for s in plan.steps for o in s.operands}
     for name in (*plan.outputs, *plan.weights, *plan.data):
@@ -201,10 +201,10 @@ def _rounded(size: int, target: Target) -> int:
 
 def _buffers(plan: Plan, target: Target) -> dict[str, list[Buffer]]:
     """The buffers of each level by its name: argument tables, homes and slots."""
-    end, lives = len(plan.steps), crossing_lives(plan)
+    end, lives = len(plan.steps), cross_step_lifetimes(plan)
     buffers: dict[str, list[Buffer]] = {level.name: [] for level in plan.levels}
     contents = [buffers[level.name] for level in plan.levels]
-    contents[RESIDENT].append(Buffer("argument tables", 0, plan.table_bytes, 0, end))
+    contents[L_INNER].append(Buffer("argument tables", 0, plan.table_bytes, 0, end))
     for home in plan.homes:
         size = _rounded(home.bytes, target)
         name = f"home of {home.storage}"
@@ -280,12 +280,12 @@ def _step(step: PlanStep, declared: Step, choice: StepTiling, tiling: Tiling) ->
         f"{place}: other operands",
     )
     for o, source in zip(step.operands, declared.access.operands, strict=True):
-        fields = (o.tensor, o.mode, o.view, o.axes, o.fresh_on_flag)
-        same = fields == (source.tensor, source.mode, source.view, source.axes, source.fresh_on_flag)
+        fields = (o.tensor, o.mode, o.view, o.axes, o.overwrite_on_first_pass)
+        same = fields == (source.tensor, source.mode, source.view, source.axes, source.overwrite_on_first_pass)
         need(same, "plan", f"{place}: operand {o.arg!r} is not the operator's")
         storage = program.storage(o.tensor)
-        visits = (v.name for v in tiling.visits if v.storage == storage and v.first <= step.index <= v.last)
-        same = o.storage == next(visits, storage)
+        residencies = (v.name for v in tiling.residencies if v.storage == storage and v.first <= step.index <= v.last)
+        same = o.storage == next(residencies, storage)
         need(same, "plan", f"{place}: operand {o.arg!r} has another storage")
         counts = [slots.count for slots in o.places]
         tiled = [loop.slots.get(o.arg, 0) for loop in choice.loops]
@@ -312,13 +312,13 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
     absent = {name for name, (_, is_output) in pointers.items() if is_output} - {o.arg for o in step.operands}
     outputs = dict(enumerate(source.node.outputs))
     unused = {CARRIED} if operator.sums and not operator.sums.blocks(source.access) else set()
-    unused |= {name for name, position in operator.spared.items() if not outputs.get(position)}
+    unused |= {name for name, position in operator.optional_outputs.items() if not outputs.get(position)}
     need(absent == unused, "plan", f"{place}: pointers {sorted(absent ^ unused)} wrongly have an operand or none")
 
 
 def _fetch_cycles(size: int, target: Target) -> int:
     """Cycles of a transfer of that many bytes of argument tables, at least."""
-    hop = target.hops[RESIDENT] if size else None
+    hop = target.hops[L_INNER] if size else None
     return hop.issue + hop.inward.setup + size * hop.inward.byte_milli // 1000 + hop.wait if hop else 0
 
 
@@ -338,7 +338,7 @@ def _cycles(step: PlanStep, plan: Plan, fetch: int) -> None:
     consistent = consistent and fetch + total + sum(waits) <= step.cycles
     need(consistent, "cycles", f"{place}: the timeline is not one of {tiles} tiles in {step.cycles} cycles")
     fresh = plan.options.sole_pass
-    transfers = [(o, not (o.fresh_on_flag and fresh)) for o in step.operands if o.slots]
+    transfers = [(o, not (o.overwrite_on_first_pass and fresh)) for o in step.operands if o.slots]
     bytes_in = sum(_transfer_bytes(step, o) for o, old in transfers if o.mode != "out" and old)
     bytes_out = sum(_transfer_bytes(step, o) for o, _ in transfers if o.mode != "in")
     same = (step.bytes_in, step.bytes_out) == (bytes_in, bytes_out)
@@ -346,7 +346,7 @@ def _cycles(step: PlanStep, plan: Plan, fetch: int) -> None:
     need(same, "cycles", f"{place} moves other bytes than it says", facts)
     if step.staging is None:
         return
-    staged = [(o, old) for o, old in transfers if o.places[USUAL].count]
+    staged = [(o, old) for o, old in transfers if o.places[L_HOME].count]
     lengths = {d.name: (d.size, d.outer) for d in step.dims}
     order = [(n, *lengths[n]) for n in step.staging.order]
     bytes_in = sum(_loop_bytes(step, o, order) for o, old in staged if o.mode != "out" and old)

@@ -7,10 +7,9 @@ import math
 from dataclasses import replace
 
 from deployer.core.access import Access, Dim, Operand, Windowed
-from deployer.core.declarations import MOST_NUMBERS, UpdateNumber
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES, Node, Program, Tensor
-from deployer.core.level import DEPTH, RESIDENT, SPILLED, USUAL
+from deployer.core.level import DEPTH, L_HOME, L_INNER, L_OUTER
 from deployer.core.operator import ArgValue, Const, Extent, Flag, Length, Offset, Start, Stride, registry
 from deployer.core.plan import (
     Home,
@@ -25,7 +24,8 @@ from deployer.core.plan import (
     Tiling,
 )
 from deployer.core.target import Target
-from deployer.verify.across.specialization import check_specialization
+from deployer.core.traits import MOST_NUMBERS, UpdateNumber
+from deployer.verify.cross_step.variants import check_specialization
 from deployer.verify.options import verify_options, verify_running
 from deployer.verify.plan import check_kernel, check_moves, check_room
 from deployer.verify.tiling import check_choice, check_depth, need
@@ -146,7 +146,7 @@ def _outline(step: PlanStep, position: int, plan: Plan, homes: dict[str, Home]) 
     pointers = [name for name, _, _ in step.kernel.pointers]
     args = [o.arg for o in step.operands]
     need(args == [p for p in pointers if p in args], "plan", f"{place}: operands {args}, the kernel has {pointers}")
-    staged = any(o.places[USUAL].count for o in step.operands)
+    staged = any(o.places[L_HOME].count for o in step.operands)
     need(staged == (step.staging is not None), "stage", f"{place}: its stage is not that of its operands")
     if step.staging is not None:
         same = sorted(step.staging.order) == sorted(d.name for d in step.dims)
@@ -160,12 +160,12 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
     place = f"{_place(step)}: operand {operand.arg!r}"
     need(operand.storage in homes, "plan", f"{place} has no home")
     home = homes[operand.storage]
-    alive = home.first <= step.index <= home.last
-    need(alive, "lifetime", f"{place} lies in {operand.storage!r}, which lives in steps {home.first}..{home.last}")
+    lifetimes = home.first <= step.index <= home.last
+    need(lifetimes, "lifetime", f"{place} lies in {operand.storage!r}, which lives in steps {home.first}..{home.last}")
     need(len(operand.axes) == len(operand.view), "plan", f"{place} has {len(operand.axes)} axes over {operand.view}")
     extents = all(1 <= n <= LARGEST for n in operand.view) and math.prod(operand.view) == home.type.size
     need(extents, "cover", f"{place}, seen as {list(operand.view)}, is not {home.type}")
-    need(not operand.fresh_on_flag or operand.mode == "inout", "plan", f"{place} is fresh and not in place")
+    need(not operand.overwrite_on_first_pass or operand.mode == "inout", "plan", f"{place} is fresh and not in place")
     for axis in operand.axes:
         dim = getattr(axis, "dim", None)
         valid = dim is None or dim in {d.name for d in step.dims}
@@ -182,7 +182,7 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
 def _as_tiling(plan: Plan) -> Tiling:
     """A tiling rebuilt from the plan, so that the rules of tilings can judge it."""
     tensors = {h.storage: Tensor(h.storage, h.type, "value", h.storage) for h in plan.homes}
-    original = {visit.name: visit.storage for visit in plan.visits}
+    original = {residency.name: residency.storage for residency in plan.residencies}
     for step in plan.steps:
         for o in step.operands:
             storage, kind = original.get(o.storage, o.storage), replace(tensors[o.storage].type, shape=o.view)
@@ -191,39 +191,39 @@ def _as_tiling(plan: Plan) -> Tiling:
             need(same, "plan", f"{_place(step)}: {o.tensor!r} lies in {o.storage!r}, elsewhere in {tensor.storage!r}")
     number = {use.name: i for i, use in enumerate(plan.levels)}
     resident, spilled = (
-        tuple(home.storage for home in plan.homes if number[home.level] == level) for level in (RESIDENT, SPILLED)
+        tuple(home.storage for home in plan.homes if number[home.level] == level) for level in (L_INNER, L_OUTER)
     )
     program = Program(tensors, (), plan.data, plan.weights, (), "", plan.outputs, {})
     schedule = Schedule(plan.options, program, tuple(_step(step) for step in plan.steps))
     choices = tuple(_choice(step) for step in plan.steps)
     lives, tables = Lifetimes(schedule, ()), (plan.groups, plan.tables)
-    return Tiling(lives, resident, spilled, choices, plan.table_bytes, (), *tables, plan.visits)
+    return Tiling(lives, resident, spilled, choices, plan.table_bytes, (), *tables, plan.residencies)
 
 
 def _step(step: PlanStep) -> Step:
     dims = tuple(Dim(d.name, d.size, "reduction" if d.reduction else "parallel") for d in step.dims)
-    operands = tuple(Operand(o.arg, o.tensor, o.mode, o.view, o.axes, o.fresh_on_flag) for o in step.operands)
+    operands = tuple(Operand(o.arg, o.tensor, o.mode, o.view, o.axes, o.overwrite_on_first_pass) for o in step.operands)
     node = Node(step.name, step.op, (), _outputs(step))
     return Step(step.index, step.graph, node, step.kernel, Access(dims, operands), step.args, 0)
 
 
 def _outputs(step: PlanStep) -> tuple[str, ...]:
     """Of the outputs that the kernel can spare those that are there, in their places."""
-    spared = registry()[step.op].spared if step.op in registry() else {}
-    there = {spared[o.arg]: o.tensor for o in step.operands if o.arg in spared}
+    optional_outputs = registry()[step.op].optional_outputs if step.op in registry() else {}
+    there = {optional_outputs[o.arg]: o.tensor for o in step.operands if o.arg in optional_outputs}
     return tuple(there.get(place, "") for place in range(max(there, default=-1) + 1))
 
 
 def _choice(step: PlanStep) -> StepTiling:
     stage = None
     if step.staging is not None:
-        slots = {o.arg: o.places[USUAL].count for o in step.operands if o.places[USUAL].count}
+        slots = {o.arg: o.places[L_HOME].count for o in step.operands if o.places[L_HOME].count}
         stage = Stage({d.name: d.outer for d in step.dims}, step.staging.order, step.staging.buffering, slots)
     else:
         split = [d.name for d in step.dims if d.outer != d.size]
         need(not split, "stage", f"{_place(step)} has no stage, which cuts {split}")
     order = tuple(d.name for d in step.dims)
-    tile, slots = {d.name: d.tile for d in step.dims}, {o.arg: o.places[RESIDENT].count for o in step.operands}
+    tile, slots = {d.name: d.tile for d in step.dims}, {o.arg: o.places[L_INNER].count for o in step.operands}
     return StepTiling(step.name, tile, order, step.buffering, slots, stage)
 
 
@@ -254,7 +254,7 @@ def _sound(step: PlanStep, value: ArgValue, kind: str) -> bool:
             return kind != "f32" and step.graph == "train"
         case UpdateNumber(place):
             operator = registry().get(step.op)
-            updates = bool(operator and (operator.optimizer or operator.applies))
+            updates = bool(operator and (operator.optimizer or operator.fused_update))
             return kind == "f32" and updates and 0 <= place < MOST_NUMBERS
     return kind != "f32"
 
@@ -270,10 +270,10 @@ def _dataflow(plan: Plan, homes: dict[str, Home]) -> None:
     What is in which copy of a storage is judged with its visits.
     """
     defined = {home.storage for home in homes.values() if home.loaded or home.persistent}
-    copied = {visit.name for visit in plan.visits}
+    copied = {residency.name for residency in plan.residencies}
     for step in plan.steps:
         for o in step.operands:
-            available = o.storage in defined | copied or o.mode == "out" or o.fresh_on_flag
+            available = o.storage in defined | copied or o.mode == "out" or o.overwrite_on_first_pass
             need(available, "dataflow", f"{_place(step)} reads {o.storage!r} before it is made")
         defined |= {o.storage for o in step.operands if o.mode != "in"}
     for name in plan.outputs:

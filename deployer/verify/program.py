@@ -233,7 +233,7 @@ def _loss_reaches_weights(program: Program) -> None:
             continue
         _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
         sources = _ancestors(program, optimizer, output)
-        if output in makers and registry()[makers[output].op].applies:
+        if output in makers and registry()[makers[output].op].fused_update:
             _need(not sources.isdisjoint(program.data), "reachable", f"the update of {weight!r} depends on no sample")
             continue
         accumulators = sources & set(program.accumulators)

@@ -8,7 +8,7 @@ import numpy as np
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.dataset import Dataset
-from deployer.rates.run_time import at_rates
+from deployer.lr_schedules.run_time import at_rates
 
 Trace = Callable[[Node, Sequence[Array]], None]
 Hook = Callable[[Node, "Memory"], None]
@@ -36,7 +36,7 @@ class Memory(MutableMapping[str, Array]):
         self.arrays[self.program.storage(name)] = np.asarray(value).astype(kind)
 
     def operands(self, node: Node) -> list[Array | None]:
-        """What a node reads; None for an optional input that it leaves out."""
+        """Return the operands that a node reads; None for an optional input that it leaves out."""
         return [self[name] if name else None for name in node.inputs]
 
     def __delitem__(self, name: str) -> None:

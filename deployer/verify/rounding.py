@@ -1,4 +1,4 @@
-"""What rounding alone may do to a pass: float32 passes in which every result is a little off besides.
+"""Effect of rounding on a pass: float32 passes in which every result is slightly perturbed.
 
 Most passes magnify rounding little, and the bounds of `same_state.py` are far beyond it. But where a model is sure of a
 sample, say, the gradient is what is left of 1 - 1, and the rounding of that 1 is a large part of it.
@@ -57,8 +57,8 @@ def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
     operands: dict[tuple[str, int], Array] = {}
 
     def look(node: Node, memory: Memory) -> None:
-        for borders in operator_of(node).borders(node, memory.operands(node)):
-            operands[node.name, borders.operand] = memory[node.inputs[borders.operand]].copy()
+        for decision_boundaries in operator_of(node).decision_boundaries(node, memory.operands(node)):
+            operands[node.name, decision_boundaries.operand] = memory[node.inputs[decision_boundaries.operand]].copy()
 
     run_pass(actual.program, actual.dataset, actual.memory(), actual.index, before=look)
     return operands
@@ -84,10 +84,16 @@ def _disturbed(
             inputs[place] = right
             values = memory[name].reshape(-1).copy()
             off = np.abs(values - right.reshape(-1))
-            for borders in (b for b in operator_of(node).borders(node, inputs) if b.operand == place):
-                rivals = borders.elements if borders.rivals is None else borders.rivals
-                crossing = off[borders.elements] + off[rivals] >= borders.margins
-                for elements in (borders.elements[crossing], rivals[crossing]):
+            for decision_boundaries in (
+                b for b in operator_of(node).decision_boundaries(node, inputs) if b.operand == place
+            ):
+                competitors = (
+                    decision_boundaries.elements
+                    if decision_boundaries.competitors is None
+                    else decision_boundaries.competitors
+                )
+                crossing = off[decision_boundaries.elements] + off[competitors] >= decision_boundaries.margins
+                for elements in (decision_boundaries.elements[crossing], competitors[crossing]):
                     values[elements] = right.reshape(-1)[elements]
             memory[name] = values.reshape(right.shape)
 

@@ -23,7 +23,7 @@ SCALED = 2.0**-6
 
 @dataclass(frozen=True, eq=False)
 class Recorded:
-    """What a program dumped: its state before some passes, its state after the last one, and the losses of all."""
+    """Dump of a program: its state before some passes and after the last one, and the losses of all."""
 
     states: Mapping[int, Arrays]
     final: Arrays
@@ -32,7 +32,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Rounding:
-    """What rounding may do to a tensor: to its largest element, and to all of them as a 2-norm."""
+    """Rounding error bound of a tensor: of its largest element, and of all of them as a 2-norm."""
 
     largest: float = 0.0
     norm: float = 0.0
@@ -49,7 +49,7 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What a tensor changes by, flat, and the unit in the last place of each element."""
+    """Change of a tensor, flat, and the unit in the last place of each element."""
 
     by: Array
     unit: Array
@@ -135,7 +135,7 @@ class OnePass:
         return self._with_update(done, trained) if self.updates else done
 
     def _with_update(self, done: "OnePass", trained: Mapping[str, Array]) -> "OnePass":
-        """How far an update goes astray where every gradient is off by the rounding of a sum that cancels; and more.
+        """Add the error of an update in which every gradient is off by the rounding of a sum that cancels.
 
         For SGD that is the rate times the rounding. An optimizer that divides by the gradient's own size makes a
         whole step of it.
@@ -176,7 +176,7 @@ class OnePass:
 
 @dataclass(frozen=True)
 class Misfit:
-    """How far a pass is from its reference.
+    """Deviation of a pass from its reference.
 
     `severity` is the largest error as a share of its bound, that of `worst`. `distance` is the root of the sum of
     squares of what the loss and each tensor as a whole are off beyond rounding, as shares of their bounds. `faults` are

@@ -1,4 +1,4 @@
-"""Systematic errors, which add up over elements and passes as rounding does not: what a program did, by what was due.
+"""Systematic errors, which add up over elements and passes, unlike rounding: the actual change by the expected one.
 
 Of each tensor that a pass changes the error d is compared with a direction u: its due change, and what it changes by
 per relative change of all gradients, as an optimizer may hide one that is scaled. Over all elements and passes
@@ -58,7 +58,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Sums:
+class SlopeSums:
     """Sums over the elements of the passes seen so far, of one tensor along one direction.
 
     `off` is that of d u, `squares` of u^2, `variance` of u^2 sigma^2; `narrow` is `off` of the optimizer's own
@@ -72,9 +72,9 @@ class Sums:
     probes: Array = field(default_factory=lambda: np.zeros(PROBES))
     probed: float = 0.0
 
-    def plus(self, row: Row) -> "Sums":
+    def plus(self, row: Row) -> "SlopeSums":
         """With a row."""
-        return Sums(
+        return SlopeSums(
             self.off + _dot(row.error, row.due),
             self.squares + _dot(row.due, row.due),
             self.variance + float(np.square(row.due * row.sigma).sum()),
@@ -98,7 +98,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Found:
-    """The worst systematic error, as a share of its bound, and what to say of it."""
+    """The worst systematic error, as a share of its bound, and its message."""
 
     name: str = ""
     severity: float = 0.0
@@ -137,9 +137,9 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> Ite
 
 @dataclass(frozen=True)
 class Systematic:
-    """Sums of a run by tensor and direction, and what disturbed passes were off by, as a share of what was due."""
+    """Sums of a run by tensor and direction, and errors of perturbed passes as shares of the expected change."""
 
-    sums: Mapping[Key, Sums] = field(default_factory=dict)
+    sums: Mapping[Key, SlopeSums] = field(default_factory=dict)
     seen: Mapping[Key, float] = field(default_factory=dict)
     passes: int = 0
 
@@ -147,8 +147,8 @@ class Systematic:
         """With one more pass, of which these are the rows."""
         return replace(self, sums={**self.sums, **{r.key: self._of(r).plus(r) for r in rows}}, passes=self.passes + 1)
 
-    def _of(self, row: Row) -> Sums:
-        return self.sums.get(row.key, Sums())
+    def _of(self, row: Row) -> SlopeSums:
+        return self.sums.get(row.key, SlopeSums())
 
     def found(self, rows: Sequence[Row], allowed: Mapping[Key, float] = NOTHING) -> Found:
         """The worst error after a pass with these rows; `allowed` is what the pass may be off by besides."""

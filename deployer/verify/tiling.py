@@ -9,7 +9,7 @@ from deployer.core.ir import Program, Role
 from deployer.core.operator import SCALARS, Kernel, registry
 from deployer.core.plan import Lifetime, Options, Step, StepTiling, Tiling
 from deployer.core.target import Target, load
-from deployer.rates.run_time import kernel_args
+from deployer.lr_schedules.run_time import kernel_args
 from deployer.verify.boxes import (
     all_pieces,
     axis_spans,
@@ -32,8 +32,8 @@ def verify_tiling(tiling: Tiling) -> None:
     target = target_of(tiling)
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         check_choice(step, choice, tiling, target)
-    gaps = len(tiling.gaps) == len(target.hops) and min(tiling.gaps, default=0) >= 0
-    need(gaps, "tile", f"{tiling.gaps} B are withheld from {len(target.levels)} levels")
+    packing_slack = len(tiling.packing_slack) == len(target.hops) and min(tiling.packing_slack, default=0) >= 0
+    need(packing_slack, "tile", f"{tiling.packing_slack} B are withheld from {len(target.levels)} levels")
     check_depth(tiling.depth, tiling.lifetimes.schedule.options, target)
     steps = [(s.graph, s.kernel) for s in tiling.lifetimes.schedule.steps]
     check_tables(steps, tiling.table_bytes, tiling.groups, target, tiling.tables)
@@ -306,7 +306,7 @@ def _whole_sums(step: Step, choice: StepTiling, target: Target) -> None:
 def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
     """A step with a spilled operand has a stage, others have none; it has their slots and splits no reduction."""
     place, program, stage = _place(step), tiling.lifetimes.schedule.program, choice.stage
-    staged = set(tiling.spilled) - {visit.storage for visit in tiling.visits}
+    staged = set(tiling.spilled) - {residency.storage for residency in tiling.residencies}
     spilled = [o for o in step.access.operands if program.storage(o.tensor) in staged]
     need(
         bool(spilled) == (stage is not None),

@@ -38,7 +38,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Difference:
+class TensorDifference:
     """The largest absolute difference of a tensor from its expected value, and the index of that element."""
 
     name: str
@@ -96,13 +96,13 @@ def distances(actual: Array, expected: Array) -> Array:
     return np.abs(minus(values, wide(expected).reshape(values.shape)))
 
 
-def difference(name: str, actual: Array, expected: Array) -> Difference:
+def difference(name: str, actual: Array, expected: Array) -> TensorDifference:
     """The largest difference of a tensor; NaN, which counts as the largest, where one value alone is NaN."""
     distance = distances(actual, expected)
     if not distance.size:
-        return Difference(name, 0.0, ())
+        return TensorDifference(name, 0.0, ())
     at = int(np.argmax(distance))  # the first NaN where there is one
-    return Difference(name, float(distance[at]), tuple(int(i) for i in np.unravel_index(at, actual.shape)))
+    return TensorDifference(name, float(distance[at]), tuple(int(i) for i in np.unravel_index(at, actual.shape)))
 
 
 def movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
@@ -133,7 +133,7 @@ def _movement(name: str, displacement: Array, expected: Array, rounding: float, 
 
 
 def roundings(before: Array, after: Array, updates: int) -> Array:
-    """What rounding may move each element in so many updates and the expected value; 0 where that is not finite.
+    """Bound the rounding of each element in so many updates and of the expected value; 0 if that is not finite.
 
     Once for each, by half a unit in the last place of the larger of its values.
     """

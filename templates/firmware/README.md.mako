@@ -63,11 +63,11 @@ function of yours (`uint32_t function(void)`), others by what is predicted for t
 
 | predicted on one core | cycles | target |
 |---|---:|---|
-% for stretch in v.stretches:
-| pass | ${stretch.pass_cycles} | `${stretch.machine}` |
-| its longest step, `${stretch.title}` | ${stretch.longest_cycles} | `${stretch.machine}` |
-% for name, cycles in stretch.others:
-| ${name}, in one go | ${cycles} | `${stretch.machine}` |
+% for segment in v.segments:
+| pass | ${segment.pass_cycles} | `${segment.machine}` |
+| its longest step, `${segment.title}` | ${segment.longest_cycles} | `${segment.machine}` |
+% for name, cycles in segment.others:
+| ${name}, in one go | ${cycles} | `${segment.machine}` |
 % endfor
 % endfor
 

@@ -60,7 +60,7 @@ class Sized(Protocol):
         ...
 
 
-class Answer(NamedTuple):
+class Solution(NamedTuple):
     """Offsets in bytes in the order of the items, or None; whether no packing exists (`proven`); and the nodes used."""
 
     offsets: list[int] | None
@@ -68,8 +68,8 @@ class Answer(NamedTuple):
     nodes: int
 
 
-class _Spent(Exception):
-    """The run has no nodes left."""
+class NodeLimitReached(Exception):
+    """Raised when a run reaches its node limit."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class _Part:
 
     @property
     def sections(self) -> int:
-        """How many there are."""
+        """Number of sections."""
         return self.floors.count
 
     def overlaps(self, buffer: int) -> Bools:
-        """Which buffers have a section in common with this one; not itself."""
+        """Return the mask of the buffers that share a section with this one, except itself."""
         others: Bools = (self.low < self.high[buffer]) & (self.high > self.low[buffer])
         others[buffer] = False
         return others
@@ -130,8 +130,8 @@ class _Minima:
 
     def __init__(self, low: Ints, high: Ints, count: int) -> None:
         self.count, self.levels = count, 1
-        self.crossings = int((high - low).sum())
-        if self.crossings < CROSSINGS:
+        self.cross_step_transfers = int((high - low).sum())
+        if self.cross_step_transfers < CROSSINGS:
             runs, self.buffers = np.nonzero((low <= np.arange(count)[:, None]) & (np.arange(count)[:, None] < high))
         else:
             level = _power(high - low)
@@ -157,19 +157,19 @@ class _Minima:
         return least
 
 
-def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Answer:
+def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Solution:
     """Offsets that are multiples of the alignment and fit the capacity in bytes, or none if no packing was found."""
     nonempty = [i for i, x in enumerate(items) if x.bytes]
     offsets = [0] * len(items)
     if not nonempty:
-        return Answer(offsets, False, 0)
+        return Solution(offsets, False, 0)
     search = _Search([items[i] for i in nonempty], capacity // alignment, alignment)
     success, proven = search.solve(node_limit)
     if not success:
-        return Answer(None, proven, search.nodes)
+        return Solution(None, proven, search.nodes)
     for i, at in zip(nonempty, search.offsets.tolist(), strict=True):
         offsets[i] = at * alignment
-    return Answer(offsets, False, search.nodes)
+    return Solution(offsets, False, search.nodes)
 
 
 class _Search:
@@ -207,7 +207,7 @@ class _Search:
                         self.run_limit = min(self.nodes + unit * turn // runs, node_limit)
                         try:
                             success = self._run()
-                        except _Spent:
+                        except NodeLimitReached:
                             continue
                         return success, not success
             turn *= GROWTH
@@ -235,8 +235,8 @@ class _Search:
         """Whether the node can be completed: a generator of its child nodes, to which the result of each is sent."""
         part = node.part
         if self.nodes >= self.run_limit:
-            raise _Spent
-        self.nodes += 1 + part.floors.crossings // GRAIN
+            raise NodeLimitReached
+        self.nodes += 1 + part.floors.cross_step_transfers // GRAIN
         if part.sections == 1:
             return self._stack(node)
         for child in self._children(node):
@@ -321,9 +321,9 @@ class _Search:
         """The root nodes of the parts into which the buffers of sections begin..end fall."""
         low, high = self.low[index], self.high[index]
         spanning = _sums(low - begin, high - begin - 1, np.ones_like(low), end - begin - 1)
-        borders = [0, *(np.flatnonzero(spanning == 0) + 1).tolist(), end - begin]
+        decision_boundaries = [0, *(np.flatnonzero(spanning == 0) + 1).tolist(), end - begin]
         load = _sums(low - begin, high - begin, self.size[index], end - begin)
-        for a, b in pairwise(borders):
+        for a, b in pairwise(decision_boundaries):
             inside = np.flatnonzero((low - begin >= a) & (high - begin <= b))
             if len(inside):
                 yield self._root(index[inside], least[inside], begin + a, load[a:b])

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from deployer.core.access import Access
 from deployer.core.cost import CallCost, rounded
-from deployer.core.level import RESIDENT, slowed
+from deployer.core.level import L_INNER, slowed
 from deployer.core.plan import Buffering, Step
 from deployer.core.target import Target
-from deployer.specialization.costs import CallCosts
+from deployer.kernel_variants.costs import CallCosts
 from deployer.tilers.levels.grid import Bools, Grid, Ints, boxes, distinct_boxes, grid_of, load_counts, loop_orders
 
 MAX_TRANSFER_LEVELS = 2
@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Movement:
+class DmaTraffic:
     """The transfers of one operand: bytes of a slot, number of loads, and cycles of all transfers in and out.
 
     Each array has an entry per loop order and combination of the grid, [orders * combinations].
@@ -68,7 +68,7 @@ class Movement:
         return np.minimum(in_place if self.inout else min(in_place, 2), self.loads)
 
 
-class Walks:
+class LoopOrders:
     """The tile and the loop order of each index into arrays [orders * combinations of a grid]."""
 
     def __init__(self, access: Access, grid: Grid, orders: list[tuple[str, ...]]) -> None:
@@ -99,7 +99,7 @@ class Front(NamedTuple):
 class StepCandidates:
     """The candidates of a step over `access`, the step's own or a part of it.
 
-    `eligible` storages may be resident; `fresh` says that operands marked `fresh_on_flag` need no ingress.
+    `eligible` storages may be resident; `fresh` says that operands marked `overwrite_on_first_pass` need no ingress.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class StepCandidates:
     ) -> None:
         grid, orders = grid_of(access), loop_orders(access)
         parts = (access, grid, orders, storage_of, target, fresh)
-        self.target, self.walks = target, Walks(access, grid, orders)
-        self.moves = [movement(step, o.arg, *parts, RESIDENT) for o in access.operands]
+        self.target, self.walks = target, LoopOrders(access, grid, orders)
+        self.moves = [movement(step, o.arg, *parts, L_INNER) for o in access.operands]
         self.kernels = np.tile(kernel_totals(grid, target, known), len(orders))
         self.calls = np.tile(grid.calls, len(orders))
         everything = frozenset(storage_of[o.tensor] for o in access.operands)
@@ -219,7 +219,7 @@ def totals(moved: Bools, parts: Sequence[Ints]) -> Ints:
     return sums
 
 
-def possible(moves: Sequence[Movement], moved: Bools) -> Bools:
+def possible(moves: Sequence[DmaTraffic], moved: Bools) -> Bools:
     """For each row of `moved`, whether the DMA engine can transfer the boxes of all operands that move."""
     every: Bools = totals(moved, [(~m.possible).astype(np.int64) for m in moves]) == 0
     return every
@@ -235,7 +235,7 @@ def movement(
     target: Target,
     fresh: bool,
     level: int,
-) -> Movement:
+) -> DmaTraffic:
     """Footprint and transfer cost of an operand into slots of that level, for every tile and order."""
     operand, hop, element = access.operand(arg), target.hops[level], step.kernel.element_bytes(arg)
     box = boxes(operand, grid)
@@ -244,9 +244,9 @@ def movement(
     size, lines = (np.rint(count * share).astype(np.int64) for count in (box.elements * element, box.lines))
     inward, outward = (channel.cycles(size, lines) for channel in (hop.inward, hop.outward))
     count = np.concatenate([load_counts(operand, grid, order) for order in orders])
-    reads = operand.reads and not (operand.fresh_on_flag and fresh)
+    reads = operand.reads and not (operand.overwrite_on_first_pass and fresh)
     slot = rounded(box.elements * element, target.alignment)
-    return Movement(
+    return DmaTraffic(
         arg,
         storage_of[operand.tensor],
         operand.mode == "inout",
@@ -270,7 +270,7 @@ def kernel_totals(grid: Grid, target: Target, known: CallCosts) -> Ints:
 
 
 def _priced(
-    moves: Sequence[Movement], moved: Bools, in_place: int, kernels: Ints, calls: Ints, target: Target
+    moves: Sequence[DmaTraffic], moved: Bools, in_place: int, kernels: Ints, calls: Ints, target: Target
 ) -> tuple[Ints, Ints]:
     """Bytes and cycles of all candidates with one slot per moved operand, or two if `in_place` is 2 or 3.
 
@@ -281,17 +281,17 @@ def _priced(
 
     With two slots an inout operand's ingress waits for the egress of an earlier box; a third hides it under a kernel.
     """
-    hop = target.hops[RESIDENT]
+    hop = target.hops[L_INNER]
     slots = [m.slots(in_place) for m in moves]
     size = totals(moved, [m.slot_bytes * n for m, n in zip(moves, slots, strict=True)])
     total_in = totals(moved, [m.cycles_in for m in moves])
     total_out = totals(moved, [m.cycles_out for m in moves])
     most = np.max([np.where(moving[:, None], m.loads, 0) for m, moving in zip(moves, moved.T, strict=True)], axis=0)
     ways = [(m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0) for m in moves]
-    starts = totals(moved, [m.loads * way for m, way in zip(moves, ways, strict=True)])
-    looped = totals(moved, [(m.loads - 1) * way for m, way in zip(moves, ways, strict=True)])
+    starts = totals(moved, [m.loads * direction for m, direction in zip(moves, ways, strict=True)])
+    looped = totals(moved, [(m.loads - 1) * direction for m, direction in zip(moves, ways, strict=True)])
     fixed = target.step + starts * hop.wait
-    kernels = kernels + target.start * looped
+    kernels = kernels + target.dma_issue * looped
     single = kernels + total_in + total_out + hop.issue * 2 * most + fixed
     if in_place == 1:
         return size, single

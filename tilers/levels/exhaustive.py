@@ -2,12 +2,12 @@
 
 import itertools
 
-from deployer.tilers.levels.model import Choice, Problem, feasible, objective
+from deployer.tilers.levels.model import HomeProblem, Selection, feasible, objective
 
 
-def solve(problem: Problem) -> Choice | None:
+def solve(problem: HomeProblem) -> Selection | None:
     """The best feasible choice by enumeration; only for problems with few steps and candidates."""
-    best: Choice | None = None
+    best: Selection | None = None
     names = sorted(x.storage for x in problem.eligible)
     homes = [frozenset(m) for r in range(len(names) + 1) for m in itertools.combinations(names, r)]
     for picks in itertools.product(*(range(len(c)) for c in problem.candidates)):
@@ -16,6 +16,6 @@ def solve(problem: Problem) -> Choice | None:
             continue
         for resident in homes:
             if feasible(problem, picks, resident):
-                best = Choice(picks, resident, cycles)
+                best = Selection(picks, resident, cycles)
                 break
     return best

@@ -1,4 +1,4 @@
-"""What steps have in common: those of equal geometry have equal costs, so candidates are computed once for all."""
+"""Geometry of steps: steps of equal geometry have equal costs, so candidates are computed once for all of them."""
 
 from collections.abc import Hashable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ Places = tuple[int, ...]
 
 def geometry(step: Step) -> Hashable:
     """All that determines the cost of a step: kernel, operator, attributes, access without tensors."""
-    operands = tuple((o.arg, o.mode, o.view, o.axes, o.fresh_on_flag) for o in step.access.operands)
+    operands = tuple((o.arg, o.mode, o.view, o.axes, o.overwrite_on_first_pass) for o in step.access.operands)
     return step.kernel.symbol, step.node.op, tuple(sorted(step.node.attrs.items())), step.access.dims, operands
 
 

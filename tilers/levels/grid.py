@@ -156,12 +156,12 @@ def boxes(operand: Operand, grid: Grid) -> Boxes:
 def load_counts(operand: Operand, grid: Grid, order: tuple[str, ...]) -> Ints:
     """`loads` of deployer.core.access for the whole grid."""
     dims = set(operand.dims)
-    turns = np.ones(grid.size, np.int64)
-    counts = turns
+    rounds = np.ones(grid.size, np.int64)
+    counts = rounds
     for name in order:
-        turns = turns * grid.counts[name]
+        rounds = rounds * grid.counts[name]
         if name in dims:
-            counts = np.where(grid.counts[name] > 1, turns, counts)
+            counts = np.where(grid.counts[name] > 1, rounds, counts)
     return counts
 
 

@@ -1,4 +1,4 @@
-"""The search for homes by the clock of the level between: which storages lie in it, visit it, or pass through stages.
+"""Search for homes by the clock of the middle level: storages lie in it, are cached in it, or pass through stages.
 
 It begins at the solver's choice, and keeps the best that it meets. Where there are few storages it tries all ways to
 place them; otherwise it is threshold accepting: a random change is kept unless it loses more cycles than a threshold,
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deployer.tilers.levels.grid import Ints
-from deployer.tilers.levels.model import Choice, Problem, objective
+from deployer.tilers.levels.model import HomeProblem, Selection, objective
 
 WORK = 4_000_000
 """Steps that all runs of the clock in a search may have together: some seconds."""
@@ -32,15 +32,15 @@ SEED = 1
 ANY = 1 << 60
 """More bytes than any level has."""
 
-OUTSIDE, VISIT, HOME = range(3)
+OUTSIDE, RESIDENCY, HOME = range(3)
 """Where a storage is in the level: not at all, for the steps that use it, or all its life."""
 Change = tuple[int, int]
 """The number of a storage, and where it goes."""
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """Where each storage is; the bytes that storages take at each step, and its pick; `inside` has a bit for each
-    storage that the steps find in the level, `visiting` the names of those that are there for some steps alone.
+    storage that the steps find in the level, `cached` the names of those that are there for some steps alone.
 
     A step has its cheapest candidate while its room is within `least` up to `most`, without that. Where a state was
     made from another, `met` are the steps whose picks may differ.
@@ -50,7 +50,7 @@ class State(NamedTuple):
     taken: Ints
     picks: list[int]
     inside: int
-    visiting: frozenset[str]
+    cached: frozenset[str]
     least: Ints
     most: Ints
     met: Collection[int] | None = None
@@ -64,7 +64,7 @@ class _Move(NamedTuple):
     more: Ints
     users: Sequence[int]
     inside: int
-    visiting: frozenset[str]
+    cached: frozenset[str]
 
 
 class HomeSearch:
@@ -72,7 +72,7 @@ class HomeSearch:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: HomeProblem,
         clock: Callable[[Sequence[int], Iterable[str], Collection[int] | None], int],
         keep: Callable[[], None] = lambda: None,
     ) -> None:
@@ -85,12 +85,12 @@ class HomeSearch:
         self.names = [life.storage for life in problem.eligible]
         number = {name: i for i, name in enumerate(self.names)}
         self.bytes = [life.bytes for life in problem.eligible]
-        visitors = {number[v.storage]: v for v in problem.visitors}
+        residents = {number[v.storage]: v for v in problem.residents}
         self.spans: list[dict[int, list[range]]] = []
         for i, life in enumerate(problem.eligible):
             spans = {OUTSIDE: list[range](), HOME: [range(life.first, life.last + 1)]}
-            if i in visitors:
-                spans[VISIT] = [range(first, last + 1) for first, last in visitors[i].spans]
+            if i in residents:
+                spans[RESIDENCY] = [range(first, last + 1) for first, last in residents[i].spans]
             self.spans.append(spans)
         self.touched = [sum(1 << number[name] for name in names) for names in problem.touches]
         self.users: list[list[int]] = [[] for _ in self.names]
@@ -107,7 +107,7 @@ class HomeSearch:
         self._fitting: list[dict[int, list[tuple[int, int]]]] = [{} for _ in self.options]
         self.runs = min(WORK // max(len(problem.candidates), 1), RUNS_EACH * len(self.names))
 
-    def best(self, start: Choice, others: Sequence[Choice] = ()) -> Choice:
+    def best(self, start: Selection, others: Sequence[Selection] = ()) -> Selection:
         """The choice with the fewest cycles by the clock that the search meets; the start, if none has fewer.
 
         It begins at the best of the start and of the places that storages have in `others`, which are choices of
@@ -121,59 +121,59 @@ class HomeSearch:
         cycles, best = self._settled(*min(itertools.chain([begin], found), key=lambda x: x[0]))
         return self._choice(best) if cycles < least else start
 
-    def _placed(self, choice: Choice) -> State | None:
+    def _placed(self, choice: Selection) -> SearchState | None:
         """The state in which storages are where another choice has them; None if a step has no candidate that fits."""
-        state = self._state(replace(choice, resident=frozenset(), visiting=frozenset()))
-        places = (HOME if x in choice.resident else VISIT if x in choice.visiting else OUTSIDE for x in self.names)
+        state = self._state(replace(choice, resident=frozenset(), cached=frozenset()))
+        places = (HOME if x in choice.resident else RESIDENCY if x in choice.cached else OUTSIDE for x in self.names)
         return self._changed(state, list(enumerate(places)), True)
 
-    def _state(self, choice: Choice) -> State:
+    def _state(self, choice: Selection) -> SearchState:
         """The state of a choice."""
         count = len(choice.picks)
         places, taken, inside = list[int](), np.zeros(count, np.int64), 0
         for number, name in enumerate(self.names):
-            place = HOME if name in choice.resident else VISIT if name in choice.visiting else OUTSIDE
+            place = HOME if name in choice.resident else RESIDENCY if name in choice.cached else OUTSIDE
             places.append(place)
             inside |= (place != OUTSIDE) << number
             for steps in self.spans[number][place]:
                 taken[steps.start : steps.stop] += self.bytes[number]
-        visiting = frozenset(name for name, at in zip(self.names, places, strict=True) if at == VISIT)
+        cached = frozenset(name for name, at in zip(self.names, places, strict=True) if at == RESIDENCY)
         # Which picks are cheapest is not known.
         unknown = np.full(count, ANY), np.zeros(count, np.int64)
-        return State(tuple(places), taken, list(choice.picks), inside, visiting, *unknown)
+        return SearchState(tuple(places), taken, list(choice.picks), inside, cached, *unknown)
 
-    def _choice(self, state: State) -> Choice:
+    def _choice(self, state: SearchState) -> Selection:
         """The choice of a state, with the cycles of the solver's objective."""
         homes = frozenset(name for name, at in zip(self.names, state.places, strict=True) if at == HOME)
-        cycles = objective(self.problem, state.picks, state.visiting)
-        return Choice(tuple(state.picks), homes, cycles, state.visiting)
+        cycles = objective(self.problem, state.picks, state.cached)
+        return Selection(tuple(state.picks), homes, cycles, state.cached)
 
-    def _cycles(self, state: State) -> int:
+    def _cycles(self, state: SearchState) -> int:
         """Cycles by the clock."""
-        return self._clock(state.picks, state.visiting, None)
+        return self._clock(state.picks, state.cached, None)
 
-    def _cycles_near(self, state: State) -> int:
+    def _cycles_near(self, state: SearchState) -> int:
         """Cycles of a state that was made from the one that the clock has kept."""
-        return self._clock(state.picks, state.visiting, state.met)
+        return self._clock(state.picks, state.cached, state.met)
 
-    def _begin(self, state: State) -> None:
+    def _begin(self, state: SearchState) -> None:
         """Let the clock's next states be ones that differ little from this one."""
         self._cycles(state)
         self._keep()
 
-    def _changed(self, state: State, changes: Sequence[Change], anew: bool = False) -> State | None:
+    def _changed(self, state: SearchState, changes: Sequence[Change], anew: bool = False) -> SearchState | None:
         """The state behind some changes, where steps that they meet, or all, have their cheapest candidate; None if one
         has none that fits.
         """
         places, taken, picks = list(state.places), state.taken.copy(), list(state.picks)
-        least, most, inside, visiting = state.least.copy(), state.most.copy(), state.inside, state.visiting
+        least, most, inside, cached = state.least.copy(), state.most.copy(), state.inside, state.cached
         due, moves = set(range(len(picks)) if anew else ()), list[_Move]()
         for number, place in changes:
             move = self._move(number, places[number], place)
             taken[move.met] += move.more
             due.update(move.users)
             inside ^= move.inside
-            visiting ^= move.visiting
+            cached ^= move.cached
             places[number] = place
             moves.append(move)
         for move in moves:
@@ -189,7 +189,7 @@ class HomeSearch:
                 above = size
             else:
                 return None
-        return State(tuple(places), taken, picks, inside, visiting, least, most, due)
+        return SearchState(tuple(places), taken, picks, inside, cached, least, most, due)
 
     def _move(self, number: int, before: int, place: int) -> _Move:
         """A storage's change from one place to another."""
@@ -200,13 +200,13 @@ class HomeSearch:
                 for step in itertools.chain(*self.spans[number][spans]):
                     more[step] = more.get(step, 0) + size
             comes = (place == OUTSIDE) != (before == OUTSIDE)
-            visits = (place == VISIT) != (before == VISIT)
+            residencies = (place == RESIDENCY) != (before == RESIDENCY)
             self._moves[key] = _Move(
                 np.array([*more], np.int64),
                 np.array([*more.values()], np.int64),
                 self.users[number] if comes else (),
                 int(comes) << number,
-                frozenset((self.names[number],) if visits else ()),
+                frozenset((self.names[number],) if residencies else ()),
             )
         return self._moves[key]
 
@@ -223,28 +223,28 @@ class HomeSearch:
                     least = size
         return known[inside]
 
-    def _others(self, state: State, step: int) -> list[int]:
+    def _others(self, state: SearchState, step: int) -> list[int]:
         """The candidates that a step could have besides its own, where storages are."""
         room = self.problem.capacity - int(state.taken[step])
         group = self.options[step].get(state.inside & self.touched[step], ())
         return [index for _, index, size in group if size <= room and index != state.picks[step]]
 
-    def _picked(self, state: State, step: int, pick: int) -> State:
+    def _picked(self, state: SearchState, step: int, pick: int) -> SearchState:
         """The state with another candidate of a step."""
         picks = [*state.picks[:step], pick, *state.picks[step + 1 :]]
         least, most = state.least.copy(), state.most
         least[step] = ANY
-        return State(state.places, state.taken, picks, state.inside, state.visiting, least, most, (step,))
+        return SearchState(state.places, state.taken, picks, state.inside, state.cached, least, most, (step,))
 
-    def _all(self) -> Iterator[tuple[int, State]]:
+    def _all(self) -> Iterator[tuple[int, SearchState]]:
         """All states in which each step has its cheapest candidate that fits."""
-        none = self._state(Choice((0,) * len(self.problem.candidates), frozenset(), 0))
+        none = self._state(Selection((0,) * len(self.problem.candidates), frozenset(), 0))
         for places in itertools.product(*self.spans):
             state = self._changed(none, list(enumerate(places)), True)
             if state is not None:
                 yield self._cycles(state), state
 
-    def _accepted(self, cycles: int, state: State) -> Iterator[tuple[int, State]]:
+    def _accepted(self, cycles: int, state: SearchState) -> Iterator[tuple[int, SearchState]]:
         """The states that threshold accepting keeps."""
         draw = Random(SEED)
         self._begin(state)
@@ -262,7 +262,7 @@ class HomeSearch:
                 self._keep()
                 yield cycles, state
 
-    def _proposed(self, state: State, draw: Random) -> State | None:
+    def _proposed(self, state: SearchState, draw: Random) -> SearchState | None:
         """A random change of a state, or None where it does not fit."""
 
         def one(count: int) -> int:
@@ -285,7 +285,7 @@ class HomeSearch:
                 return other
         return alone
 
-    def _near(self, state: State, number: int) -> list[int]:
+    def _near(self, state: SearchState, number: int) -> list[int]:
         """The storages in the level that are alive in some step of another one's life."""
         return [i for i in self._overlapping(number) if state.places[i] != OUTSIDE]
 
@@ -298,12 +298,12 @@ class HomeSearch:
             self._overlaps[number] = [i for i in near if i != number]
         return self._overlaps[number]
 
-    def _moved(self, state: State, number: int, one: Callable[[int], int]) -> Change:
+    def _moved(self, state: SearchState, number: int, one: Callable[[int], int]) -> Change:
         """A storage, and another place for it."""
         places = [place for place in self.spans[number] if place != state.places[number]]
         return number, places[one(len(places))]
 
-    def _settled(self, cycles: int, state: State) -> tuple[int, State]:
+    def _settled(self, cycles: int, state: SearchState) -> tuple[int, SearchState]:
         """The state behind all changes of one candidate that save cycles."""
         self._begin(state)
         for step in range(len(state.picks)):

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 from deployer.core.cost import rounded
 from deployer.core.errors import TilingInfeasible, one_of
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.plan import Buffering, Lifetimes, Stage, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.specialization.costs import CallCosts
+from deployer.kernel_variants.costs import CallCosts
 from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_totals, pareto, smallest
 from deployer.tilers.levels.geometry import kinds, loop_key, storages
 from deployer.tilers.levels.grid import Ints
-from deployer.tilers.levels.model import Choice, Problem, objective, problem_of
+from deployer.tilers.levels.model import HomeProblem, Selection, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
-from deployer.tilers.levels.tables import Tables, resident_tables
+from deployer.tilers.levels.tables import ArgumentTables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
 
 ELIGIBLE_LIMIT = 192
@@ -22,7 +22,7 @@ ELIGIBLE_LIMIT = 192
 
 
 class Costed:
-    """What does not depend on the room in the level: candidates of steps, and costs of calls and of all kernels."""
+    """Cache of results that do not depend on the level's room: candidates, costs of calls and of all kernels."""
 
     def __init__(self) -> None:
         self.candidates: dict[Hashable, StepCandidates] = {}
@@ -39,7 +39,7 @@ class InnerLevel:
         target: Target,
         gap: int,
         residents: bool = True,
-        tables: Tables | None = None,
+        tables: ArgumentTables | None = None,
         costed: Costed | None = None,
     ) -> None:
         """`costed` is shared with other instances for the same schedule."""
@@ -48,7 +48,7 @@ class InnerLevel:
         program = self.schedule.program
         self.storage_of = {name: program.storage(name) for name in program.tensors}
         self.tables = tables or resident_tables(self.schedule.steps, target)
-        self.level = target.levels[RESIDENT]
+        self.level = target.levels[L_INNER]
         self.capacity = self.level.budget - self.tables.bytes - gap
         data = {program.storage(name) for name in program.data}
         sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
@@ -65,7 +65,7 @@ class InnerLevel:
         self._fronts: dict[Hashable, list[Candidate]] = {}
         self._smallest: dict[tuple[int, tuple[Buffering, ...]], Candidate] = {}
 
-    def problem(self, name: str, spill: Spill) -> Problem:
+    def problem(self, name: str, spill: Spill) -> HomeProblem:
         """The solver's problem for one strategy; spilled storages are not eligible for homes in the level."""
         options = self.schedule.options
         eligible = tuple(x for x in self.eligible if x.storage not in spill.storages)
@@ -76,7 +76,7 @@ class InnerLevel:
             candidates.append(tuple(self.front(step, modes, names, spill.stages.get(step.index))))
         return problem_of(self.lifetimes, eligible, self.capacity, candidates)
 
-    def tiling(self, problem: Problem, choice: Choice, spill: Spill, gaps: tuple[int, ...]) -> Tiling:
+    def tiling(self, problem: HomeProblem, choice: Selection, spill: Spill, packing_slack: tuple[int, ...]) -> Tiling:
         """The tiling of a solver's choice."""
         steps = []
         for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
@@ -85,7 +85,14 @@ class InnerLevel:
         resident, spilled = tuple(sorted(choice.resident)), tuple(sorted(spill.storages))
         groups = self.tables.groups
         return Tiling(
-            self.lifetimes, resident, spilled, tuple(steps), self.tables.bytes, gaps, groups, visits=spill.visits
+            self.lifetimes,
+            resident,
+            spilled,
+            tuple(steps),
+            self.tables.bytes,
+            packing_slack,
+            groups,
+            residencies=spill.residencies,
         )
 
     def front(
@@ -186,11 +193,11 @@ class InnerLevel:
         return self._smallest[key]
 
 
-def carried(problem: Problem, tiling: Tiling, spill: Spill) -> Choice | None:
+def carried(problem: HomeProblem, tiling: Tiling, spill: Spill) -> Selection | None:
     """A rival's tiling as a choice of this problem; None if it spills other storages or a candidate is missing."""
     picks = []
     resident = frozenset(tiling.resident)
-    if (frozenset(tiling.spilled), tiling.visits) != (spill.storages, spill.visits):
+    if (frozenset(tiling.spilled), tiling.residencies) != (spill.storages, spill.residencies):
         return None
     for step, (candidates, choice) in enumerate(zip(problem.candidates, tiling.steps, strict=True)):
         homes = resident & problem.touches[step]
@@ -202,4 +209,4 @@ def carried(problem: Problem, tiling: Tiling, spill: Spill) -> Choice | None:
         if not matches:
             return None
         picks.append(matches[0])
-    return Choice(tuple(picks), resident, objective(problem, picks))
+    return Selection(tuple(picks), resident, objective(problem, picks))

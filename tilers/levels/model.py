@@ -16,15 +16,15 @@ GAP = 0.002
 LARGEST = 30_000
 """Most candidates that the solver may choose among: in its time it has bettered no choice of more, and often spent all
 of it before the search."""
-LARGEST_VISITED = 7_000
+LARGEST_CACHED = 7_000
 """The same where storages may be in the level for their steps alone, which takes the solver longer."""
 UNBOUNDED = -(1 << 63)
 """The least bound of a constraint that has none."""
 
 
 @dataclass(frozen=True)
-class Visitor:
-    """A storage that may be in the level for those of its steps alone that use it, and the cycles that this costs.
+class Resident:
+    """Storage that may be cached in the level for the steps that use it, and the cycles that this costs.
 
     It is there in the spans of steps, each with its first and last, that hold all of these.
     """
@@ -40,27 +40,32 @@ class Visitor:
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The candidates of each step, the eligible storages that it touches, and how often it runs (`weights`); the
-    storages that may be resident, and the capacity in bytes. `visitors` may instead be there for their steps alone."""
+class HomeProblem:
+    """Candidates of each step, the eligible storages that it touches, and how often it runs (`weights`).
+
+    Further the storages that may be resident, and the capacity in bytes. `residents` may be cached for their steps
+    alone.
+    """
 
     candidates: tuple[tuple[Candidate, ...], ...]
     touches: tuple[frozenset[str], ...]
     eligible: tuple[Lifetime, ...]
     capacity: int
     weights: tuple[int, ...]
-    visitors: tuple[Visitor, ...] = ()
+    residents: tuple[Resident, ...] = ()
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The index of a candidate for each step, the resident storages, and the objective in cycles; the storages that are
-    there for their steps, which candidates have as resident ones."""
+class Selection:
+    """Index of a candidate for each step, the resident storages, and the objective in cycles.
+
+    `visiting` are the storages cached for their steps alone, which candidates count as resident.
+    """
 
     picks: tuple[int, ...]
     resident: frozenset[str]
     cycles: int
-    visiting: frozenset[str] = frozenset()
+    cached: frozenset[str] = frozenset()
 
 
 def problem_of(
@@ -68,32 +73,32 @@ def problem_of(
     eligible: tuple[Lifetime, ...],
     capacity: int,
     candidates: Sequence[tuple[Candidate, ...]],
-    visitors: tuple[Visitor, ...] = (),
-) -> Problem:
+    residents: tuple[Resident, ...] = (),
+) -> HomeProblem:
     """The problem of a schedule whose steps have these candidates."""
     schedule = lifetimes.schedule
     storage_of, names = schedule.program.storage, frozenset(x.storage for x in eligible)
     touches = tuple(frozenset(storage_of(o.tensor) for o in s.access.operands) & names for s in schedule.steps)
     weights = tuple(schedule.repeats(s) for s in schedule.steps)
-    return Problem(tuple(candidates), touches, eligible, capacity, weights, visitors)
+    return HomeProblem(tuple(candidates), touches, eligible, capacity, weights, residents)
 
 
-def objective(problem: Problem, picks: Sequence[int], visiting: frozenset[str] = frozenset()) -> int:
+def objective(problem: HomeProblem, picks: Sequence[int], cached: frozenset[str] = frozenset()) -> int:
     """Cycles of a choice, each step's times its weight."""
     steps = sum(w * c[i].cycles for w, c, i in zip(problem.weights, problem.candidates, picks, strict=True))
-    return steps + sum(visitor.cycles for visitor in problem.visitors if visitor.storage in visiting)
+    return steps + sum(resident_.cycles for resident_ in problem.residents if resident_.storage in cached)
 
 
 def feasible(
-    problem: Problem, picks: Sequence[int], resident: frozenset[str], visiting: frozenset[str] = frozenset()
+    problem: HomeProblem, picks: Sequence[int], resident: frozenset[str], cached: frozenset[str] = frozenset()
 ) -> bool:
     """Whether a choice agrees with the homes and fits at every step."""
     for step, (candidates, pick) in enumerate(zip(problem.candidates, picks, strict=True)):
         candidate = candidates[pick]
-        if candidate.resident != (resident | visiting) & problem.touches[step]:
+        if candidate.resident != (resident | cached) & problem.touches[step]:
             return False
         homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
-        homes += sum(x.bytes for x in problem.visitors if x.storage in visiting and x.there(step))
+        homes += sum(x.bytes for x in problem.residents if x.storage in cached and x.there(step))
         if homes + candidate.bytes > problem.capacity:
             return False
     return True
@@ -104,12 +109,12 @@ _Pick = tuple[int, int, int]
 
 
 class _Greedy:
-    """A greedy choice: storages become resident one by one, and each step has its cheapest candidate."""
+    """Greedy choice: storages become resident one by one, and each step has its cheapest candidate."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: HomeProblem) -> None:
         self.problem = problem
         self.resident: set[str] = set()
-        self.visiting: set[str] = set()
+        self.cached: set[str] = set()
         self.homes = [0] * len(problem.candidates)
         self.by_residency: list[dict[frozenset[str], list[_Pick]]] = []
         for candidates in problem.candidates:
@@ -126,7 +131,7 @@ class _Greedy:
         room = self.problem.capacity - self.homes[step] - more
         if pick and storage not in touched and pick[2] <= room:
             return pick  # less room, and only that, changes nothing for it
-        resident = frozenset(s for s in touched if s in self.resident or s in self.visiting or s == storage)
+        resident = frozenset(s for s in touched if s in self.resident or s in self.cached or s == storage)
         fitting = (pick for pick in self.by_residency[step].get(resident, ()) if pick[2] <= room)
         return next(fitting, None)
 
@@ -135,11 +140,13 @@ class _Greedy:
         if self.picks and self._fits(life.storage, life.bytes, range(life.first, life.last + 1), 0):
             self.resident.add(life.storage)
 
-    def receive(self, visitor: Visitor) -> None:
+    def receive(self, resident_: Resident) -> None:
         """Let a storage that is not resident be there for its steps where that saves cycles and every step fits."""
-        steps = [step for first, last in visitor.spans for step in range(first, last + 1)]
-        if visitor.storage not in self.resident and self._fits(visitor.storage, visitor.bytes, steps, visitor.cycles):
-            self.visiting.add(visitor.storage)
+        steps = [step for first, last in resident_.spans for step in range(first, last + 1)]
+        if resident_.storage not in self.resident and self._fits(
+            resident_.storage, resident_.bytes, steps, resident_.cycles
+        ):
+            self.cached.add(resident_.storage)
 
     def _fits(self, storage: str, more: int, steps: Sequence[int], cycles: int) -> bool:
         """Whether a storage saves more than these cycles in the level, and fits there; then the steps count on it."""
@@ -157,16 +164,16 @@ class _Greedy:
             self.picks[step] = pick
         return True
 
-    def choice(self) -> Choice | None:
+    def choice(self) -> Selection | None:
         """The choice, or None if a step has no candidate that fits."""
         picks = [p[1] for p in self.picks if p is not None]
         if len(picks) < len(self.picks):
             return None
-        visiting = frozenset(self.visiting)
-        return Choice(tuple(picks), frozenset(self.resident), objective(self.problem, picks, visiting), visiting)
+        cached = frozenset(self.cached)
+        return Selection(tuple(picks), frozenset(self.resident), objective(self.problem, picks, cached), cached)
 
 
-def greedy(problem: Problem) -> Choice | None:
+def greedy(problem: HomeProblem) -> Selection | None:
     """The greedy choice, at which the solver starts: storages in ascending order of bytes times steps of life.
 
     Storages that may be there for their steps alone come last. Another choice lets as many of the largest of these be
@@ -175,9 +182,9 @@ def greedy(problem: Problem) -> Choice | None:
     state = _Greedy(problem)
     for life in sorted(problem.eligible, key=_area):
         state.bring(life)
-    for visitor in problem.visitors:
-        state.receive(visitor)
-    return fewest(state.choice(), _greedy_visitors(problem)) if problem.visitors else state.choice()
+    for resident_ in problem.residents:
+        state.receive(resident_)
+    return fewest(state.choice(), _greedy_residents(problem)) if problem.residents else state.choice()
 
 
 def _area(life: Lifetime) -> tuple[int, str]:
@@ -185,20 +192,20 @@ def _area(life: Lifetime) -> tuple[int, str]:
     return life.bytes * (life.last - life.first + 1), life.storage
 
 
-def _greedy_visitors(problem: Problem) -> Choice | None:
+def _greedy_residents(problem: HomeProblem) -> Selection | None:
     """The choice with the visitors that free the most room while some step is too full, before any home."""
-    lives, alive = {life.storage: life for life in problem.eligible}, [0] * len(problem.candidates)
+    lives, lifetimes = {life.storage: life for life in problem.eligible}, [0] * len(problem.candidates)
     for life in problem.eligible:
         for step in range(life.first, life.last + 1):
-            alive[step] += life.bytes
+            lifetimes[step] += life.bytes
     least = [min(c.bytes for c in candidates) for candidates in problem.candidates]
     state = _Greedy(problem)
 
-    absent = [_absent(visitor, lives[visitor.storage]) for visitor in problem.visitors]
-    over = [here + slots - problem.capacity for here, slots in zip(alive, least, strict=True)]
+    absent = [_absent(resident_, lives[resident_.storage]) for resident_ in problem.residents]
+    over = [here + slots - problem.capacity for here, slots in zip(lifetimes, least, strict=True)]
 
     def freed(number: int) -> int:
-        size = problem.visitors[number].bytes
+        size = problem.residents[number].bytes
         return sum(min(size, over[step]) for step in absent[number] if over[step] > 0)
 
     # What a visitor frees only falls while others come, so an earlier count bounds it: few are counted again.
@@ -211,23 +218,23 @@ def _greedy_visitors(problem: Problem) -> Choice | None:
             heapq.heapreplace(pending, (now, number))
             continue
         heapq.heappop(pending)
-        best = problem.visitors[number]
+        best = problem.residents[number]
         state.receive(best)
-        if best.storage in state.visiting:
+        if best.storage in state.cached:
             for step in absent[number]:
                 over[step] -= best.bytes
     for life in sorted(problem.eligible, key=_area):
-        if life.storage not in state.visiting:
+        if life.storage not in state.cached:
             state.bring(life)
-    for visitor in problem.visitors:
-        if visitor.storage not in state.visiting:
-            state.receive(visitor)
+    for resident_ in problem.residents:
+        if resident_.storage not in state.cached:
+            state.receive(resident_)
     return state.choice()
 
 
-def _absent(visitor: Visitor, life: Lifetime) -> list[int]:
+def _absent(resident_: Resident, life: Lifetime) -> list[int]:
     """The steps of a storage's life in which a visitor is not in the level."""
-    return [step for step in range(life.first, life.last + 1) if not visitor.there(step)]
+    return [step for step in range(life.first, life.last + 1) if not resident_.there(step)]
 
 
 @dataclass(frozen=True)
@@ -236,28 +243,28 @@ class _Numbers:
 
     first: tuple[int, ...]
     homes: dict[str, int]
-    visitors: dict[str, int]
+    residents: dict[str, int]
 
     @classmethod
-    def of(cls, problem: Problem) -> "_Numbers":
+    def of(cls, problem: HomeProblem) -> "_Numbers":
         """Those of a problem."""
         *first, count = itertools.accumulate((len(c) for c in problem.candidates), initial=0)
         homes = {life.storage: count + i for i, life in enumerate(problem.eligible)}
-        visitors = {x.storage: count + len(homes) + i for i, x in enumerate(problem.visitors)}
-        return cls(tuple(first), homes, visitors)
+        residents = {x.storage: count + len(homes) + i for i, x in enumerate(problem.residents)}
+        return cls(tuple(first), homes, residents)
 
 
-def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None) -> None:
+def _fill(proto: Any, problem: HomeProblem, numbers: _Numbers, start: Selection | None) -> None:
     """Write a problem into CP-SAT's empty model: a variable of 0 or 1 per candidate and per home, hinted by `start`.
 
     Whole arrays go into the solver's message: its expression objects, one per candidate, take longer than the solver.
     """
-    homes, visitors = numbers.homes, numbers.visitors
+    homes, residents = numbers.homes, numbers.residents
     count = sum(len(c) for c in problem.candidates)
     variable = proto.variables.add()
     variable.domain.extend((0, 1))
-    proto.variables.extend([variable] * (count + len(homes) + len(visitors) - 1))
-    for storage, number in visitors.items():
+    proto.variables.extend([variable] * (count + len(homes) + len(residents) - 1))
+    for storage, number in residents.items():
         proto.constraints.add().at_most_one.literals.extend((homes[storage], number))
     for step, (candidates, at) in enumerate(zip(problem.candidates, numbers.first, strict=True)):
         proto.constraints.add().exactly_one.literals.extend(range(at, at + len(candidates)))
@@ -265,23 +272,23 @@ def _fill(proto: Any, problem: Problem, numbers: _Numbers, start: Choice | None)
             using = [i for i, c in enumerate(candidates, at) if storage in c.resident]
             # Where no candidate has it resident, the home is 0; either sign says so, but choices depend on it.
             terms = [*((i, 1) for i in using), (homes[storage], -1 if using else 1)]
-            terms += [(visitors[storage], -1 if using else 1)] if storage in visitors else []
+            terms += [(residents[storage], -1 if using else 1)] if storage in residents else []
             _linear(proto.constraints.add().linear, terms, 0, 0)
         slots = [(i, c.bytes) for i, c in enumerate(candidates, at)]
-        alive = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
-        alive += [(visitors[x.storage], x.bytes) for x in problem.visitors if x.there(step)]
-        _linear(proto.constraints.add().linear, [*slots, *alive], UNBOUNDED, problem.capacity)
+        lifetimes = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
+        lifetimes += [(residents[x.storage], x.bytes) for x in problem.residents if x.there(step)]
+        _linear(proto.constraints.add().linear, [*slots, *lifetimes], UNBOUNDED, problem.capacity)
     cycles = [
         w * c.cycles for w, candidates in zip(problem.weights, problem.candidates, strict=True) for c in candidates
     ]
-    proto.objective.vars.extend((*range(count), *visitors.values()))
-    proto.objective.coeffs.extend((*cycles, *(visitor.cycles for visitor in problem.visitors)))
+    proto.objective.vars.extend((*range(count), *residents.values()))
+    proto.objective.coeffs.extend((*cycles, *(resident_.cycles for resident_ in problem.residents)))
     proto.objective.scaling_factor = 1
     if start is not None:
         picked = {at + pick for at, pick in zip(numbers.first, start.picks, strict=True)}
         picked |= {number for storage, number in homes.items() if storage in start.resident}
-        picked |= {number for storage, number in visitors.items() if storage in start.visiting}
-        numbered = range(count + len(homes) + len(visitors))
+        picked |= {number for storage, number in residents.items() if storage in start.cached}
+        numbered = range(count + len(homes) + len(residents))
         proto.solution_hint.vars.extend(numbered)
         proto.solution_hint.values.extend([int(i in picked) for i in numbered])
 
@@ -294,24 +301,24 @@ def _linear(constraint: Any, terms: Sequence[tuple[int, int]], least: int, most:
     constraint.domain.extend((least, most))
 
 
-def fewest(*choices: Choice | None) -> Choice | None:
+def fewest(*choices: Selection | None) -> Selection | None:
     """The first choice with the fewest cycles; None where there is none."""
     return min((c for c in choices if c is not None), key=lambda c: c.cycles, default=None)
 
 
-def solve(problem: Problem, hint: Choice | None = None) -> Choice | None:
+def solve(problem: HomeProblem, hint: Selection | None = None) -> Selection | None:
     """The choice with the fewest cycles that CP-SAT finds, no worse than the hint; None if nothing fits."""
     return improved(problem, fewest(hint, greedy(problem)))
 
 
-def improved(problem: Problem, start: Choice | None) -> Choice | None:
+def improved(problem: HomeProblem, start: Selection | None) -> Selection | None:
     """The choice with the fewest cycles that CP-SAT finds, no worse than `start`; None if nothing fits.
 
     From a problem with more than LARGEST candidates the solver is asked for a choice only if there is no start.
     """
     if not problem.candidates:
-        return Choice((), frozenset(), 0)
-    most = LARGEST_VISITED if problem.visitors else LARGEST
+        return Selection((), frozenset(), 0)
+    most = LARGEST_CACHED if problem.residents else LARGEST
     if start is not None and sum(map(len, problem.candidates)) > most:
         return start
     # Loading the solver takes longer than running what was planned before.
@@ -335,6 +342,6 @@ def improved(problem: Problem, start: Choice | None) -> Choice | None:
     values = list(solver.ResponseProto().solution)
     picks = tuple(values.index(1, at) - at for at in numbers.first)
     resident = frozenset(storage for storage, number in numbers.homes.items() if values[number])
-    visiting = frozenset(storage for storage, number in numbers.visitors.items() if values[number])
-    choice = Choice(picks, resident, objective(problem, picks, visiting), visiting)
+    cached = frozenset(storage for storage, number in numbers.residents.items() if values[number])
+    choice = Selection(picks, resident, objective(problem, picks, cached), cached)
     return choice if start is None or choice.cycles <= start.cycles else start

@@ -1,4 +1,4 @@
-"""Candidates of a step in the level between: the operands that are spilled, and the tiles in which they pass through.
+"""Candidates of a step in the middle level: the spilled operands, and the tiles in which they pass through.
 
 A spilled operand has its home in the outermost level. The model of `deployer.tilers.levels.model` decides on homes as
 for the inner level; a storage is "resident" here if its home is in the level between.
@@ -14,13 +14,13 @@ import numpy as np
 
 from deployer.core.access import Access, box_shape, tile_count
 from deployer.core.cost import staged_cycles
-from deployer.core.level import USUAL, Count, Visit
+from deployer.core.level import L_HOME, Count, Residency
 from deployer.core.plan import Buffering, Stage, Step
 from deployer.core.target import Target
-from deployer.specialization.costs import CallCosts
+from deployer.kernel_variants.costs import CallCosts
 from deployer.tilers.levels.candidates import (
-    Movement,
-    Walks,
+    DmaTraffic,
+    LoopOrders,
     batches,
     fronts,
     kernel_totals,
@@ -42,7 +42,7 @@ SLOTS: dict[Buffering, int] = {"single": 1, "double": 3}
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of a stage: its number of tiles, all cycles of its engine, and those of transfers that nothing hides."""
+    """Cost of a stage: its number of tiles, all cycles of its engine, and those of transfers that are not hidden."""
 
     tiles: int
     busy: int
@@ -55,36 +55,38 @@ class Costs:
 
 @dataclass(frozen=True)
 class Spill:
-    """The storages with homes in the outermost level, and the stages of steps with such operands, by step index; the
-    visits of those that have copies in the level between in place of stages."""
+    """Storages with homes in the outermost level, and the stages of steps with such operands, by step index.
+
+    `residencies` are cached copies of them in the middle level, which replace stages.
+    """
 
     storages: frozenset[str]
     stages: dict[int, Stage]
-    visits: tuple[Visit, ...] = ()
+    residencies: tuple[Residency, ...] = ()
 
 
 NOTHING = Spill(frozenset(), {})
 
 
-class Passage(NamedTuple):
-    """The transfers of an operand through a stage, all one way: cycles of one, and how many there are."""
+class StageTraffic(NamedTuple):
+    """Transfers of an operand through a stage in one direction: cycles of one, and their number."""
 
     cycles: int
     loads: int
 
 
-class Flow(NamedTuple):
-    """A step with a stage: its number of tiles, cycles of the loop inside of one, and what passes through it."""
+class StageCost(NamedTuple):
+    """Traffic of a step with a stage: its number of tiles, cycles of the loop inside of one, and its transfers."""
 
     tiles: int
     inner: int
-    inward: tuple[Passage, ...]
-    outward: tuple[Passage, ...]
+    inward: tuple[StageTraffic, ...]
+    outward: tuple[StageTraffic, ...]
     buffering: Buffering
 
 
 @dataclass(frozen=True)
-class Inside:
+class InnerCost:
     """The cost of a step without spilled operands: its fewest cycles, and the cycles of its kernel calls alone for each
     combination of the stage's grid. Kernels are slower on some tiles than on others with the same work."""
 
@@ -102,7 +104,7 @@ def stage_grid(access: Access) -> Grid:
     return grid_of(access, reductions, LENGTHS)
 
 
-class Point(NamedTuple):
+class FrontPoint(NamedTuple):
     """One way for spilled operands to pass through the level: tile, loop order, buffering, slots, bytes and cycles."""
 
     tile: dict[str, int]
@@ -113,7 +115,7 @@ class Point(NamedTuple):
     cycles: int
 
 
-Fronts = dict[frozenset[int], list[Point]]
+Fronts = dict[frozenset[int], list[FrontPoint]]
 """For each set of storages that stay in the level, the front of ways for the others to pass through it."""
 
 
@@ -128,16 +130,16 @@ class StagedStep:
         grid, orders = stage_grid(access), loop_orders(access)
         named = {o.tensor: str(place) for o, place in zip(access.operands, places, strict=True)}
         spilled = [(o, place) for o, place in zip(access.operands, places, strict=True) if place in eligible]
-        self.moves = [movement(step, o.arg, access, grid, orders, named, target, fresh, USUAL) for o, _ in spilled]
+        self.moves = [movement(step, o.arg, access, grid, orders, named, target, fresh, L_HOME) for o, _ in spilled]
         self.places = [place for _, place in spilled]
-        self.target, self.walks = target, Walks(access, grid, orders)
+        self.target, self.walks = target, LoopOrders(access, grid, orders)
         self.counts = np.tile(grid.calls, len(orders))
         storages = sorted(eligible)
         self.masks = [frozenset(m) for r in range(len(storages)) for m in itertools.combinations(storages, r)]
         self._whole: dict[tuple[int, Buffering], list[_Whole]] = {}
         self._fronts: dict[tuple[tuple[int, Buffering], tuple[int, ...]], Fronts] = {}
 
-    def fronts(self, inside: Inside, room: int, mode: Buffering) -> Fronts:
+    def fronts(self, inside: InnerCost, room: int, mode: Buffering) -> Fronts:
         """The Pareto fronts in `room` bytes, by the storages that stay, each thinned to LIMIT.
 
         What fits less room is the beginning of the front of all, so rooms in which as much fits share their fronts.
@@ -153,7 +155,7 @@ class StagedStep:
             }
         return self._fronts[key, counts]
 
-    def _computed(self, inside: Inside, mode: Buffering) -> list["_Whole"]:
+    def _computed(self, inside: InnerCost, mode: Buffering) -> list["_Whole"]:
         """The fronts of all masks in any room."""
         computed: list[_Whole] = []
         spilled = np.array([[place not in mask for place in self.places] for mask in self.masks])
@@ -172,13 +174,15 @@ class StagedStep:
                 computed.append(_Whole(size[row, front].tolist(), cycles[row, front].tolist(), front.tolist(), used))
         return computed
 
-    def _points(self, front: "_Whole", chosen: Iterable[int]) -> list[Point]:
+    def _points(self, front: "_Whole", chosen: Iterable[int]) -> list[FrontPoint]:
         """Those points of a front."""
         points = []
         for at in chosen:
             slots = {arg: counts[at] for arg, counts in front.slots.items()}
             buffering: Buffering = "double" if max(slots.values()) > 1 else "single"
-            points.append(Point(*self.walks[front.indices[at]], buffering, slots, front.bytes[at], front.cycles[at]))
+            points.append(
+                FrontPoint(*self.walks[front.indices[at]], buffering, slots, front.bytes[at], front.cycles[at])
+            )
         return points
 
 
@@ -191,12 +195,12 @@ class _Whole(NamedTuple):
     slots: dict[str, list[int]]
 
 
-def _priced(moves: list[Movement], moved: Bools, mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
+def _priced(moves: list[DmaTraffic], moved: Bools, mode: Buffering, target: Target) -> tuple[Ints, Ints, Ints]:
     """Bytes of the slots, cycles of the engine, and those of the first box in and the last box out.
 
     Each array has a row for each row of `moved`, which says for each operand whether it moves.
     """
-    hop = target.hops[USUAL]
+    hop = target.hops[L_HOME]
     starts = [m.loads * ((m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0)) for m in moves]
     size = totals(moved, [m.slot_bytes * m.slots(SLOTS[mode]) for m in moves])
     total_in = totals(moved, [m.cycles_in + n * (hop.issue + hop.wait) for m, n in zip(moves, starts, strict=True)])
@@ -225,13 +229,13 @@ def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target:
 def stage_flows(
     step: Step,
     stages: Sequence[Stage],
-    inside: Inside,
+    inside: InnerCost,
     known: CallCosts,
     storage_of: Mapping[str, str],
     target: Target,
     fresh: bool,
-) -> Iterator[Flow]:
-    """What passes through each of a step's stages; `known` are the costs of its calls."""
+) -> Iterator[StageCost]:
+    """Yield the traffic and cycles of each of a step's stages; `known` are the costs of its calls."""
     grid, orders = grid_at(step.access, *(stage.tile for stage in stages)), _orders(stages)
     cycles = inside.around(kernel_totals(grid, target, known), grid.calls, target) // grid.calls
     moves = _moves(step, stages, grid, storage_of, target, fresh)
@@ -240,18 +244,18 @@ def stage_flows(
         staged = [
             (int(m.loads[at]), int(m.cycles_in[at]), int(m.cycles_out[at])) for m in moves if m.arg in stage.slots
         ]
-        inward = tuple(Passage(into // loads, loads) for loads, into, _ in staged if into)
-        outward = tuple(Passage(out // loads, loads) for loads, _, out in staged if out)
-        yield Flow(tiles, inner, inward, outward, stage.buffering)
+        inward = tuple(StageTraffic(into // loads, loads) for loads, into, _ in staged if into)
+        outward = tuple(StageTraffic(out // loads, loads) for loads, _, out in staged if out)
+        yield StageCost(tiles, inner, inward, outward, stage.buffering)
 
 
 def _moves(
     step: Step, stages: Sequence[Stage], grid: Grid, storage_of: Mapping[str, str], target: Target, fresh: bool
-) -> list[Movement]:
+) -> list[DmaTraffic]:
     """The movements of operands that pass through any of the stages, whose tiles are those of the grid."""
     access, orders = step.access, _orders(stages)
     staged = [o.arg for o in access.operands if any(o.arg in stage.slots for stage in stages)]
-    return [movement(step, arg, access, grid, orders, storage_of, target, fresh, USUAL) for arg in staged]
+    return [movement(step, arg, access, grid, orders, storage_of, target, fresh, L_HOME) for arg in staged]
 
 
 def _orders(stages: Sequence[Stage]) -> list[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from deployer.core.access import Axis, Broadcast, Whole
 from deployer.core.cost import rounded
-from deployer.core.level import RESIDENT
+from deployer.core.level import L_INNER
 from deployer.core.plan import PlanStep, Step
 from deployer.core.target import Target
 
@@ -29,15 +29,15 @@ MOST_LOSS_MILLI = 1
 
 
 @dataclass(frozen=True)
-class Tables:
+class ArgumentTables:
     """The bytes that a program's tables take in the innermost level, and the first step of each group.
 
-    Without groups they are all resident. A `rival` is tried where others fit, too.
+    Without groups they are all resident. A `alternative` is tried where others fit, too.
     """
 
     bytes: int
     groups: tuple[int, ...] = ()
-    rival: bool = False
+    alternative: bool = False
 
 
 def table_sizes(steps: Steps, target: Target) -> list[int]:
@@ -45,9 +45,9 @@ def table_sizes(steps: Steps, target: Target) -> list[int]:
     return [rounded(s.kernel.table_bytes(target.pointer_bytes), target.alignment) for s in steps]
 
 
-def resident_tables(steps: Steps, target: Target) -> Tables:
+def resident_tables(steps: Steps, target: Target) -> ArgumentTables:
     """All tables resident."""
-    return Tables(sum(table_sizes(steps, target)))
+    return ArgumentTables(sum(table_sizes(steps, target)))
 
 
 def group_spans(groups: Sequence[int], count: int) -> list[range]:
@@ -65,7 +65,7 @@ def fetch_cycles(size: int, target: Target, contention: int) -> int:
     """Cycles in which a step fetches that many bytes of tables before all else; its code costs as a tile's does."""
     if not size:
         return 0
-    hop = target.hops[RESIDENT]
+    hop = target.hops[L_INNER]
     return target.tile + hop.issue + hop.inward.cycles(size, 1, contention) + hop.wait
 
 
@@ -92,7 +92,7 @@ def _dims(axes: Sequence[Axis]) -> set[str]:
     return {axis.dim for axis in axes if not isinstance(axis, Whole | Broadcast)}
 
 
-def tables_in(room: int, steps: Steps, target: Target, rival: bool = False) -> Tables:
+def tables_in(room: int, steps: Steps, target: Target, alternative: bool = False) -> ArgumentTables:
     """The fewest groups whose tables fit an area of at most `room` bytes, which no table exceeds."""
     groups, used, most = list[int](), 0, 0
     for number, size in enumerate(table_sizes(steps, target)):
@@ -101,10 +101,10 @@ def tables_in(room: int, steps: Steps, target: Target, rival: bool = False) -> T
             used = 0
         used += size
         most = max(most, used)
-    return Tables(most, tuple(groups), rival)
+    return ArgumentTables(most, tuple(groups), alternative)
 
 
-def tables_to_try(steps: Steps, target: Target) -> list[Tables]:
+def tables_to_try(steps: Steps, target: Target) -> list[ArgumentTables]:
     """Resident tables; groups in an area of a share of the level; and, where neither fits, of the least area.
 
     The groups are rivals where resident tables take so much of the level that they are worth the time of another plan.
@@ -113,10 +113,10 @@ def tables_to_try(steps: Steps, target: Target) -> list[Tables]:
     found = [resident_tables(steps, target)]
     if not target.hops or not sizes:
         return found
-    budget, largest = target.levels[RESIDENT].budget, max(sizes)
-    rival = found[0].bytes * MUCH > budget
+    budget, largest = target.levels[L_INNER].budget, max(sizes)
+    alternative = found[0].bytes * MUCH > budget
     for room in dict.fromkeys((max(budget // SHARE, largest), largest)):
-        tables = tables_in(room, steps, target, rival and len(found) == 1)
+        tables = tables_in(room, steps, target, alternative and len(found) == 1)
         if tables.bytes < found[-1].bytes:
             found.append(tables)
     return found

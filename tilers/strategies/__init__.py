@@ -1,1 +1,1 @@
-"""Which bufferings a step may choose from: one strategy per module."""
+"""Strategies for the bufferings that a step may choose from, one per module."""

@@ -9,7 +9,7 @@ class Auto(Strategy):
     """Single or double, whichever the model makes cheaper, and never worse than either throughout."""
 
     name = "auto"
-    rivals = ("single", "double")
+    alternatives = ("single", "double")
 
     def modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:
         """Both."""

@@ -1,4 +1,4 @@
-"""Double buffering of what comes from the outermost level alone."""
+"""Double buffering of operands from the outermost level alone."""
 
 from deployer.core.plan import Buffering, Options, Step
 from deployer.tilers.strategies.strategy import Strategy, register
@@ -6,7 +6,7 @@ from deployer.tilers.strategies.strategy import Strategy, register
 
 @register
 class DoubleL3(Strategy):
-    """One slot per operand in the inner level, two in the level between: the outer hop is the slow one."""
+    """One slot per operand in the inner level, two in the middle level: the outer hop is the slow one."""
 
     name = "double_l3"
 

@@ -12,10 +12,10 @@ from deployer.core.plan import Buffering, Options, Step
 
 
 class Strategy(ABC):
-    """A buffering policy. `rivals` are strategies whose solutions the result must not be worse than."""
+    """A buffering policy. `alternatives` are strategies whose solutions the result must not be worse than."""
 
     name: ClassVar[str]
-    rivals: ClassVar[tuple[str, ...]] = ()
+    alternatives: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:

@@ -6,7 +6,7 @@ from deployer.tilers.strategies.strategy import Strategy, register
 
 @register
 class TrainingDouble(Strategy):
-    """Double, but single for what `opt_out` names."""
+    """Double, but single for operators and nodes named in `opt_out`."""
 
     name = "training_double"
 

@@ -20,10 +20,10 @@ from deployer.codegen.generate import kernel_files
 from deployer.core import target
 from deployer.core.kernel_facts import function_name
 from deployer.core.operator import registry
+from deployer.kernel_variants.conditions import specializations_of
 from deployer.running import build
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.sizing.objects import version_of
-from deployer.specialization.conditions import specializations_of
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end
 from DeployTest.support.kernels.machine_code import Code, read_object
@@ -36,7 +36,7 @@ TARGET = "siracusa"
 
 @dataclass(frozen=True)
 class Allowed:
-    """What kernel_code.toml says: bytes of a kernel and of an innermost loop, and larger ones of some kernels."""
+    """Limits of kernel_code.toml: bytes of a kernel and of an innermost loop, and larger limits of some kernels."""
 
     compiler: str
     code: int
@@ -63,7 +63,7 @@ def allowed() -> Allowed:
 
 
 def compiler_version() -> str:
-    """What the target's compiler says of itself; ToolMissing without one."""
+    """Return the version of the target's compiler; raise ToolMissing without one."""
     return version_of(build.compiler(build.toolchain(target.load(TARGET)))[0])
 
 
@@ -92,12 +92,8 @@ def codes(folder: Path) -> dict[str, Code]:
 def functions() -> dict[str, Path]:
     """The C files of functions for some calls, by name."""
     symbols = {op.kernel.symbol for op in registry().values() if op.kernel is not None}
-    found = (
-        (symbol, specialization)
-        for symbol in symbols
-        for specialization in specializations_of(symbol, target.load(TARGET))
-    )
-    return {function_name(symbol, specialization.name): specialization.source for symbol, specialization in found}
+    found = ((symbol, variant) for symbol in symbols for variant in specializations_of(symbol, target.load(TARGET)))
+    return {function_name(symbol, variant.name): variant.source for symbol, variant in found}
 
 
 def table(found: Mapping[str, Code], limits: Allowed) -> str:

@@ -41,7 +41,7 @@ class Prediction:
 
     @property
     def off(self) -> float:
-        """How much more is predicted, as a share of the measured cycles."""
+        """Error of the prediction, as a share of the measured cycles."""
         return (self.predicted - self.cycles) / self.cycles
 
     @property
@@ -59,7 +59,7 @@ def predictions(seed: int, figures: dict[str, Any]) -> Iterator[Prediction]:
 
 
 def markdown(found: Sequence[Prediction]) -> str:
-    """What networks and kernels are off by, and the long steps beyond what they may be."""
+    """Render the errors of networks and kernels, and the long steps beyond the limit."""
     totals, steps = [p for p in found if not p.op], [p for p in found if p.op]
     far, off = [p for p in steps if p.beyond], ", ".join(f"{100 * p.off:+.1f}" for p in totals)
     lines = [

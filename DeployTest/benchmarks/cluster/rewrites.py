@@ -1,4 +1,4 @@
-"""What prefetch and each rewrite gain on Siracusa under GVSoC: four models, trained with all and without one each.
+"""Gain of prefetch and each rewrite on Siracusa under GVSoC: four models, trained with all and without one each.
 
 `python -m DeployTest.benchmarks.cluster.rewrites` writes rewrites.json and the table of docs/cluster.md: how many more
 cycles a training step with its update takes where one is switched off. Losses and weights must be the same bits.
@@ -47,7 +47,7 @@ def options(without: str) -> dict[str, object]:
     """The fields of Options that leave something out."""
     if without == AHEAD:
         return {"apart": True}
-    return {"fuse": False} if without == ALL else {"unfused": [without] if without else []}
+    return {"fuse": False} if without == ALL else {"disabled_rewrites": [without] if without else []}
 
 
 def rows(model: str, root: Path) -> list[Row]:

@@ -17,12 +17,12 @@ from ortools.sat.python.cp_model import CpSolver
 
 from deployer import pipeline
 from deployer.core.plan import Options
+from deployer.kernel_variants.costs import StepCosts
 from deployer.planning import lower, timeline
-from deployer.planning.crossings import choose, graph_run
-from deployer.specialization.costs import StepCosts
+from deployer.planning.cross_step import choose, graph_run
 from deployer.tilers.addresses import placement
-from deployer.tilers.levels.between_clock import BetweenClock, _Clocked
 from deployer.tilers.levels.candidates import StepCandidates, movement
+from deployer.tilers.levels.dma_timeline import DmaTimeline, _Clocked
 from deployer.verify.plan import verify_plan
 from DeployTest.benchmarks.drawn import Drawn
 from DeployTest.benchmarks.upkeep.commits import stamp
@@ -42,7 +42,7 @@ COUNTED: dict[str, Callable[..., Any]] = {
     "candidates": StepCandidates.fronts,
     "costs of tiles": StepCosts.of,
     "movements": movement,
-    "choices on the clock between": BetweenClock.cycles,
+    "choices on the clock between": DmaTimeline.cycles,
     "stages on the clock between": _Clocked.run,
     "timelines of steps": timeline.simulate,
     "steps of graphs timed": graph_run._GraphRun._run,

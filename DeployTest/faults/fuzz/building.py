@@ -70,7 +70,7 @@ def _noting(raised: list[Exception]) -> Iterator[None]:
 
 
 def judge_exit(words: str, code: int, errors: str, allowed: Sequence[int] = (0, 2)) -> str:
-    """What an exit code of the command `words` says: Refused for 2, Finding for what no input can be to blame for."""
+    """Judge the exit code of the command `words`: raise Refused for 2, Finding for codes that are not `allowed`."""
     if code not in allowed:
         raise Finding("exit 70" if code == 70 else f"exit {code}", f"{errors.strip()[:3000]}")
     if code == 2:

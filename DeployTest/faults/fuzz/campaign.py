@@ -67,7 +67,7 @@ class Process:
 
 @dataclass
 class Summary:
-    """What came of all inputs."""
+    """Results of all inputs."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     compared: Counter[str] = field(default_factory=Counter)

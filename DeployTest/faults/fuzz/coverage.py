@@ -41,7 +41,7 @@ def run(folder: Path, seed: int, runs: int = RUNS) -> dict[str, str]:
 
 
 def reader(name: str, path: Path) -> Callable[[bytes], None]:
-    """What atheris calls: read the bytes as a file; a refusal is well, all else escapes."""
+    """Return the function for atheris: it reads the bytes as a file and accepts a refusal; other errors escape."""
     from deployer.core.errors import UserError
     from deployer.core.files.arrays import read_npz
     from deployer.frontend.reader import read_graph

@@ -1,4 +1,4 @@
-"""What the compiler writes for an accepted input: options drawn for it, and text that must be safe."""
+"""Compiler output for an accepted input: options drawn for it, and text that must be safe."""
 
 import re
 from collections.abc import Mapping

@@ -286,7 +286,7 @@ def magnified(program: Program, data: Mapping[str, Array], name: str, exact: Arr
 
 
 def moved_by_noise(program: Program, data: Mapping[str, Array], exact: Mapping[str, Array]) -> float:
-    """How far noise of one rounding in every float result moves the outputs at most, where these are finite."""
+    """Return the largest finite change of the outputs under noise of one rounding in every float result."""
     with np.errstate(all="ignore"):
         moves = [
             np.abs(memory[name] - exact[name]) for memory in _noisy_runs(program, data, []) for name in program.outputs
@@ -295,7 +295,7 @@ def moved_by_noise(program: Program, data: Mapping[str, Array], exact: Mapping[s
 
 
 def _noisy_runs(program: Program, data: Mapping[str, Array], sizes: list[float]) -> Iterator[Memory]:
-    """What some runs with noise leave; `sizes` gets those of operands and results."""
+    """Yield the memory after some runs with noise; `sizes` gets the sizes of operands and results."""
     generator = np.random.default_rng(0)
     for _ in range(NOISY):
         memory = Memory(program, np.float64)
@@ -334,7 +334,7 @@ def _ops(shown: str) -> str:
 
 
 def unequal(narrow: Array, exact: Array, other: Array, half: bool) -> str:
-    """How far another float32 result is from ours, or nothing where that is rounding."""
+    """Describe the difference of another float32 result from ours; empty if it is rounding."""
     if narrow.shape != other.shape:
         return f"has shape {list(narrow.shape)}, onnxruntime's {list(other.shape)}"
     if narrow.dtype.kind != "f":

@@ -48,7 +48,7 @@ class Finding(Exception):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of an input.
+    """Verdict on an input.
 
     `end` is refused, accepted or finding. `sort` is the class of a finding, or what an accepted input was compared
     with; `place` the error's type and where it was raised; `text` what a person wants to read.

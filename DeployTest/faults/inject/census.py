@@ -1,4 +1,4 @@
-"""What the right program does, as the layer wrote it down: transfers and kernel calls of each execution of a step."""
+"""Record of the right program: transfers and kernel calls of each execution of a step."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

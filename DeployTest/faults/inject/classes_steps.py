@@ -59,7 +59,7 @@ def wrong_number(program: Program) -> Sites:
 
 
 def times(program: Program, graph: int) -> int:
-    """How often a graph runs."""
+    """Return the number of times a graph runs."""
     passes = program.plan.running.passes
     return passes if graph == TRAIN else passes // program.plan.options.accumulate
 

@@ -30,7 +30,7 @@ Written = tuple[PlanStep, PlanOperand, int, Place, tuple[Span, ...]]
 
 
 def overwrites(program: Program) -> Iterator[Written]:
-    """What every kernel call writes."""
+    """Yield the writes of every kernel call."""
     for step in program.plan.steps:
         names, tiles = printed.field_names(step), list(walk(step))
         for operand in step.operands:

@@ -1,4 +1,4 @@
-"""Which faults of a program are planted: some of each class, drawn from a seed; every step and operand is met."""
+"""Draw the faults to plant in a program: some of each class, by a seed; every step and operand is met."""
 
 import random
 from collections.abc import Sequence

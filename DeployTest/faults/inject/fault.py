@@ -1,4 +1,4 @@
-"""What a fault is: one or two changes at places of the plan, and the classes that propose them."""
+"""Faults of a program: one or two changes at places of the plan, and the classes that propose them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Point(IntEnum):
-    """Where an action applies: inject_point_t of inject.h."""
+    """Point of a program at which an action applies: inject_point_t of inject.h."""
 
     STEP, MOVE, WAIT, CALL, STORE, GRAPH, READ, WRITE, LOSS, TABLES = range(10)
 
@@ -34,7 +34,7 @@ class Action:
     op: Op
     step: int = 0
     region: int = 0
-    way: int = 0
+    direction: int = 0
     ordinal: int = 0
     values: tuple[int, ...] = ()
 
@@ -43,7 +43,7 @@ class Action:
         """The thirteen numbers that the layer reads."""
         values = (*self.values, *[0] * (7 - len(self.values)))
         return " ".join(
-            str(int(n)) for n in (self.point, self.step, self.region, self.way, self.ordinal, self.op, *values)
+            str(int(n)) for n in (self.point, self.step, self.region, self.direction, self.ordinal, self.op, *values)
         )
 
 

@@ -1,4 +1,4 @@
-"""Who notices a fault: the simulator by name, the verdict over losses and weights, a crash, or nobody."""
+"""Detector of each fault: the simulator by name, the verdict over losses and weights, a crash, or nobody."""
 
 import re
 import subprocess
@@ -105,7 +105,7 @@ def judge(program: Program, fault: Fault | None, mode: Mode) -> Judgement:
 
 
 def verdict(program: Program, dump: bytes, stdout: str) -> tuple[str, ...]:
-    """What `deployer train` finds wrong in the results."""
+    """Return the faults that `deployer train` finds in the results."""
     case = program.case
     try:
         outcome = _outcome(program.plan, case.program, dump, case.passes, stdout)
@@ -117,7 +117,7 @@ def verdict(program: Program, dump: bytes, stdout: str) -> tuple[str, ...]:
 
 
 def changes(right: bytes, dump: bytes) -> str:
-    """How many words differ, for the list of what was not seen."""
+    """Count the differing words, for the list of unseen faults."""
     words = sum(right[i : i + 4] != dump[i : i + 4] for i in range(0, min(len(right), len(dump)), 4))
     return f"{words} of {len(right) // 4} words differ"
 

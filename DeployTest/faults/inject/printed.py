@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from deployer.codegen.c_names import Memory, memory_name
+from deployer.codegen.c_names import MemoryNames, memory_name
 from deployer.core.operator import Kernel, registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep
 from deployer.core.target import Target
-from deployer.planning.crossings.copies import copies
+from deployer.planning.cross_step.copies import copies
 
 HAL_CALLS = (
     *(f"hal_{name}" for name in ("init", "step", "parallel", "dma_wait", "tables", "read", "write", "print")),
-    *(f"hal_dma_{way}_{form}d" for way in ("in", "out") for form in (1, 2, 3)),
+    *(f"hal_dma_{direction}_{form}d" for direction in ("in", "out") for form in (1, 2, 3)),
     "train_network_run",
     "optimizer_network_run",
 )
@@ -19,7 +19,7 @@ HAL_CALLS = (
 
 @dataclass(frozen=True)
 class Region:
-    """Where the tiles of an operand lie in the inner level of a hop; `part` is the size of one slot."""
+    """Region of an operand's tiles in the inner level of a hop; `part` is the size of one slot."""
 
     arg: str
     hop: int
@@ -53,7 +53,7 @@ def kernels(plan: Plan) -> tuple[Kernel, ...]:
     return tuple(by_symbol[symbol] for symbol in sorted(by_symbol))
 
 
-def regions(plan: Plan, memory: Memory, step: PlanStep) -> tuple[Region, ...]:
+def regions(plan: Plan, memory: MemoryNames, step: PlanStep) -> tuple[Region, ...]:
     """The regions of a step by their number: slots of each operand, then of its stage, and copies that start in it.
 
     The region of a copy has the copy's name, which no operand has.
@@ -68,14 +68,16 @@ def regions(plan: Plan, memory: Memory, step: PlanStep) -> tuple[Region, ...]:
     homes = {home.storage: home for home in plan.homes}
     for copy in (c for c in copies(plan) if c.start == step.index):
         start = memory.address(between, homes[copy.name].offset)
-        rows.append(Region(copy.name, 1, start, copy.bytes, copy.bytes, copy.way == "in", copy.way == "out"))
+        rows.append(
+            Region(copy.name, 1, start, copy.bytes, copy.bytes, copy.direction == "in", copy.direction == "out")
+        )
     return tuple(rows)
 
 
-def early(plan: Plan, memory: Memory) -> list[tuple[int, int, int]]:
+def early(plan: Plan, memory: MemoryNames) -> list[tuple[int, int, int]]:
     """Of each first ingress that starts in an earlier step: its step, the number of its region, and that step."""
     rows = []
-    for c in (c for c in plan.crossings if c.way == "in"):
+    for c in (c for c in plan.cross_step_transfers if c.direction == "in"):
         found = regions(plan, memory, plan.steps[c.step])
         outermost = max((r.hop, number) for number, r in enumerate(found) if r.arg == c.arg)
         rows.append((c.step, outermost[1], c.at))
@@ -99,7 +101,7 @@ def wrap_words() -> list[str]:
 
 def source(plan: Plan, target: Target) -> str:
     """InjectPlan.c."""
-    memory, symbols = Memory(plan, target), [k.symbol for k in kernels(plan)]
+    memory, symbols = MemoryNames(plan, target), [k.symbol for k in kernels(plan)]
     lines = ['#include "inject.h"', '#include "Network.h"', "#include <stddef.h>"]
     lines += [f'#include "{symbol}.h"' for symbol in symbols]
     for symbol in symbols:
@@ -124,7 +126,7 @@ def source(plan: Plan, target: Target) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tables(plan: Plan, memory: Memory, step: PlanStep) -> list[str]:
+def _tables(plan: Plan, memory: MemoryNames, step: PlanStep) -> list[str]:
     """The fields and regions of a step."""
     symbol = step.kernel.symbol
     lines = [f"static const inject_field_t fields_{step.index}[] = {{"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deployer import pipeline
 from deployer.codegen import generate
-from deployer.codegen.c_names import Memory
+from deployer.codegen.c_names import MemoryNames
 from deployer.core.access import Span, nested
 from deployer.core.plan import Options, Plan, PlanOperand, PlanStep, target_of
 from deployer.pipeline import Case
@@ -89,29 +89,31 @@ class Program:
     directory: Path
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryNames:
         """Addresses as the simulator has them."""
-        return Memory(self.plan, target_of(self.plan.options))
+        return MemoryNames(self.plan, target_of(self.plan.options))
 
     @cached_property
     def census(self) -> census.Census:
-        """What the right program does."""
+        """Census of the right program's transfers and kernel calls."""
         path = self.directory / "census.txt"
         self.run("", ("--dma-order", "early"), self.directory / "census.bin", {"DEPLOYER_CENSUS": str(path)})
         return census.read(path, {s.index: printed.layout(s.kernel) for s in self.plan.steps})
 
     @cached_property
     def expected(self) -> Expected:
-        """What its results are compared with."""
+        """Expected results of the program."""
         return pipeline.expectation(self.case, self.plan)
 
     def regions(self, step: PlanStep) -> tuple[printed.Region, ...]:
-        """Where the operands' tiles lie."""
+        """Return the regions of the operands' tiles."""
         return printed.regions(self.plan, self.memory, step)
 
     def crossed(self, step: PlanStep, region: printed.Region) -> tuple[PlanStep, ...]:
         """The earlier steps over which the first fetch into an operand's region goes on."""
-        of = [c for c in self.plan.crossings if (c.step, c.arg, c.way) == (step.index, region.arg, "in")]
+        of = [
+            c for c in self.plan.cross_step_transfers if (c.step, c.arg, c.direction) == (step.index, region.arg, "in")
+        ]
         outermost = [r.hop for r in self.regions(step) if r.arg == region.arg][-1]
         return tuple(s for c in of if region.hop == outermost for s in self.plan.steps[c.at : step.index])
 
@@ -151,12 +153,12 @@ class Program:
         spans = sorted((b.start, b.end) for b in self.live(step) if b.level == level)
         if level == 0 and self.plan.table_bytes:
             spans.insert(0, (0, self.memory.table_area[1]))
-        gaps, at = [], 0
+        packing_slack, at = [], 0
         for start, end in [*spans, (size, size)]:
             if start - at >= 4:
-                gaps.append((at, start - at))
+                packing_slack.append((at, start - at))
             at = max(at, end)
-        return gaps
+        return packing_slack
 
     def command(self, flags: tuple[str, ...], output: Path) -> list[str]:
         """The command that runs it."""

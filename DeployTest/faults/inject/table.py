@@ -97,7 +97,7 @@ def by_seed(rows: Sequence[Row], mode: Mode) -> list[str]:
 
 
 def in_place(rows: Sequence[Row], modes: Sequence[Mode]) -> str:
-    """How often the step that is named is the one with the fault."""
+    """Count the named steps that are the step with the fault."""
     parts = []
     for mode in modes:
         named = [r for r in rows if r.mode == mode and r.judgement.result == NAMED and r.fault.step >= 0]
@@ -139,7 +139,7 @@ def renewed(text: str, rows: Sequence[Row]) -> str:
 
 
 def unseen_list(rows: Iterable[Row]) -> str:
-    """What nobody noticed, with a command for each."""
+    """List the unseen faults, with a command for each."""
     lines = []
     for r in rows:
         if r.judgement.result == UNSEEN:

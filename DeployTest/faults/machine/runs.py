@@ -24,7 +24,7 @@ Tree = dict[str, str]
 
 @dataclass
 class Ran:
-    """How a run ended: its exit code, None where it hung; what it printed, its points, and modules that it loaded."""
+    """End of a run: exit code, None if it hung; printed errors, points, and modules that it loaded."""
 
     code: int | None
     errors: str

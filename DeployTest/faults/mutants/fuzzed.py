@@ -51,7 +51,7 @@ WANTED = 0.8
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a mutant was found: `finding` of the fuzzer, `verdict` other than without it, or `survived`; and by what."""
+    """Outcome of a mutant: `finding` of the fuzzer, changed `verdict`, or `survived`; and the input that found it."""
 
     mutant: Mutant
     outcome: str

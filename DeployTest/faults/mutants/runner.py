@@ -21,7 +21,7 @@ START, SLACK = 60.0, 4.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant: `killed` by a test or at import, `hangs`, or it survived so many tests."""
+    """Outcome of a mutant: `killed` by a test or at import, `hangs`, or it survived so many tests."""
 
     mutant: Mutant
     outcome: str
@@ -91,7 +91,7 @@ class Overlay:
             path.write_text(source)
 
     def _run(self, tests: Sequence[str], seconds: float, until: str = "-x") -> tuple[str, str]:
-        """How the tests end: nothing where they pass, else what killed the mutant and by which test."""
+        """Run the tests: empty if they pass, else the cause that killed the mutant, and the test."""
         listed = self.folder / "out" / "tests.txt"
         listed.parent.mkdir(exist_ok=True)
         listed.write_text("".join(f"{test}\n" for test in by_file(tests)))

@@ -1,4 +1,4 @@
-"""Which tests can notice a mutant: those that run its line, or compile its C file."""
+"""Select the tests that can notice a mutant: those that run its line, or compile its C file."""
 
 import hashlib
 import itertools
@@ -34,7 +34,7 @@ BACK = 12
 
 @dataclass(frozen=True)
 class Record:
-    """What a run of the suite showed: coverage with a context per test, tests by C file, seconds by test."""
+    """Record of a run of the suite: coverage with a context per test, tests by C file, seconds by test."""
 
     root: Path
     data: tuple[coverage.CoverageData, ...]
@@ -139,7 +139,7 @@ def _record_file(root: Path, folder: Path, python: str, file: str) -> tuple[str,
 
 
 def _path_of(root: Path, folder: Path, file: str) -> Path:
-    """Where the record of a test file belongs, without ending: of its name and its text."""
+    """Return the path of a test file's record, without suffix: it has the file's name and a digest of its text."""
     digest = hashlib.sha256((root / file).read_bytes()).hexdigest()[:12]
     return folder / f"{file.removesuffix('.py').replace('/', '_')}-{digest}"
 

@@ -1,4 +1,4 @@
-"""What a mutant is: one small replacement in one source file."""
+"""Mutants: one small replacement in one source file."""
 
 import hashlib
 from collections import Counter

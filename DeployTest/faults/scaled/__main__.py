@@ -76,7 +76,7 @@ def _log(size: float) -> float:
 
 
 def named_steps(rows: Sequence[Row]) -> str:
-    """How many wrong kernels of each kind were drawn, failed the verdict, and were named."""
+    """Tabulate the wrong kernels of each kind: drawn, failed by the verdict, and named."""
     found = [each for row in rows for each in row["named"]]
     lines = ["| fault | drawn | failed | step named |", "|---|---:|---:|---:|"]
     for fault in [*sorted({f["fault"] for f in found}), ""]:

@@ -12,8 +12,8 @@ from deployer import pipeline
 from deployer.core.errors import DeployerError
 from deployer.core.operator import Array, Operator, losses, registry
 from deployer.core.samples import Sample
+from deployer.lr_schedules.lr_schedule import LARGEST_RATE
 from deployer.pipeline import Case
-from deployer.rates.course import LARGEST_RATE
 from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
 from deployer.verify.reference import initial_memory, run_pass
@@ -143,7 +143,7 @@ def nets(folder: Path, kinds: Collection[str] = (), names: Collection[str] = ())
 
 
 def makers() -> dict[tuple[str, str], Callable[[Path], Case | None]]:
-    """What makes the case of each kind and name in a folder, if it can be trained."""
+    """Return the functions that make the case of each kind and name in a folder, if it can be trained."""
     found: dict[tuple[str, str], Callable[[Path], Case | None]] = {}
     for name, operator in sorted(registry().items()):
         if name == operator.name:

@@ -238,7 +238,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """What the model's inputs would decide, what is too much, and faulty graphs, each by its reason."""
+    """Decisions by the model's inputs, excessive sizes and faulty graphs are refused with the reason."""
     monkeypatch.setattr(functions, "MOST_INNER", 24)
     monkeypatch.setattr(control, "MOST_TURNS", 20)
     text, reason = REFUSED[name]

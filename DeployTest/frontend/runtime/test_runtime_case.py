@@ -52,7 +52,7 @@ def loaded(folder: Path, **options: Any) -> pipeline.Case:
 
 
 def results(optimizer: str) -> dict[str, Any]:
-    """What expected.npz holds: the losses and parameters of the numpy training."""
+    """Return the content of expected.npz: the losses and parameters of the numpy training."""
     losses, final = trained(ADAMW if optimizer == "adamw" else None)
     return {"loss": np.array(losses, np.float32), **{name: final[name].astype(np.float32) for name in SIZES}}
 
@@ -146,7 +146,7 @@ def test_frozen_parameters_first(tmp_path: Path) -> None:
 
 
 def test_results_are_optional(tmp_path: Path) -> None:
-    """What expected.npz does not hold, in part or at all, the reference says; what it holds counts."""
+    """Values missing in expected.npz come from the float64 reference; values in it count."""
     losses, _ = trained()
     off = np.array(losses, np.float32) + np.float32(0.5)
     rows: list[tuple[dict[str, Any] | None, str]] = [
@@ -275,7 +275,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_fault_is_named(name: str, tmp_path: Path) -> None:
-    """What does not fit is an error with file, array, numbers and a way out."""
+    """A misfit is an error with file, array, numbers and a remedy."""
     parts, kind, texts = FAULTS[name]
     folder = Artifacts(**parts).write(tmp_path)
     with raises(kind, *texts) as caught:  # type: ignore[arg-type]

@@ -1,1 +1,1 @@
-"""What the models are made of: layers, dense chains, and the command line that all generators share."""
+"""Building blocks of the models: layers, dense chains, and the command line that all generators share."""

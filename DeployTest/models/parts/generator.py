@@ -1,4 +1,4 @@
-"""What all generators share: the options of a case, the forward model's file, and the command line."""
+"""Shared code of the generators: the options of a case, the forward model's file, and the command line."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ import onnx_graphsurgeon as gs
 
 from deployer.commands import ending, values
 from deployer.running.output import write
-from deployer.training.train_graph import Report, build_train_graph
+from deployer.training.train_graph import CaseReport, build_train_graph
 
 Array = npt.NDArray[Any]
 Value = gs.Variable
@@ -49,7 +49,7 @@ def uniform(generator: np.random.Generator, fan_in: int, *shape: int) -> Array:
     return generator.uniform(-bound, bound, shape).astype(np.float32)
 
 
-def training_case(model: Path, loss: str, trainable: str = "", **options: Any) -> Report:
+def training_case(model: Path, loss: str, trainable: str = "", **options: Any) -> CaseReport:
     """The training case of a model, beside its file, with SGD unless `optimizer` is given; `options` are those of
     `build_train_graph`.
     """

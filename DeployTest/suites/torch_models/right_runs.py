@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from deployer import judging, pipeline
 from deployer.core.operator import Array
+from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.pipeline import Case
-from deployer.rates.course import read_course
 from deployer.running.report import Report
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.training.train_graph import build_train_graph
@@ -103,7 +103,7 @@ PEERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What a program is made of."""
+    """Settings of a program."""
 
     net: str
     optimizer: str
@@ -118,7 +118,7 @@ class Setting:
 
 @dataclass
 class Count:
-    """What became of the runs of a net: verdicts, the largest share of the bounds, and how far the weights end off."""
+    """Verdicts of a net's runs, the largest share of the bounds, and the final distance of the weights."""
 
     verdicts: list[str] = field(default_factory=list)
     severity: list[float] = field(default_factory=list)
@@ -167,7 +167,7 @@ def case_of(setting: Setting, step: CapturedStep, x: Array, labels: Array, folde
     data = dict(zip(step.data, (x, labels), strict=True))
     report = build_train_graph(
         step.save(folder / "step.onnx"), "model", name, rate_of(setting, x), "", folder / "case", data=data,
-        n_batches=PASSES, settings=numbers, course=read_course(setting.schedule), force=True,
+        n_batches=PASSES, settings=numbers, lr_schedule=read_schedule(setting.schedule), force=True,
         warn=lambda warning: None,
     )  # fmt: skip
     return pipeline.load_training(report.train, changing=None)

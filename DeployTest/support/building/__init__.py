@@ -1,1 +1,1 @@
-"""How cases are compiled and run: from Python, by the command line, on the tests' own targets, with edited files."""
+"""Compile and run cases: from Python, by the command line, on the tests' own targets, with edited files."""

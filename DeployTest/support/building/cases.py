@@ -1,4 +1,4 @@
-"""Where test cases come from, how one is compiled and run, and what its results hash to."""
+"""Test cases: their sources, compilation and run of one, and the hash of its results."""
 
 import hashlib
 import importlib
@@ -166,7 +166,15 @@ def compile_case(
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
     options = Options(
-        target, strategy, budgets, cores, opt_out=opt_out, fuse=fuse, outermost=outermost, fused=joint, apart=apart
+        target,
+        strategy,
+        budgets,
+        cores,
+        opt_out=opt_out,
+        fuse=fuse,
+        outermost=outermost,
+        fuse_update=joint,
+        apart=apart,
     )
     tiling, plan = planned(case, options)
     pipeline.write_case(case, tiling, plan, directory)
@@ -196,7 +204,7 @@ def worst_difference(case: Case, outcome: Outcome) -> float:
 
 
 def faults(built: Built, outcome: Outcome) -> tuple[str, ...]:
-    """What the verdict has against a run: values, movements of tensors, accumulators."""
+    """Return the verdict's faults of a run: values, movements of tensors, accumulators."""
     return judging.judged(built.case, built.plan, outcome, TOLERANCES.weight)[0].faults
 
 
@@ -210,7 +218,7 @@ _canonical: dict[str, str] = {}
 
 
 def canonical_hash(test: str, root: Path, directory: Path) -> str:
-    """What a test's results hash to on one core, single-buffered, each step alone, in an L1 that holds nearly all."""
+    """Hash of a test's results on one core, single-buffered, each step alone, in an L1 that holds nearly all."""
     if test not in _canonical:
         built = compile_case(
             load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1, outermost="L3", apart=True

@@ -45,7 +45,7 @@ def deployer(*words: object) -> int:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """What a command says when it refuses a request: exit code 2, and no traceback."""
+    """Run a command that must be refused, with exit code 2 and no traceback; return its message."""
     capsys.readouterr()
     assert deployer(*words) == 2
     message = capsys.readouterr().err
@@ -66,7 +66,7 @@ def bits(path: Path) -> dict[str, bytes]:
 
 
 def generated(folder: Path) -> dict[str, bytes]:
-    """What the compiler writes: C, headers, artefacts, input; not what gcc and the run add."""
+    """Return the compiler's files: C, headers, artefacts, input; not those of gcc and the run."""
     suffixes = (".c", ".h", ".json", ".bin")
     outputs = {"output.bin", "report.json", "profile.json"}
     return {p.name: p.read_bytes() for p in sorted(folder.iterdir()) if p.suffix in suffixes and p.name not in outputs}

@@ -81,7 +81,7 @@ def _set(holder: Any, key: Any, value: Any) -> str:
 
 
 def _moved(holder: Any, key: Any, draw: Draw, document: Any, places: list[Path]) -> str:
-    """What lies elsewhere under the same key: well formed, in the wrong place."""
+    """Copy the value of another place with the same key: well formed, in the wrong place."""
     namesakes = [p for p in places if p[-1] == key]
     holder[key] = copy.deepcopy(_at(document, namesakes[int(draw.integers(len(namesakes)))]))
     return "another's"

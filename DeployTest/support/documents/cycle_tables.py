@@ -1,4 +1,4 @@
-"""What benchmarks under GVSoC write: results, a row on each line, with the simulator that they were measured by."""
+"""Files of benchmarks under GVSoC: results, a row on each line, with the simulator that measured them."""
 
 import argparse
 import json

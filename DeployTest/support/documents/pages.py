@@ -13,6 +13,6 @@ def renew(page: Path, marks: tuple[str, str], content: str) -> None:
 
 
 def generated(page: Path, marks: tuple[str, str]) -> str:
-    """What stands between the marks."""
+    """Return the text between the marks."""
     begin, end = marks
     return page.read_text().split(begin)[1].split(end)[0].strip()

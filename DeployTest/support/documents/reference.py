@@ -91,7 +91,7 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
     ("`[[levels]]`", level.Level, "one table per memory, from the innermost one outwards"),
     ("`[[hops]]`", level.Hop, "one table per DMA engine; `costs.toml` usually has them"),
     ("`in` and `out` of a hop", level.Channel, "one transfer direction"),
-    ("`[eviction]`", level.Eviction, "the instruction cache"),
+    ("`[eviction]`", level.InstructionCache, "the instruction cache"),
     ("`[kernels.NAME]`", target.KernelCost, "costs of a kernel; `costs.toml` usually has them"),
     ("`[toolchain]`", target.Toolchain, "how programs are compiled and run"),
 )
@@ -117,14 +117,14 @@ KINDS = {
     "bool": "true or false",
     "tuple[str, ...]": "list of texts",
     "Channel": "table",
-    "Eviction": "table",
+    "InstructionCache": "table",
     "tuple[Level, ...]": "list of tables",
     "tuple[Hop, ...]": "list of tables",
     "dict[str, KernelCost]": "table of tables",
     "Toolchain | None": "table",
 }
 """Types of fields, as TOML has them."""
-FILE_TYPES = {"cost": ("Eviction", "required")}
+FILE_TYPES = {"cost": ("InstructionCache", "required")}
 """Type and default of keys that are no text and may not be left out."""
 INTERNAL = {"cost_sources"}
 """Fields of a target that no file has."""
@@ -141,7 +141,7 @@ def target_keys() -> str:
     parts = [f"**Top level**\n\n{_keys(top)}"]
     for title, cls, what in SECTIONS:
         parts.append(f"**{title}**: {what}\n\n{_keys([(RENAMED.get(n, n), *row) for n, row in fields(cls).items()])}")
-        if cls is level.Eviction:
+        if cls is level.InstructionCache:
             costs = [(n, *own[n]) for n in target.COSTS]
             parts.append(f"**`[cost]`**: cycles besides kernels; `costs.toml` usually has them\n\n{_keys(costs)}")
     return "\n\n".join(parts)

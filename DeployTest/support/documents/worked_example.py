@@ -40,7 +40,7 @@ def stages() -> dict[str, str]:
 
 
 def stage(name: str) -> Callable[[], str]:
-    """What makes one of the blocks."""
+    """Return the function that makes one of the blocks."""
     return lambda: stages()[name]
 
 
@@ -119,7 +119,7 @@ def _plain(value: Any) -> str:
 
 
 def _operand(operand: dict[str, Any], home: dict[str, Any]) -> str:
-    """Where an operand's tensor lies, and its slots."""
+    """Return the row of an operand: its tensor's home, and its slots."""
     slots = (
         f"{operand['slots']} x {operand['slot_bytes']} B at L1+{operand['slot_offset']}" if operand["slots"] else "-"
     )

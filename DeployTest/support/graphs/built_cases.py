@@ -11,7 +11,7 @@ import onnx
 from deployer.core.ir import Program
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import Dataset, data_inputs, load
-from deployer.training.train_graph import Report, build_train_graph
+from deployer.training.train_graph import CaseReport, build_train_graph
 from deployer.verify.program import verify_program
 from deployer.verify.reference import Memory, run_graph
 from DeployTest.models import autoencoder, deep_autoencoder, digits, dscnn, mobilenet_v1, resnet8, simple_mlp
@@ -106,18 +106,18 @@ def random(*shape: int, seed: int = 0) -> Array:
 
 def built(
     folder: Path, model: Model, loss: str = "mse", trainable: str = "", optimizer: str = "sgd", **options: Any
-) -> Report:
+) -> CaseReport:
     """The case of a small model."""
     path = model.save(folder / "model.onnx")
     return build_train_graph(path, loss, optimizer, 0.1, trainable, folder, **options)
 
 
-def graph_of(report: Report) -> onnx.GraphProto:
+def graph_of(report: CaseReport) -> onnx.GraphProto:
     """The written training graph."""
     return onnx.load(str(report.train / "network.onnx")).graph
 
 
-def produced(report: Report) -> set[str]:
+def produced(report: CaseReport) -> set[str]:
     """The names of everything that the written training graph computes."""
     return {o for n in graph_of(report).node for o in n.output}
 

@@ -86,7 +86,7 @@ class Run:
     fault: Hook = lambda index, node, memory: None
 
     def recorded(self) -> Recorded:
-        """What a program would have dumped."""
+        """Dump that a program would have made."""
 
         def before(index: int, node: Node, memory: Memory) -> None:
             if node.name == GATE and index == 0 and self.shift:

@@ -56,7 +56,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What is computed, in words."""
+        """Key of the computation, in words."""
         return self.function, self.result, self.data, str(self.sums) if self.sums > 1 else ABSENT
 
     @property

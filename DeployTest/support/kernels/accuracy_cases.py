@@ -1,4 +1,4 @@
-"""What the accuracy of kernels is measured on: functions over realistic lengths, well and badly conditioned."""
+"""Cases for the accuracy of kernels: functions over realistic lengths, well and badly conditioned."""
 
 import math
 from collections.abc import Iterator, Sequence

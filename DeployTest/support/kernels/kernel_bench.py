@@ -15,13 +15,13 @@ import numpy as np
 
 from deployer.codegen.generate import kernel_files
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
-from deployer.core.declarations import with_carry
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, Stride, registry
 from deployer.core.samples import Sample
 from deployer.core.target import load
+from deployer.core.traits import with_carry
+from deployer.kernel_variants.calls import value_of
 from deployer.running import build
-from deployer.specialization.calls import value_of
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMON = ROOT / "targets" / "common"
@@ -263,7 +263,7 @@ def run_step(
     arguments = _structure(kernel)(**fixed)
     for tile in tiles(step.access, sizes, order_dims(step.access)):
         for slot in slots.values():
-            slot.turn_to(tile, slot.operand.reads and not (step.flag and slot.operand.fresh_on_flag))
+            slot.turn_to(tile, slot.operand.reads and not (step.flag and slot.operand.overwrite_on_first_pass))
         for name, slot in slots.items():
             setattr(arguments, name, slot.address)
         for name, value in changing:

@@ -64,7 +64,7 @@ class KernelRuns:
             return [results[n] if n else np.empty(0, np.float32) for n in node.outputs]
         assert operator.kernel is not None
         absent = {i for i, name in enumerate(node.outputs) if not name}
-        assert absent <= {*operator.spared.values()}, f"{node.op}: its kernel leaves out an output"
+        assert absent <= {*operator.optional_outputs.values()}, f"{node.op}: its kernel leaves out an output"
         step = step_of(operator, Sample(node.name, tuple(inputs), dict(node.attrs), len(node.outputs)), absent)
         if operator.kernel.symbol not in self.sources:
             self.sources[operator.kernel.symbol] = provenance(operator.kernel.symbol)

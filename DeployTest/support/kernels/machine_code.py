@@ -27,7 +27,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Code:
-    """What an object has: bytes of all its code, of its largest innermost loop, and the functions with the loop.
+    """Code of an object: bytes of all of it and of its largest innermost loop, and the functions with the loop.
 
     Code that assembly puts behind all functions counts; what fills the place up to the next one does not. A loop has
     the bytes of what it calls, too; one that calls a function with a loop is not an innermost one.

@@ -37,7 +37,7 @@ class Comparison:
 
 @dataclass
 class Findings:
-    """What was compared, and the C files that computed it, by kernel."""
+    """Comparisons, and the C files that computed the results, by kernel."""
 
     operator: str
     comparisons: list[Comparison] = field(default_factory=list)

@@ -11,11 +11,11 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 from deployer.core.errors import DeployerError
-from deployer.core.forms import MICROSOFT
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator
+from deployer.core.signatures import MICROSOFT
 from deployer.frontend.node_checks import MISFITS
-from deployer.operators.base.elementwise_dsl import Declared
+from deployer.operators.base.elementwise_dsl import ElementwiseFormula
 from DeployTest.support.kernels.kernel_bench import Step
 
 OPSET = 21
@@ -70,7 +70,7 @@ def version_of(operator: Operator) -> int:
 
 def truths(operator: Operator) -> set[int]:
     """The positions of inputs that are of bool in ONNX."""
-    declared = operator.operands if isinstance(operator, Declared) else ()
+    declared = operator.operands if isinstance(operator, ElementwiseFormula) else ()
     return {position for position, operand in enumerate(declared) if operand.kind == "truth"}
 
 
@@ -108,7 +108,7 @@ def _takes(operator: Operator, node: Node, types: Sequence[TensorType | None]) -
 
 def gives_truths(operator: Operator) -> bool:
     """Whether the result is of bool in ONNX."""
-    return isinstance(operator, Declared) and operator.formula.kind == "truth"
+    return isinstance(operator, ElementwiseFormula) and operator.formula.kind == "truth"
 
 
 def torch_module() -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-COURSES = {
+LR_SCHEDULES = {
     "constant": ("constant", ""),
     "step": ("step:every=30,factor=0.5", ""),
     "cosine": ("cosine:least=0.125", ""),

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.fitting.export import export_arrays
 from deployer.training.groups import read_group
-from deployer.training.train_graph import Report, build_train_graph
+from deployer.training.train_graph import CaseReport, build_train_graph
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.built_cases import check_differences, opened, random
 from DeployTest.support.graphs.small_graphs import Model, constant, node, value
@@ -23,7 +23,7 @@ Y = (value("y", None),)
 W, V = random(4, 4), random(4, 3, seed=1)
 
 
-def made(folder: Path, model: Model, trainable: str = "", **options: Any) -> tuple[Report, list[DeployerWarning]]:
+def made(folder: Path, model: Model, trainable: str = "", **options: Any) -> tuple[CaseReport, list[DeployerWarning]]:
     """The training case of a model, and its warnings."""
     found: list[DeployerWarning] = []
     path = model.save(folder / "model.onnx")
@@ -33,7 +33,7 @@ def made(folder: Path, model: Model, trainable: str = "", **options: Any) -> tup
     return report, found
 
 
-def roles(report: Report) -> dict[str, str]:
+def roles(report: CaseReport) -> dict[str, str]:
     """The role of each float tensor."""
     return {tensor.name: tensor.role for tensor in report.tensors}
 

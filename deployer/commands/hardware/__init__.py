@@ -1,1 +1,1 @@
-"""Commands about machines: which boards a model fits on."""
+"""Commands about machines: boards that a model fits, and conformance of a HAL."""

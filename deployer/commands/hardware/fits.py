@@ -1,4 +1,4 @@
-"""`deployer fits`: on which boards a training fits, what it takes there, and what would make it fit."""
+"""`deployer fits`: boards that a training fits, its resource needs there, and remedies if it does not fit."""
 
 import argparse
 import tempfile
@@ -17,9 +17,9 @@ from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem
 from deployer.pipeline import Case
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import Board, boards, read_board
-from deployer.sizing.fits import Fit, fit_board
+from deployer.sizing.fits import Footprint, fit_board
 from deployer.sizing.needs import CaseNeeds
-from deployer.sizing.ways import Way, fused_way, model_ways, tried
+from deployer.sizing.remedies import Remedy, fused_way, model_ways, tried
 from deployer.training.attached_loss import loss_choices
 from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph
@@ -99,13 +99,13 @@ def show_fits(a: argparse.Namespace, console: Terminal) -> int:
             rows.append(fit_board(board, needs))
         failing = [board for board, row in zip(chosen, rows, strict=True) if not row.fits]
         status.update("ways to make it fit")
-        ways = list(_ways(a, model, case, failing)) if failing else []
-    _show(console, rows, ways)
+        remedies = list(_ways(a, model, case, failing)) if failing else []
+    _show(console, rows, remedies)
     if model:
         console.print(f"loss: {model.loss}", soft_wrap=True)
     record = [{**asdict(row), "fits": row.fits} for row in rows]
     told = {"loss": model.loss} if model else {}
-    listed = [asdict(way) for way in ways]
+    listed = [asdict(remedy) for remedy in remedies]
     console.event("end", {"boards": record, "ways": listed, "instructions": PURPOSE, **told})
     return 0
 
@@ -130,14 +130,14 @@ def _read(a: argparse.Namespace) -> Case:
     )
 
 
-def _ways(a: argparse.Namespace, model: _Model | None, case: Case, failing: Sequence[Board]) -> Iterator[Way]:
+def _ways(a: argparse.Namespace, model: _Model | None, case: Case, failing: Sequence[Board]) -> Iterator[Remedy]:
     """All ways that there are, compiled."""
 
     def silent(warning: DeployerWarning) -> None:
         """Warnings of the model have been told."""
 
-    fused = fused_way(case)
-    yield from (fused,) if fused else ()
+    fuse_update = fused_way(case)
+    yield from (fuse_update,) if fuse_update else ()
     if model is not None:
         for title, options, changes in model_ways(vars(a), model.trained):
             yield tried(title, options, partial(model.case, dict(changes)), failing, silent)
@@ -153,7 +153,7 @@ def _number(value: float | None, form: str = ",.0f") -> str:
     return "-" if value is None else format(value, form).replace(",", " ")
 
 
-def _show(console: Terminal, rows: Sequence[Fit], ways: Sequence[Way]) -> None:
+def _show(console: Terminal, rows: Sequence[Footprint], remedies: Sequence[Remedy]) -> None:
     headings = (
         "board",
         "memory",
@@ -178,12 +178,12 @@ def _show(console: Terminal, rows: Sequence[Fit], ways: Sequence[Way]) -> None:
         table.add_row(row.board, *numbers, cycles, _number(update), *least, verdict)
     console.print(table)
     console.print(f"Bytes; of code and stack by the board's compiler. Instructions are {PURPOSE}.", soft_wrap=True)
-    if not ways:
+    if not remedies:
         return
     table = Table(
         "what would make it smaller", "options", "memory", "constants", "then fits", box=None, header_style="bold"
     )
-    for way in ways:
-        places = way.refused or ", ".join(way.boards) or "-"
-        table.add_row(way.title, way.options, _number(way.memory), _number(way.constants), places)
+    for remedy in remedies:
+        places = remedy.refused or ", ".join(remedy.boards) or "-"
+        table.add_row(remedy.title, remedy.options, _number(remedy.memory), _number(remedy.constants), places)
     console.print(table)

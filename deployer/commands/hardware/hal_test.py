@@ -1,4 +1,4 @@
-"""`deployer hal-test`: whether a target's HAL does what it has to."""
+"""`deployer hal-test`: conformance check of a target's HAL."""
 
 import argparse
 import tempfile

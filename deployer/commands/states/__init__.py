@@ -1,1 +1,1 @@
-"""The command for images of states: what its words are, and what it does."""
+"""The command for images of states: its options and its implementation."""

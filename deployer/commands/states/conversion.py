@@ -1,4 +1,4 @@
-"""`deployer state`: what images of libraries hold, as tables, arrays, and models, and the way back."""
+"""`deployer state`: converts images of libraries to tables, arrays and models, and back."""
 
 import argparse
 import math
@@ -101,7 +101,7 @@ def _tensor_table(rows: list[Row]) -> Table:
 
 
 def _written(a: argparse.Namespace) -> Path:
-    """Where the file goes; OptionProblem without one, or where it is there."""
+    """Return the output path; raise OptionProblem without one, or if the file exists already."""
     if a.output is None:
         raise OptionProblem(f"deployer state {a.way} writes a file", hint="-o FILE")
     check_absent(a.output, a.force)

@@ -1,1 +1,1 @@
-"""Files from outside: the one way in which they are read, and forms that frameworks write and ONNX does not define."""
+"""Input files: the one way in which they are read, and operators of frameworks that ONNX does not define."""

@@ -1,4 +1,4 @@
-"""Files from outside as bytes, text, JSON and TOML: whatever is wrong with one becomes an error that names it.
+"""Read input files as bytes, text, JSON or TOML; every failure becomes an error that names the file.
 
 Every reader of a file that somebody else may have made goes through this folder. `content_of` refuses what is missing,
 no regular file, or too large; within `damage` whatever a library raises for the bytes is the file's fault.

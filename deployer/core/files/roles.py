@@ -1,9 +1,9 @@
-"""Declarations by which an operator reads forms of files that frameworks write and ONNX does not define."""
+"""Traits for operator signatures that frameworks write to files and ONNX does not define."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from deployer.core.forms import Form
+from deployer.core.signatures import Signature
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Limiter:
     """
 
     name: str
-    form: Form
+    form: Signature
     attribute: str
     limit: float
 
@@ -31,7 +31,7 @@ class SoleOutput:
 
 
 class FileRoles:
-    """The part of an operator that says which of these forms it has; by default none.
+    """Trait: declares which of these signatures an operator has. Default: none.
 
     `open_shape` is the attribute with the shape of the result where inputs leave that open; where a node has none, it
     is the shape that the file declares.

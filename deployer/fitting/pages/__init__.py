@@ -1,1 +1,1 @@
-"""The report of a run over epochs as a page: curves, what checks found, the timeline of a pass, memory and steps."""
+"""Report of a run over epochs as a page: curves, results of checks, the timeline of a pass, memory and steps."""

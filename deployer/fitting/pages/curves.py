@@ -24,7 +24,7 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves by name over `across`; with `powers` upwards in powers of ten, where what is 0 lies at the bottom.
+    """Curves by name over `across`; `powers` makes the vertical axis logarithmic, with zeros at the bottom.
 
     `label` says what is shown. The upright axis has 0 where `from_zero`, and a line at `bound`, if there is one. What
     is not finite is left out.

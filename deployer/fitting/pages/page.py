@@ -84,7 +84,7 @@ def _row_cells(row: EpochRow, metrics: Sequence[str]) -> list[str]:
 
 
 def _drift(checks: Sequence[PassCheck]) -> list[str]:
-    """How far each checked pass is from its float64 reference: the loss, and the largest error by its bound."""
+    """Plot each checked pass's deviation from its float64 reference: loss, and largest error per bound."""
     if not checks:
         return ["<p>No pass was repeated in float64.</p>"]
     said = "Each of these passes was repeated in float64 from the state that the program had before it."

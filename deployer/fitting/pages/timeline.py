@@ -19,7 +19,7 @@ COLOURS = {
 
 
 def timeline_section(plan: Plan) -> str:
-    """What is shown in words, a legend, and the picture."""
+    """Render the timeline: a summary, a legend, and the picture."""
     parts = [f"{plan.cycles(graph)} cycles of {graph}" for graph in plan.graphs]
     share = sum(sum(step.tile_cycles) for step in plan.steps) / max(sum(step.cycles for step in plan.steps), 1)
     said = f"{', '.join(parts)}, by the cost model of {plan.options.target}; kernels have {100 * share:.0f} % of them"

@@ -19,7 +19,7 @@ from deployer.frontend.reader import constant_node, holds_bools, is_literal, nod
 
 
 @dataclass(frozen=True)
-class Part:
+class FunctionPart:
     """A node of a body with the versions of its schema, or a constant in its place; `bools`: it holds bools."""
 
     node: Node
@@ -32,7 +32,7 @@ class Part:
 class Scope:
     """What a body is made from besides its node: types of values, ONNX's element types of some, constants, and names
     in use. `graphs` has the nodes with graphs inside, as in the file, `notes` what is to be said of nodes by name,
-    `own` the names of the file's nodes with graphs inside, and `turns` is how often such a graph was written out.
+    `own` the names of the file's nodes with graphs inside, and `iterations` is how often such a graph was written out.
     """
 
     types: Mapping[str, TensorType]
@@ -43,14 +43,14 @@ class Scope:
     graphs: dict[str, tuple[NodeProto, Imports]]
     notes: dict[str, DeployerWarning]
     own: Collection[str]
-    turns: int = 0
+    iterations: int = 0
 
     def fresh(self, base: str) -> str:
         """A name of a value that no other has."""
         return self.values.fresh(base)
 
 
-def body(node: Node, versions: Sequence[int], scope: Scope) -> list[Part]:
+def body(node: Node, versions: Sequence[int], scope: Scope) -> list[FunctionPart]:
     """The parts of the body that the node's outputs need, in an order in which they can be computed.
 
     Raises UnsupportedOperator where ONNX has no body for such inputs, or several versions with several bodies.
@@ -65,7 +65,7 @@ def body(node: Node, versions: Sequence[int], scope: Scope) -> list[Part]:
 
 def parts_of(
     node: Node, inner: Iterable[NodeProto], results: Collection[str], imports: Imports, scope: Scope
-) -> list[Part]:
+) -> list[FunctionPart]:
     """The parts that those of the nodes inside of a node become which the results need."""
     protos: dict[str, NodeProto] = {}
     nodes: list[Node] = []
@@ -79,13 +79,13 @@ def parts_of(
     return [_part(protos[part.name], part, imports, scope) for part in needed]
 
 
-def _part(proto: NodeProto, node: Node, imports: Imports, scope: Scope) -> Part:
+def _part(proto: NodeProto, node: Node, imports: Imports, scope: Scope) -> FunctionPart:
     if is_literal(proto):
-        return Part(node, holds_bools(proto), constant=constant_node(proto, node.name))
+        return FunctionPart(node, holds_bools(proto), constant=constant_node(proto, node.name))
     inner = node_of(proto, node.name)
     if is_control(proto):
         scope.graphs[node.name] = proto, imports
-    return Part(inner, holds_bools(proto), versions_of(proto, inner, imports))
+    return FunctionPart(inner, holds_bools(proto), versions_of(proto, inner, imports))
 
 
 def without_empty(node: Node, versions: Sequence[int], empty: Collection[str]) -> Node:

@@ -10,7 +10,7 @@ from deployer.core.errors import DeployerWarning, GraphProblem
 from deployer.core.ir import Node
 from deployer.core.limits import too_large
 from deployer.core.operator import registry, unsupported
-from deployer.frontend.functions.bodies import Part, Scope, parts_of
+from deployer.frontend.functions.bodies import FunctionPart, Scope, parts_of
 from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
 from deployer.frontend.node_checks import check_elements, form_of
 from deployer.frontend.opsets import Imports
@@ -21,7 +21,7 @@ MOST_INNER = 4096
 """How often graphs inside of nodes are written out in one model: turns of nested loops multiply."""
 
 
-def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
+def control_parts(node: Node, scope: Scope) -> Iterator[FunctionPart]:
     """The parts that stand for a node with graphs inside; each has to be read before the next one is asked for.
 
     Raises UnsupportedOperator where what is computed depends on the model's inputs, GraphProblem for a faulty graph.
@@ -54,7 +54,7 @@ def control_parts(node: Node, scope: Scope) -> Iterator[Part]:
         else:
             missing.difference_update(part.outputs)
             versions = registry()[part.op].versions[-1:] if part.inputs else ()
-            yield Part(replace(part, name=scope.nodes.fresh(part.name)), bools=False, versions=versions)
+            yield FunctionPart(replace(part, name=scope.nodes.fresh(part.name)), bools=False, versions=versions)
 
 
 def _check_ends(node: Node, graphs: Mapping[str, GraphProto], operator: Control) -> None:
@@ -82,10 +82,10 @@ def _next(node: Node, parts: Parts, results: tuple[str, ...] | None) -> Inner | 
 
 def _graph(
     node: Node, graph: GraphProto, call: Inner, imports: Imports, scope: Scope
-) -> Generator[Part, None, tuple[str, ...]]:
+) -> Generator[FunctionPart, None, tuple[str, ...]]:
     """The parts of a graph for one turn; ends with the names of its results."""
-    scope.turns += 1
-    if scope.turns > MOST_INNER:
+    scope.iterations += 1
+    if scope.iterations > MOST_INNER:
         raise too_large(node, "graphs inside of nodes are written out more often than", MOST_INNER)
     produced = [value.name for value in (*graph.input, *graph.initializer)]
     produced += [name for inner in graph.node for name in inner.output if name]
@@ -97,7 +97,7 @@ def _graph(
     for tensor in graph.initializer:
         name = values[tensor.name] = scope.fresh(f"{prefix}/{tensor.name}")
         constant = tensor_constant(name, tensor)
-        yield Part(Node(name, "", (), (name,)), tensor.data_type == TensorProto.BOOL, constant=constant)
+        yield FunctionPart(Node(name, "", (), (name,)), tensor.data_type == TensorProto.BOOL, constant=constant)
     own = {name for inner in graph.node for name in inner.output} - {""}
 
     def value(name: str) -> str:

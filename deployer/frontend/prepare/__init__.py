@@ -1,1 +1,1 @@
-"""What is done to raw graphs before they are checked: rewrites that need no types."""
+"""Rewrites of raw graphs before they are checked; they need no types."""

@@ -1,4 +1,4 @@
-"""Numbers of other widths that a file holds and float32 stands for: how many, and what rounding did to them."""
+"""Numbers of other widths that a file holds and float32 represents: their count, and their rounding errors."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Converted:
 
 
 def converted(tensor: TensorProto) -> Converted | None:
-    """What becomes of an initializer; None where it is as it was. Its numbers have been found to be in range."""
+    """Return the conversion of an initializer; None if it is unchanged. Its numbers are known to be in range."""
     if tensor.data_type not in OTHER:
         return None
     array = numpy_helper.to_array(tensor).astype(np.float64)

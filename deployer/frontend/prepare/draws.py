@@ -6,7 +6,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import registry, unsupported, update_counter
 from deployer.frontend.node_checks import form_of
 from deployer.frontend.opsets import current_form
-from deployer.frontend.raw_graph import Declared, Input, RawGraph
+from deployer.frontend.raw_graph import ElementwiseFormula, FileInput, RawGraph
 
 SEED, STREAM = "seed", "stream"
 PASS = "pass"
@@ -16,14 +16,14 @@ _STREAMS = 1 << 32
 
 
 @dataclass(frozen=True)
-class Draws:
+class GraphDraws:
     """Of the nodes of a graph that may draw random numbers, those that do, and the others."""
 
     drawing: tuple[Node, ...]
     idle: tuple[Node, ...]
 
 
-def find_draws(graph: RawGraph) -> Draws:
+def find_draws(graph: RawGraph) -> GraphDraws:
     """The nodes in the order of the file."""
     arrays = {name: constant.array for name, constant in graph.constants.items()}
     able = [node for node in graph.nodes if node.op in registry() and registry()[node.op].passes is not None]
@@ -34,7 +34,7 @@ def find_draws(graph: RawGraph) -> Draws:
             return registry()[form.op].draws(form, arrays)
 
     drawing = tuple(node for node in able if draws(node))
-    return Draws(drawing, tuple(node for node in able if node not in drawing))
+    return GraphDraws(drawing, tuple(node for node in able if node not in drawing))
 
 
 def _uncounted(graph: RawGraph) -> list[Node]:
@@ -87,7 +87,7 @@ def with_passes(graph: RawGraph) -> RawGraph:
     results = ["" if i not in counter.inplace else counted for i in range(max(counter.inplace) + 1)]
     count = Node(f"{name}/count", counter.name, tuple(operands), tuple(results))
     nodes = [_with_count(node, counted) if node.name in drawing else node for node in keyed.nodes]
-    inputs = (*graph.inputs, Input(name, Declared("int32", (1,))))
+    inputs = (*graph.inputs, FileInput(name, ElementwiseFormula("int32", (1,))))
     return replace(keyed, nodes=(count, *nodes), inputs=inputs)
 
 

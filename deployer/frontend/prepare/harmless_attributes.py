@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.core.files.reading import own_toml
-from deployer.core.forms import Extra
+from deployer.core.signatures import Extra
 
 EVERY = "every"
 """The table of all operators."""

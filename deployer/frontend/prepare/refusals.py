@@ -1,4 +1,4 @@
-"""All that a model has and the compiler has not, in one error."""
+"""One error with everything that a model uses and the compiler does not support."""
 
 import difflib
 from collections.abc import Collection, Iterator
@@ -19,7 +19,7 @@ SHOWN = 8
 
 @dataclass
 class Refusals:
-    """Nodes that are refused, each with the error, and the values that for this reason have no type."""
+    """Refused nodes, each with its error, and the values that have no type for this reason."""
 
     found: list[tuple[Node, UnsupportedOperator]] = field(default_factory=list)
     untyped: set[str] = field(default_factory=set)

@@ -84,7 +84,7 @@ class Parameters:
 
 
 def read_parameters(folder: Path, train: RawGraph) -> Parameters:
-    """What all files of the folder hold.
+    """Read the parameters from all files of the folder.
 
     DatasetMismatch where two hold different values, or an archive holds what is no input; FileProblem where a file is
     damaged.
@@ -153,7 +153,7 @@ def load_runtime(
     run with that many. With `flush` passes that are left have an update of their own. Raises FileProblem where a file
     is missing or damaged, DatasetMismatch where arrays do not fit.
     """
-    data, gold = parameters.folder / DATA, parameters.folder / EXPECTED
+    data, expected = parameters.folder / DATA, parameters.folder / EXPECTED
     arrays = _data(program, data)
     passes = len(next(iter(arrays.values()), ()))
     batches, accum = passes if n_steps is None else n_steps, 1 if n_accum is None else n_accum
@@ -161,7 +161,7 @@ def load_runtime(
     weights = parameters.fitted(program)
     samples = tuple(tuple(arrays[name][k] for name in program.data) for k in range(passes))
     check_sample_classes(program, samples, data)
-    losses, finals = _results(program, gold, passes) if gold.exists() else ((), {})
+    losses, finals = _results(program, expected, passes) if expected.exists() else ((), {})
     finals = finals if batches == passes and not (flush and batches % accum) else {}
     return Dataset(samples, weights, batches, accum, losses[:batches], finals, flush=flush)
 

@@ -80,7 +80,7 @@ def _array(name: str, tensor: "_Table") -> Array:
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of a flatbuffer: where it begins, and where its layout is, the list of its fields' offsets."""
+    """Table of a flatbuffer: its start, and the start of its vtable, the list of its fields' offsets."""
 
     data: bytes
     start: int
@@ -115,7 +115,7 @@ class _Table:
         return None if place is None else _Table.behind(self.data, place)
 
     def vector(self, field: int, each: int) -> tuple[int, int]:
-        """Where a vector's first element lies, and how many there are of so many bytes; none where it is absent."""
+        """Return a vector's first offset and its count of elements of `each` bytes; (0, 0) if it is absent."""
         place = self._place(field)
         if place is None:
             return 0, 0

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.core.forms import without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -26,6 +25,7 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.core.samples import Sample
+from deployer.core.signatures import without
 from deployer.operators.base.operands import arrays, normal, operands
 
 # Numpy broadcasting in as few loops as possible: adjacent axes that are broadcast in the same way become one.
@@ -108,7 +108,7 @@ def loop_scalars(pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
     return tuple((f"{name}{i}", "u32") for name in ("n", *pointers) for i in range(LOOPS))
 
 
-# What elementwise operators share: flat ones over equal shapes, and binary ones with numpy broadcasting.
+# Base classes of elementwise operators: flat ones over equal shapes, and binary ones with numpy broadcasting.
 
 
 class Flat(Operator):

@@ -9,8 +9,6 @@ from typing import ClassVar, TypeVar, cast
 import numpy as np
 
 from deployer.core.access import Access
-from deployer.core.declarations import Borders
-from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -26,6 +24,8 @@ from deployer.core.operator import (
     registry,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import DecisionBoundaries
 from deployer.formulas.functions import ZERO, derivative, times, work_of
 from deployer.formulas.tree import Formula, Input, divisors_of, inputs_of, replaced, settings_of
 from deployer.formulas.values import evaluate
@@ -43,26 +43,26 @@ TRUTHS = Input("a", "int32"), Input("b", "int32")
 INTEGERS = Input("a", "int32", whole=True), Input("b", "int32", whole=True)
 
 
-class Declared(Operator, ABC):
+class ElementwiseFormula(Operator, ABC):
     """An elementwise operator by its `formula` over `operands`, in the order of the node's inputs.
 
     `settings` are the attributes that the formula reads, with their values where the node has none. Where the value or
-    the slope jumps, `kinks` gives for an input the places as formulas. `slopes` holds, for inputs whose derivative is
-    better said than derived, the gradient from the operands, `Y` and `DY`. `integers` says that ONNX's operator takes
-    integers as well. `spread` is the standard deviation of samples, `trials` are the attributes of more of them.
-    `declared_by` names the operator that this one follows from.
+    the slope jumps, `non_differentiable` gives for an input the places as formulas. `derivatives` holds, for inputs
+    whose derivative is better said than derived, the gradient from the operands, `Y` and `DY`. `integers` says that
+    ONNX's operator takes integers as well. `spread` is the standard deviation of samples, `trials` are the attributes
+    of more of them. `declared_by` names the operator that this one follows from.
     """
 
     formula: ClassVar[Formula]
     operands: ClassVar[tuple[Input, ...]] = (X,)
     settings: ClassVar[Mapping[str, float]] = {}
-    kinks: ClassVar[Mapping[str, tuple[Formula, ...]]] = {}
-    slopes: ClassVar[Mapping[str, Formula]] = {}
+    non_differentiable: ClassVar[Mapping[str, tuple[Formula, ...]]] = {}
+    derivatives: ClassVar[Mapping[str, Formula]] = {}
     integers: ClassVar[bool] = False
     spread: ClassVar[float] = 1.0
     trials: ClassVar[tuple[Mapping[str, float], ...]] = ()
     declared_by: ClassVar[str] = ""
-    backward: ClassVar[Mapping[str, "type[Declared] | None"]] = {}
+    backward: ClassVar[Mapping[str, "type[ElementwiseFormula] | None"]] = {}
     result: ClassVar[str] = "y"
 
     def values(self, node: Node) -> dict[str, float]:
@@ -102,19 +102,19 @@ class Declared(Operator, ABC):
         named = {operand.name: x for operand, x in zip(self.operands, inputs, strict=False) if x is not None}
         return (evaluate(self.formula, named, self.values(node)),)
 
-    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
-        """Where an element of an input stands at a kink, and the nearest float beyond it."""
+    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
+        """Return each element's distance to its non-differentiable points, and the nearest float beyond them."""
         named = {operand.name: x for operand, x in zip(self.operands, inputs, strict=False) if x is not None}
         least = float(np.finfo(np.float32).tiny)
         rows = []
         for position, operand in enumerate(self.operands):
-            for kink in self.kinks.get(operand.name, ()):
+            for kink in self.non_differentiable.get(operand.name, ()):
                 x, border = np.broadcast_arrays(named[operand.name], evaluate(kink, named, self.values(node)))
                 places = np.arange(named[operand.name].size).reshape(named[operand.name].shape)
                 with np.errstate(invalid="ignore"):  # a kink at infinity, or none
                     step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
                     margins, turned = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
-                rows.append(Borders(position, np.broadcast_to(places, x.shape).reshape(-1), margins, turned))
+                rows.append(DecisionBoundaries(position, np.broadcast_to(places, x.shape).reshape(-1), margins, turned))
         return tuple(rows)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
@@ -161,7 +161,7 @@ class Declared(Operator, ABC):
         return np.asarray(normal(generator, *shape) * np.float32(self.spread), np.float32)
 
 
-class Pointwise(Declared, Flat):
+class Pointwise(ElementwiseFormula, Flat):
     """A declared operator over operands of one shape."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -181,7 +181,7 @@ SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
 """Shapes of up to three operands that broadcast."""
 
 
-class Spread(Declared, Broadcasting):
+class BroadcastElementwise(ElementwiseFormula, Broadcasting):
     """A declared operator over operands that broadcast as numpy's."""
 
     shapes: ClassVar[Mapping[str, tuple[tuple[int, ...], ...]]] = SHAPES
@@ -195,10 +195,10 @@ class Spread(Declared, Broadcasting):
             raise mismatch(node, "operands do not broadcast", inputs) from None
 
 
-D = TypeVar("D", bound=type[Declared])
+D = TypeVar("D", bound=type[ElementwiseFormula])
 
 
-def declare(cls: D) -> D:
+def elementwise(cls: D) -> D:
     """Complete the class of a formula: its kernel, the operators of its backward pass; and register them."""
     cls.kernel = _kernel(cls)
     if cls.no_gradient:
@@ -212,10 +212,10 @@ def declare(cls: D) -> D:
     return cls
 
 
-def _backward(cls: type[Declared], operand: Input) -> type[Declared] | None:
+def _backward(cls: type[ElementwiseFormula], operand: Input) -> type[ElementwiseFormula] | None:
     """The operator that gives an input its gradient; None where that is zero everywhere."""
     slope = derivative(cls.formula, operand)
-    formula = cls.slopes.get(operand.name, replaced(times(DY, slope), cls.formula, Y))
+    formula = cls.derivatives.get(operand.name, replaced(times(DY, slope), cls.formula, Y))
     if formula == ZERO:
         return None
     used = inputs_of(formula)
@@ -230,22 +230,22 @@ def _backward(cls: type[Declared], operand: Input) -> type[Declared] | None:
         "formula": formula,
         "operands": operands,
         "settings": {key: value for key, value in cls.settings.items() if key in read},
-        "custom": Form((len(operands), len(operands)), (1, 1), dict.fromkeys(read, "FLOAT")),
+        "custom": Signature((len(operands), len(operands)), (1, 1), dict.fromkeys(read, "FLOAT")),
         "gradient": Operator.gradient,
         "no_gradient": "it belongs to a backward pass",
         "declared_by": cls.name,
         "result": f"d{operand.name}",
     }
-    rule = cast("type[Declared]", type(name, (_form(cls),), body))
+    rule = cast("type[ElementwiseFormula]", type(name, (_form(cls),), body))
     rule.kernel = _kernel(rule)
     return rule
 
 
-def _form(cls: type[Declared]) -> type[Declared]:
-    return Pointwise if issubclass(cls, Pointwise) else Spread
+def _form(cls: type[ElementwiseFormula]) -> type[ElementwiseFormula]:
+    return Pointwise if issubclass(cls, Pointwise) else BroadcastElementwise
 
 
-def _kernel(cls: type[Declared]) -> Kernel:
+def _kernel(cls: type[ElementwiseFormula]) -> Kernel:
     """The kernel that is printed from the formula: operands, result, what its form takes, and the attributes."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.name).lower()
     kind = "float32" if cls.formula.kind == "real" else "int32"
@@ -256,16 +256,16 @@ def _kernel(cls: type[Declared]) -> Kernel:
     return Kernel(f"{words}_{bits}", pointers, (*scalars, *((name, "f32") for name in cls.settings)))
 
 
-def printed_kernels() -> dict[str, Declared]:
+def printed_kernels() -> dict[str, ElementwiseFormula]:
     """The operators whose kernels are printed from formulas, by the kernel's symbol."""
-    found = (op for op in registry().values() if isinstance(op, Declared))
+    found = (op for op in registry().values() if isinstance(op, ElementwiseFormula))
     return {op.kernel.symbol: op for op in found if op.kernel is not None}
 
 
 # Declared operators of any number of operands: a chain of those of two, from left to right.
 
 
-class Chained(Spread):
+class Chained(BroadcastElementwise):
     """A declared operator of two operands whose node may have more of them, or one."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -323,7 +323,7 @@ class Chained(Spread):
                 self._link(before, {**sources, DY.name: dy}, names[0], b.grad(0), b)
 
     def _link(
-        self, rule: type[Declared] | None, sources: dict[str, str], operand: str, out: str, b: GradientBuilder
+        self, rule: type[ElementwiseFormula] | None, sources: dict[str, str], operand: str, out: str, b: GradientBuilder
     ) -> None:
         """The gradient of an operand of one link."""
         assert rule is not None

@@ -65,7 +65,7 @@ def normal(generator: np.random.Generator, *shape: int) -> Array:
     return np.asarray(generator.standard_normal(shape), np.float32)
 
 
-# Nodes that stand for one of another operator, appended one after the other.
+# Builder of the nodes that replace a node of another operator.
 
 
 @dataclass

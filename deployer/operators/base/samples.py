@@ -7,7 +7,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import registry, rng
 from deployer.core.samples import Sample, inherited_samples, samples_of
 from deployer.operators.base.elementwise import Binary, binary_samples
-from deployer.operators.base.elementwise_dsl import DY, Chained, Declared, Pointwise, Spread, Y
+from deployer.operators.base.elementwise_dsl import DY, BroadcastElementwise, Chained, ElementwiseFormula, Pointwise, Y
 from deployer.operators.base.operands import normal
 
 
@@ -30,8 +30,8 @@ def pointwise_samples(op: Pointwise) -> Iterator[Sample]:
             yield Sample(f"{name}{label}", tuple(op.drawn(r, x, shape) for x in op.operands), attrs, onnx=known)
 
 
-@samples_of(Spread)
-def spread_samples(op: Spread) -> Iterator[Sample]:
+@samples_of(BroadcastElementwise)
+def spread_samples(op: BroadcastElementwise) -> Iterator[Sample]:
     """Every group of shapes for all attributes; of a backward pass those of the forward."""
     if op.declared_by:
         yield from _of_backward(op)
@@ -42,10 +42,10 @@ def spread_samples(op: Spread) -> Iterator[Sample]:
         yield Sample(f"{name}{label}", tuple(drawn), attrs, onnx=bool(op.versions))
 
 
-def _of_backward(rule: Declared) -> Iterator[Sample]:
+def _of_backward(rule: ElementwiseFormula) -> Iterator[Sample]:
     """Samples of an operator of a backward pass: those of the forward one, with its result and a gradient of it."""
     forward = registry()[rule.declared_by]
-    assert isinstance(forward, Declared)
+    assert isinstance(forward, ElementwiseFormula)
     taken = [sample for sample in forward.samples() if len(sample.inputs) == len(forward.operands)]
     for number, sample in enumerate(taken):
         node = Node(sample.label, forward.name, (), (), sample.attrs)

@@ -1,11 +1,11 @@
 """Order of sums: products in blocks, and partial sums that an extra kernel operand carries across tiles."""
 
 from deployer.core.access import Access, Operand, Whole
-from deployer.core.declarations import CARRIED, Sums
 from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Const, CType, Kernel, Start
+from deployer.core.traits import CARRIED, Sums
 
-# What the kernels of sums take besides their operands, so that tiles may end anywhere; `sum_f32.h` has the order.
+# Extra kernel operand that carries partial sums across tiles; `sum_f32.h` has the order.
 
 CARRY = (CARRIED, "float32", True)
 """The last pointer of such a kernel: low part of the total, open group and open block of each sum, per element."""
@@ -19,7 +19,7 @@ def operand_pointers(kernel: Kernel) -> list[tuple[str, str, bool]]:
 
 
 def result_count(kernel: Kernel) -> int:
-    """How many outputs the kernel has besides what it carries."""
+    """Number of outputs of the kernel, excluding carried partial sums."""
     return sum(is_output for _, _, is_output in operand_pointers(kernel))
 
 

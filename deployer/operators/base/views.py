@@ -10,7 +10,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, unsupported
 from deployer.operators.base.operands import arrays, operands
 
-# What views share: operators that give the same elements another shape and copy nothing.
+# Base class of views: operators that give the same elements another shape and copy nothing.
 
 
 class View(Operator):

@@ -9,9 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.declarations import Borders, Finish
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import CONSUMED, Form, Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -27,6 +25,8 @@ from deployer.core.operator import (
     registry,
     unsupported,
 )
+from deployer.core.signatures import CONSUMED, Rule, Signature, without
+from deployer.core.traits import DecisionBoundaries, Epilogue
 from deployer.operators.base.elementwise import BOUNDS, Clipping, Flat, bounds
 from deployer.operators.base.operands import Construction, arrays, check_scalar, floats, operands
 
@@ -34,7 +34,7 @@ from deployer.operators.base.operands import Construction, arrays, check_scalar,
 
 
 class Joined(Operator):
-    """X and, behind it, a bias of its last axis, which it may lack where `optional`; `wide` inputs of X's shape.
+    """X and a bias of its last axis, which may be absent if `optional`; `wide` inputs have X's shape.
 
     A subclass says of which function of X + bias it is, or of whose gradient.
     """
@@ -79,9 +79,9 @@ class Joined(Operator):
         return parts.nodes
 
 
-def joined_form(wide: int, optional: bool = False) -> Form:
+def joined_form(wide: int, optional: bool = False) -> Signature:
     """The form of a function of so many wide operands and a bias."""
-    return Form((wide if optional else wide + 1, wide + 1), (1, 1))
+    return Signature((wide if optional else wide + 1, wide + 1), (1, 1))
 
 
 # BiasFastGeluGrad_dX: the gradient of X + bias under FastGelu.
@@ -152,7 +152,7 @@ class Clip(Clipping):
     unbounded = ("min", "max")
 
     def is_static(self, position: int, value: Array | None) -> bool:
-        """Where the bound is constant; others are operands of Max and Min."""
+        """Whether the bound is constant; other bounds become operands of Max and Min."""
         return value is not None
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -193,14 +193,14 @@ class Clip(Clipping):
         )
         return (np.minimum(np.maximum(x, low), high).astype(x.dtype),)
 
-    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
+    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
         """Each element decides at either bound whether its gradient passes."""
         flat = arrays(inputs, 1)[0].reshape(-1)
         rows = []
         for bound, outside in zip(map(float, bounds(node)), (-np.inf, np.inf), strict=True):
             inside = flat >= bound if outside < 0 else flat <= bound
             turned = np.where(inside, np.nextafter(bound, outside), bound)
-            rows.append(Borders(0, np.arange(flat.size), np.abs(flat - bound), turned))
+            rows.append(DecisionBoundaries(0, np.arange(flat.size), np.abs(flat - bound), turned))
         return tuple(rows)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
@@ -221,7 +221,7 @@ class ClipGrad(Clipping):
     """
 
     name = "ClipGrad"
-    custom = Form((2, 2), (1, 1), {"min": "FLOAT", "max": "FLOAT"})
+    custom = Signature((2, 2), (1, 1), {"min": "FLOAT", "max": "FLOAT"})
     kernel = Kernel(
         "clip_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),
@@ -273,7 +273,7 @@ class Gelu(Flat):
 
     name = "Gelu"
     versions = (20,)
-    custom = Form((1, 1), (1, 1))
+    custom = Signature((1, 1), (1, 1))
     kernel = Kernel("gelu_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -329,7 +329,7 @@ class GeluGrad(Flat):
     """dX = dY (Phi(X) + X phi(X)), with the normal distribution and its density. Elementwise over dY and X."""
 
     name = "GeluGrad"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     domain = ""
     kernel = Kernel(
         "gelu_grad_f32",
@@ -354,7 +354,7 @@ class GeluGrad(Flat):
         return Work(macs=0, elements=2 * tile["n"] * FACTS.transcendental, parallel=tile["n"])
 
 
-RELU_FINISH = Finish(scalar="relu")
+RELU_FINISH = Epilogue(scalar="relu")
 
 
 @register
@@ -364,7 +364,7 @@ class Relu(Operator):
     name = "Relu"
     versions = (6, 13, 14)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
-    finish = RELU_FINISH
+    epilogue = RELU_FINISH
     kernel = Kernel("relu_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -379,13 +379,13 @@ class Relu(Operator):
         assert x is not None
         return (np.maximum(x, x.dtype.type(0)),)
 
-    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
+    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
         """Each element decides whether its gradient passes."""
         x = inputs[0]
         assert x is not None
         flat = x.reshape(-1)
         least = np.finfo(np.float32).tiny
-        return (Borders(0, np.arange(flat.size), np.abs(flat), np.where(flat > 0, 0.0, least)),)
+        return (DecisionBoundaries(0, np.arange(flat.size), np.abs(flat), np.where(flat > 0, 0.0, least)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where Y > 0."""
@@ -407,7 +407,7 @@ class Relu(Operator):
         return Work(macs=0, elements=tile["n"], parallel=tile["n"])
 
 
-RELU_GRAD_FINISH = Finish(pointer="gate", operand=1)
+RELU_GRAD_FINISH = Epilogue(pointer="gate", operand=1)
 
 
 @register
@@ -415,8 +415,8 @@ class ReluGrad(Flat):
     """dX = dY where Y > 0, else 0; Y is the output of Relu. Elementwise over dY and Y."""
 
     name = "ReluGrad"
-    custom = Form((2, 2), (1, 1))
-    finish = RELU_GRAD_FINISH
+    custom = Signature((2, 2), (1, 1))
+    epilogue = RELU_GRAD_FINISH
     kernel = Kernel(
         "relu_grad_f32",
         pointers=(("dy", "float32", False), ("y", "float32", False), ("dx", "float32", True)),

@@ -9,9 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from deployer.core.access import Access
-from deployer.core.declarations import FLOAT32_MAX
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import CONSUMED, Form, Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -26,6 +24,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import CONSUMED, Rule, Signature
+from deployer.core.traits import FLOAT32_MAX
 from deployer.formulas.tree import least, most
 from deployer.operators.base.elementwise import (
     LOOPS,
@@ -36,7 +36,7 @@ from deployer.operators.base.elementwise import (
     limited,
     loop_scalars,
 )
-from deployer.operators.base.elementwise_dsl import A, B, Chained, declare
+from deployer.operators.base.elementwise_dsl import A, B, Chained, elementwise
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -73,13 +73,13 @@ class Add(Binary):
         pointers=(*_UNGATED.pointers[:2], GATE_POINTER, *_UNGATED.pointers[2:]),
         scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
     )
-    pointed: ClassVar[dict[str, int]] = {GATE: 2}
+    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 2}
     is_sum = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands of one dtype."""
         (y,) = super().infer(node, inputs)
-        check_gate(node, inputs, self.pointed[GATE], y)
+        check_gate(node, inputs, self.epilogue_operands[GATE], y)
         return (y,)
 
     def apply(self, a: Array, b: Array) -> Array:
@@ -89,11 +89,11 @@ class Add(Binary):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """A + B, then the fused Relu or gate."""
         (y,) = super().reference(node, inputs)
-        return (finished(node, y, gate_array(inputs, self.pointed[GATE])),)
+        return (finished(node, y, gate_array(inputs, self.epilogue_operands[GATE])),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY for both, summed over the axes each was broadcast along."""
-        dy = through(node, douts[0], b, self.pointed[GATE])
+        dy = through(node, douts[0], b, self.epilogue_operands[GATE])
         for index in (0, 1):
             if b.needs_grad(index):
                 b.reduce_to(dy, b.type(node.inputs[index]).shape, b.grad(index))
@@ -102,7 +102,7 @@ class Add(Binary):
         """The access of two operands; a gate, where there is one, is read at the elements that Y is written at."""
         ungated = super().access(node, types)
         *inputs, y = ungated.operands
-        return replace(ungated, operands=(*inputs, *gate_operands(node, self.pointed[GATE], y), y))
+        return replace(ungated, operands=(*inputs, *gate_operands(node, self.epilogue_operands[GATE], y), y))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Lengths and strides of the loops, strides of the gate (zero without one), and whether Relu follows."""
@@ -171,7 +171,7 @@ class EqualMask(Binary):
     """
 
     name = "EqualMask"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     kernel = binary_kernel("equal_mask_f32")
     no_gradient = "it belongs to a backward pass"
 
@@ -236,7 +236,7 @@ class Log(Flat):
         return Work(macs=0, elements=tile["n"] * FACTS.transcendental, parallel=tile["n"])
 
 
-@declare
+@elementwise
 class Max(Chained):
     """The largest of any number of operands; NaN where one is.
 
@@ -248,12 +248,12 @@ class Max(Chained):
     older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
     operands = (A, B)
     formula = most(A, B)
-    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerMax"
 
 
-@declare
+@elementwise
 class Min(Chained):
     """The smallest of any number of operands; NaN where one is.
 
@@ -265,7 +265,7 @@ class Min(Chained):
     older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
     operands = (A, B)
     formula = least(A, B)
-    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerMin"
 
@@ -378,7 +378,7 @@ class Scale(Operator):
     """
 
     name = "Scale"
-    custom = Form((2, 2), (1, 1), {"scale_down": "INT"})
+    custom = Signature((2, 2), (1, 1), {"scale_down": "INT"})
     flags = ("scale_down",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

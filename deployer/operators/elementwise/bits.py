@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deployer.core.forms import Overflow
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Overflow
 from deployer.formulas.functions import FUNCTIONS
 from deployer.formulas.tree import Input, call
-from deployer.operators.base.elementwise_dsl import INTEGERS, Pointwise, Spread, declare
+from deployer.operators.base.elementwise_dsl import INTEGERS, BroadcastElementwise, Pointwise, elementwise
 from deployer.operators.base.operands import arrays, operands
 
 DIRECTIONS = {"RIGHT": ("IntegerShiftRight", "right"), "LEFT": ("IntegerShiftLeft", "left")}
@@ -49,8 +49,8 @@ class BitShift(Operator):
         return [Node(node.name, DIRECTIONS[node.attr_str("direction", "")][0], node.inputs, node.outputs)]
 
 
-@declare
-class BitwiseAnd(Spread):
+@elementwise
+class BitwiseAnd(BroadcastElementwise):
     """The bits that both have. Elementwise."""
 
     name = "BitwiseAnd"
@@ -63,7 +63,7 @@ class BitwiseAnd(Spread):
 WHOLE = Input("x", "int32", whole=True)
 
 
-@declare
+@elementwise
 class BitwiseNot(Pointwise):
     """The bits that X has not. Elementwise."""
 
@@ -75,8 +75,8 @@ class BitwiseNot(Pointwise):
     no_gradient = "integers have none"
 
 
-@declare
-class BitwiseOr(Spread):
+@elementwise
+class BitwiseOr(BroadcastElementwise):
     """The bits that either has. Elementwise."""
 
     name = "BitwiseOr"
@@ -86,8 +86,8 @@ class BitwiseOr(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class BitwiseXor(Spread):
+@elementwise
+class BitwiseXor(BroadcastElementwise):
     """The bits that one alone has. Elementwise."""
 
     name = "BitwiseXor"
@@ -97,8 +97,8 @@ class BitwiseXor(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerShiftLeft(Spread):
+@elementwise
+class IntegerShiftLeft(BroadcastElementwise):
     """A times two to the power of B, by shifting bits. Elementwise; a shift by less than zero is one by all bits."""
 
     name = "IntegerShiftLeft"
@@ -107,8 +107,8 @@ class IntegerShiftLeft(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerShiftRight(Spread):
+@elementwise
+class IntegerShiftRight(BroadcastElementwise):
     """A over two to the power of B, towards the smaller, by shifting bits.
 
     Elementwise; a shift by less than zero is one by all bits.

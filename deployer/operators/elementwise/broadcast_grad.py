@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register
+from deployer.core.signatures import Signature
 from deployer.operators.base.elementwise import Shape, aligned
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.base.views import reshape_to
@@ -72,7 +72,7 @@ class DivGrad(Operator):
     """
 
     name = "DivGrad"
-    custom = Form((3, 3), (1, 2))
+    custom = Signature((3, 3), (1, 2))
     composite = True
     no_gradient = "it belongs to a backward pass"
 

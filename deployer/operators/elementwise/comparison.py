@@ -5,15 +5,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.forms import Rule
 from deployer.core.operator import Array
-from deployer.formulas.tree import Formula, Input, Setting, call, choose
+from deployer.core.signatures import Rule
+from deployer.formulas.tree import Attr, Formula, Input, call, choose
 from deployer.operators.base.elementwise import limited
-from deployer.operators.base.elementwise_dsl import TRUTHS, A, B, Pointwise, Spread, X, declare
+from deployer.operators.base.elementwise_dsl import TRUTHS, A, B, BroadcastElementwise, Pointwise, X, elementwise
 
 
-@declare
-class And(Spread):
+@elementwise
+class And(BroadcastElementwise):
     """Whether both are true. Elementwise; a truth."""
 
     name = "And"
@@ -24,8 +24,8 @@ class And(Spread):
     no_gradient = "a truth has none"
 
 
-@declare
-class Equal(Spread):
+@elementwise
+class Equal(BroadcastElementwise):
     """Whether A is B. Elementwise; a truth."""
 
     name = "Equal"
@@ -33,14 +33,14 @@ class Equal(Spread):
     older: ClassVar[dict[int, Rule]] = {1: limited}
     operands = (A, B)
     formula = call("equal", A, B)
-    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerEqual"
     no_gradient = "a truth has none"
 
 
-@declare
-class Greater(Spread):
+@elementwise
+class Greater(BroadcastElementwise):
     """Whether A is above B. Elementwise; a truth."""
 
     name = "Greater"
@@ -48,31 +48,31 @@ class Greater(Spread):
     older: ClassVar[dict[int, Rule]] = {1: limited}
     operands = (A, B)
     formula = A > B
-    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerGreater"
     no_gradient = "a truth has none"
 
 
-@declare
-class GreaterOrEqual(Spread):
+@elementwise
+class GreaterOrEqual(BroadcastElementwise):
     """Whether A is not below B, nor NaN. Elementwise; a truth."""
 
     name = "GreaterOrEqual"
     versions = (12, 16)
     operands = (A, B)
     formula = A >= B
-    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerGreaterOrEqual"
     no_gradient = "a truth has none"
 
 
 def _found(flag: str, infinity: float) -> Formula:
-    return call("both", call("equal", X, infinity), call("less", 0.0, Setting(flag)))
+    return call("both", call("equal", X, infinity), call("less", 0.0, Attr(flag)))
 
 
-@declare
+@elementwise
 class IsInf(Pointwise):
     """Whether X is an infinity, of either sign or of one. Elementwise; a truth."""
 
@@ -90,7 +90,7 @@ class IsInf(Pointwise):
         return np.where(np.abs(x) > np.float32(1), np.copysign(np.float32(np.inf), x), x)
 
 
-@declare
+@elementwise
 class IsNaN(Pointwise):
     """Whether X is no number. Elementwise; a truth."""
 
@@ -100,8 +100,8 @@ class IsNaN(Pointwise):
     no_gradient = "a truth has none"
 
 
-@declare
-class Less(Spread):
+@elementwise
+class Less(BroadcastElementwise):
     """Whether A is below B. Elementwise; a truth."""
 
     name = "Less"
@@ -109,21 +109,21 @@ class Less(Spread):
     older: ClassVar[dict[int, Rule]] = {1: limited}
     operands = (A, B)
     formula = A < B
-    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerLess"
     no_gradient = "a truth has none"
 
 
-@declare
-class LessOrEqual(Spread):
+@elementwise
+class LessOrEqual(BroadcastElementwise):
     """Whether A is not above B, nor NaN. Elementwise; a truth."""
 
     name = "LessOrEqual"
     versions = (12, 16)
     operands = (A, B)
     formula = A <= B
-    kinks: ClassVar = {"a": (B,), "b": (A,)}
+    non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerLessOrEqual"
     no_gradient = "a truth has none"
@@ -132,7 +132,7 @@ class LessOrEqual(Spread):
 TRUTH = Input("x", "int32")
 
 
-@declare
+@elementwise
 class Not(Pointwise):
     """Whether X is false. Elementwise; a truth."""
 
@@ -143,8 +143,8 @@ class Not(Pointwise):
     no_gradient = "a truth has none"
 
 
-@declare
-class Or(Spread):
+@elementwise
+class Or(BroadcastElementwise):
     """Whether one is true, or both. Elementwise; a truth."""
 
     name = "Or"
@@ -158,8 +158,8 @@ class Or(Spread):
 CONDITION, OTHER = Input("condition", "int32"), Input("other")
 
 
-@declare
-class Where(Spread):
+@elementwise
+class Where(BroadcastElementwise):
     """X where a condition is true, else Y. Elementwise; the gradient goes to what is chosen."""
 
     name = "Where"
@@ -170,8 +170,8 @@ class Where(Spread):
     at_run_time = "IntegerWhere"
 
 
-@declare
-class Xor(Spread):
+@elementwise
+class Xor(BroadcastElementwise):
     """Whether one alone is true. Elementwise; a truth."""
 
     name = "Xor"

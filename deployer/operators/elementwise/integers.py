@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from deployer.core.access import Access
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Kernel, register, unsupported
-from deployer.formulas.tree import Input, Setting, call
+from deployer.core.signatures import Signature
+from deployer.formulas.tree import Attr, Input, call
 from deployer.operators.base.elementwise import Flat
-from deployer.operators.base.elementwise_dsl import INTEGERS, Spread, declare
+from deployer.operators.base.elementwise_dsl import INTEGERS, BroadcastElementwise, elementwise
 from deployer.operators.base.operands import arrays, operands
 
 
-@declare
-class IntegerAdd(Spread):
+@elementwise
+class IntegerAdd(BroadcastElementwise):
     """The sum. Elementwise, over integers of 32 bits."""
 
     name = "IntegerAdd"
@@ -23,8 +23,8 @@ class IntegerAdd(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerDiv(Spread):
+@elementwise
+class IntegerDiv(BroadcastElementwise):
     """The quotient, towards zero. Elementwise, over integers of 32 bits."""
 
     name = "IntegerDiv"
@@ -33,8 +33,8 @@ class IntegerDiv(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerEqual(Spread):
+@elementwise
+class IntegerEqual(BroadcastElementwise):
     """Whether two are the same. Elementwise, over integers of 32 bits."""
 
     name = "IntegerEqual"
@@ -43,8 +43,8 @@ class IntegerEqual(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerGreater(Spread):
+@elementwise
+class IntegerGreater(BroadcastElementwise):
     """Whether A is above B. Elementwise, over integers of 32 bits."""
 
     name = "IntegerGreater"
@@ -53,8 +53,8 @@ class IntegerGreater(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerGreaterOrEqual(Spread):
+@elementwise
+class IntegerGreaterOrEqual(BroadcastElementwise):
     """Whether A is not below B. Elementwise, over integers of 32 bits."""
 
     name = "IntegerGreaterOrEqual"
@@ -63,8 +63,8 @@ class IntegerGreaterOrEqual(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerLess(Spread):
+@elementwise
+class IntegerLess(BroadcastElementwise):
     """Whether A is below B. Elementwise, over integers of 32 bits."""
 
     name = "IntegerLess"
@@ -73,8 +73,8 @@ class IntegerLess(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerLessOrEqual(Spread):
+@elementwise
+class IntegerLessOrEqual(BroadcastElementwise):
     """Whether A is not above B. Elementwise, over integers of 32 bits."""
 
     name = "IntegerLessOrEqual"
@@ -83,8 +83,8 @@ class IntegerLessOrEqual(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerMax(Spread):
+@elementwise
+class IntegerMax(BroadcastElementwise):
     """The larger of two. Elementwise, over integers of 32 bits."""
 
     name = "IntegerMax"
@@ -93,8 +93,8 @@ class IntegerMax(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerMin(Spread):
+@elementwise
+class IntegerMin(BroadcastElementwise):
     """The smaller of two. Elementwise, over integers of 32 bits."""
 
     name = "IntegerMin"
@@ -103,8 +103,8 @@ class IntegerMin(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerMod(Spread):
+@elementwise
+class IntegerMod(BroadcastElementwise):
     """The remainder of A by B, with the sign of A where `fmod` is 1, else with that of B.
 
     Elementwise, over integers of 32 bits; 0 where B is.
@@ -112,14 +112,14 @@ class IntegerMod(Spread):
 
     name = "IntegerMod"
     operands = INTEGERS
-    formula = call("whole_choose", Setting("fmod") > 0.0, call("rest", *INTEGERS), call("modulo", *INTEGERS))
+    formula = call("whole_choose", Attr("fmod") > 0.0, call("rest", *INTEGERS), call("modulo", *INTEGERS))
     settings: ClassVar = {"fmod": 0.0}
     trials = ({"fmod": 1},)
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerMul(Spread):
+@elementwise
+class IntegerMul(BroadcastElementwise):
     """The product. Elementwise, over integers of 32 bits."""
 
     name = "IntegerMul"
@@ -128,8 +128,8 @@ class IntegerMul(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerPow(Spread):
+@elementwise
+class IntegerPow(BroadcastElementwise):
     """Powers by integers; those by negative ones are towards zero, as quotients are.
 
     Elementwise, over integers of 32 bits; 0 by a negative one is 0.
@@ -141,8 +141,8 @@ class IntegerPow(Spread):
     no_gradient = "integers have none"
 
 
-@declare
-class IntegerSub(Spread):
+@elementwise
+class IntegerSub(BroadcastElementwise):
     """The difference. Elementwise, over integers of 32 bits."""
 
     name = "IntegerSub"
@@ -154,8 +154,8 @@ class IntegerSub(Spread):
 CONDITION = Input("condition", "int32")
 
 
-@declare
-class IntegerWhere(Spread):
+@elementwise
+class IntegerWhere(BroadcastElementwise):
     """A where a condition is true, else B. Elementwise, over integers of 32 bits."""
 
     name = "IntegerWhere"
@@ -175,7 +175,7 @@ class IntegerWrap(Flat):
     """
 
     name = "IntegerWrap"
-    custom = Form((1, 1), (1, 1), {"bits": "INT", "signed": "INT"})
+    custom = Signature((1, 1), (1, 1), {"bits": "INT", "signed": "INT"})
     flags = ("signed",)
     wraps = True
     kernel = Kernel(

@@ -5,18 +5,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.forms import CONSUMED, Form, Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, register, unsupported
+from deployer.core.signatures import CONSUMED, Rule, Signature
 from deployer.formulas.functions import ZERO
-from deployer.formulas.tree import Input, Setting, call, choose
+from deployer.formulas.tree import Attr, Input, call, choose
 from deployer.operators.base.elementwise import equal_shapes
-from deployer.operators.base.elementwise_dsl import DY, A, B, Pointwise, Spread, X, Y, declare
+from deployer.operators.base.elementwise_dsl import DY, A, B, BroadcastElementwise, Pointwise, X, Y, elementwise
 from deployer.operators.base.operands import arrays, floats
 from deployer.operators.elementwise.arithmetic import Sum
 
 
-@declare
+@elementwise
 class Abs(Pointwise):
     """Y = |X|. Elementwise; at 0 the slope is 0, as PyTorch's."""
 
@@ -25,11 +25,11 @@ class Abs(Pointwise):
     versions = (6, 13)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = call("abs", X)
-    kinks: ClassVar = {"x": (ZERO,)}
+    non_differentiable: ClassVar = {"x": (ZERO,)}
     integers = True
 
 
-@declare
+@elementwise
 class Ceil(Pointwise):
     """The smallest whole number that is not below X. Elementwise; the slope is 0."""
 
@@ -37,22 +37,22 @@ class Ceil(Pointwise):
     versions = (6, 13)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = call("ceil", X)
-    kinks: ClassVar = {"x": (call("round", X),)}
+    non_differentiable: ClassVar = {"x": (call("round", X),)}
     spread = 3.0
 
 
-@declare
+@elementwise
 class Divided(Pointwise):
     """X divided by a number that is known; Mean is lowered to it. Elementwise."""
 
     name = "Divided"
-    custom = Form((1, 1), (1, 1), {"by": "FLOAT"})
-    formula = X / Setting("by")
+    custom = Signature((1, 1), (1, 1), {"by": "FLOAT"})
+    formula = X / Attr("by")
     settings: ClassVar = {"by": 1.0}
     trials = ({"by": 3.0},)
 
 
-@declare
+@elementwise
 class Erf(Pointwise):
     """The error function. Elementwise."""
 
@@ -61,7 +61,7 @@ class Erf(Pointwise):
     formula = call("erf", X)
 
 
-@declare
+@elementwise
 class Floor(Pointwise):
     """The largest whole number that is not above X. Elementwise; the slope is 0."""
 
@@ -69,7 +69,7 @@ class Floor(Pointwise):
     versions = (6, 13)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = call("floor", X)
-    kinks: ClassVar = {"x": (call("round", X),)}
+    non_differentiable: ClassVar = {"x": (call("round", X),)}
     spread = 3.0
 
 
@@ -77,18 +77,21 @@ LEFT = call("remainder", A, B)
 OTHER_SIGN = call("differ", LEFT < 0.0, B < 0.0)
 
 
-@declare
-class FloorMod(Spread):
+@elementwise
+class FloorMod(BroadcastElementwise):
     """What is left of A by B with the sign of B: A - B floor(A / B).
 
     Elementwise over floats: the remainder, and B more where its sign is not B's.
     """
 
     name = "FloorMod"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     operands = (A, B)
     formula = choose(call("both", OTHER_SIGN, call("negation", call("equal", LEFT, 0.0))), LEFT + B, LEFT)
-    kinks: ClassVar = {"a": (call("floor", A / B) * B, call("ceil", A / B) * B), "b": (A / call("round", A / B),)}
+    non_differentiable: ClassVar = {
+        "a": (call("floor", A / B) * B, call("ceil", A / B) * B),
+        "b": (A / call("round", A / B),),
+    }
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
         """Dividends on both sides of several divisors, which are at a distance from zero."""
@@ -133,8 +136,8 @@ class Mean(Sum):
         ]
 
 
-@declare
-class Mod(Spread):
+@elementwise
+class Mod(BroadcastElementwise):
     """The remainder of A by B, with the sign of A where `fmod` is 1, else with that of B.
 
     Elementwise; before version 28 ONNX demands `fmod` 1 of floats, and FloorMod is what they have without it.
@@ -144,7 +147,7 @@ class Mod(Spread):
     versions = (10, 13, 28)
     operands = (A, B)
     formula = call("remainder", A, B)
-    kinks: ClassVar = {"a": (call("round", A / B) * B,), "b": (A / call("round", A / B),)}
+    non_differentiable: ClassVar = {"a": (call("round", A / B) * B,), "b": (A / call("round", A / B),)}
     integers = True
     at_run_time = "IntegerMod"
     flags = ("fmod",)
@@ -173,7 +176,7 @@ class Mod(Spread):
         return super().reference(node, inputs)
 
     def attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
-        """What floats have."""
+        """Yield the attributes of floats."""
         yield "", {"fmod": 1}
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
@@ -182,7 +185,7 @@ class Mod(Spread):
         return np.asarray(x * 3 if operand == A else x + np.copysign(np.float32(0.5), x), np.float32)
 
 
-@declare
+@elementwise
 class Neg(Pointwise):
     """Y = -X. Elementwise."""
 
@@ -194,7 +197,7 @@ class Neg(Pointwise):
     integers = True
 
 
-@declare
+@elementwise
 class Reciprocal(Pointwise):
     """Y = 1 / X. Elementwise; the slope is -Y^2."""
 
@@ -202,7 +205,7 @@ class Reciprocal(Pointwise):
     versions = (6, 13)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = 1.0 / X
-    slopes: ClassVar = {"x": -(DY * (Y * Y))}
+    derivatives: ClassVar = {"x": -(DY * (Y * Y))}
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
         """Both signs, at a distance from 0."""
@@ -210,30 +213,30 @@ class Reciprocal(Pointwise):
         return np.asarray(x + np.copysign(np.float32(0.5), x), np.float32)
 
 
-@declare
+@elementwise
 class Round(Pointwise):
     """The nearest whole number, of two the even one. Elementwise; the slope is 0."""
 
     name = "Round"
     versions = (11, 22)
     formula = call("round", X)
-    kinks: ClassVar = {"x": (call("floor", X) + 0.5,)}
+    non_differentiable: ClassVar = {"x": (call("floor", X) + 0.5,)}
     spread = 3.0
 
 
-@declare
+@elementwise
 class Sign(Pointwise):
     """Y = 1, -1 or 0. Elementwise; NaN stays NaN. The slope is 0."""
 
     name = "Sign"
     versions = (9, 13)
     formula = choose(X > 0.0, 1.0, choose(X < 0.0, -1.0, X))
-    slopes: ClassVar = {"x": ZERO}
-    kinks: ClassVar = {"x": (ZERO,)}
+    derivatives: ClassVar = {"x": ZERO}
+    non_differentiable: ClassVar = {"x": (ZERO,)}
     integers = True
 
 
-@declare
+@elementwise
 class Sqrt(Pointwise):
     """The square root; NaN of what is negative. Elementwise."""
 
@@ -247,7 +250,7 @@ class Sqrt(Pointwise):
         return np.exp(super().drawn(generator, operand, shape))
 
 
-@declare
+@elementwise
 class Truncate(Pointwise):
     """Floats as integers, towards zero: what Cast to int32 is at run time.
 
@@ -256,5 +259,5 @@ class Truncate(Pointwise):
 
     name = "Truncate"
     formula = call("integer", X)
-    kinks: ClassVar = {"x": (call("round", X),)}
+    non_differentiable: ClassVar = {"x": (call("round", X),)}
     no_gradient = "it is constant wherever it has a derivative"

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Recomputed
-from deployer.core.forms import Form, Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -25,6 +23,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Rule, Signature, without
+from deployer.core.traits import Recomputed
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.philox import BITS, WORDS, drawn, halves
 
@@ -63,7 +63,7 @@ class KeyedDropout(Operator):
     """
 
     name = "KeyedDropout"
-    custom = Form((1, 2), (1, 1), {"ratio": "FLOAT", "seed": "INT", "stream": "INT"})
+    custom = Signature((1, 2), (1, 1), {"ratio": "FLOAT", "seed": "INT", "stream": "INT"})
     passes = 1
     kernel = Kernel(
         "keyed_dropout_f32",
@@ -219,7 +219,7 @@ class DropoutGrad(Operator):
     """
 
     name = "DropoutGrad"
-    custom = Form((2, 4), (1, 1))
+    custom = Signature((2, 4), (1, 1))
     flags = ("training_mode",)
     static_inputs: ClassVar[dict[int, str]] = {2: "ratio", 3: "training_mode"}
     recomputed: ClassVar[dict[int, Recomputed]] = {1: Recomputed(Dropout.name, output=1, source=Dropout.passes)}
@@ -233,11 +233,11 @@ class DropoutGrad(Operator):
         return (floats(node, inputs, 1)[0],)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """What Dropout makes of dY."""
+        """Apply Dropout's reference to dY."""
         return Dropout().reference(self._forward(node), (inputs[0], None, None, inputs[1]))[:1]
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """What Dropout becomes over dY."""
+        """Lower like Dropout, over dY."""
         return Dropout().lower(self._forward(node), inputs)
 
     @staticmethod
@@ -258,7 +258,7 @@ class KeyedUniform(Operator):
     """
 
     name = "KeyedUniform"
-    custom = Form((1, 2), (1, 1), {"shape": "INTS", "seed": "INT", "stream": "INT"})
+    custom = Signature((1, 2), (1, 1), {"shape": "INTS", "seed": "INT", "stream": "INT"})
     passes = 1
     static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
     no_gradient = "numbers that are drawn have none"

@@ -5,75 +5,75 @@ from dataclasses import replace
 from typing import ClassVar
 
 from deployer.core import ir
-from deployer.core.forms import CONSUMED, Rule, without
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import mismatch
+from deployer.core.signatures import CONSUMED, Rule, without
 from deployer.formulas.functions import ZERO
-from deployer.formulas.tree import Input, Number, Setting, call, choose, least, most
-from deployer.operators.base.elementwise_dsl import DY, Pointwise, Spread, X, declare
+from deployer.formulas.tree import Attr, Input, Number, call, choose, least, most
+from deployer.operators.base.elementwise_dsl import DY, BroadcastElementwise, Pointwise, X, elementwise
 from deployer.operators.base.operands import operands
 
 
-@declare
+@elementwise
 class Celu(Pointwise):
     """Y = X where X > 0, else alpha (e^(X / alpha) - 1). Elementwise; the slope has no jump."""
 
     name = "Celu"
     versions = (12, 28)
-    formula = choose(X > 0.0, X, Setting("alpha") * call("expm1", X / Setting("alpha")))
-    slopes: ClassVar = {"x": choose(X > 0.0, DY, DY * call("exp", X / Setting("alpha")))}
+    formula = choose(X > 0.0, X, Attr("alpha") * call("expm1", X / Attr("alpha")))
+    derivatives: ClassVar = {"x": choose(X > 0.0, DY, DY * call("exp", X / Attr("alpha")))}
     settings: ClassVar = {"alpha": 1.0}
     trials = ({"alpha": 0.7},)
 
 
-@declare
+@elementwise
 class Elu(Pointwise):
     """Y = X where X > 0, else alpha (e^X - 1). Elementwise."""
 
     name = "Elu"
     versions = (6, 22)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
-    formula = choose(X > 0.0, X, Setting("alpha") * call("expm1", X))
+    formula = choose(X > 0.0, X, Attr("alpha") * call("expm1", X))
     settings: ClassVar = {"alpha": 1.0}
-    kinks: ClassVar = {"x": (ZERO,)}
+    non_differentiable: ClassVar = {"x": (ZERO,)}
     trials = ({"alpha": 0.7},)
 
 
-@declare
+@elementwise
 class HardSigmoid(Pointwise):
     """Y = alpha X + beta between 0 and 1. Elementwise; on the bounds the slope is 0, as PyTorch's."""
 
     name = "HardSigmoid"
     versions = (6, 22)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
-    formula = most(0.0, least(1.0, Setting("alpha") * X + Setting("beta")))
+    formula = most(0.0, least(1.0, Attr("alpha") * X + Attr("beta")))
     settings: ClassVar = {"alpha": 0.2, "beta": 0.5}
-    kinks: ClassVar = {"x": ((0.0 - Setting("beta")) / Setting("alpha"), (1.0 - Setting("beta")) / Setting("alpha"))}
+    non_differentiable: ClassVar = {"x": ((0.0 - Attr("beta")) / Attr("alpha"), (1.0 - Attr("beta")) / Attr("alpha"))}
     trials = ({"alpha": 0.6, "beta": 0.3},)
     spread = 3.0
 
 
-@declare
+@elementwise
 class HardSwish(Pointwise):
     """Y = X times X / 6 + 1 / 2 between 0 and 1. Elementwise."""
 
     name = "HardSwish"
     versions = (14, 22)
     formula = X * most(0.0, least(1.0, X * (1 / 6) + 0.5))
-    kinks: ClassVar = {"x": (Number(-3.0), Number(3.0))}
+    non_differentiable: ClassVar = {"x": (Number(-3.0), Number(3.0))}
     spread = 3.0
 
 
-@declare
+@elementwise
 class LeakyRelu(Pointwise):
     """Y = X where X > 0, else alpha X. Elementwise; at 0 the slope is alpha, as PyTorch's."""
 
     name = "LeakyRelu"
     versions = (6, 16)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
-    formula = choose(X > 0.0, X, Setting("alpha") * X)
+    formula = choose(X > 0.0, X, Attr("alpha") * X)
     settings: ClassVar = {"alpha": 0.01}
-    kinks: ClassVar = {"x": (ZERO,)}
+    non_differentiable: ClassVar = {"x": (ZERO,)}
     trials = ({"alpha": 0.3},)
 
 
@@ -96,8 +96,8 @@ def _by_channel(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     ]
 
 
-@declare
-class PRelu(Spread):
+@elementwise
+class PRelu(BroadcastElementwise):
     """Y = X where X >= 0, else X times a slope, which broadcasts to X.
 
     Elementwise; at 0 the gradient of X is that of the other side, as PyTorch's.
@@ -109,8 +109,8 @@ class PRelu(Spread):
     older: ClassVar[dict[int, Rule]] = {1: _by_channel, 6: _by_channel}
     operands = (X, SLOPE)
     formula = choose(X < 0.0, X * SLOPE, X)
-    slopes: ClassVar = {"x": choose(X > 0.0, DY, DY * SLOPE)}
-    kinks: ClassVar = {"x": (ZERO,)}
+    derivatives: ClassVar = {"x": choose(X > 0.0, DY, DY * SLOPE)}
+    non_differentiable: ClassVar = {"x": (ZERO,)}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -129,23 +129,23 @@ def _rough(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     return [replace(current, attrs=_ROUGH | current.attrs)]
 
 
-@declare
+@elementwise
 class Selu(Pointwise):
     """Y = gamma X where X > 0, else gamma alpha (e^X - 1). Elementwise."""
 
     name = "Selu"
     versions = (6, 22)
     older: ClassVar[dict[int, Rule]] = {1: _rough}
-    formula = Setting("gamma") * choose(X > 0.0, X, Setting("alpha") * call("expm1", X))
+    formula = Attr("gamma") * choose(X > 0.0, X, Attr("alpha") * call("expm1", X))
     settings: ClassVar = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
-    kinks: ClassVar = {"x": (ZERO,)}
+    non_differentiable: ClassVar = {"x": (ZERO,)}
     trials = ({"alpha": 0.7, "gamma": 1.5},)
 
 
-LIMIT, BIAS = Setting("lambd"), Setting("bias")
+LIMIT, BIAS = Attr("lambd"), Attr("bias")
 
 
-@declare
+@elementwise
 class Shrink(Pointwise):
     """X closer to zero by a bias where it is beyond lambd on either side, and zero between. Elementwise."""
 
@@ -153,17 +153,17 @@ class Shrink(Pointwise):
     versions = (9,)
     formula = choose(X < -LIMIT, X + BIAS, choose(X > LIMIT, X - BIAS, 0.0))
     settings: ClassVar = {"lambd": 0.5, "bias": 0.0}
-    kinks: ClassVar = {"x": (-LIMIT, LIMIT)}
+    non_differentiable: ClassVar = {"x": (-LIMIT, LIMIT)}
     trials = ({"lambd": 0.25, "bias": 0.5},)
 
 
-@declare
+@elementwise
 class ThresholdedRelu(Pointwise):
     """Y = X where X > alpha, else 0. Elementwise."""
 
     name = "ThresholdedRelu"
     versions = (10, 22)
-    formula = choose(Setting("alpha") < X, X, 0.0)
+    formula = choose(Attr("alpha") < X, X, 0.0)
     settings: ClassVar = {"alpha": 1.0}
-    kinks: ClassVar = {"x": (Setting("alpha"),)}
+    non_differentiable: ClassVar = {"x": (Attr("alpha"),)}
     trials = ({"alpha": -0.25},)

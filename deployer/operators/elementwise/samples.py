@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import AttrValue
 from deployer.core.kernel_facts import measured
 from deployer.core.operator import rng
 from deployer.core.samples import Sample, inherited_samples, samples_of, sweep_of
+from deployer.core.traits import ACTIVATION
 from deployer.operators.base.elementwise import binary_samples
 from deployer.operators.base.epilogue import RELU
 from deployer.operators.base.operands import arrays, normal

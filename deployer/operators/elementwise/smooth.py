@@ -6,20 +6,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.forms import CONSUMED, Form, Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, register, registry
-from deployer.formulas.tree import Input, Setting, call
-from deployer.operators.base.elementwise_dsl import DY, Pointwise, X, declare
+from deployer.core.signatures import CONSUMED, Rule, Signature
+from deployer.formulas.tree import Attr, Input, call
+from deployer.operators.base.elementwise_dsl import DY, Pointwise, X, elementwise
 from deployer.operators.base.operands import floats
 
 
-@declare
+@elementwise
 class Expm1(Pointwise):
     """Y = e^X - 1, without the loss of digits near zero. Elementwise."""
 
     name = "Expm1"
-    custom = Form((1, 1), (1, 1))
+    custom = Signature((1, 1), (1, 1))
     formula = call("expm1", X)
 
 
@@ -27,7 +27,7 @@ TWICE_SLOPE = 2 * math.sqrt(2 / math.pi)
 CUBE = 0.044715
 
 
-@declare
+@elementwise
 class GeluTanh(Pointwise):
     """Gelu by ONNX's approximation with tanh, as X / (1 + e^-2u), which is the same and keeps small results.
 
@@ -38,12 +38,12 @@ class GeluTanh(Pointwise):
     formula = X * call("sigmoid", X * (TWICE_SLOPE + (TWICE_SLOPE * CUBE) * (X * X)))
 
 
-@declare
+@elementwise
 class Log1p(Pointwise):
     """Y = ln(1 + X), without the loss of digits near zero. Elementwise."""
 
     name = "Log1p"
-    custom = Form((1, 1), (1, 1))
+    custom = Signature((1, 1), (1, 1))
     formula = call("log1p", X)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
@@ -51,7 +51,7 @@ class Log1p(Pointwise):
         return np.asarray(generator.uniform(-0.875, 4.0, shape), np.float32)
 
 
-@declare
+@elementwise
 class Mish(Pointwise):
     """Y = X tanh(ln(1 + e^X)). Elementwise."""
 
@@ -93,7 +93,7 @@ class QuickGelu(Quick):
     """Y = X / (1 + e^(-alpha X)), ONNX Runtime's name of Swish with another default of alpha. Elementwise."""
 
     name = "QuickGelu"
-    custom = Form((1, 1), (1, 1), {"alpha": "FLOAT"})
+    custom = Signature((1, 1), (1, 1), {"alpha": "FLOAT"})
     of = "Swish"
 
 
@@ -102,11 +102,11 @@ class QuickGeluGrad(Quick):
     """The gradient of X under QuickGelu. Elementwise over dY and X."""
 
     name = "QuickGeluGrad"
-    custom = Form((2, 2), (1, 1), {"alpha": "FLOAT"})
+    custom = Signature((2, 2), (1, 1), {"alpha": "FLOAT"})
     of = "SwishGrad"
 
 
-@declare
+@elementwise
 class Sigmoid(Pointwise):
     """Y = 1 / (1 + e^-X). Elementwise."""
 
@@ -117,7 +117,7 @@ class Sigmoid(Pointwise):
     spread = 4.0
 
 
-@declare
+@elementwise
 class Softplus(Pointwise):
     """Y = ln(1 + e^X). Elementwise."""
 
@@ -127,28 +127,28 @@ class Softplus(Pointwise):
     spread = 4.0
 
 
-@declare
+@elementwise
 class Softsign(Pointwise):
     """Y = X / (1 + |X|). Elementwise."""
 
     name = "Softsign"
     versions = (1, 22)
     formula = X / (1.0 + call("abs", X))
-    slopes: ClassVar = {"x": DY / ((1.0 + call("abs", X)) * (1.0 + call("abs", X)))}
+    derivatives: ClassVar = {"x": DY / ((1.0 + call("abs", X)) * (1.0 + call("abs", X)))}
 
 
-@declare
+@elementwise
 class Swish(Pointwise):
     """Y = X / (1 + e^(-alpha X)). Elementwise."""
 
     name = "Swish"
     versions = (24,)
-    formula = X * call("sigmoid", Setting("alpha") * X)
+    formula = X * call("sigmoid", Attr("alpha") * X)
     settings: ClassVar = {"alpha": 1.0}
     trials = ({"alpha": 1.7},)
 
 
-@declare
+@elementwise
 class Tanh(Pointwise):
     """The hyperbolic tangent. Elementwise."""
 

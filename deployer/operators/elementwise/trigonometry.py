@@ -4,10 +4,10 @@ import numpy as np
 
 from deployer.core.operator import Array
 from deployer.formulas.tree import Input, call
-from deployer.operators.base.elementwise_dsl import Pointwise, X, declare
+from deployer.operators.base.elementwise_dsl import Pointwise, X, elementwise
 
 
-@declare
+@elementwise
 class Acos(Pointwise):
     """The angle whose cosine is X. Elementwise."""
 
@@ -20,7 +20,7 @@ class Acos(Pointwise):
         return np.tanh(super().drawn(generator, operand, shape))
 
 
-@declare
+@elementwise
 class Acosh(Pointwise):
     """The inverse of the hyperbolic cosine. Elementwise."""
 
@@ -33,7 +33,7 @@ class Acosh(Pointwise):
         return np.float32(1) + np.exp(super().drawn(generator, operand, shape))
 
 
-@declare
+@elementwise
 class Asin(Pointwise):
     """The angle whose sine is X. Elementwise."""
 
@@ -46,7 +46,7 @@ class Asin(Pointwise):
         return np.tanh(super().drawn(generator, operand, shape))
 
 
-@declare
+@elementwise
 class Asinh(Pointwise):
     """The inverse of the hyperbolic sine. Elementwise."""
 
@@ -56,7 +56,7 @@ class Asinh(Pointwise):
     spread = 3.0
 
 
-@declare
+@elementwise
 class Atan(Pointwise):
     """The angle whose tangent is X. Elementwise."""
 
@@ -66,7 +66,7 @@ class Atan(Pointwise):
     spread = 3.0
 
 
-@declare
+@elementwise
 class Atanh(Pointwise):
     """The inverse of the hyperbolic tangent. Elementwise."""
 
@@ -79,7 +79,7 @@ class Atanh(Pointwise):
         return np.tanh(super().drawn(generator, operand, shape))
 
 
-@declare
+@elementwise
 class Cos(Pointwise):
     """The cosine. Elementwise."""
 
@@ -89,7 +89,7 @@ class Cos(Pointwise):
     spread = 3.0
 
 
-@declare
+@elementwise
 class Cosh(Pointwise):
     """The hyperbolic cosine. Elementwise."""
 
@@ -98,7 +98,7 @@ class Cosh(Pointwise):
     formula = call("cosh", X)
 
 
-@declare
+@elementwise
 class Sin(Pointwise):
     """The sine. Elementwise."""
 
@@ -108,7 +108,7 @@ class Sin(Pointwise):
     spread = 3.0
 
 
-@declare
+@elementwise
 class Sinh(Pointwise):
     """The hyperbolic sine. Elementwise."""
 
@@ -117,7 +117,7 @@ class Sinh(Pointwise):
     formula = call("sinh", X)
 
 
-@declare
+@elementwise
 class Tan(Pointwise):
     """The tangent. Elementwise; at its poles there is no border: a float is never there."""
 

@@ -9,8 +9,6 @@ import numpy as np
 from onnx import TensorProto
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
-from deployer.core.declarations import Indices
-from deployer.core.forms import Form
 from deployer.core.ir import TABLE, AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -29,11 +27,13 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import Indices
 from deployer.operators.base.operands import operands
 from deployer.operators.base.views import normalized_axes, reshape_to
 from deployer.operators.movement.slicing import Pick, put_back
 
-# What Gather and its gradient share: a table as [outer, rows, inner], and the numbers of rows.
+# Shared code of Gather and its gradient: a table as [outer, rows, inner], and indices of rows.
 
 TABLE_SCALARS: tuple[tuple[str, CType], ...] = tuple((name, "u32") for name in ("o", "k", "i", "rows", "r", "r_start"))
 """Kernel scalars that `table_args` fills, besides strides and `first`."""
@@ -53,7 +53,7 @@ def check_ids(node: Node, ids: TensorType, inputs: Sequence[TensorType | None]) 
 
 
 def absent(dtype: np.dtype[Any]) -> Array:
-    """What a number that is no row gives: NaN, or the integer of float32 NaN's bits, since kernels move words."""
+    """Value read for an invalid row index: NaN, or the integer of float32 NaN's bits, since kernels move words."""
     nan = np.array(np.nan, np.float32)
     return nan.astype(dtype) if dtype.kind == "f" else nan.view(np.int32).astype(dtype)
 
@@ -129,7 +129,7 @@ class Gather(Operator):
     static_inputs: ClassVar[dict[int, str]] = {1: "indices"}
 
     def is_static(self, position: int, value: Array | None) -> bool:
-        """Where the indices are a number, or as far apart as each other and ascending: a Slice takes those."""
+        """Whether the indices are a constant scalar or an ascending arithmetic sequence, which a Slice can take."""
         if value is None or value.ndim > 1:
             return False
         steps: Array = np.diff(value.reshape(-1))
@@ -242,7 +242,7 @@ class GatherGrad(Operator):
     """
 
     name = "GatherGrad"
-    custom = Form((3, 3), (1, 1), {"axis": "INT"})
+    custom = Signature((3, 3), (1, 1), {"axis": "INT"})
     kernel = Kernel(
         "gather_grad_f32",
         pointers=(("ids", "int32", False), ("dy", "float32", False), ("dx", "float32", True)),
@@ -314,7 +314,7 @@ class RowNumbers(Operator):
     """
 
     name = "RowNumbers"
-    custom = Form((1, 1), (1, 1), {"sizes": "INTS", "each": "INT"})
+    custom = Signature((1, 1), (1, 1), {"sizes": "INTS", "each": "INT"})
     kernel = Kernel(
         "row_numbers_i32",
         pointers=(("ids", "int32", False), ("y", "int32", True)),

@@ -7,8 +7,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.core.declarations import Indices
-from deployer.core.forms import Form
 from deployer.core.ir import TABLE, AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -28,6 +26,8 @@ from deployer.core.operator import (
     registry,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import Indices
 from deployer.operators.base.axes import axis_of, lines
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.indexing.gather import absent, check_ids, from_the_front, row_indices
@@ -98,7 +98,7 @@ class GatherNDGrad(Operator):
     """
 
     name = "GatherNDGrad"
-    custom = Form((INPUTS, INPUTS), (1, 1), {"batch_dims": "INT"})
+    custom = Signature((INPUTS, INPUTS), (1, 1), {"batch_dims": "INT"})
     static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
     composite = True
     no_gradient = "it belongs to a backward pass"
@@ -143,7 +143,7 @@ class GatherNDGrad(Operator):
         ]
 
 
-# What operators over single elements of a table share: a number for each, and their dims in kernels.
+# Shared code of operators over single elements of a table: an index for each, and their dims in kernels.
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 """What becomes of an element that gets another; the kernel knows them by their place here."""
@@ -199,7 +199,7 @@ def grid(ids: Array, rows: int, axis: int) -> tuple[tuple[Array, ...], Array]:
 
 
 class Scattering(Operator):
-    """Y of dims o, r and i gets elements of U at the rows that numbers of dims o, k and i name, ascending in k."""
+    """Writes elements of U to rows of Y of dims o, r and i, by indices of dims o, k and i, ascending in k."""
 
     kernel: ClassVar[Kernel] = SCATTER
 
@@ -331,7 +331,7 @@ class GatherElements(Operator):
 
 
 def _picks(node: Node, x: TensorType, ids: TensorType) -> list[Pick]:
-    """What the indices reach of each axis of X."""
+    """Return the elements of each axis of X that the indices can reach."""
     picks = [Pick(size, 0, 1, count) for size, count in zip(x.shape, ids.shape, strict=True)]
     axis = axis_of(node, x.shape, 0)
     picks[axis] = Pick(x.shape[axis], 0, 1, x.shape[axis])
@@ -346,7 +346,7 @@ class GatherElementsGrad(Scattering):
     """
 
     name = "GatherElementsGrad"
-    custom = Form((3, 3), (1, 1), {"axis": "INT"})
+    custom = Signature((3, 3), (1, 1), {"axis": "INT"})
     static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
     usual = "add"
     no_gradient = "it belongs to a backward pass"

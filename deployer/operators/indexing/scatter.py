@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access
-from deployer.core.declarations import Indices
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Signature
+from deployer.core.traits import Indices
 from deployer.operators.base.axes import axis_of, lines
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.indexing.gather import check_ids, from_the_front, row_indices
@@ -180,7 +180,7 @@ class ScatterRows(Scattering):
     """
 
     name = "ScatterRows"
-    custom = Form((3, 3), (1, 1), {"reduction": "STRING"})
+    custom = Signature((3, 3), (1, 1), {"reduction": "STRING"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""

@@ -3,18 +3,18 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from deployer.core.declarations import Indices
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register
+from deployer.core.signatures import Signature
+from deployer.core.traits import Indices
 from deployer.formulas.tree import Input, call
-from deployer.operators.base.elementwise_dsl import Spread, declare
+from deployer.operators.base.elementwise_dsl import BroadcastElementwise, elementwise
 from deployer.operators.base.operands import arrays, operands
 
-# The bounds of lengths of sequences, which data are checked for.
+# Bounds of sequence lengths, which data are checked against.
 
 STEPS = "steps"
-LENGTHS = Form((2, 2), (1, 1), {STEPS: "INT"})
+LENGTHS = Signature((2, 2), (1, 1), {STEPS: "INT"})
 
 
 def length_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
@@ -99,8 +99,8 @@ def _integers(name: str, values: Sequence[int], shape: tuple[int, ...]) -> list[
 STEP, LENGTH = Input("step", "int32", whole=True), Input("length", "int32", whole=True)
 
 
-@declare
-class SequenceMask(Spread):
+@elementwise
+class SequenceMask(BroadcastElementwise):
     """Which steps are within a sequence, from the numbers of steps and the lengths of sequences.
 
     Elementwise: a step is within where its number is below the length.
@@ -117,8 +117,8 @@ class SequenceMask(Spread):
         return length_indices(node, types)
 
 
-@declare
-class MirroredStep(Spread):
+@elementwise
+class MirroredStep(BroadcastElementwise):
     """The number of the step that is as far from a sequence's end as a step is from its start.
 
     Elementwise: length - 1 - step within a sequence, and the step itself behind its end.

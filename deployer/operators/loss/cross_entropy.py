@@ -8,9 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
-from deployer.core.declarations import Indices, Loss
 from deployer.core.files.roles import SoleOutput
-from deployer.core.forms import Extra, Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -29,6 +27,8 @@ from deployer.core.operator import (
     registry,
     unsupported,
 )
+from deployer.core.signatures import Extra, Signature
+from deployer.core.traits import Indices, Loss
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.loss.label_loss import (
     IGNORED,
@@ -156,7 +156,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
     """
 
     name = "SoftmaxCrossEntropyLossGrad"
-    custom = Form((2, 4), (1, 1), {"reduction": "STRING", "ignore_index": "INT"})
+    custom = Signature((2, 4), (1, 1), {"reduction": "STRING", "ignore_index": "INT"})
     kernel = Kernel(
         "softmax_ce_grad_f32",
         pointers=(
@@ -291,8 +291,8 @@ class SoftmaxCrossEntropy(Operator):
             *LABEL_SCALARS,
         ),
     )
-    spared: ClassVar[dict[str, int]] = {"loss": LOSS, "log_prob": LOG_PROB}
-    joins = SoftmaxCrossEntropyLossGrad.name
+    optional_outputs: ClassVar[dict[str, int]] = {"loss": LOSS, "log_prob": LOG_PROB}
+    multi_output_of = SoftmaxCrossEntropyLossGrad.name
     no_gradient = "it belongs to a backward pass"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -309,7 +309,7 @@ class SoftmaxCrossEntropy(Operator):
         return (scores, loss, scores)[: len(node.outputs)]
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """What the three nodes compute one after the other."""
+        """Compute the three fused nodes one after the other."""
         scores, labels = arrays(inputs, 2)
         log_prob = log_softmax(scores, 1)
         dloss = inputs[DLOSS] if len(inputs) > DLOSS else None
@@ -372,7 +372,7 @@ class SoftmaxCrossEntropy(Operator):
         """Two exponentials per element, and a logarithm per row; a single row has all that cores share for itself."""
         rows = tile["n"] * tile["d"]
         classes, form = access.operand("x").view[1], "row" if rows == 1 else ""
-        return Work(0, rows * (2 * classes + 1) * FACTS.transcendental, rows, form, runs=rows)
+        return Work(0, rows * (2 * classes + 1) * FACTS.transcendental, rows, form, inner_loop_starts=rows)
 
 
 def _output(node: Node, position: int) -> str:
@@ -432,7 +432,7 @@ class SoftmaxCrossEntropyLossInternal(Internal):
     """
 
     name = "SoftmaxCrossEntropyLossInternal"
-    custom = Form((2, 4), (1, 2), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"})
+    custom = Signature((2, 4), (1, 2), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"})
     static_inputs: ClassVar[dict[int, str]] = {3: "ignore_index"}
     of = "SoftmaxCrossEntropyLoss"
     ignored = 3
@@ -447,7 +447,7 @@ class SoftmaxCrossEntropyLossInternalGrad(Internal):
     """
 
     name = "SoftmaxCrossEntropyLossInternalGrad"
-    custom = Form((3, 5), (1, 1), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"})
+    custom = Signature((3, 5), (1, 1), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"})
     static_inputs: ClassVar[dict[int, str]] = {4: "ignore_index"}
     no_gradient = "it belongs to a backward pass"
     of = "SoftmaxCrossEntropyLossGrad"

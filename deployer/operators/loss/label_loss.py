@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
-from deployer.core.declarations import Indices, Loss, Setting, Sums
-from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -30,10 +28,12 @@ from deployer.core.operator import (
     unsupported,
 )
 from deployer.core.samples import Sample
+from deployer.core.signatures import Signature
+from deployer.core.traits import Hyperparameter, Indices, Loss, Sums
 from deployer.operators.base.operands import arrays, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
 
-# What the classification losses share: their geometry, reductions and ignored labels.
+# Shared code of classification losses: geometry, reductions and ignored labels.
 
 SCORES = "scores [N, C, ...] with at least two classes C"
 """What a loss over labels takes."""
@@ -157,10 +157,12 @@ def loss_samples(seed: int, outputs: int = 1) -> Iterator[Sample]:
     yield Sample("huge", (huge, labels(5, 7)), {}, outputs)
 
 
-# What losses over labels with class weights and smoothed labels share: shares, divisors, kernel numbers, samples.
+# Shared code of losses with class weights and smoothed labels: shares, divisors, kernel numbers, samples.
 
-SMOOTHING = Setting("label-smoothing", "share of each label that all classes have evenly", 0.0, most=1.0)
-IGNORED = Setting("ignore-index", "label that does not count", None, least=-(2.0**31), most=2.0**31 - 1, whole=True)
+SMOOTHING = Hyperparameter("label-smoothing", "share of each label that all classes have evenly", 0.0, most=1.0)
+IGNORED = Hyperparameter(
+    "ignore-index", "label that does not count", None, least=-(2.0**31), most=2.0**31 - 1, whole=True
+)
 KINDS = {"reduction": "STRING", IGNORED.place: IGNORED.kind, SMOOTHING.place: SMOOTHING.kind}
 
 WEIGHTED_SCALARS: tuple[tuple[str, CType], ...] = (
@@ -185,7 +187,7 @@ def has_weights(node: Node) -> bool:
 
 
 def shares(node: Node, labels: Array, weights: Array) -> Array:
-    """What the logarithm of each class counts for each label, [N, C, d1..]; nothing where the label is ignored.
+    """Return the weight of each class's log-probability for each label, [N, C, d1..]; 0 if the label is ignored.
 
     PyTorch's formula: the label's class counts 1 - smoothing of its weight, and every class smoothing / C of its own.
     """
@@ -391,7 +393,7 @@ class LabelLossGrad(Operator):
     """
 
     name = "LabelLossGrad"
-    custom = Form((2, 4), (1, 1), {**KINDS, "classes": "INT"}, frozenset({"classes"}))
+    custom = Signature((2, 4), (1, 1), {**KINDS, "classes": "INT"}, frozenset({"classes"}))
     kernel = Kernel(
         "label_loss_grad_f32",
         pointers=(

@@ -8,9 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Borders, Loss, Setting, Sums
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -30,12 +28,14 @@ from deployer.core.operator import (
     registry,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import DecisionBoundaries, Hyperparameter, Loss, Sums
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, floats, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
 from deployer.operators.elementwise.arithmetic import Mul
 
-# What losses share that are a sum of terms over all elements divided by a count, and what their gradients share.
+# Base of losses that divide a sum of terms over all elements by a count, and base of their gradients.
 #
 # The kernel of a loss may have the gradient as a second result: while a core adds the terms, others make the slopes.
 
@@ -62,7 +62,7 @@ def grad_kernel(symbol: str, *numbers: str) -> Kernel:
     return Kernel(symbol, pointers, tuple(scalars))
 
 
-def check_settings(node: Node, settings: Sequence[Setting]) -> None:
+def check_settings(node: Node, settings: Sequence[Hyperparameter]) -> None:
     """Raise UnsupportedOperator for an attribute that is out of its range."""
     for setting in settings:
         if not setting.fits(setting.of(node)):
@@ -79,11 +79,11 @@ class MeanLoss(Flat):
 
     domain = ""
     sums = Sums(("n",), results=2)
-    spared: ClassVar[dict[str, int]] = {SLOPES: 1}
+    optional_outputs: ClassVar[dict[str, int]] = {SLOPES: 1}
     grad: ClassVar[str]
     differs: ClassVar[bool] = False
     """Whether the loss depends on the difference of both inputs alone."""
-    settings: ClassVar[tuple[Setting, ...]] = ()
+    settings: ClassVar[tuple[Hyperparameter, ...]] = ()
     given: ClassVar[Mapping[str, AttrValue]] = {}
     """Attributes of samples that differ from the defaults."""
     cost: ClassVar[int] = 1
@@ -92,7 +92,7 @@ class MeanLoss(Flat):
     def __init_subclass__(cls) -> None:
         """A node of the loss can stand for one of its gradient too."""
         super().__init_subclass__()
-        cls.joins = cls.grad
+        cls.multi_output_of = cls.grad
 
     def joint(
         self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
@@ -109,7 +109,7 @@ class MeanLoss(Flat):
         """The term of each element."""
 
     def divisor(self, node: Node, size: int) -> int:
-        """What the sum over so many elements is divided by: their number."""
+        """Divisor of a sum over `size` elements; default: `size`."""
         return size
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -156,9 +156,9 @@ class MeanLoss(Flat):
         size = types[node.inputs[0]].size
         pred, target = (Operand(a, node.inputs[i], "in", (size,), (At("n"),)) for i, a in enumerate(("pred", "target")))
         y = Operand("y", node.outputs[0], "out", (1,), (Broadcast(),))
-        slopes = (Operand(SLOPES, _slopes(node), "out", (size,), (At("n"),)),) if _slopes(node) else ()
+        derivatives = (Operand(SLOPES, _slopes(node), "out", (size,), (At("n"),)),) if _slopes(node) else ()
         carried = carry_operands(node, self.kernel, self.sums, y)
-        return Access((Dim("n", size, "reduction"),), (pred, target, y, *slopes, *carried))
+        return Access((Dim("n", size, "reduction"),), (pred, target, y, *derivatives, *carried))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length, whether it is first or last in the sum, the divisor, the gradient's factor, and further
@@ -197,7 +197,7 @@ class MeanLossGrad(Flat):
     """The loss, whose settings, divisor and samples this has."""
 
     @abstractmethod
-    def slopes(self, node: Node, pred: Array, target: Array) -> Array:
+    def derivatives(self, node: Node, pred: Array, target: Array) -> Array:
         """The slope of each term."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -209,18 +209,18 @@ class MeanLossGrad(Flat):
         """The slopes, divided by the count."""
         pred, target = arrays(inputs, 2)
         count = pred.dtype.type(self.of().divisor(node, pred.size))
-        return (np.asarray(self.slopes(node, pred, target) / count, dtype=pred.dtype),)
+        return (np.asarray(self.derivatives(node, pred, target) / count, dtype=pred.dtype),)
 
     def numbers(self, node: Node) -> dict[str, float]:
         """The kernel's further numbers."""
         return {}
 
     def factor(self, node: Node) -> float:
-        """What the kernel's slopes are multiplied by, besides the count."""
+        """Factor of the kernel's derivatives besides the count; default: 1."""
         return 1.0
 
     def share(self, node: Node, size: int) -> float:
-        """What slopes over so many elements are multiplied by, given the gradient's node or the loss's."""
+        """Factor of derivatives over `size` elements; the node is the gradient's or the loss's."""
         return self.factor(node) / self.of().divisor(node, size)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
@@ -252,7 +252,7 @@ class BCELoss(MeanLoss):
     """
 
     name = "BCELoss"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     loss = Loss(
         "bce",
         "target",
@@ -292,11 +292,11 @@ class BCELossGrad(MeanLossGrad):
     """
 
     name = "BCELossGrad"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     kernel = grad_kernel("bce_loss_grad_f32", "least")
     of = BCELoss
 
-    def slopes(self, node: Node, pred: Array, target: Array) -> Array:
+    def derivatives(self, node: Node, pred: Array, target: Array) -> Array:
         """(pred - target) / (pred (1 - pred))."""
         return np.asarray((pred - target) / np.maximum(pred * (1 - pred), pred.dtype.type(LEAST)))
 
@@ -313,7 +313,7 @@ class BCEWithLogitsLoss(MeanLoss):
     """
 
     name = "BCEWithLogitsLoss"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     loss = Loss(
         "bce_with_logits",
         "target",
@@ -341,20 +341,20 @@ class BCEWithLogitsLossGrad(MeanLossGrad):
     """dpred = (1 / (1 + exp(-pred)) - target) / numel. The logistic function less the target."""
 
     name = "BCEWithLogitsLossGrad"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     kernel = grad_kernel("bce_logits_loss_grad_f32")
     of = BCEWithLogitsLoss
 
-    def slopes(self, node: Node, pred: Array, target: Array) -> Array:
+    def derivatives(self, node: Node, pred: Array, target: Array) -> Array:
         """By a power that is at most 1; 1 - target is exact where the target is 1."""
         power = np.exp(-np.abs(pred))
         less = power / (1 + power)
         return np.asarray(np.where(pred >= 0, (1 - target) - less, less - target))
 
 
-DELTA = Setting("delta", "distance up to which the loss is a square", 1.0, ends="()")
-SCALE = Setting("scale", "what the loss is multiplied by", 1.0, ends="()")
-HUBER_FORM = Form((2, 2), (1, 1), {s.place: s.kind for s in (DELTA, SCALE)})
+DELTA = Hyperparameter("delta", "distance up to which the loss is a square", 1.0, ends="()")
+SCALE = Hyperparameter("scale", "what the loss is multiplied by", 1.0, ends="()")
+HUBER_FORM = Signature((2, 2), (1, 1), {s.place: s.kind for s in (DELTA, SCALE)})
 
 
 @register
@@ -395,7 +395,7 @@ class HuberLossGrad(MeanLossGrad):
     kernel = grad_kernel("huber_loss_grad_f32", DELTA.place)
     of = HuberLoss
 
-    def slopes(self, node: Node, pred: Array, target: Array) -> Array:
+    def derivatives(self, node: Node, pred: Array, target: Array) -> Array:
         """The difference, kept between -delta and delta, times the scale."""
         delta, scale = (pred.dtype.type(s.of(node)) for s in (DELTA, SCALE))
         return np.asarray(scale * np.clip(pred - target, -delta, delta))
@@ -410,7 +410,7 @@ class HuberLossGrad(MeanLossGrad):
 
 
 BATCH = "batch"
-KL_DIV_FORM = Form((2, 2), (1, 1), {BATCH: "INT"})
+KL_DIV_FORM = Signature((2, 2), (1, 1), {BATCH: "INT"})
 LOGARITHMS = "logarithms of probabilities with a batch axis, whose target is from 0 to 1"
 
 
@@ -503,7 +503,7 @@ class KLDivLossGrad(MeanLossGrad):
         check_batch(node, 0)
         return super().infer(node, inputs)
 
-    def slopes(self, node: Node, pred: Array, target: Array) -> Array:
+    def derivatives(self, node: Node, pred: Array, target: Array) -> Array:
         """-target."""
         return -target
 
@@ -513,7 +513,7 @@ class L1Loss(MeanLoss):
     """mean(|pred - target|). The mean of all distances."""
 
     name = "L1Loss"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     loss = Loss("l1", "target", lambda output: output, "any float output")
     kernel = loss_kernel("l1_loss_f32")
     grad = "L1LossGrad"
@@ -523,11 +523,11 @@ class L1Loss(MeanLoss):
         """|pred - target|."""
         return np.asarray(np.abs(pred - target))
 
-    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
+    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
         """Each element decides by its side of the target which sign its gradient has."""
         pred, target = (x.reshape(-1) for x in arrays(inputs, 2))
         turned = np.where(pred > target, target, np.nextafter(target, np.inf))
-        return (Borders(0, np.arange(pred.size), np.abs(pred - target), turned),)
+        return (DecisionBoundaries(0, np.arange(pred.size), np.abs(pred - target), turned),)
 
 
 @register
@@ -535,11 +535,11 @@ class L1LossGrad(MeanLossGrad):
     """dpred = sign(pred - target) / numel. 0 where prediction and target are equal, as in PyTorch."""
 
     name = "L1LossGrad"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     kernel = grad_kernel("l1_loss_grad_f32")
     of = L1Loss
 
-    def slopes(self, node: Node, pred: Array, target: Array) -> Array:
+    def derivatives(self, node: Node, pred: Array, target: Array) -> Array:
         """sign(pred - target)."""
         return np.asarray(np.sign(pred - target))
 
@@ -549,7 +549,7 @@ class MSELoss(MeanLoss):
     """mean((pred - target)^2). pred and target have one shape; the loss is a scalar."""
 
     name = "MSELoss"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     loss = Loss("mse", "target", lambda output: output, "any float output")
     kernel = loss_kernel("mse_loss_f32")
     grad = "MSELossGrad"
@@ -569,11 +569,11 @@ class MSELossGrad(MeanLossGrad):
     """dpred = 2 (pred - target) / numel. Gradient of MSELoss with respect to pred, for a loss gradient of one."""
 
     name = "MSELossGrad"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     kernel = grad_kernel("mse_loss_grad_f32")
     of = MSELoss
 
-    def slopes(self, node: Node, pred: Array, target: Array) -> Array:
+    def derivatives(self, node: Node, pred: Array, target: Array) -> Array:
         """2 (pred - target)."""
         return np.asarray(2 * (pred - target))
 
@@ -582,7 +582,7 @@ class MSELossGrad(MeanLossGrad):
         return 2.0
 
 
-BETA = Setting("beta", "distance below which the loss is a square", 1.0, ends="()")
+BETA = Hyperparameter("beta", "distance below which the loss is a square", 1.0, ends="()")
 
 
 @register
@@ -596,7 +596,7 @@ class SmoothL1Loss(Operator):
 
     name = "SmoothL1Loss"
     domain = ""
-    custom = Form((2, 2), (1, 1), {BETA.place: BETA.kind})
+    custom = Signature((2, 2), (1, 1), {BETA.place: BETA.kind})
     loss = Loss("smooth_l1", "target", lambda output: output, "any float output", settings=(BETA,))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

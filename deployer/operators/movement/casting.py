@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 from onnx import TensorProto
 
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Kernel, register, unsupported
+from deployer.core.signatures import Signature
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, operands
 
@@ -71,7 +71,7 @@ class Assign(Flat):
     """
 
     name = "Assign"
-    custom = Form((2, 2), (0, 1))
+    custom = Signature((2, 2), (0, 1))
     inplace: ClassVar[dict[int, int]] = {0: 0}
     no_gradient = "what lasts from pass to pass is no part of a gradient"
     moved = ("state", "x")

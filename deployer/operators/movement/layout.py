@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.forms import Form, Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -21,6 +20,7 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Rule, Signature
 from deployer.operators.base.elementwise import LOOPS, broadcast_access, loop_args, loop_scalars
 from deployer.operators.base.operands import arrays, one_number, operands
 from deployer.operators.base.views import reshape_to
@@ -273,7 +273,7 @@ class Trilu(Operator):
 
     name = "Trilu"
     versions = (14,)
-    custom = Form((1, 2), (1, 1), {"upper": "INT"})
+    custom = Signature((1, 2), (1, 1), {"upper": "INT"})
     flags = ("upper",)
     static_inputs: ClassVar[dict[int, str]] = {1: "k"}
     composite = True
@@ -292,7 +292,7 @@ class Trilu(Operator):
         return (np.where(_triangle(node, x.shape), x, x.dtype.type(0)),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Where of a mask that broadcasts over the matrices; for integers, which are constant, a product by it."""
+        """Lower to Where with a mask that broadcasts over the matrices; constant integers are multiplied by it."""
         x = operands(node, inputs, 1)[0]
         flat, mask, zero = (f"{node.name}/{label}" for label in ("flat", "mask", "zero"))
         values = tuple(int(v) for v in _triangle(node, x.shape).reshape(-1))
@@ -315,7 +315,7 @@ def _triangle(node: Node, shape: tuple[int, ...]) -> Array:
     return np.triu(ones, k) if node.attr_int("upper", 1) else np.tril(ones, k)
 
 
-# What DepthToSpace and SpaceToDepth share.
+# Shared code of DepthToSpace and SpaceToDepth.
 
 IMAGE = len(("N", "C", "H", "W"))
 """Axes of X."""

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, Window
-from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, mismatch, register, unsupported
+from deployer.core.signatures import Rule
 from deployer.operators.base.operands import arrays, check_scalar, operands
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.movement.slicing import Pick, Picking, dims_of, gathered, per_loop, pick_kernel

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from onnx import TensorProto
 
-from deployer.core.forms import Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_elements
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Rule
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.reduction.reduction import constant_scalar
@@ -197,7 +197,7 @@ class _Graph:
         return self.emit("Cast", self.emit("And", above, below), to=TensorProto.FLOAT)
 
     def row(self, at: str, size: int, stride: int) -> str:
-        """How far the row of a place is from that of place 0."""
+        """Emit the offset of a place's row from the row of place 0."""
         place = self.emit("Cast", self.clipped(at, size), to=TensorProto.INT32)
         return self.emit("Mul", place, self.emit("Constant", value_int=stride)) if stride > 1 else place
 
@@ -221,7 +221,7 @@ class _Graph:
         return self.emit("Mul", taken, self.emit("Reshape", weight, shape=(self.batch * self.count, 1)))
 
 
-# Where the elements of a resampled axis lie among the old ones, and what share of these they have: ONNX's Resize.
+# Source positions and weights of the elements of a resampled axis: ONNX's Resize.
 #
 # Every axis by itself: a table of shares with a row for each new element and a column for each old one.
 
@@ -246,8 +246,8 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How new elements are made of old ones: ONNX's attributes of these names."""
+class ResizeOptions:
+    """Interpolation options, from ONNX's attributes."""
 
     mode: str
     place: str
@@ -314,18 +314,18 @@ def _keys(a: float) -> Callable[[Array], Array]:
     return share
 
 
-def places(axis: Axis, manner: Manner) -> Array:
+def places(axis: Axis, manner: ResizeOptions) -> Array:
     """The place of each new element among the old ones."""
     return PLACES[manner.place](axis, np.arange(axis.result, dtype=np.float64))
 
 
-def nearest(axis: Axis, manner: Manner) -> Array:
+def nearest(axis: Axis, manner: ResizeOptions) -> Array:
     """The old element that each new one is."""
     at = ROUNDINGS[manner.rounding](places(axis, manner))
     return np.asarray(np.clip(at, 0, axis.size - 1).astype(np.int64))
 
 
-def shares(axis: Axis, manner: Manner) -> Array:
+def shares(axis: Axis, manner: ResizeOptions) -> Array:
     """The table of shares, [result, size] in float32; rows add up to 1, or are 0 for places outside of a crop.
 
     Places beyond the ends are the first or last element, or, with `exclude_outside`, none. With `antialias` an axis
@@ -355,7 +355,7 @@ def shares(axis: Axis, manner: Manner) -> Array:
 
 ENDS = "align_corners"
 """The place for which ONNX Runtime takes the length as rounded, and ONNX's reference evaluator as it was."""
-POLICIES = {"stretch": None, "not_larger": min, "not_smaller": max}
+POLICIES = {"segment": None, "not_larger": min, "not_smaller": max}
 """Which of the scales of several axes holds for all of them."""
 
 
@@ -415,7 +415,7 @@ class Resize(Operator):
         return [*nodes, Node(node.name, "Reshape", (source,), node.outputs, {"shape": tuple(shape)})]
 
 
-def _repeats(axis: Axis, manner: Manner) -> bool:
+def _repeats(axis: Axis, manner: ResizeOptions) -> bool:
     """Whether each old element is as many new ones, one after the other."""
     times, rest = divmod(axis.result, axis.size)
     return not rest and bool((nearest(axis, manner) == np.arange(axis.result) // times).all())
@@ -443,7 +443,7 @@ def _repeated(node: Node, lengths: Sequence[int], times: Sequence[int]) -> list[
     return [*nodes, Node(node.name, "Reshape", (source,), node.outputs, {"shape": tuple(shape)})]
 
 
-def _gathered(label: str, axis: Axis, manner: Manner) -> list[Node]:
+def _gathered(label: str, axis: Axis, manner: ResizeOptions) -> list[Node]:
     """The nearest elements of the axis in the middle."""
     ids, result = f"{label}_ids", f"{label}_y"
     chosen = tuple(map(int, nearest(axis, manner)))
@@ -453,7 +453,7 @@ def _gathered(label: str, axis: Axis, manner: Manner) -> list[Node]:
     ]
 
 
-def _mixed(label: str, axis: Axis, manner: Manner) -> list[Node]:
+def _mixed(label: str, axis: Axis, manner: ResizeOptions) -> list[Node]:
     """The sums of shares of the elements of the axis in the middle."""
     numbers, table, result = (f"{label}_{part}" for part in ("numbers", "shares", "y"))
     values = tuple(map(float, shares(axis, manner).reshape(-1)))
@@ -464,9 +464,9 @@ def _mixed(label: str, axis: Axis, manner: Manner) -> list[Node]:
     ]
 
 
-def _manner(node: Node) -> Manner:
+def _manner(node: Node) -> ResizeOptions:
     """The node's attributes; UnsupportedOperator for a value that ONNX does not have, or that has no table."""
-    manner = Manner(
+    manner = ResizeOptions(
         node.attr_str("mode", NEAREST),
         node.attr_str("coordinate_transformation_mode", "half_pixel"),
         node.attr_str("nearest_mode", "round_prefer_floor"),
@@ -487,7 +487,7 @@ def _manner(node: Node) -> Manner:
 
 
 def _axes(node: Node, x: TensorType) -> tuple[Axis, ...]:
-    """What becomes of each axis of X; ShapeMismatch or UnsupportedOperator where that is not said."""
+    """Return the resampling of each axis of X; raise ShapeMismatch or UnsupportedOperator if it is unspecified."""
     rank = len(x.shape)
     named = node.attr_ints("axes", tuple(range(rank)))
     normalized_axes(node, named, rank, (x,))
@@ -502,7 +502,7 @@ def _axes(node: Node, x: TensorType) -> tuple[Axis, ...]:
         raise mismatch(node, f"scales or sizes {given} are not positive", (x,))
     axes = [Axis(n, n, 1.0) for n in x.shape]
     place = node.attr_str("coordinate_transformation_mode", "")
-    policy = node.attr_str("keep_aspect_ratio_policy", "stretch")
+    policy = node.attr_str("keep_aspect_ratio_policy", "segment")
     if policy not in POLICIES:
         raise unsupported(node, f"there is no policy {policy!r}", f"one of {', '.join(POLICIES)}")
     choice = POLICIES[policy]

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.forms import LATE_AXES, Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.limits import check_elements
 from deployer.core.operator import Array, mismatch, register, unsupported
+from deployer.core.signatures import LATE_AXES, Rule, without
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.base.views import Folded, View, normalized_axes
 

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Dim, Operand, Reach, Window
-from deployer.core.forms import Form, Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -29,10 +28,11 @@ from deployer.core.operator import (
     registry,
     unsupported,
 )
+from deployer.core.signatures import Rule, Signature
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.base.views import normalized_axes
 
-# What Pad, Slice and SliceGrad share: along each axis one tensor holds picked elements of the other.
+# Base of Pad, Slice and SliceGrad: along each axis, one tensor holds picked elements of the other.
 
 LOOPS = 4
 """Loops of the kernels; their dims are n0 (outermost) to n3."""
@@ -282,7 +282,7 @@ class SliceGrad(Picking):
     """
 
     name = "SliceGrad"
-    custom = Form((1, 6), (1, 1), {"input_shape": "INTS", "starts": "INTS", "steps": "INTS"})
+    custom = Signature((1, 6), (1, 1), {"input_shape": "INTS", "starts": "INTS", "steps": "INTS"})
     static_inputs: ClassVar[dict[int, str]] = dict(enumerate((SHAPE, "starts", "ends", "axes", "steps"), 1))
     kernel = pick_kernel(
         "slice_grad_f32", "dy", "dx", *per_loop("at", "i32"), *per_loop("len", "u32"), *per_loop("step", "u32")
@@ -580,7 +580,7 @@ class ConcatTraining(Operator):
     """
 
     name = "ConcatTraining"
-    custom = Form((1, 2**31 - 1), (1, 2), {"axis": "INT"}, frozenset({"axis"}))
+    custom = Signature((1, 2**31 - 1), (1, 2), {"axis": "INT"}, frozenset({"axis"}))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -612,7 +612,7 @@ class SplitTraining(Operator):
     """
 
     name = "SplitTraining"
-    custom = Form((2, 2), (1, 2**31 - 1), {"axis": "INT"})
+    custom = Signature((2, 2), (1, 2**31 - 1), {"axis": "INT"})
     static_inputs: ClassVar[dict[int, str]] = {1: "split"}
     counts_outputs = True
     composite = True

@@ -6,8 +6,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.declarations import Sums
-from deployer.core.forms import Form, Rule, without
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -21,13 +19,15 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Rule, Signature, without
+from deployer.core.traits import Sums
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.normalization.channels import (
     EPSILON,
     MOMENTUM,
     BatchNorm,
-    Step,
+    ChannelStep,
     channel_kernel,
     channel_type,
     per_channel,
@@ -43,7 +43,7 @@ class BatchNormInternal(BatchNorm):
     """
 
     name = "BatchNormInternal"
-    custom = Form((5, 5), (1, 5), {"epsilon": "FLOAT", "momentum": "FLOAT", "training_mode": "INT"})
+    custom = Signature((5, 5), (1, 5), {"epsilon": "FLOAT", "momentum": "FLOAT", "training_mode": "INT"})
 
     def training(self, node: Node) -> bool:
         """Always."""
@@ -104,7 +104,7 @@ class BatchNormalizationGrad(Operator):
     """
 
     name = "BatchNormalizationGrad"
-    custom = Form((5, 5), (1, 3), {"epsilon": "FLOAT"})
+    custom = Signature((5, 5), (1, 3), {"epsilon": "FLOAT"})
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -153,7 +153,7 @@ class RunningStatistics(Flat):
     """
 
     name = "RunningStatistics"
-    custom = Form((4, 4), (0, 2), {"momentum": "FLOAT", "epsilon": "FLOAT", "count": "INT", "biased": "INT"})
+    custom = Signature((4, 4), (0, 2), {"momentum": "FLOAT", "epsilon": "FLOAT", "count": "INT", "biased": "INT"})
     flags = ("biased",)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 1}
     no_gradient = "running statistics are not trained"
@@ -223,7 +223,7 @@ class RunningUpdate(Flat):
 
 
 @register
-class ChannelVariance(Step):
+class ChannelVariance(ChannelStep):
     """The biased variance of each channel, of which batch normalization keeps a running mean.
 
     X[N, C, ...] and the means of its channels to var[C].
@@ -247,7 +247,7 @@ class InvStd(Operator):
     """
 
     name = "InvStd"
-    custom = Form((1, 1), (1, 1), {"epsilon": "FLOAT"})
+    custom = Signature((1, 1), (1, 1), {"epsilon": "FLOAT"})
     no_gradient = "running statistics are not trained"
     kernel = Kernel(
         "inv_std_f32",

@@ -9,9 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.declarations import Centre, Sums
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import Form, Tracked
 from deployer.core.ir import BIAS, GAIN, STATISTIC, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -31,6 +29,8 @@ from deployer.core.operator import (
     mismatch,
     register,
 )
+from deployer.core.signatures import Signature, Tracked
+from deployer.core.traits import Centre, Sums
 from deployer.operators.base.epilogue import (
     GATE,
     GATED,
@@ -68,7 +68,7 @@ class Channelwise(Operator):
     wide = 1
 
     def input_count(self) -> int:
-        """How many inputs the kernel has."""
+        """Number of inputs of the kernel."""
         return sum(not is_output for _, _, is_output in self.kernel.pointers)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -233,7 +233,7 @@ class BatchNorm(Operator):
         return given, {output: source for output, source in zip(own, statistics, strict=False) if output}
 
     def is_in_use(self, node: Node) -> bool:
-        """Where its statistics are those that it is given."""
+        """Whether the node normalizes by the statistics that it is given."""
         return not self.training(node)
 
     def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
@@ -306,7 +306,7 @@ CHANNELS, ELEMENTS, IMAGES, FEW = "channels", "elements", "images", "few"
 """Forms: whole channels or elements dealt out; sums over images or a part of one; channels for half of the cores."""
 
 
-class Step(Channelwise):
+class ChannelStep(Channelwise):
     """A channelwise step whose kernel runs along the elements of one image's channel."""
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
@@ -317,27 +317,27 @@ class Step(Channelwise):
         channels are few, cores do not share what computes.
         """
         count = math.prod(tile.values())
-        runs = count // tile["s"]
+        inner_loop_starts = count // tile["s"]
         if not self.sums:
             if tile["n"] == 1 and tile["c"] % FACTS.dealt == 0:
-                return Work(count, runs, tile["c"], CHANNELS)
-            return Work(count, runs + FACTS.dealt, count, ELEMENTS)
+                return Work(count, inner_loop_starts, tile["c"], CHANNELS)
+            return Work(count, inner_loop_starts + FACTS.dealt, count, ELEMENTS)
         part = any(tile[d] < access.dim(d).size for d in self.sums.dims)
         if part and self.sums.blocks(access):
-            runs += runs * FACTS.unfinished
+            inner_loop_starts += inner_loop_starts * FACTS.unfinished
         form = IMAGES if part or tile["n"] > 1 else FEW if 2 * tile["c"] <= FACTS.dealt else ""
-        return Work(count, runs, tile["c"], form)
+        return Work(count, inner_loop_starts, tile["c"], form)
 
 
 @register
-class ChannelGradSums(Step):
+class ChannelGradSums(ChannelStep):
     """The gradients of batch normalization's scale and bias.
 
     dY, X, mean, inv_std[, rest] to dscale[C], the sum of dY ((X - mean) inv_std + rest), and dbias[C], of dY.
     """
 
     name = "ChannelGradSums"
-    custom = Form((4, 5), (1, 2))
+    custom = Signature((4, 5), (1, 2))
     kernel = channel_kernel(
         "channel_grad_sums_f32",
         ("dy", "x", "mean", "inv_std", "rest"),
@@ -359,7 +359,7 @@ class ChannelGradSums(Step):
 
 
 @register
-class ChannelMoments(Step):
+class ChannelMoments(ChannelStep):
     """Mean, inverse standard deviation and rest of each channel; a step of batch normalization.
 
     X[N, C, ...] to mean[C], inv_std[C], one over the root of the biased variance plus `epsilon`, and rest[C].
@@ -372,7 +372,7 @@ class ChannelMoments(Step):
     """
 
     name = "ChannelMoments"
-    custom = Form((1, 1), (1, 3), {"epsilon": "FLOAT"})
+    custom = Signature((1, 1), (1, 3), {"epsilon": "FLOAT"})
     kernel = channel_kernel(
         "channel_moments_f32",
         ("x",),
@@ -406,14 +406,14 @@ class ChannelMoments(Step):
 
 
 @register
-class ChannelNormalize(Step):
+class ChannelNormalize(ChannelStep):
     """Y = ((X - mean) * inv_std + rest) * scale + B per channel; a step of batch normalization.
 
     X[N, C, ...] with scale, B, mean, inv_std[, rest] of C elements each; `activation` says that Relu follows.
     """
 
     name = "ChannelNormalize"
-    custom = Form((5, 6), (1, 1))
+    custom = Signature((5, 6), (1, 1))
     kernel = channel_kernel(
         "channel_normalize_f32", ("x", "scale", "bias", "mean", "inv_std", "rest"), ("y",), ("x", "y"), RELU_SCALAR[0]
     )
@@ -437,7 +437,7 @@ class ChannelNormalize(Step):
 
 
 @register
-class ChannelNormalizeGrad(Step):
+class ChannelNormalizeGrad(ChannelStep):
     """Batch normalization's dX, where mean and variance depend on X.
 
     dX = scale inv_std (dY - dbias / M - ((X - mean) inv_std + rest) dscale / M), with M elements per channel.

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.forms import CONSUMED, Form, Rule
 from deployer.core.ir import BIAS, GAIN, AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, registry, unsupported
+from deployer.core.signatures import CONSUMED, Rule, Signature
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.normalization.layer_norm_steps import first_axis
 from deployer.operators.reduction.reduction import constant_scalar
 
-# What normalizations by groups share: a group of a sample is a channel of one image for BatchNormalization.
+# Shared code of normalizations by groups: a group of a sample is a channel of one image for BatchNormalization.
 
 EPSILON = 1e-5
 
@@ -329,7 +329,7 @@ class RMSNorm(Operator):
     """
 
     name = "RMSNorm"
-    custom = Form((2, 2), (1, 1), {"axis": "INT", "stash_type": "INT", **dict.fromkeys(NAMES, "FLOAT")})
+    custom = Signature((2, 2), (1, 1), {"axis": "INT", "stash_type": "INT", **dict.fromkeys(NAMES, "FLOAT")})
     domain = ""
     composite = True
 
@@ -371,7 +371,7 @@ class RMSNormalization(Operator):
     name = "RMSNormalization"
     learned: ClassVar[dict[int, str]] = {1: GAIN}
     versions = (23,)
-    custom = Form((2, 2), (1, 1), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
+    custom = Signature((2, 2), (1, 1), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
     domain = ""
     composite = True
 

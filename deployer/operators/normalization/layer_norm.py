@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import Extra, Form
 from deployer.core.ir import BIAS, GAIN, AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
+from deployer.core.signatures import Extra, Signature
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.normalization.layer_norm_steps import EPSILON, first_axis
 
@@ -25,7 +25,7 @@ class LayerNormalization(Operator):
     name = "LayerNormalization"
     learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS}
     versions = (17,)
-    custom = Form((2, 3), (1, 3), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
+    custom = Signature((2, 3), (1, 3), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X for Y, and one element per row for the mean and for inv_std."""
@@ -104,7 +104,7 @@ class LayerNormalizationGrad(Operator):
     """
 
     name = "LayerNormalizationGrad"
-    custom = Form((4, 5), (1, 3), {"axis": "INT", "epsilon": "FLOAT"})
+    custom = Signature((4, 5), (1, 3), {"axis": "INT", "epsilon": "FLOAT"})
     extras = (Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),)
     no_gradient = "it is itself a gradient"
 
@@ -178,7 +178,7 @@ class SimplifiedLayerNormalization(Operator):
     """
 
     name = "SimplifiedLayerNormalization"
-    custom = Form((2, 2), (1, 2), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
+    custom = Signature((2, 2), (1, 2), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
     domain = ""
     composite = True
 
@@ -221,7 +221,7 @@ class SimplifiedLayerNormalizationGrad(Operator):
     """
 
     name = "SimplifiedLayerNormalizationGrad"
-    custom = Form((4, 4), (1, 2), {"axis": "INT", "epsilon": "FLOAT"})
+    custom = Signature((4, 4), (1, 2), {"axis": "INT", "epsilon": "FLOAT"})
     extras = (Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),)
     composite = True
     no_gradient = "it belongs to a backward pass"
@@ -337,7 +337,7 @@ class SkipLayerNormalization(SkipNormalization):
     """
 
     name = "SkipLayerNormalization"
-    custom = Form((3, 5), (1, TOTAL + 1), {"epsilon": "FLOAT"})
+    custom = Signature((3, 5), (1, TOTAL + 1), {"epsilon": "FLOAT"})
     of = "LayerNormalization"
     factors = 2
     statistics = (1, 2)
@@ -351,7 +351,7 @@ class SkipSimplifiedLayerNormalization(SkipNormalization):
     """
 
     name = "SkipSimplifiedLayerNormalization"
-    custom = Form((3, 4), (1, TOTAL + 1), {"epsilon": "FLOAT"})
+    custom = Signature((3, 4), (1, TOTAL + 1), {"epsilon": "FLOAT"})
     of = "SimplifiedLayerNormalization"
     factors = 1
     statistics = (2,)

@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Dim, Operand, Whole
-from deployer.core.declarations import BLOCK, SHORT, Centre, Sums
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -28,6 +27,7 @@ from deployer.core.operator import (
     register,
 )
 from deployer.core.samples import Sample
+from deployer.core.traits import BLOCK, SHORT, Centre, Sums
 from deployer.operators.base.epilogue import GATE, GATED, RELU_SCALAR, finished, own_args, own_gate, relu_args
 from deployer.operators.base.operands import floats, normal
 from deployer.operators.base.sums import (
@@ -41,7 +41,7 @@ from deployer.operators.base.sums import (
 from deployer.operators.normalization.channels import ChannelMoments
 from deployer.operators.reduction.reduction import ReduceSum
 
-# What layer normalization is made of: steps over X as rows by columns, with numbers per row and per column.
+# Building blocks of layer normalization: steps over X as rows by columns, with numbers per row and per column.
 #
 # A row is what is normalized together: the axes from `axis` on.
 
@@ -250,8 +250,8 @@ class LayerScaleGrad(Layerwise):
     kernel = layer_kernel("layer_scale_grad_f32", layout, ("dscale", "dbias"), sums=True)
     sums = Sums(("r",), together=2, results=2)
     centre = Centre(mean=2, inv_std=3, rest=4)
-    spared: ClassVar[dict[str, int]] = {"dbias": BIAS}
-    joins = name
+    optional_outputs: ClassVar[dict[str, int]] = {"dbias": BIAS}
+    multi_output_of = name
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A number per column, or two."""
@@ -285,7 +285,7 @@ class LayerScaleGrad(Layerwise):
         is_wide = fours >= FACTS.dealt
         parallel = fours + columns % FACTS.block if is_wide else columns
         form = "_".join(filter(None, ("fours" if is_wide else "", "biased" if _bias(node) else "")))
-        return replace(super().work(node, access, tile), parallel=parallel, form=form, runs=parallel)
+        return replace(super().work(node, access, tile), parallel=parallel, form=form, inner_loop_starts=parallel)
 
 
 def _bias(node: Node) -> str:
@@ -377,7 +377,7 @@ class LayerInputGrad(GatedByX, WholeRows):
     }
     kernel = layer_kernel("layer_input_grad_f32", layout, ("dx",), *SCALARS, GATED)
     centre = Centre(mean=3, inv_std=4, rest=5)
-    joins = LayerNormalizeGrad.name
+    multi_output_of = LayerNormalizeGrad.name
     walks = 2
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
@@ -415,8 +415,8 @@ class LayerNormalizeRows(WholeRows):
     kernel = layer_kernel(
         "layer_rows_f32", layout, ("y", "mean", "inv_std", "rest"), *SCALARS, "epsilon", RELU_SCALAR[0]
     )
-    spared: ClassVar[dict[str, int]] = {"mean": 1, "inv_std": 2, "rest": 3}
-    joins = LayerNormalize.name
+    optional_outputs: ClassVar[dict[str, int]] = {"mean": 1, "inv_std": 2, "rest": 3}
+    multi_output_of = LayerNormalize.name
     walks = 3
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -431,7 +431,7 @@ class LayerNormalizeRows(WholeRows):
         return finished(node, y), *statistics
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
-        """What both nodes compute one after the other."""
+        """Compute ChannelMoments, then LayerNormalize."""
         x, *affine = operands
         moments = Node(node.name, ChannelMoments.name, (), (), {"epsilon": _epsilon(node)})
         statistics = ChannelMoments().reference(moments, (x[np.newaxis],))

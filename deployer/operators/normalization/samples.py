@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import AttrValue
 from deployer.core.kernel_facts import FACTS, measured
 from deployer.core.operator import Array, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
+from deployer.core.traits import ACTIVATION
 from deployer.operators.base.epilogue import GATED, RELU
 from deployer.operators.base.operands import normal
 from deployer.operators.base.sums import result_count
@@ -29,7 +29,7 @@ from deployer.operators.normalization.channels import (
     ChannelMoments,
     ChannelNormalize,
     ChannelNormalizeGrad,
-    Step,
+    ChannelStep,
     per_channel,
     sum_axes,
 )
@@ -153,8 +153,8 @@ def far(r: np.random.Generator) -> tuple[Array, Array, Array]:
     return x, np.asarray(mean, np.float32), np.asarray(1 / np.sqrt(variance + EPSILON), np.float32)
 
 
-@sweep_of(Step)
-def step_sweep(op: Step) -> Iterator[Sample]:
+@sweep_of(ChannelStep)
+def step_sweep(op: ChannelStep) -> Iterator[Sample]:
     """Layers of small networks, and parts of them."""
     r = rng(72)
     for shape in measured("channels"):

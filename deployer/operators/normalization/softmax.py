@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
-from deployer.core.forms import Form, Preparation, Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -26,6 +25,7 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Preparation, Rule, Signature
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.loss.label_loss import log_softmax
@@ -38,7 +38,7 @@ class LogSoftmaxGrad(Operator):
     """ONNX Runtime's, of dY and Y along `axis`, default the last."""
 
     name = "LogSoftmaxGrad_13"
-    custom = Form((2, 2), (1, 1), {"axis": "INT"})
+    custom = Signature((2, 2), (1, 1), {"axis": "INT"})
     composite = True
     no_gradient = "it belongs to a backward pass"
 
@@ -64,7 +64,7 @@ class LogSoftmaxGrad(Operator):
         return parts.nodes
 
 
-# What softmax, its logarithm and its gradient share: a tile holds full rows along one axis; long rows take phases.
+# Base of softmax, its logarithm and its gradient: a tile holds full rows along one axis; long rows take phases.
 
 
 class RowOperator(Operator):
@@ -88,7 +88,7 @@ class RowOperator(Operator):
         return (types[0],)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Where a row is too long for a tile, the nodes of `phases` instead of this one."""
+        """Lower to the nodes of `phases` if a row is too long for a tile."""
         shape = floats(node, inputs, 1)[0].shape
         axis = node.attr_int("axis", -1) % len(shape)
         if shape[axis] <= FACTS.longest_row:
@@ -128,7 +128,7 @@ class RowOperator(Operator):
         """`flops` operations per element, and as many again per row, which begins a loop."""
         rows = tile["outer"] * tile["inner"]
         classes = access.operands[0].view[1]
-        return Work(macs=0, elements=rows * (classes + 1) * self.flops, parallel=rows, runs=rows)
+        return Work(macs=0, elements=rows * (classes + 1) * self.flops, parallel=rows, inner_loop_starts=rows)
 
 
 def coerced(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -243,7 +243,7 @@ class MaskedSoftmax(Operator):
             ("alpha", "f32"),
         ),
     )
-    prepares = Preparation(Softmax.name, factor="alpha", addend=MASK)
+    prologue = Preparation(Softmax.name, factor="alpha", epilogue_bias=MASK)
     no_gradient = "softmax has it, for which this stands later"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -291,9 +291,11 @@ class MaskedSoftmax(Operator):
         return {**lengths, "classes": classes, **strides, "alpha": Const(node.attr_float("alpha", 1.0))}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """What a softmax costs, and two operations more of an element."""
+        """Return the work of a softmax plus two operations per element."""
         rows, classes = tile["outer"] * tile["inner"], access.operand("x").view[-1]
-        return Work(macs=0, elements=rows * (classes + 1) * (FACTS.transcendental + 2), parallel=rows, runs=rows)
+        return Work(
+            macs=0, elements=rows * (classes + 1) * (FACTS.transcendental + 2), parallel=rows, inner_loop_starts=rows
+        )
 
 
 def _broadcasts(mask: Shape, shape: Shape) -> bool:
@@ -304,8 +306,9 @@ def _broadcasts(mask: Shape, shape: Shape) -> bool:
 
 
 def _rows(node: Node, mask: Shape, rows: Shape) -> tuple[int, int, tuple[bool, bool]]:
-    """How the axes of the rows part in two, and along which of both the mask repeats; UnsupportedOperator where it
-    repeats along others.
+    """Split the axes of the rows in two, and return along which of both the mask repeats.
+
+    Raise UnsupportedOperator if it repeats along others.
     """
     for split in range(len(rows) + 1):
         parts = [(mask[:split], rows[:split]), (mask[split:], rows[split:])]
@@ -327,9 +330,9 @@ class SoftmaxGrad(RowOperator):
 
     name = "SoftmaxGrad"
     aliases = ("SoftmaxGrad_13",)
-    custom = Form((2, 2), (1, 1), {"axis": "INT"})
+    custom = Signature((2, 2), (1, 1), {"axis": "INT"})
     kernel = row_kernel("softmax_grad_f32", ("dy", "y"), "dx", "alpha")
-    multiplier = "alpha"
+    epilogue_scale = "alpha"
     phases = (
         ("Mul", "dy", "y", "products"),
         ("ReduceSum", "products", "dot"),

@@ -7,8 +7,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
-from deployer.core.declarations import Borders
-from deployer.core.forms import Extra, Form, Rule
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -24,6 +22,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Extra, Rule, Signature
+from deployer.core.traits import DecisionBoundaries
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -130,7 +130,7 @@ class MaxPool(Pool):
         y = stacked(padded(np.where(np.isnan(x), lowest, x), axes, lowest), axes).max(0)
         return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)
 
-    def borders(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Borders, ...]:
+    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
         """In each window the second largest element could have won, and the gradient gone to it."""
         x = arrays(inputs, 1)[0]
         axes = sides(node, x.shape)
@@ -139,10 +139,12 @@ class MaxPool(Pool):
         if len(values) < 2:
             return ()
         order = np.argsort(-values, axis=0, kind="stable")[:2]
-        (most, second), (winner, rival) = (np.take_along_axis(a, order, 0).reshape(2, -1) for a in (values, places))
+        (most, second), (winner, competitor) = (
+            np.take_along_axis(a, order, 0).reshape(2, -1) for a in (values, places)
+        )
         real = np.isfinite(second)
         turned = np.nextafter(most[real], np.inf)
-        return (Borders(0, rival[real], (most - second)[real], turned, winner[real]),)
+        return (DecisionBoundaries(0, competitor[real], (most - second)[real], turned, winner[real]),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The same node without the output of indices, which no kernel computes; a volume by its planes and depth."""
@@ -286,7 +288,7 @@ class GlobalAveragePoolGrad(Operator):
     """
 
     name = "GlobalAveragePoolGrad"
-    custom = Form((1, 1), (1, 1), {"input_shape": "INTS"})
+    custom = Signature((1, 1), (1, 1), {"input_shape": "INTS"})
     extras = (Extra("kernel_shape", ("INTS",), "says the spatial shape of X, which dY leaves open"),)
     domain = ""
     no_gradient = "it is itself a gradient"
@@ -295,7 +297,7 @@ class GlobalAveragePoolGrad(Operator):
         pointers=(("dy", "float32", False), GATE_POINTER, ("dx", "float32", True)),
         scalars=(("c", "u32"), ("s", "u32"), ("dx_c", "u32"), ("gate_c", "u32"), ("count", "f32")),
     )
-    pointed: ClassVar[dict[str, int]] = {GATE: 1}
+    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 1}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -307,7 +309,7 @@ class GlobalAveragePoolGrad(Operator):
         if len(shape) < 3 or dy.shape != shape[:2] + (1,) * (len(shape) - 2) or min(shape) < 1:
             raise mismatch(node, f"dY does not belong to X of shape {shape}", inputs)
         x = TensorType(dy.dtype, shape)
-        check_gate(node, inputs, self.pointed[GATE], x)
+        check_gate(node, inputs, self.epilogue_operands[GATE], x)
         return (x,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -315,7 +317,7 @@ class GlobalAveragePoolGrad(Operator):
         dy = arrays(inputs, 1)[0]
         shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
         dx = np.broadcast_to(dy / dy.dtype.type(math.prod(shape[2:])), shape).copy()
-        return (finished(node, dx, gate_array(inputs, self.pointed[GATE])),)
+        return (finished(node, dx, gate_array(inputs, self.epilogue_operands[GATE])),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims c over images and channels, s over the spatial axes."""
@@ -323,7 +325,7 @@ class GlobalAveragePoolGrad(Operator):
         c, s = math.prod(shape[:2]), math.prod(shape[2:])
         dy = Operand("dy", node.inputs[0], "in", (c,), (At("c"),))
         dx = Operand("dx", node.outputs[0], "out", (c, s), (At("c"), At("s")))
-        return Access((Dim("c", c), Dim("s", s)), (dy, *gate_operands(node, self.pointed[GATE], dx), dx))
+        return Access((Dim("c", c), Dim("s", s)), (dy, *gate_operands(node, self.epilogue_operands[GATE], dx), dx))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, and the number of elements that share a gradient."""

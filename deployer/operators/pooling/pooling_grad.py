@@ -7,8 +7,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from deployer.core.access import Access, Reach, box_shape
-from deployer.core.declarations import Recomputed
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -24,6 +22,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import Recomputed
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -69,24 +69,24 @@ class AveragePoolGrad(PoolGrad):
     """
 
     name = "AveragePoolGrad"
-    custom = Form((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
+    custom = Signature((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
     domain = ""
     flags = ("ceil_mode", "count_include_pad")
     open_shape = "input_shape"
     kernel = Kernel(_UNGATED.symbol, (_UNGATED.pointers[0], GATE_POINTER, *_UNGATED.pointers[1:]), _UNGATED.scalars)
-    pointed: ClassVar[dict[str, int]] = {GATE: 1}
+    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 1}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
         (x,) = super().infer(node, inputs)
-        check_gate(node, inputs, self.pointed[GATE], x)
+        check_gate(node, inputs, self.epilogue_operands[GATE], x)
         return (x,)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """That of PoolGrad; a gate, where there is one, is read at the elements that dX is written at."""
         ungated = super().access(node, types)
         *inputs, dx = ungated.operands
-        return replace(ungated, operands=(*inputs, *gate_operands(node, self.pointed[GATE], dx), dx))
+        return replace(ungated, operands=(*inputs, *gate_operands(node, self.epilogue_operands[GATE], dx), dx))
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """That of PoolGrad, of a form of its own where there is a gate."""
@@ -117,7 +117,7 @@ class AveragePoolGrad(PoolGrad):
         for tap in taps(axes):
             dx[tap] += part
         dx = np.asarray(dx[inner(axes)].reshape(shape))
-        return (finished(node, dx, gate_array(inputs, self.pointed[GATE])),)
+        return (finished(node, dx, gate_array(inputs, self.epilogue_operands[GATE])),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by its depth and its planes."""
@@ -173,7 +173,7 @@ class MaxPoolGrad(PoolGrad):
     """
 
     name = "MaxPoolGrad"
-    custom = Form((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
+    custom = Signature((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
     flags = ("ceil_mode", "storage_order")
     parts_in_rows = False
     own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (X, GATED)}
@@ -189,8 +189,8 @@ class MaxPoolGrad(PoolGrad):
     def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
         """That of PoolGrad, of a form of its own where X is a gate besides.
 
-        Of squares that reach over a border the elements inside are searched, and are `lost`; runs are parts of rows of
-        squares by one way: those at each end that reach over it, and those between.
+        Of squares that reach over a border the elements inside are searched, and are `overhead_macs`; runs are parts of
+        rows of squares by one way: those at each end that reach over it, and those between.
         """
         plain = super().work(node, access, tile)
         if plain.form:
@@ -199,8 +199,8 @@ class MaxPoolGrad(PoolGrad):
             cut = box[1] * box[2] - rows.whole * columns.whole
             taps = rows.taps * columns.taps - rows.whole * columns.whole * rows.size * columns.size
             parts = rows.whole * (1 + columns.ends) + rows.cut if columns.whole else box[1]
-            lost = plain.lost - box[0] * (cut * rows.size * columns.size - taps)
-            plain = replace(plain, lost=lost, runs=box[0] * parts)
+            overhead_macs = plain.overhead_macs - box[0] * (cut * rows.size * columns.size - taps)
+            plain = replace(plain, overhead_macs=overhead_macs, inner_loop_starts=box[0] * parts)
         return replace(plain, form=f"{plain.form}_gated".lstrip("_") if node.attr_int(GATED, 0) else plain.form)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ from deployer.core.operator import (
 )
 from deployer.operators.base.operands import operands
 
-# What pooling operators share: windows over one to three spatial axes, their access, and taps in numpy.
+# Base of pooling operators: windows over one to three spatial axes, their access, and taps in numpy.
 
 POOL_ATTRS = {
     **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
@@ -237,7 +237,7 @@ class Pool(Operator):
         window = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
         rows = tile["c"] * tile["h"]
         elements = math.prod(tile.values()) * window
-        return Work(macs=0, elements=elements, parallel=rows, runs=rows, form=square_form(node))
+        return Work(macs=0, elements=elements, parallel=rows, inner_loop_starts=rows, form=square_form(node))
 
 
 class PoolGrad(Operator):
@@ -286,20 +286,20 @@ class PoolGrad(Operator):
         """One operation per element of a window, and one per element of dX; rows are what cores share, those of squares
         that lie apart together.
 
-        Elements of squares that reach over a border are `lost`: they go one by one, and so do those in rows of squares
-        that two cores have a part of, and `parts_in_rows` decides of a tile that has a part of the columns.
+        Elements of squares that reach over a border are `overhead_macs`: they go one by one, and so do those in rows of
+        squares that two cores have a part of, and `parts_in_rows` decides of a tile that has a part of the columns.
         """
         window = math.prod(node.attr_ints("kernel_shape", ()))
         box = box_shape(access.operand("dy"), access, tile)
         is_whole = self.parts_in_rows or tile["w"] == access.dim("w").size
         rows, form = box[0] * box[1], square_form(node) if is_whole else ""
-        lost = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0
-        elements = math.prod(box) * window - lost + math.prod(tile.values())
+        overhead_macs = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0
+        elements = math.prod(box) * window - overhead_macs + math.prod(tile.values())
         side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
         together = step if form and step >= side else 1
         if form and together == 1 and tile["c"] % FACTS.dealt:
-            lost += 2 * FACTS.dealt * box[2] * window
-        return Work(0, elements, tile["c"] * -(-tile["h"] // together), form, lost, rows)
+            overhead_macs += 2 * FACTS.dealt * box[2] * window
+        return Work(0, elements, tile["c"] * -(-tile["h"] // together), form, overhead_macs, rows)
 
 
 def _whole(access: Access, tile: Mapping[str, int], box: Sequence[int]) -> int:
@@ -329,7 +329,7 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
 }
 
 
-# Pooling over three spatial axes: over the planes first, then over the depth of what comes out.
+# Pooling over three spatial axes: over the planes first, then over the depth of the result.
 #
 # The maximum of maxima is the maximum, and the first of equal ones stays the first; a mean over the elements of planes,
 # then over those of the depth, divides by the product of both counts, whichever padding counts.
@@ -338,7 +338,7 @@ Attrs = dict[str, AttrValue]
 PASSED = ("ceil_mode", "count_include_pad")
 
 
-class Volume:
+class PooledVolume:
     """The nodes that stand for `node`, a pooling over X of that shape, or its gradient."""
 
     def __init__(self, node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows]) -> None:
@@ -380,7 +380,7 @@ def _attrs(axes: Sequence[AxisWindows]) -> Attrs:
 
 def pooled(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows]) -> list[Node]:
     """The nodes that a pooling of X of that shape stands for."""
-    v = Volume(node, shape, axes)
+    v = PooledVolume(node, shape, axes)
     planes = v.emit("planes", node.op, (v.shaped("flat", node.inputs[0], v.flat),), v.plane)
     layers = v.emit("layers", node.op, (v.shaped("columns", planes, v.columns),), v.depth)
     return v.ended(layers, v.out)
@@ -388,7 +388,7 @@ def pooled(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows]) -> l
 
 def mean_gradient(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows]) -> list[Node]:
     """The nodes that the gradient of means stands for, dY -> dX of that shape."""
-    v = Volume(node, shape, axes)
+    v = PooledVolume(node, shape, axes)
     dy = v.shaped("last", node.inputs[0], v.last)
     dy = v.emit("layers", node.op, (dy,), {**v.depth, "input_shape": v.columns})
     dy = v.emit("planes", node.op, (v.shaped("pooled", dy, v.pooled),), {**v.plane, "input_shape": v.flat})
@@ -397,7 +397,7 @@ def mean_gradient(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows
 
 def maximum_gradient(node: Node, shape: tuple[int, ...], axes: Sequence[AxisWindows], forward: str) -> list[Node]:
     """The nodes that the gradient of maxima stands for, dY, X -> dX; `forward` is the operator of the pooling."""
-    v = Volume(node, shape, axes)
+    v = PooledVolume(node, shape, axes)
     x = v.shaped("flat", node.inputs[1], v.flat)
     columns = v.shaped("columns", v.emit("maxima", forward, (x,), v.plane), v.columns)
     dy = v.emit("layers", node.op, (v.shaped("last", node.inputs[0], v.last), columns), v.depth)

@@ -7,8 +7,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
-from deployer.core.declarations import Fans
-from deployer.core.forms import Form
 from deployer.core.ir import BIAS, AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -30,6 +28,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import Fans
 from deployer.operators.base.epilogue import RELU_SCALAR, finished, finished_form, relu_args, through
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.sums import is_single, quantum_of
@@ -47,7 +47,7 @@ from deployer.operators.products.convolution_geometry import (
     windows,
 )
 from deployer.operators.products.convolution_grad import ConvGradX
-from deployer.operators.products.convolution_work import Tile, Way, rectangle_work, ways_over
+from deployer.operators.products.convolution_work import CostModel, Tile, rectangle_work, ways_over
 
 
 def _macs(access: Access, tile: Tile) -> int:
@@ -89,7 +89,10 @@ class Conv(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar[Mapping[str, Way]] = {**ways_over("x", "m", _macs, threes=3, fives=5), "blocks": _in_blocks}
+    cost_models: ClassVar[Mapping[str, CostModel]] = {
+        **ways_over("x", "m", _macs, threes=3, fives=5),
+        "blocks": _in_blocks,
+    }
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""
@@ -286,7 +289,7 @@ def _wanted(node: Node, x: TensorType, spatial: int) -> tuple[int, ...] | None:
 
 
 def _pads(node: Node, plain: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
-    """What is cut off of the plain extents: of an odd number one more at the end for SAME_UPPER, else at the start.
+    """Return the crop of the plain extents; the odd element is cut at the end for SAME_UPPER, else at the start.
 
     Extents that are longer than those have zeros at their end.
     """
@@ -304,7 +307,7 @@ class ConvGrad(Operator):
     """
 
     name = "ConvGrad"
-    custom = Form((3, 3), (1, 3), CONV_ATTRS)
+    custom = Signature((3, 3), (1, 3), CONV_ATTRS)
     no_gradient = BACKWARD
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -352,7 +355,7 @@ class ConvGradB(Operator):
     """
 
     name = "ConvGradB"
-    custom = Form((1, 1), (1, 1), CONV_ATTRS)
+    custom = Signature((1, 1), (1, 1), CONV_ATTRS)
     no_gradient = BACKWARD
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

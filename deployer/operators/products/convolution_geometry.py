@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from deployer.core.access import Axis, Operand, Reach, Window
-from deployer.core.declarations import Fans
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_elements
 from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
+from deployer.core.traits import Fans
 
-# What Conv and its gradients share: the geometry of one to three spatial axes, as one form with groups.
+# Geometry of Conv and its gradients: one to three spatial axes, in one form with groups.
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
@@ -309,7 +309,7 @@ def _pads(
 
 
 def fans_of(weight: TensorType) -> dict[int, Fans]:
-    """How wide W is, the second input: by PyTorch's rule from its second axis to its first, from each of its taps.
+    """Return fan_in and fan_out of W, the second input: its second and first axis, each times the number of taps.
 
     That holds for a ConvTranspose, too, where the axes have changed places (`torch.nn.init`, fan_in and fan_out).
     """

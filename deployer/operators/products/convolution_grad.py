@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Reach, Whole, Window
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -28,6 +27,7 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Signature
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -64,8 +64,8 @@ from deployer.operators.products.convolution_work import (
     ALONE,
     BY_ROWS,
     TAPS,
+    CostModel,
     Tile,
-    Way,
     met_taps,
     rectangle_work,
     ways_over,
@@ -90,9 +90,9 @@ class ConvGradX(Operator):
     """
 
     name = "ConvGradX"
-    custom = Form((2, 2), (1, 1), {**CONV_ATTRS, "input_shape": "INTS"})
+    custom = Signature((2, 2), (1, 1), {**CONV_ATTRS, "input_shape": "INTS"})
     no_gradient = BACKWARD
-    pointed: ClassVar[dict[str, int]] = {GATE: 2}
+    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 2}
     kernel = Kernel(
         "conv_grad_x_f32",
         pointers=(("dy", "float32", False), ("w", "float32", False), GATE_POINTER, ("dx", "float32", True)),
@@ -106,7 +106,7 @@ class ConvGradX(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar[Mapping[str, Way]] = ways_over("dy", "c", _macs, halves=2, threes=3, fives=5)
+    cost_models: ClassVar[Mapping[str, CostModel]] = ways_over("dy", "c", _macs, halves=2, threes=3, fives=5)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], W[M, C / group, ..] to dX[N, C, ..]."""
@@ -116,7 +116,7 @@ class ConvGradX(Operator):
         channels = w.shape[1] * node.attr_int("group", 1)
         x = (dy.shape[0], channels, *smallest_input(node, dy.shape, w.shape, inputs))
         fits(node, geometry(node, x, w.shape, inputs), dy.shape, inputs)
-        check_gate(node, inputs, self.pointed[GATE], TensorType("float32", x))
+        check_gate(node, inputs, self.epilogue_operands[GATE], TensorType("float32", x))
         return (TensorType("float32", x),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -130,7 +130,7 @@ class ConvGradX(Operator):
         for tap, places in shape.taps():
             padded[places] += np.einsum(form, douts, weights[tap])
         dx = padded[shape.inner]
-        return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.pointed[GATE])),)
+        return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.epilogue_operands[GATE])),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by images, whose channels are then added up where they come from."""
@@ -145,7 +145,7 @@ class ConvGradX(Operator):
         operands = (
             Operand("dy", node.inputs[0], "in", s.y, (At("n"), At("g"), At("m"), *reaches(s))),
             Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
-            *gate_operands(node, self.pointed[GATE], dx),
+            *gate_operands(node, self.epilogue_operands[GATE], dx),
             dx,
         )
         parallel = zip(("n", "g", "c", "ih", "iw"), s.x, strict=True)
@@ -200,10 +200,17 @@ def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str)
     """
     kh, rows = access.operand("grad").view[3], tile["n"] * tile["oh"]
     macs, inside = math.prod(tile.values()), met_taps(access, "x", tile)[0].share(kh)
-    runs = tile["g"] * blocks * kh
-    lost = macs // tile["m"] * single // FACTS.several_taps - (macs - round(macs * inside))
+    inner_loop_starts = tile["g"] * blocks * kh
+    overhead_macs = macs // tile["m"] * single // FACTS.several_taps - (macs - round(macs * inside))
     parts = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
-    return Work(macs, round(runs * rows * inside), runs, form, lost, runs * (1 if _is_single(access) else parts))
+    return Work(
+        macs,
+        round(inner_loop_starts * rows * inside),
+        inner_loop_starts,
+        form,
+        overhead_macs,
+        inner_loop_starts * (1 if _is_single(access) else parts),
+    )
 
 
 def _in_squares(node: Node, access: Access, tile: Tile) -> Work:
@@ -220,7 +227,9 @@ def _in_rows(node: Node, access: Access, tile: Tile) -> Work:
 
 def _in_planes(node: Node, access: Access, tile: Tile) -> Work:
     """Cores share whole planes of a depthwise layer."""
-    return Work(math.prod(tile.values()), tile["g"] * tile["n"] * tile["oh"], tile["g"], "", runs=tile["g"])
+    return Work(
+        math.prod(tile.values()), tile["g"] * tile["n"] * tile["oh"], tile["g"], "", inner_loop_starts=tile["g"]
+    )
 
 
 @register
@@ -231,7 +240,7 @@ class ConvGradW(Operator):
     """
 
     name = "ConvGradW"
-    custom: ClassVar[Form | None] = Form((2, 2), (1, 1), CONV_ATTRS)
+    custom: ClassVar[Signature | None] = Signature((2, 2), (1, 1), CONV_ATTRS)
     no_gradient = BACKWARD
     kernel = Kernel(
         "conv_grad_w_f32",
@@ -244,7 +253,7 @@ class ConvGradW(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    work_ways: ClassVar[Mapping[str, Way]] = {"squares": _in_squares, "rows": _in_rows, "planes": _in_planes}
+    cost_models: ClassVar[Mapping[str, CostModel]] = {"squares": _in_squares, "rows": _in_rows, "planes": _in_planes}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], X[N, C, ..] to dW[M, C / group, ..]."""
@@ -333,11 +342,11 @@ STEP_WORK = 2
 
 def _stepped(work: Work, tile: Tile) -> Work:
     weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
-    return replace(work, lost=work.lost + STEP_WORK * weights)
+    return replace(work, overhead_macs=work.overhead_macs + STEP_WORK * weights)
 
 
-def _stepping(way: Way) -> Way:
-    return lambda node, access, tile: _stepped(way(node, access, tile), tile)
+def _stepping(cost_model: CostModel) -> CostModel:
+    return lambda node, access, tile: _stepped(cost_model(node, access, tile), tile)
 
 
 @register
@@ -351,13 +360,15 @@ class ConvSGD(ConvGradW):
 
     name = "ConvSGD"
     custom = None
-    applies = SGD.name
+    fused_update = SGD.name
     no_gradient = "it is an optimizer"
     kernel = Kernel(
         "conv_sgd_f32", pointers=ConvGradW.kernel.pointers, scalars=(*ConvGradW.kernel.scalars, ("lr", "f32"))
     )
     inplace: ClassVar[dict[int, int]] = {0: 2}
-    work_ways: ClassVar[Mapping[str, Way]] = {name: _stepping(way) for name, way in ConvGradW.work_ways.items()}
+    cost_models: ClassVar[Mapping[str, CostModel]] = {
+        name: _stepping(cost_model) for name, cost_model in ConvGradW.cost_models.items()
+    }
 
     def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
         """The update with the operands of its gradient; None where that is stored as another shape."""

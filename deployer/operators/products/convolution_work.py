@@ -13,7 +13,7 @@ from deployer.operators.base.epilogue import finished_form
 from deployer.operators.base.sums import block_of
 from deployer.operators.products.convolution_geometry import SIDE, taps_between, window_axes
 
-# How kernels of convolutions deal out blocks to cores: the ways they take where blocks are few or incomplete.
+# Work split of convolution kernels: distribution of blocks over cores, including few or incomplete blocks.
 
 TAPS = "taps"
 """The form of a gradient of W that takes single taps as it takes rows of them."""
@@ -25,13 +25,13 @@ BY_ROWS = "by_rows"
 
 def most(dealt_out: Iterable[tuple[int, float]]) -> float:
     """The cost of the core with the most, where so many pieces of a cost each are dealt out in this order."""
-    whole, turn, costs = 0.0, 0, [0.0] * FACTS.dealt
+    whole, rounds_, costs = 0.0, 0, [0.0] * FACTS.dealt
     for count, cost in dealt_out:
         each, rest = divmod(count, FACTS.dealt)
         whole += each * cost
-        for piece in range(turn, turn + rest):
+        for piece in range(rounds_, rounds_ + rest):
             costs[piece % FACTS.dealt] += cost
-        turn += rest
+        rounds_ += rest
     return whole + max(costs)
 
 
@@ -43,15 +43,15 @@ def parts_of_planes(planes: int) -> int:
     return parts
 
 
-def pays(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
+def is_profitable(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
     """Whether cores end with the blocks before they end with so many pieces, each of a share of its time."""
     of_blocks, of_pieces = limit
-    return of_blocks * FACTS.turns(blocks) <= of_pieces * FACTS.turns(pieces)
+    return of_blocks * FACTS.rounds(blocks) <= of_pieces * FACTS.rounds(pieces)
 
 
-def worth_fours(blocks: int) -> bool:
+def use_4x_blocks(blocks: int) -> bool:
     """Whether blocks of four outputs end before four times as many of one."""
-    return blocks > 0 and pays(FACTS.fours, blocks, FACTS.block * blocks)
+    return blocks > 0 and is_profitable(FACTS.fours, blocks, FACTS.block * blocks)
 
 
 def weight_blocks(groups: int, outputs: int, channels: int, rows: int) -> tuple[int, int]:
@@ -61,12 +61,12 @@ def weight_blocks(groups: int, outputs: int, channels: int, rows: int) -> tuple[
     """
     fours = outputs // FACTS.block
     blocks = groups * fours * channels * rows
-    if not pays(FACTS.weights, blocks, FACTS.block * blocks):
+    if not is_profitable(FACTS.weights, blocks, FACTS.block * blocks):
         fours = 0
     return fours * channels, (outputs - FACTS.block * fours) * channels
 
 
-# Layers that kernels compute by rectangles of outputs with the same taps inside the operand: at what cost.
+# Cost features of convolution kernels that compute rectangles of outputs with the same taps inside the operand.
 
 Run = tuple[int, int]
 """Neighbouring outputs along an axis, and the taps of each inside the operand."""
@@ -92,7 +92,7 @@ class _Blocks(NamedTuple):
 
     @property
     def begins(self) -> int:
-        """How long a block takes to begin and to end, in halves of one of a single sum."""
+        """Start and end overhead of a block, in halves of a single-sum block's overhead."""
         return FACTS.begun[self._kind]
 
     @property
@@ -116,7 +116,7 @@ def rectangle_work(
     are blocks, by how long they take to begin, for each block of the sum. Up to `in_line` taps of a row are code
     without a loop.
     """
-    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], in_line))
     return _work(access, operand, tile, channels, blocks, len(blocks), macs, form)
 
@@ -124,7 +124,7 @@ def rectangle_work(
 def single_tap_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
     """The same of one tap, row by row, where whole rows without a stride are one. Outputs without a tap are filled."""
     down, along = window_axes(access.operand(operand))
-    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     if down.stride * along.stride == 1 and tile[along.dim] == access.dim(along.dim).size:
         rows, columns = [(1, 1)], [(tile[down.dim] * tile[along.dim], 1)]
     blocks = list(_row_blocks(rows, columns, tile["n"] * tile["g"] * tile[channels] // FACTS.block))
@@ -141,13 +141,13 @@ def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str) 
     planes = tile["n"] * tile["g"]
     parts = parts_of_planes(planes)
     products = outputs = begun = 0
-    rows, columns = (met.runs for met in met_taps(access, operand, tile))
+    rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     for height, row_taps in rows:
         for width, column_taps in columns:
             products += height * width * row_taps * column_taps
             outputs += height * width
             begun += FACTS.lines_begun + min(height, width)
-    return Work(planes * products, planes * outputs, planes * parts, form, runs=planes * parts * begun)
+    return Work(planes * products, planes * outputs, planes * parts, form, inner_loop_starts=planes * parts * begun)
 
 
 def matrix_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
@@ -172,10 +172,10 @@ def _work(
     meets = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
     sums = -(-tile[summed] // block_of(access.dim(summed).size, meets))
     pieces = max(sum(block.number for block in blocks), 1)
-    share = pieces / FACTS.turns(pieces)
-    lost = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
-    runs = sum(block.number * block.begins for block in blocks)
-    return Work(macs, round(begun * share), pieces, form, lost, runs * sums)
+    share = pieces / FACTS.rounds(pieces)
+    overhead_macs = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
+    inner_loop_starts = sum(block.number * block.begins for block in blocks)
+    return Work(macs, round(begun * share), pieces, form, overhead_macs, inner_loop_starts * sums)
 
 
 def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, in_line: int) -> Iterator[_Blocks]:
@@ -185,7 +185,7 @@ def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, in_
         for width, column_taps in columns:
             for count, size in ((fours, FACTS.block), (rest, 1)):
                 groups, four = planes * count, height * width // FACTS.block
-                four = four if worth_fours(groups * four) else 0
+                four = four if use_4x_blocks(groups * four) else 0
                 single = height * width - FACTS.block * four
                 for number, outputs in ((groups * single, 1), (groups * four, FACTS.block)):
                     if number:
@@ -210,7 +210,7 @@ def _row_blocks(rows: list[Run], columns: list[Run], channels: int) -> Iterator[
         for width, column_taps in columns:
             if row_taps * column_taps == 0:
                 continue
-            four = width // FACTS.block if worth_fours(channels * height * (width // FACTS.block)) else 0
+            four = width // FACTS.block if use_4x_blocks(channels * height * (width // FACTS.block)) else 0
             if channels * height * four:
                 yield _Blocks(channels * height * four, FACTS.block, FACTS.block, 1, 1)
             if width > FACTS.block * four:
@@ -242,7 +242,7 @@ class Met(NamedTuple):
         return min(self.apart, len(self.taps))
 
     @property
-    def runs(self) -> list[Run]:
+    def inner_loop_starts(self) -> list[Run]:
         """Neighbours with all their taps; those at the borders are alone."""
         found: list[Run] = []
         for phase in range(self.phases):
@@ -293,7 +293,7 @@ def _all_taps(axis: Window | Reach, output: int) -> int:
     return sum((output + axis.pad - k * axis.dilation) % axis.stride == 0 for k in range(axis.kernel))
 
 
-# Depthwise windows of three by three, in planes that kernels may cut into strips of columns: at what cost.
+# Cost features of depthwise 3x3 kernels, whose planes may be cut into strips of columns.
 
 WIDTHS = "widths"
 """The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
@@ -316,8 +316,8 @@ def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str)
     longest = -(-rows // parts)
     lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * parts, longest)]
     pieces, macs = planes * parts, planes * rows * columns * SIDE**2
-    share = pieces / FACTS.turns(pieces)
-    products, elements, runs = (
+    share = pieces / FACTS.rounds(pieces)
+    products, elements, inner_loop_starts = (
         round(most([(planes, cost if length else 0) for length, cost in zip(lengths, costs, strict=True)]) * share)
         for costs in (
             [columns * SIDE**2 * length for length in lengths],
@@ -325,10 +325,10 @@ def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str)
             [strips] * parts,
         )
     )
-    return Work(macs, elements, pieces, form, products - macs, runs)
+    return Work(macs, elements, pieces, form, products - macs, inner_loop_starts)
 
 
-# Windows of three by three whose rows kernels may take whole, with the borders in the same blocks: at what cost.
+# Cost features of 3x3 kernels that take whole rows, with the borders in the same blocks.
 
 
 def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
@@ -345,11 +345,11 @@ def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: 
     rows, columns = met_taps(access, operand, tile)
     met = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
     planes, pieces = rows.phases * columns.phases, each * len(rows.taps) * len(columns.taps) // FACTS.block
-    share = pieces / FACTS.turns(pieces)
-    lost = round(FACTS.block * _most_taps(rows, columns, each) * tile[summed] * share) - macs
+    share = pieces / FACTS.rounds(pieces)
+    overhead_macs = round(FACTS.block * _most_taps(rows, columns, each) * tile[summed] * share) - macs
     sums = -(-tile[summed] // block_of(access.dim(summed).size, met))
     elements = FACTS.block**2 * pieces + round(FACTS.plane_setup * (planes - 1) * share)
-    return Work(macs, elements, pieces, form, lost, pieces * sums)
+    return Work(macs, elements, pieces, form, overhead_macs, pieces * sums)
 
 
 @lru_cache(4096)
@@ -371,13 +371,13 @@ def _most_taps(rows: Met, columns: Met, channels: int) -> float:
     return most(dealt)
 
 
-# The ways in which functions for some calls of a convolution, or of its gradient of X, have their work counted.
+# Cost features of the convolution (and input-gradient) kernel variants.
 
 Tile = Mapping[str, int]
-Way = Callable[[Node, Access, Tile], Work]
+CostModel = Callable[[Node, Access, Tile], Work]
 
 
-def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], **in_line: int) -> dict[str, Way]:
+def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], **in_line: int) -> dict[str, CostModel]:
     """The ways of a layer with windows over an operand, X or dY, whose results have these `channels`, a dim's name.
 
     `macs` counts the multiply-accumulates of a tile. Each of `in_line` is a way by rectangles, with rows of up to so
@@ -393,17 +393,17 @@ def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], 
     def lines(node: Node, access: Access, tile: Tile) -> Work:
         return line_work(access, operand, tile, finished_form("", node, access))
 
-    def way(work: Callable[..., Work], *more: int) -> Way:
+    def cost_model(work: Callable[..., Work], *more: int) -> CostModel:
         return lambda node, access, tile: work(
             access, operand, tile, channels, macs(access, tile), finished_form("", node, access), *more
         )
 
     whole = {"fours": fours_work, "matrix": matrix_work, "single": single_tap_work}
-    rows = {name: way(rectangle_work, taps) for name, taps in in_line.items()}
+    rows = {name: cost_model(rectangle_work, taps) for name, taps in in_line.items()}
     return {
         "planes": planes,
         "strips": strips,
         "lines": lines,
-        **{name: way(work) for name, work in whole.items()},
+        **{name: cost_model(work) for name, work in whole.items()},
         **rows,
     }

@@ -6,9 +6,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
-from deployer.core.declarations import Addend, Fans
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import Rule, without
 from deployer.core.ir import BIAS, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -28,6 +26,8 @@ from deployer.core.operator import (
     registry,
     unsupported,
 )
+from deployer.core.signatures import Rule, without
+from deployer.core.traits import EpilogueBias, Fans
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -56,25 +56,25 @@ from deployer.operators.products.matmul import (
     used_type,
 )
 
-# The work of products by the ways in which their kernels share them: blocks of outputs, lines, strips.
+# Cost features of matrix products by the work split of their kernels: blocks of outputs, lines, strips.
 
 
-class Finish(NamedTuple):
-    """What follows a complete sum, in multiply-accumulates for each output of a block, and of a line."""
+class Epilogue(NamedTuple):
+    """Epilogue cost of a complete sum, in multiply-accumulates for each output of a block, and of a line."""
 
     block: int
     line: int
 
 
-def finish_of(node: Node, access: Access) -> Finish:
-    """What the node has behind its sums: a product with alpha, C, Relu, a gate."""
+def finish_of(node: Node, access: Access) -> Epilogue:
+    """Return the cost of the node's epilogue: a product with alpha, C, Relu, a gate."""
     arguments = {operand.arg for operand in access.operands}
     parts = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
     block, line = (
         sum(cost for cost, is_there in zip(costs, parts, strict=True) if is_there)
         for costs in (FACTS.finish_block, FACTS.finish_line)
     )
-    return Finish(block, line + FACTS.finish_begin * any(parts))
+    return Epilogue(block, line + FACTS.finish_begin * any(parts))
 
 
 def lie_beside(access: Access) -> bool:
@@ -86,29 +86,29 @@ def lie_beside(access: Access) -> bool:
     return all(innermost(access.operand(name)) in ([], [At("k")]) for name in ("a", "b"))
 
 
-def products(batch: int, m: int, n: int, k: int, finish: Finish, beside: bool) -> Work:
+def products(batch: int, m: int, n: int, k: int, epilogue: Epilogue, beside: bool) -> Work:
     """The work of `batch` products of m rows and n columns over k: blocks of 4 x 4 outputs, and lines of what is left.
 
     All is lines where rows or columns do not fill a block. `beside` is what `lie_beside` says.
     """
     if batch == m == 1:
-        return _vector(n, k, finish.line, beside)
+        return _vector(n, k, epilogue.line, beside)
     if min(m, n) < FACTS.block:
-        return _lines(batch * min(m, n), max(m, n), k, finish.line)
+        return _lines(batch * min(m, n), max(m, n), k, epilogue.line)
     rows, columns = (size % FACTS.block for size in (m, n))
     if not rows and not columns:
-        return blocks(batch, m, n, k, finish)
-    fewest = FACTS.turns(batch * _whole(m) * _whole(n))
-    pieces = FACTS.turns(batch * rows * _begun(n)) + FACTS.turns(batch * columns * _whole(m))
-    return _edged(batch * m * n, fewest * FACTS.block**2, pieces * FACTS.block, k, finish)
+        return blocks(batch, m, n, k, epilogue)
+    fewest = FACTS.rounds(batch * _whole(m) * _whole(n))
+    pieces = FACTS.rounds(batch * rows * _begun(n)) + FACTS.rounds(batch * columns * _whole(m))
+    return _edged(batch * m * n, fewest * FACTS.block**2, pieces * FACTS.block, k, epilogue)
 
 
-def blocks(batch: int, m: int, n: int, k: int, finish: Finish) -> Work:
+def blocks(batch: int, m: int, n: int, k: int, epilogue: Epilogue) -> Work:
     """The same by blocks alone, the last of which overlap others."""
     count = batch * _begun(m) * _begun(n)
     computed = count * FACTS.block**2
-    lost = (computed - batch * m * n) * k + computed * finish.block
-    return Work(batch * m * n * k, computed, count, "matrix", lost)
+    overhead_macs = (computed - batch * m * n) * k + computed * epilogue.block
+    return Work(batch * m * n * k, computed, count, "matrix", overhead_macs)
 
 
 def in_products(node: Node, access: Access, tile: Mapping[str, int]) -> Work:
@@ -136,13 +136,13 @@ def strips(batch: int, rows: int, columns: int, form: str) -> Work:
     width = FACTS.block if form == "added" else 2 * FACTS.block
     count, outputs = -(-columns // width), batch * rows * columns
     if count >= FACTS.dealt and (count % FACTS.dealt == 0 or rows < FACTS.dealt):
-        return Work(outputs, outputs, count, form, runs=batch * count)
-    return Work(outputs, outputs, rows, form, runs=batch * count * min(rows, FACTS.dealt))
+        return Work(outputs, outputs, count, form, inner_loop_starts=batch * count)
+    return Work(outputs, outputs, rows, form, inner_loop_starts=batch * count * min(rows, FACTS.dealt))
 
 
-def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, finish: Finish) -> Work:
+def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: Epilogue) -> Work:
     """The work of so many outputs of which a core has some in blocks and, at their edges, some in lines."""
-    products = in_blocks * (k + finish.block) + round(in_lines * (FACTS.edge * k + finish.line))
+    products = in_blocks * (k + epilogue.block) + round(in_lines * (FACTS.edge * k + epilogue.line))
     elements = (in_blocks + in_lines) * FACTS.dealt
     return Work(outputs * k, elements, FACTS.dealt, "edged", products * FACTS.dealt - outputs * k)
 
@@ -151,8 +151,8 @@ def _lines(lines: int, outputs: int, k: int, extra: int) -> Work:
     """The work of lines of so many outputs each, of which cores are dealt fours."""
     pieces = lines * _begun(outputs)
     computed = pieces * FACTS.block
-    lost = (computed - lines * outputs) * k + computed * extra
-    return Work(lines * outputs * k, computed, pieces, "lines", lost)
+    overhead_macs = (computed - lines * outputs) * k + computed * extra
+    return Work(lines * outputs * k, computed, pieces, "lines", overhead_macs)
 
 
 def _vector(outputs: int, k: int, extra: int, beside: bool) -> Work:
@@ -161,8 +161,8 @@ def _vector(outputs: int, k: int, extra: int, beside: bool) -> Work:
     width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, narrow)
     pieces = -(-outputs // width)
     computed = pieces * width
-    lost = (computed - outputs) * k + computed * extra
-    return Work(outputs * k, computed, pieces, form, lost, min(pieces, FACTS.dealt))
+    overhead_macs = (computed - outputs) * k + computed * extra
+    return Work(outputs * k, computed, pieces, form, overhead_macs, min(pieces, FACTS.dealt))
 
 
 Shape = tuple[int, ...]
@@ -198,13 +198,13 @@ class Gemm(Operator):
     overflow = "any"
     versions = (7, 9, 11, 13)
     older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
-    pointed: ClassVar[dict[str, int]] = {GATE: 3}
-    addend = Addend(2, "beta")
-    multiplier = "alpha"
+    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 3}
+    epilogue_bias = EpilogueBias(2, "beta")
+    epilogue_scale = "alpha"
     orders: ClassVar[dict[int, str]] = ORDERS
     result_order = RESULT_ORDER
     flags = ("transA", "transB")
-    work_ways: ClassVar = {"blocks": in_blocks}
+    cost_models: ClassVar = {"blocks": in_blocks}
     kernel = Kernel(
         "gemm_f32",
         pointers=(
@@ -241,7 +241,7 @@ class Gemm(Operator):
             raise mismatch(node, "batch axes or C do not broadcast", inputs) from None
         if len(inputs) > 2 and inputs[2] is not None and inputs[2].dtype != "float32":
             raise unsupported(node, f"C is {inputs[2]}", "a C of float32")
-        check_gate(node, inputs, self.pointed[GATE], TensorType("float32", y))
+        check_gate(node, inputs, self.epilogue_operands[GATE], TensorType("float32", y))
         return (TensorType("float32", tuple(y[axis] for axis in order_of(node, RESULT_ORDER, len(y)))),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -256,7 +256,7 @@ class Gemm(Operator):
         beta = node.attr_float("beta", 1.0)
         if c is not None and beta != 0.0:
             y = y + c * a.dtype.type(beta)
-        y = finished(node, y, gate_array(inputs, self.pointed[GATE]))
+        y = finished(node, y, gate_array(inputs, self.epilogue_operands[GATE]))
         return (y.transpose(order_of(node, RESULT_ORDER, y.ndim)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
@@ -264,7 +264,7 @@ class Gemm(Operator):
         if is_ordered(node):
             raise NotDifferentiable(f"node {node.name!r} (Gemm): its axes are in an order that only fusion gives them")
         ta, tb, alpha = node.attr_int("transA", 0), node.attr_int("transB", 0), node.attr_float("alpha", 1.0)
-        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.pointed[GATE])
+        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.epilogue_operands[GATE])
         full = b.type(node.outputs[0]).shape
 
         def product(index: int, left: str, right: str, trans_left: int, trans_right: int) -> None:
@@ -341,7 +341,7 @@ class Gemm(Operator):
             operands.append(Operand("c", c_name, "in", tuple(sizes.values()), c_axes))
         y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At(rows), At(columns))
         result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
-        operands += gate_operands(node, self.pointed[GATE], result)
+        operands += gate_operands(node, self.epilogue_operands[GATE], result)
         if rows == "n" and len(operands) > 2:
             raise unsupported(
                 node, "the product's columns are stored as rows, those of C or a gate are not", "Transpose"
@@ -388,8 +388,8 @@ class Gemm(Operator):
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
         form, outputs = _form(node, access), batch * m * n
         if form in ("few", "few_rows"):
-            lost = outputs * extra_work(node, access)
-            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, lost)
+            overhead_macs = outputs * extra_work(node, access)
+            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, overhead_macs)
         return strips(batch, m, n, form) if form else in_products(node, access, tile)
 
 

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import At, Axis, Broadcast, Operand
-from deployer.core.declarations import Fans
 from deployer.core.errors import NotDifferentiable
-from deployer.core.forms import Form
 from deployer.core.ir import WEIGHT, AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
+from deployer.core.signatures import Signature
+from deployer.core.traits import Fans
 from deployer.operators.base.operands import Construction, arrays, floats
 
 
@@ -102,7 +102,7 @@ class FusedMatMul(Operator):
 
     name = "FusedMatMul"
     aliases = ("TransposeMatMul",)
-    custom = Form((2, 2), (1, 1), {"alpha": "FLOAT", **dict.fromkeys((*SWAPS, *ROTATIONS), "INT")})
+    custom = Signature((2, 2), (1, 1), {"alpha": "FLOAT", **dict.fromkeys((*SWAPS, *ROTATIONS), "INT")})
     flags = (*SWAPS, *ROTATIONS)
     composite = True
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from deployer.core.declarations import ACTIVATION
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS, measured, measured_layers
 from deployer.core.operator import Array, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
+from deployer.core.traits import ACTIVATION
 from deployer.operators.base.epilogue import RELU
 from deployer.operators.base.operands import normal
 from deployer.operators.products.convolution import Conv, ConvGrad, ConvGradB, ConvTranspose

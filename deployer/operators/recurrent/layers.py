@@ -25,16 +25,16 @@ from deployer.operators.recurrent.cells import (
 from deployer.operators.recurrent.steps import ForwardSteps, drawn
 from deployer.operators.recurrent.unrolled import (
     MOST_STEPS,
-    Manner,
-    Parts,
+    CellSpec,
+    Direction,
+    GraphBuilder,
     Sizes,
-    Way,
     activations_of,
     add_masks,
     unrolled,
 )
 
-# What ONNX's recurrent layers share: attributes, directions, and what is done for all steps at once.
+# Base of ONNX's recurrent layers: attributes, directions, and work that is done for all steps at once.
 
 DIRECTIONS: dict[str, tuple[int, ...]] = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
 """For each direction of a layer, whether its steps are done from the last one backwards."""
@@ -50,7 +50,7 @@ BIASES = 2
 
 @dataclass(frozen=True)
 class Weights:
-    """What the steps of a direction have: R, its bias and peepholes, as arrays or by name; None or empty if absent."""
+    """Weights of a direction's steps: R, its bias and peepholes, as arrays or by name; None or empty if absent."""
 
     r: Any
     bias: Any
@@ -101,12 +101,12 @@ class RecurrentLayer(Operator):
             raise unsupported(node, f"clip is {node.attrs['clip']}", "a number above 0, or none")
         self.manners(node)
 
-    def manners(self, node: Node) -> list[Manner]:
-        """How the steps of each direction are done."""
+    def manners(self, node: Node) -> list[CellSpec]:
+        """Return the cell specification of each direction."""
         functions = activations_of(node, self.activations[0], len(self.reverses(node)))
-        return [Manner(f, node.attr_float("clip", 0.0), bool(node.attr_int("input_forget", 0))) for f in functions]
+        return [CellSpec(f, node.attr_float("clip", 0.0), bool(node.attr_int("input_forget", 0))) for f in functions]
 
-    def has_recurrence(self, node: Node, manner: Manner) -> bool:
+    def has_recurrence(self, node: Node, manner: CellSpec) -> bool:
         """Whether the recurrence of the layer does steps in this manner."""
         usual = [tuple(name.lower() for name in names) for names in self.activations]
         plain = tuple(f.name for f in manner.functions) in usual and not manner.clip and not manner.coupled
@@ -177,25 +177,31 @@ class RecurrentLayer(Operator):
         return tuple(np.ascontiguousarray(v, x.dtype) for v in (y, *lasts))
 
     @abstractmethod
-    def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """The states after a step, in numpy: `x` is W X with its bias."""
 
     @abstractmethod
     def step(
-        self, node: Node, manner: Manner, parts: Parts, x: Sequence[str], states: Sequence[str], weights: Weights
+        self,
+        node: Node,
+        manner: CellSpec,
+        parts: GraphBuilder,
+        x: Sequence[str],
+        states: Sequence[str],
+        weights: Weights,
     ) -> list[str]:
         """Append a step's nodes; the names of the states after it.
 
         `x` are the gates of W X with the biases that `biases` adds, `weights` what `apart` made of them.
         """
 
-    def apart(self, node: Node, parts: Parts, weights: Weights) -> Weights:
+    def apart(self, node: Node, parts: GraphBuilder, weights: Weights) -> Weights:
         """The weights as each step reads them, which is done once for all of them."""
         return weights
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """For each direction one product for all steps, and the steps; what they give side by side."""
-        parts = Parts(node.name, self.sizes(node, inputs))
+        parts = GraphBuilder(node.name, self.sizes(node, inputs))
         sizes = parts.sizes
         names = [*node.inputs, *[""] * (LENGTHS + 2 + self.states - len(node.inputs))]
         swapped = node.attr_int("layout", TIME_FIRST) != TIME_FIRST
@@ -206,28 +212,28 @@ class RecurrentLayer(Operator):
             add_masks(parts, names[LENGTHS])
         rows = parts.emit("Reshape", names[:1], shape=(sizes.time * sizes.batch, sizes.features))
         wanted = tuple(map(bool, [*node.outputs, *[""] * (1 + self.states)][: 1 + self.states]))
-        ways = [
-            Way(d, reverse, manner, wanted)
+        directions = [
+            Direction(d, reverse, manner, wanted)
             for d, (reverse, manner) in enumerate(zip(self.reverses(node), self.manners(node), strict=True))
         ]
-        results = [self._direction(node, parts, way, (rows, *names[1:])) for way in ways]
+        results = [self._direction(node, parts, direction, (rows, *names[1:])) for direction in directions]
         for axis, output, of_directions in zip((1, 0, 0), node.outputs, zip(*results, strict=True), strict=False):
             if output:
                 self._joined(parts, axis, of_directions, (output, swapped))
         return parts.nodes
 
-    def _direction(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
+    def _direction(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """The steps of a direction: Y[time, batch, unit] and the last states [batch, unit]."""
         rows, w, r, b, _, *initial, peepholes = names
         sizes, width = parts.sizes, self.gates * parts.sizes.units
-        plain = self.has_recurrence(node, way.manner)
-        if plain and way.reverse:
+        plain = self.has_recurrence(node, direction.manner)
+        if plain and direction.reverse:
             rows = _mirrored_rows(parts, rows)
 
         def of_direction(name: str, *shape: int) -> str:
             if not name:
                 return ""
-            one = parts.part(name, 0, way.number, way.number + 1) if sizes.directions > 1 else name
+            one = parts.part(name, 0, direction.number, direction.number + 1) if sizes.directions > 1 else name
             return parts.emit("Reshape", (one,), shape=shape)
 
         weights = of_direction(w, width, sizes.features), of_direction(r, width, sizes.units)
@@ -237,31 +243,31 @@ class RecurrentLayer(Operator):
         states = [of_direction(name, sizes.batch, sizes.units) for name in initial]
         if plain:
             steps = self._of_lengths if parts.masks else self.recurrence
-            return steps(node, parts, way, (x, weights[1], of_r, *states))
+            return steps(node, parts, direction, (x, weights[1], of_r, *states))
         own = self.apart(node, parts, Weights(weights[1], of_r, of_direction(peepholes, self.peepholes * sizes.units)))
 
         def step(of_step: str, before: Sequence[str]) -> list[str]:
             gates = parts.gates(of_step, self.gates) if self.gates > 1 else [of_step]
-            return self.step(node, way.manner, parts, gates, before, own)
+            return self.step(node, direction.manner, parts, gates, before, own)
 
-        return unrolled(parts, way, x, states, step)
+        return unrolled(parts, direction, x, states, step)
 
-    def _of_lengths(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
+    def _of_lengths(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """A recurrence over sequences of several lengths, which go upwards: X was mirrored where they should not.
 
         Steps behind a sequence's end are done with the others, and their results are left out. The cell of an LSTM
         comes from the last step of all, so gates that are HELD carry it there.
         """
         assert parts.masks is not None
-        masks, (x, *rest), (y_wanted, last_wanted, *cell_wanted) = parts.masks, names, way.wanted
+        masks, (x, *rest), (y_wanted, last_wanted, *cell_wanted) = parts.masks, names, direction.wanted
         if any(cell_wanted):
             x = parts.emit("Where", (masks.within, x, _held(parts, self.held)))
-        inner = replace(way, reverse=0, wanted=(True, False, *cell_wanted))
+        inner = replace(direction, reverse=0, wanted=(True, False, *cell_wanted))
         y, _, *cells = self.recurrence(node, parts, inner, (x, *rest))
         last = ""
         if last_wanted:
             last = parts.emit("ReduceSum", (parts.masked(masks.last, y),), axes=(0,), keepdims=0)
-        if y_wanted and way.reverse:
+        if y_wanted and direction.reverse:
             y = parts.emit("ReverseSequence", (y, masks.lengths), time_axis=0, batch_axis=1)
         y = parts.masked(masks.within, y) if y_wanted else ""
         if any(cell_wanted):
@@ -269,29 +275,29 @@ class RecurrentLayer(Operator):
             cells = [parts.masked(some, cell) for cell in cells]
         return [y, last, *cells]
 
-    def biases(self, node: Node, parts: Parts, bias: str) -> tuple[str, str]:
+    def biases(self, node: Node, parts: GraphBuilder, bias: str) -> tuple[str, str]:
         """The bias of W and that of R, if the steps need it apart, from both [2, gates x units]; the first has both."""
         return (parts.emit("ReduceSum", (bias,), axes=(0,), keepdims=0) if bias else "", "")
 
     @abstractmethod
-    def recurrence(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """Append the steps over W X, R, the bias of R and initial states; the names of Y and the last states."""
 
     def steps_of(
-        self, parts: Parts, way: Way, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
+        self, parts: GraphBuilder, direction: Direction, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
     ) -> list[str]:
         """Append the steps over these inputs; the names of what they have of Y and the last states.
 
         Their outputs are those, what a gradient reads, and the places of the state. What is not wanted is absent, but
         the cell of an LSTM, which the steps hand on where it is in the end.
         """
-        stem = f"{parts.prefix}/{way.number}"
-        results = [f"{stem}/{i}" if i > 1 or wanted else "" for i, wanted in enumerate(way.wanted)]
+        stem = f"{parts.prefix}/{direction.number}"
+        results = [f"{stem}/{i}" if i > 1 or wanted else "" for i, wanted in enumerate(direction.wanted)]
         absent = [""] * (len(step.pointers(writes=True)) - len(results) - 1)
-        parts.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=way.reverse, **attrs)
+        parts.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=direction.reverse, **attrs)
         return results
 
-    def _joined(self, parts: Parts, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
+    def _joined(self, parts: GraphBuilder, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
         """A result of all directions along a new axis, in the layer's layout."""
         (name, swapped), sizes = output, parts.sizes
         shape = (sizes.batch, sizes.units)
@@ -329,12 +335,12 @@ class RecurrentLayer(Operator):
 
 
 def _within(x: Array, lengths: Array | None) -> Array:
-    """Which steps [time, batch, 1] are within their sequences."""
+    """Return the mask [time, batch, 1] of steps that are within their sequences."""
     numbers = np.arange(len(x)).reshape(-1, 1, 1)
     return numbers < (len(x) if lengths is None else lengths.reshape(-1, 1)) | np.zeros((x.shape[1], 1), int)
 
 
-def _mirrored_rows(parts: Parts, rows: str) -> str:
+def _mirrored_rows(parts: GraphBuilder, rows: str) -> str:
     """X as rows with each sequence backwards, where there are lengths; else a recurrence goes backwards itself."""
     sizes, masks = parts.sizes, parts.masks
     if masks is None:
@@ -344,7 +350,7 @@ def _mirrored_rows(parts: Parts, rows: str) -> str:
     return parts.emit("Reshape", (mirrored,), shape=(sizes.time * sizes.batch, sizes.features))
 
 
-def _held(parts: Parts, gates: Sequence[float]) -> str:
+def _held(parts: GraphBuilder, gates: Sequence[float]) -> str:
     """A constant [gates x units]: what goes into each gate."""
     tall = parts.emit("Reshape", (parts.emit("Constant", (), value_floats=tuple(gates)),), shape=(len(gates), 1))
     return parts.emit("Reshape", (parts.emit("Expand", (tall,), shape=(len(gates), parts.sizes.units)),), shape=(-1,))
@@ -364,22 +370,28 @@ class RNN(RecurrentLayer):
     activations = tuple((name,) for name in FUNCTIONS)
     rare: ClassVar = {"activations": ("Softplus", "Elu"), "activation_alpha": (0.5,)}
 
-    def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """f(x + R h + bias)."""
         return [manner.of(0, x + states[0] @ weights.r.T + weights.bias)]
 
     def step(
-        self, node: Node, manner: Manner, parts: Parts, x: Sequence[str], states: Sequence[str], weights: Weights
+        self,
+        node: Node,
+        manner: CellSpec,
+        parts: GraphBuilder,
+        x: Sequence[str],
+        states: Sequence[str],
+        weights: Weights,
     ) -> list[str]:
         """The same in nodes."""
         return [manner.emit(parts, 0, parts.emit("Gemm", (states[0], weights.r, *x), transB=1))]
 
-    def recurrence(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """RNNRecurrence."""
-        [activation] = way.manner.functions
+        [activation] = direction.manner.functions
         [name] = (name for name in FUNCTIONS if name.lower() == activation.name)
         x, r, _, h = names
-        return self.steps_of(parts, way, RNNRecurrence(), (x, r, h), activation=name)
+        return self.steps_of(parts, direction, RNNRecurrence(), (x, r, h), activation=name)
 
 
 SATURATED = 1e30
@@ -405,7 +417,7 @@ class LSTM(RecurrentLayer):
     }
     written = ({"input_forget": 1},)
 
-    def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """c' = f c + i g, h' = o act(c'); peepholes of i and f are on c, that of o is on c'."""
         h, c = states
         i, o, f, g = np.split(x + h @ weights.r.T + weights.bias, len(LSTM_GATES), axis=1)
@@ -415,14 +427,20 @@ class LSTM(RecurrentLayer):
         c = f * c + i * manner.of(1, g)
         return [np.asarray(manner.of(0, o + of_o * c) * manner.of(2, c)), np.asarray(c)]
 
-    def apart(self, node: Node, parts: Parts, weights: Weights) -> Weights:
+    def apart(self, node: Node, parts: GraphBuilder, weights: Weights) -> Weights:
         """Peepholes of each gate by themselves."""
         return replace(
             weights, peepholes=parts.gates(weights.peepholes, self.peepholes, 0) if weights.peepholes else ()
         )
 
     def step(
-        self, node: Node, manner: Manner, parts: Parts, x: Sequence[str], states: Sequence[str], weights: Weights
+        self,
+        node: Node,
+        manner: CellSpec,
+        parts: GraphBuilder,
+        x: Sequence[str],
+        states: Sequence[str],
+        weights: Weights,
     ) -> list[str]:
         """The same in nodes."""
         h, c = states
@@ -440,10 +458,10 @@ class LSTM(RecurrentLayer):
         c = parts.emit("Add", (kept, added))
         return [parts.emit("Mul", (gate(o, of_o, c), manner.emit(parts, 2, c))), c]
 
-    def recurrence(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """LSTMRecurrence; c of the end is always one of its results, as the steps hand it on there."""
         x, r, _, h, c = names
-        return self.steps_of(parts, way, LSTMRecurrence(), (x, r, h, c))
+        return self.steps_of(parts, direction, LSTMRecurrence(), (x, r, h, c))
 
 
 AFTER = "linear_before_reset"
@@ -473,7 +491,7 @@ class GRU(RecurrentLayer):
         "activation_alpha": (0.25, 0.5, 0.125),
     }
 
-    def cell(self, node: Node, manner: Manner, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """h' = (1 - z) n + z h."""
         [h] = states
         (x_z, x_r, x_n), (r_z, r_r, r_n), (b_z, b_r, b_n) = (
@@ -483,7 +501,7 @@ class GRU(RecurrentLayer):
         product = reset * (h @ r_n.T + b_n) if is_after(node) else (reset * h) @ r_n.T + b_n
         return [np.asarray((1 - z) * manner.of(1, x_n + product) + z * h)]
 
-    def apart(self, node: Node, parts: Parts, weights: Weights) -> Weights:
+    def apart(self, node: Node, parts: GraphBuilder, weights: Weights) -> Weights:
         """R of both gates and R of the hidden one, where the reset gate is on the state."""
         if is_after(node):
             return weights
@@ -492,7 +510,13 @@ class GRU(RecurrentLayer):
         return replace(weights, r=[parts.part(weights.r, 0, begin, end) for begin, end in pairwise(ends)])
 
     def step(
-        self, node: Node, manner: Manner, parts: Parts, x: Sequence[str], states: Sequence[str], weights: Weights
+        self,
+        node: Node,
+        manner: CellSpec,
+        parts: GraphBuilder,
+        x: Sequence[str],
+        states: Sequence[str],
+        weights: Weights,
     ) -> list[str]:
         """The same in nodes; h' = n + z (h - n)."""
         [h], (x_z, x_r, x_n) = states, x
@@ -509,7 +533,7 @@ class GRU(RecurrentLayer):
         n = manner.emit(parts, 1, total)
         return [parts.emit("Add", (n, parts.emit("Mul", (z, parts.emit("Sub", (h, n))))))]
 
-    def biases(self, node: Node, parts: Parts, bias: str) -> tuple[str, str]:
+    def biases(self, node: Node, parts: GraphBuilder, bias: str) -> tuple[str, str]:
         """Apart where the reset gate is on the product with its bias."""
         if not bias or not is_after(node):
             return super().biases(node, parts, bias)
@@ -517,9 +541,9 @@ class GRU(RecurrentLayer):
         of_w, of_r = (parts.emit("Reshape", (name,), shape=(-1,)) for name in apart)
         return of_w, of_r
 
-    def recurrence(self, node: Node, parts: Parts, way: Way, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """By where the reset gate is."""
         x, r, bias, h = names
         if is_after(node):
-            return self.steps_of(parts, way, GRURecurrence(), (x, r, bias, h))
-        return self.steps_of(parts, way, GRUStateRecurrence(), (x, r, h))
+            return self.steps_of(parts, direction, GRURecurrence(), (x, r, bias, h))
+        return self.steps_of(parts, direction, GRUStateRecurrence(), (x, r, h))

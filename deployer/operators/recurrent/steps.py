@@ -8,7 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Dim, Mirror, Operand, Whole
-from deployer.core.declarations import Fans
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
@@ -28,10 +27,11 @@ from deployer.core.operator import (
     rng,
 )
 from deployer.core.samples import Sample
+from deployer.core.traits import Fans
 from deployer.operators.base.operands import floats, normal
 from deployer.operators.base.views import reshape_to
 
-# What the steps through time share: one tile loop whose dim `time` is the loop over time.
+# Base of the steps through time: one tile loop whose dim `time` is the loop over time.
 #
 # All that does not wait for the step before, products with X among it, is done outside for all steps at once. What is
 # left is a product of the weights with a state that the steps hand on from one to the next, and a cell.
@@ -229,20 +229,20 @@ def sigmoid(x: Array) -> Array:
 
 
 def two_places(steps: Sequence[Array], initial: Array) -> Array:
-    """What the two places of a state hold in the end: step n, from 0 on, writes place (n + 1) mod 2."""
+    """Return the final content of a state's two slots: step n, from 0 on, writes slot (n + 1) mod 2."""
     values = [initial, *steps]
     last = len(values) - 1
     return np.stack([values[last - last % 2], values[last - 1 + last % 2]])
 
 
-# Recurrences that are differentiated: what their gradients read, and the gradients that are ordinary products.
+# Differentiable recurrences: the values that their gradients read, and the gradients that are ordinary products.
 
 WEIGHTS = "r"
 """The kernel pointer of R, [gates x units, units]."""
 
 
 class ForwardSteps(Recurrence):
-    """The steps of a layer: X, R and what a subclass has besides, to Y, the last state, and others.
+    """Steps of a layer: X, R and further inputs of a subclass to Y, the last state, and other outputs.
 
     The gradient reads the outputs `saved`; the first `results` outputs have a gradient.
     """
@@ -266,7 +266,10 @@ class ForwardSteps(Recurrence):
         return {position: Fans(units, gates)}
 
     def kept(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> dict[str, str]:
-        """What the gradient reads, computed again where the node did not save it; errors for other gradients."""
+        """Return the values that the gradient reads; recompute those that the node did not save.
+
+        Raise NotDifferentiable for gradients of other outputs than the first ones.
+        """
         if any(douts[self.results :]):
             raise NotDifferentiable(f"node {node.name!r} ({node.op}): only its first outputs have a gradient")
         named = dict(zip(self.pointers(writes=True), self.outputs_of(node), strict=True))
@@ -328,7 +331,7 @@ class BackwardSteps(Recurrence):
     backwards = True
 
     def sample(self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]) -> Sample:
-        """What the forward steps saved, and gradients of their results: of all, or of Y alone."""
+        """Build a sample of the values that the forward steps saved, and gradients of all results or of Y alone."""
         given = self.forward.drawn_inputs(shape, stated)
         node = Node(label, self.forward.name, tuple(given), (), dict(attrs))
         results = self.forward.reference(node, list(given.values()))

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, registry, unsupported
+from deployer.core.signatures import Signature
 from deployer.operators.base.operands import Construction, floats
 from deployer.operators.recurrent.layers import AFTER, GRU, LSTM, is_after
 from deployer.operators.recurrent.unrolled import Sizes, activations_of
 
-# Recurrent layers of ONNX Runtime's training graphs: in one direction, with what their gradients read as outputs.
+# Recurrent layers of ONNX Runtime's training graphs: one direction, with outputs for their gradients.
 
 BIASES = 2
 """The bias of W and the bias of R, one behind the other."""
@@ -197,7 +197,7 @@ class LSTMTraining(TrainedLayer):
     """
 
     name = "LSTMTraining"
-    custom = Form((3, 8), (1, 5), LSTM_ATTRIBUTES)
+    custom = Signature((3, 8), (1, 5), LSTM_ATTRIBUTES)
     gates, states, usual = LSTM.gates, LSTM.states, LSTM.activations[0]
     flags = ("input_forget",)
 
@@ -260,7 +260,7 @@ class LSTMGrad(TrainedGrad):
     """
 
     name = "LSTMGrad"
-    custom = Form((LSTM_INPUTS - 3, LSTM_INPUTS), (1, 6), LSTM_ATTRIBUTES)
+    custom = Signature((LSTM_INPUTS - 3, LSTM_INPUTS), (1, 6), LSTM_ATTRIBUTES)
     gates, states, usual, flags = LSTMTraining.gates, LSTMTraining.states, LSTMTraining.usual, LSTMTraining.flags
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -324,7 +324,7 @@ class GRUTraining(TrainedLayer):
     """
 
     name = "GRUTraining"
-    custom = Form((3, 6), (1, 3), GRU_ATTRIBUTES)
+    custom = Signature((3, 6), (1, 3), GRU_ATTRIBUTES)
     gates, states, usual = GRU.gates, GRU.states, GRU.activations[0]
     flags = (AFTER,)
 
@@ -387,7 +387,7 @@ class GRUGrad(TrainedGrad):
     """
 
     name = "GRUGrad"
-    custom = Form((GRU_INPUTS - 2, GRU_INPUTS), (1, 5), GRU_ATTRIBUTES)
+    custom = Signature((GRU_INPUTS - 2, GRU_INPUTS), (1, 5), GRU_ATTRIBUTES)
     gates, states, usual, flags = GRUTraining.gates, GRUTraining.states, GRUTraining.usual, GRUTraining.flags
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -1,4 +1,4 @@
-"""Steps of a recurrent layer one after the other, as nodes of their own, for forms that no recurrence has.
+"""Unrolled steps of a recurrent layer, as nodes of their own, for variants that no recurrence supports.
 
 Activations of any kind, clipped sums, coupled gates and peepholes are nodes between the products.
 """
@@ -13,7 +13,7 @@ from deployer.core.operator import Array, unsupported
 from deployer.operators.base.operands import Construction
 from deployer.operators.recurrent.steps import sigmoid
 
-# What the nodes of a recurrent layer are made with: its sizes, values in between, and masks of steps.
+# Context for building the nodes of a recurrent layer: its sizes, intermediate values, and masks of steps.
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Masks:
-    """Lengths of sequences, and truths by them: which steps [time, batch, 1] are within, and which are the last one."""
+    """Lengths of sequences, and masks [time, batch, 1] of the steps within them, and of their last steps."""
 
     lengths: str
     column: str
@@ -38,7 +38,7 @@ class Masks:
 
 
 @dataclass
-class Parts(Construction):
+class GraphBuilder(Construction):
     """The nodes of a layer; `masks` are there with lengths."""
 
     sizes: Sizes
@@ -69,7 +69,7 @@ class Parts(Construction):
         return self.emit("Where", (mask, name, self.number(0.0)))
 
 
-def add_masks(parts: Parts, lengths: str) -> None:
+def add_masks(parts: GraphBuilder, lengths: str) -> None:
     """Append the masks of a layer."""
     sizes = parts.sizes
     column = parts.emit("Reshape", (lengths,), shape=(sizes.batch, 1))
@@ -89,7 +89,7 @@ Function = Callable[[Array, float, float], Array]
 
 @dataclass(frozen=True)
 class Kind:
-    """A function that ONNX names as an activation: an operator of that name, and the defaults of what it takes.
+    """Activation function of ONNX: the operator of that name, and the defaults of its attributes.
 
     A default of None means that a node has to say the number; `takes` are the attributes that there are.
     """
@@ -130,7 +130,7 @@ class Activation:
         alpha, beta = (x.dtype.type(numbers[name]) for name in (ALPHA, BETA))
         return np.asarray(KINDS[self.name].function(x, alpha, beta), x.dtype)
 
-    def emit(self, parts: Parts, x: str) -> str:
+    def emit(self, parts: GraphBuilder, x: str) -> str:
         """Append the function; ScaledTanh and Affine are no operators of ONNX."""
         kind, numbers = KINDS[self.name], dict(self.numbers)
         if kind.takes is not _OWN:
@@ -143,9 +143,10 @@ class Activation:
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How the steps of a direction are done: activations, the bound of what goes into them, and whether the forget gate
-    is what the input gate leaves.
+class CellSpec:
+    """Cell specification of a direction: activations, the bound of their inputs, and coupling of gates.
+
+    With `coupled` the forget gate is one minus the input gate.
     """
 
     functions: tuple[Activation, ...]
@@ -156,7 +157,7 @@ class Manner:
         """An activation in numpy, of what is clipped before."""
         return self.functions[index].of(np.clip(x, -self.clip, self.clip) if self.clip else x)
 
-    def emit(self, parts: Parts, index: int, x: str) -> str:
+    def emit(self, parts: GraphBuilder, index: int, x: str) -> str:
         """Append an activation, and the clip before it."""
         return self.functions[index].emit(
             parts, parts.emit("Clip", (x,), min=-self.clip, max=self.clip) if self.clip else x
@@ -198,14 +199,15 @@ def _numbers(node: Node, names: Sequence[str], word: str) -> dict[int, float]:
 
 
 @dataclass(frozen=True)
-class Way:
-    """A direction of a layer: its number, whether its steps are done from the last one backwards, their manner, and
-    which of Y and the last states are wanted.
+class Direction:
+    """Direction of a layer: its number, whether its steps run backwards, its cell, and which outputs are wanted.
+
+    The outputs are Y and the last states.
     """
 
     number: int
     reverse: int
-    manner: Manner
+    manner: CellSpec
     wanted: tuple[bool, ...]
 
 
@@ -213,7 +215,7 @@ Step = Callable[[str, Sequence[str]], list[str]]
 """From what a step adds to its sums, and the states before it, to the states after it."""
 
 
-def unrolled(parts: Parts, way: Way, x: str, states: Sequence[str], step: Step) -> list[str]:
+def unrolled(parts: GraphBuilder, direction: Direction, x: str, states: Sequence[str], step: Step) -> list[str]:
     """Append the steps over x[time, batch, gates x units]; the names of Y[time, batch, unit] and the last states.
 
     Behind its end a sequence keeps its states, and Y is zero there; one without steps ends in zeros.
@@ -223,7 +225,7 @@ def unrolled(parts: Parts, way: Way, x: str, states: Sequence[str], step: Step) 
     if not all(states):
         zero = parts.emit("Expand", (parts.number(0.0),), shape=width)
     now, rows = [state or zero for state in states], dict[int, str]()
-    for t in range(sizes.time)[:: -1 if way.reverse else 1]:
+    for t in range(sizes.time)[:: -1 if direction.reverse else 1]:
         of_step = parts.emit("Reshape", (parts.part(x, 0, t, t + 1),), shape=(sizes.batch, -1))
         new = step(of_step, now)
         if masks is not None:

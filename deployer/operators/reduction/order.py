@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
-from deployer.core.forms import Rule
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -26,6 +25,7 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Rule
 from deployer.operators.base.axes import axis_of, line_strides, lines
 from deployer.operators.base.integer_variants import over_integers
 from deployer.operators.base.operands import arrays, floats, one_number, operands
@@ -99,7 +99,7 @@ class ArgEqual(Operator):
         return Work(macs=0, elements=math.prod(tile.values()), parallel=tile["o"] * tile["i"])
 
 
-# What ArgMax and ArgMin share: the extremum of each line, and where it is.
+# Base of ArgMax and ArgMin: the index of each line's extremum.
 
 
 class ArgExtreme(Operator):
@@ -201,7 +201,7 @@ class Hardmax(Operator):
         return (y,)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Where the largest is, as ones."""
+        """Lower to ArgMax and OneHot."""
         shape = floats(node, inputs, 1)[0].shape
         axis = axis_of(node, shape, -1)
         place, values = f"{node.name}/place", f"{node.name}/values"
@@ -232,7 +232,7 @@ class TopK(Operator):
     )
     static_inputs: ClassVar[dict[int, str]] = {1: "k"}
     flags = ("largest", "sorted")
-    spared: ClassVar[dict[str, int]] = {"ids": 1}
+    optional_outputs: ClassVar[dict[str, int]] = {"ids": 1}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's shape with K along the axis, of floats and of integers."""

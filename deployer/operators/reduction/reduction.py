@@ -7,8 +7,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
-from deployer.core.declarations import Sums
-from deployer.core.forms import LATE_AXES, Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -26,6 +24,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import LATE_AXES, Signature
+from deployer.core.traits import Sums
 from deployer.operators.base.integer_variants import over_integers
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
@@ -40,7 +40,7 @@ class ReduceProdGrad(Operator):
     """
 
     name = "ReduceProdGrad"
-    custom = Form((2, 2), (1, 1))
+    custom = Signature((2, 2), (1, 1))
     kernel = Kernel(
         "reduce_prod_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),
@@ -88,7 +88,7 @@ class ReduceProdGrad(Operator):
         return Work(macs=0, elements=count, parallel=tile["rows"])
 
 
-# What ReduceSum and ReduceMean share: their axes, merged loops, and one kernel that sums in row-major order.
+# Base of ReduceSum and ReduceMean: axes, merged loops, and one kernel that sums in row-major order.
 
 REDUCTION_LOOPS = 3
 """Loops of the kernel over kept axes (k0..k2), and as many over reduced ones (r0..r2, outermost first)."""
@@ -115,7 +115,7 @@ def reduce_kernel(symbol: str, sums: bool) -> Kernel:
 
 
 class Reducing(Operator):
-    """What becomes of the elements along `axes`, as attribute or input, all axes where absent."""
+    """Reduces the elements along `axes`, an attribute or an input; all axes if absent."""
 
     static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
     flags = ("keepdims", "noop_with_empty_axes")
@@ -235,7 +235,7 @@ class Reduction(Reducing):
         reduced = {d.name for d in access.dims if d.kind == "reduction"}
         last = access.operand("x").axes[-1]
         form = "rows" if isinstance(last, At) and last.dim in reduced else "columns"
-        return Work(0, math.prod(tile.values()), outputs, form, runs=outputs)
+        return Work(0, math.prod(tile.values()), outputs, form, inner_loop_starts=outputs)
 
 
 def expand_to(b: GradientBuilder, name: str, shape: tuple[int, ...], out: str) -> None:
@@ -259,7 +259,7 @@ def share_gradient(operator: Reducing, node: Node, dy: str, b: GradientBuilder) 
     b.emit("Mul", (mask, dy), (b.grad(0),))
 
 
-# What reductions share that are made of others: their attributes passed on, and how their lowered nodes are named.
+# Base of reductions composed of others: attributes are passed on, and lowered nodes are named.
 
 Along = dict[str, AttrValue]
 """The attributes of a reduction along the same axes."""

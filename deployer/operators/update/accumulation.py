@@ -7,9 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Accumulator, Counter, State, Sums
 from deployer.core.files.roles import Limiter
-from deployer.core.forms import Form
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import (
     ArgValue,
@@ -26,6 +24,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import Accumulator, Counter, State, Sums
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
@@ -41,7 +41,7 @@ class InPlaceAccumulatorV2(Flat):
     """
 
     name = "InPlaceAccumulatorV2"
-    custom = Form((3, 3), (0, 1))
+    custom = Signature((3, 3), (0, 1))
     accumulator = Accumulator(usual=True)
     kernel = Kernel(
         "accumulate_f32",
@@ -70,7 +70,7 @@ class InPlaceAccumulatorV2(Flat):
         """One flat parallel dim; the buffer's old content is not read in a pass with the flag set."""
         flat = super().access(node, types)
         buffer, *rest = flat.operands
-        return replace(flat, operands=(replace(buffer, fresh_on_flag=True), *rest))
+        return replace(flat, operands=(replace(buffer, overwrite_on_first_pass=True), *rest))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length and the flag of the running pass."""
@@ -89,13 +89,13 @@ class NormScale(Flat):
     """
 
     name = "NormScale"
-    custom = Form((1, 1), (1, 1), {"limit": "FLOAT"}, frozenset({"limit"}))
+    custom = Signature((1, 1), (1, 1), {"limit": "FLOAT"}, frozenset({"limit"}))
     kernel = Kernel(
         "norm_scale_f32",
         pointers=(("x", "float32", False), ("y", "float32", True)),
         scalars=(("n", "u32"), ("limit", "f32"), ("margin", "f32")),
     )
-    limiter = Limiter("InplaceClipGradNorm", Form((1, 1), (1, 1), {"max_norm": "FLOAT"}), "max_norm", 1.0)
+    limiter = Limiter("InplaceClipGradNorm", Signature((1, 1), (1, 1), {"max_norm": "FLOAT"}), "max_norm", 1.0)
     no_gradient = "it belongs to an update"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -131,7 +131,7 @@ class SquareSum(Operator):
     """
 
     name = "SquareSum"
-    custom = Form((1, 2), (1, 1))
+    custom = Signature((1, 2), (1, 1))
     kernel = Kernel(
         "square_sum_f32",
         pointers=(("x", "float32", False), ("before", "float32", False), ("y", "float32", True), CARRY),

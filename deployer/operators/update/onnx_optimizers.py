@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 from onnx import TensorProto
 
-from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Signature
 from deployer.operators.base.operands import Construction, arrays, floats
 
-# What ONNX's training operators share: a rate, a count of updates, and any number of tensors with what they keep.
+# Base of ONNX's training operators: a rate, a count of updates, and any number of tensors with their states.
 
 DOMAIN = "ai.onnx.preview.training"
 MOST = 1 << 16
@@ -23,13 +23,13 @@ SHARED = ("R", "T")
 """The rate, and the number of updates before this one; after them all tensors, then all gradients, then the others."""
 
 
-def preview_form(group: Sequence[str], required: Sequence[str] = (), **attributes: str) -> Form:
+def preview_form(group: Sequence[str], required: Sequence[str] = (), **attributes: str) -> Signature:
     """The form of a node over groups of tensors: a tensor, its gradient, and what is kept of it."""
     inputs, outputs = len(SHARED) + len(group), len(group) - 1
-    return Form((inputs, MOST), (outputs, MOST), attributes, frozenset(required))
+    return Signature((inputs, MOST), (outputs, MOST), attributes, frozenset(required))
 
 
-class Sums(Construction):
+class TensorSums(Construction):
     """The nodes of an update."""
 
     def of(self, op: str, *operands: str | float, output: str = "", **attrs: AttrValue) -> str:
@@ -43,7 +43,7 @@ class Sums(Construction):
 
 
 class TensorUpdates(Operator):
-    """R, T, tensors, gradients and what is kept, to the new tensors and the new kept ones; each tensor by itself."""
+    """R, T, tensors, gradients and states to the new tensors and the new states; each tensor by itself."""
 
     domain = DOMAIN
     composite = True
@@ -88,7 +88,7 @@ class TensorUpdates(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The rate once, then each tensor."""
-        sums = Sums(node.name)
+        sums = TensorSums(node.name)
         shared = [sums.of("Reshape", name, shape=()) for name in node.inputs[: len(SHARED)]]
         node = replace(node, inputs=(*shared, *node.inputs[len(SHARED) :]))
         rate = self.rate(node, sums)
@@ -101,14 +101,14 @@ class TensorUpdates(Operator):
         return sums.nodes
 
     @abstractmethod
-    def rate(self, node: Node, sums: Sums) -> tuple[str, ...]:
+    def rate(self, node: Node, sums: TensorSums) -> tuple[str, ...]:
         """Append what is common to all tensors; its values, the first of which is the rate."""
 
     @abstractmethod
-    def update(self, node: Node, sums: Sums, shared: Sequence[str], names: Sequence[str]) -> None:
+    def update(self, node: Node, sums: TensorSums, shared: Sequence[str], names: Sequence[str]) -> None:
         """Append the update of a tensor, from the names of its group to those of its results."""
 
-    def regularized(self, node: Node, sums: Sums, x: str, g: str) -> str:
+    def regularized(self, node: Node, sums: TensorSums, x: str, g: str) -> str:
         """G + norm_coefficient X."""
         share = node.attr_float("norm_coefficient", 0.0)
         return sums.of("Add", sums.of("Mul", x, share), g) if share else g
@@ -137,7 +137,7 @@ class Adagrad(TensorUpdates):
         slowed = rate / (1 + kind(count) * kind(node.attr_float("decay_factor", 0.0)))
         return x - slowed * g / (np.sqrt(h) + kind(node.attr_float("epsilon", EPSILON))), h
 
-    def rate(self, node: Node, sums: Sums) -> tuple[str, ...]:
+    def rate(self, node: Node, sums: TensorSums) -> tuple[str, ...]:
         """R / (1 + decay_factor T)."""
         decay = node.attr_float("decay_factor", 0.0)
         if not decay:
@@ -145,7 +145,7 @@ class Adagrad(TensorUpdates):
         count = sums.of("Cast", node.inputs[1], to=TensorProto.FLOAT)
         return (sums.of("Div", node.inputs[0], sums.of("Add", sums.of("Mul", count, decay), 1.0)),)
 
-    def update(self, node: Node, sums: Sums, shared: Sequence[str], names: Sequence[str]) -> None:
+    def update(self, node: Node, sums: TensorSums, shared: Sequence[str], names: Sequence[str]) -> None:
         """The sum of squares, and the step by its root."""
         x, g, h, new_x, new_h = names
         g = self.regularized(node, sums, x, g)
@@ -190,7 +190,7 @@ class Adam(TensorUpdates):
             rate = rate * x.dtype.type(math.sqrt(second) / first)
         return (1 - after) * (x - rate * v / (np.sqrt(h) + epsilon)), v, h
 
-    def rate(self, node: Node, sums: Sums) -> tuple[str, ...]:
+    def rate(self, node: Node, sums: TensorSums) -> tuple[str, ...]:
         """R' where there was an update, else R."""
         count = sums.of("Cast", node.inputs[1], to=TensorProto.FLOAT)
         made = sums.of("Max", count, 1.0)
@@ -198,7 +198,7 @@ class Adam(TensorUpdates):
         corrected = sums.of("Mul", node.inputs[0], sums.of("Div", sums.of("Sqrt", second), first))
         return (sums.of("Where", sums.of("Greater", count, 0.0), corrected, node.inputs[0]),)
 
-    def update(self, node: Node, sums: Sums, shared: Sequence[str], names: Sequence[str]) -> None:
+    def update(self, node: Node, sums: TensorSums, shared: Sequence[str], names: Sequence[str]) -> None:
         """Both moments, and the step by them."""
         x, g, v, h, new_x, new_v, new_h = names
         alpha, beta, epsilon, _, after = (_number(node, name) for name in ADAM_NUMBERS)
@@ -216,7 +216,7 @@ def _number(node: Node, name: str) -> float:
     return float(np.float32(node.attr_float(name, ADAM_NUMBERS[name])))
 
 
-def _complement(sums: Sums, count: str, share: float) -> str:
+def _complement(sums: TensorSums, count: str, share: float) -> str:
     """1 - share^T, as accurate for a share near 1: 2 t / (1 + t) with t = tanh(-T log(share) / 2)."""
     if not share:
         return sums.number(1.0)
@@ -253,12 +253,12 @@ class Momentum(TensorUpdates):
         v = alpha * v + (beta * g if count > 0 else g)
         return x - rate * (g + alpha * v if _leads(node) else v), v
 
-    def rate(self, node: Node, sums: Sums) -> tuple[str, ...]:
+    def rate(self, node: Node, sums: TensorSums) -> tuple[str, ...]:
         """R, and the share of the gradient, which is 1 in the first update."""
         begun = sums.of("Greater", sums.of("Cast", node.inputs[1], to=TensorProto.FLOAT), 0.0)
         return node.inputs[0], sums.of("Where", begun, node.attr_float("beta", 0.0), 1.0)
 
-    def update(self, node: Node, sums: Sums, shared: Sequence[str], names: Sequence[str]) -> None:
+    def update(self, node: Node, sums: TensorSums, shared: Sequence[str], names: Sequence[str]) -> None:
         """The momentum, and the step along it."""
         (x, g, v, new_x, new_v), alpha = names, node.attr_float("alpha", 0.0)
         g = self.regularized(node, sums, x, g)

@@ -8,8 +8,6 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.declarations import Optimizer, Sequences, Setting, State
-from deployer.core.forms import Form
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import (
@@ -24,6 +22,8 @@ from deployer.core.operator import (
     register,
     unsupported,
 )
+from deployer.core.signatures import Signature
+from deployer.core.traits import Hyperparameter, Optimizer, Sequences, State
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, operands
 
@@ -35,13 +35,13 @@ class SGD(Flat):
     """W' = w - lr * g, in place. Plain gradient descent; attribute `lr`."""
 
     name = "SGD"
-    custom = Form((2, 2), (1, 1), {"lr": "FLOAT"})
+    custom = Signature((2, 2), (1, 1), {"lr": "FLOAT"})
     domain = ""
     optimizer = Optimizer(
         "sgd",
         rate="lr",
         usual=True,
-        sequences=Sequences("SGDOptimizerV2", Form((3, 3), (1, 2)), {1: 0, 2: 1}),
+        sequences=Sequences("SGDOptimizerV2", Signature((3, 3), (1, 2)), {1: 0, 2: 1}),
         default_rate=SGD_LEARNING_RATE,
     )
     kernel = Kernel(
@@ -66,10 +66,14 @@ ADAMW_LEARNING_RATE = 0.001
 NUMBERS = {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-8, "weight_decay": 0.01}
 """Attributes with what they are where absent, as in ONNX Runtime."""
 CHOICES = (
-    Setting("beta1", "share that the mean of the gradient keeps", NUMBERS["alpha"], "alpha", most=1.0),
-    Setting("beta2", "share that the mean of its square keeps", NUMBERS["beta"], "beta", most=1.0),
-    Setting("eps", "what is added to the root of the gradient's mean square", NUMBERS["epsilon"], "epsilon", ends="()"),
-    Setting("weight-decay", "share of the weight that a step takes off, times the rate", NUMBERS["weight_decay"]),
+    Hyperparameter("beta1", "share that the mean of the gradient keeps", NUMBERS["alpha"], "alpha", most=1.0),
+    Hyperparameter("beta2", "share that the mean of its square keeps", NUMBERS["beta"], "beta", most=1.0),
+    Hyperparameter(
+        "eps", "what is added to the root of the gradient's mean square", NUMBERS["epsilon"], "epsilon", ends="()"
+    ),
+    Hyperparameter(
+        "weight-decay", "share of the weight that a step takes off, times the rate", NUMBERS["weight_decay"]
+    ),
 )
 ADAMW_SETTINGS = {**dict.fromkeys(NUMBERS, "FLOAT"), "adam_mode": "INT", "correct_bias": "INT"}
 
@@ -85,7 +89,7 @@ class AdamW(Flat):
     """
 
     name = "AdamW"
-    custom = Form((5, 5), (1, 3), {"lr": "FLOAT", **ADAMW_SETTINGS})
+    custom = Signature((5, 5), (1, 3), {"lr": "FLOAT", **ADAMW_SETTINGS})
     domain = ""
     flags = ("adam_mode", "correct_bias")
     optimizer = Optimizer(
@@ -93,7 +97,9 @@ class AdamW(Flat):
         rate="lr",
         states={2: State("_first_moment"), 3: State("_second_moment")},
         count=4,
-        sequences=Sequences("AdamWOptimizer", Form((6, 6), (1, 4), ADAMW_SETTINGS), {1: 4, 2: 0, 3: 1, 4: 2, 5: 3}),
+        sequences=Sequences(
+            "AdamWOptimizer", Signature((6, 6), (1, 4), ADAMW_SETTINGS), {1: 4, 2: 0, 3: 1, 4: 2, 5: 3}
+        ),
         settings=CHOICES,
         default_rate=ADAMW_LEARNING_RATE,
         rated=("lr", "before", "after"),
@@ -196,18 +202,18 @@ def _numbers(node: Node) -> dict[str, float]:
 
 
 def _shares(node: Node) -> tuple[float, float]:
-    """What decay leaves of the weight before the step, and of the result after it."""
+    """Return the decay factors: of the weight before the step, and of the result after it."""
     numbers = _numbers(node)
     left = 1 - numbers["lr"] * numbers["weight_decay"]
     return (1.0, left) if node.attr_int("adam_mode", 0) else (left, 1.0)
 
 
-# What optimizers of weight, gradient and states of one type share: all but their formula.
+# Base of optimizers whose weight, gradient and states have one type; a subclass adds the formula.
 
-RATE = Setting("lr", "learning rate", 0.01)
-DECAY = Setting("weight-decay", "share of the weight that is added to its gradient", 0.0)
-MOMENTUM = Setting("momentum", "share of the last step that goes on", 0.0, most=1.0)
-EPS = Setting("eps", "what is added to the root of the gradient's mean square", 1e-8, ends="()")
+RATE = Hyperparameter("lr", "learning rate", 0.01)
+DECAY = Hyperparameter("weight-decay", "share of the weight that is added to its gradient", 0.0)
+MOMENTUM = Hyperparameter("momentum", "share of the last step that goes on", 0.0, most=1.0)
+EPS = Hyperparameter("eps", "what is added to the root of the gradient's mean square", 1e-8, ends="()")
 
 COUNT = "count"
 """The pointer of a kernel that reads the number of the update."""
@@ -216,7 +222,11 @@ ONE_LESS = "one_less_"
 
 
 def update_kernel(
-    symbol: str, states: Sequence[str], settings: Sequence[Setting], means: Sequence[str] = (), count: bool = False
+    symbol: str,
+    states: Sequence[str],
+    settings: Sequence[Hyperparameter],
+    means: Sequence[str] = (),
+    count: bool = False,
 ) -> Kernel:
     """Pointers are weight, gradient, states and the count; scalars the length, the rate, and a number per setting.
 
@@ -229,12 +239,12 @@ def update_kernel(
     return Kernel(symbol, tuple(pointers), (*scalars, *((ONE_LESS + name, "f32") for name in means)))
 
 
-def update_form(optimizer: Optimizer) -> Form:
+def update_form(optimizer: Optimizer) -> Signature:
     """The form of a node: every setting is an attribute, and all but gradient and count are updated."""
     states, counted = len(optimizer.states), int(optimizer.count is not None)
     inputs, outputs = 2 + states + counted, 1 + states
     kinds = {RATE.place: RATE.kind, **{s.place: s.kind for s in optimizer.settings}}
-    return Form((inputs, inputs), (outputs, outputs), kinds)
+    return Signature((inputs, inputs), (outputs, outputs), kinds)
 
 
 class WeightUpdate(Flat):
@@ -319,7 +329,7 @@ class SGDDecay(WeightUpdate):
         return (w - rate * (g + decay * w),)
 
 
-NESTEROV = Setting("nesterov", "step from where the momentum leads", 0, switch=True)
+NESTEROV = Hyperparameter("nesterov", "step from where the momentum leads", 0, switch=True)
 MOMENTUM_SETTINGS = (DECAY, MOMENTUM, NESTEROV)
 
 
@@ -358,8 +368,8 @@ class SGDMomentum(WeightUpdate):
         return w - rate * (g + share * v if NESTEROV.of(node) else v), v
 
 
-FIRST = Setting("beta1", "share that the mean of the gradient keeps", 0.9, most=1.0)
-SECOND = Setting("beta2", "share that the mean of its square keeps", 0.999, most=1.0)
+FIRST = Hyperparameter("beta1", "share that the mean of the gradient keeps", 0.9, most=1.0)
+SECOND = Hyperparameter("beta2", "share that the mean of its square keeps", 0.999, most=1.0)
 ADAM_SETTINGS = (FIRST, SECOND, EPS, DECAY)
 
 
@@ -427,7 +437,7 @@ class Adagrad(WeightUpdate):
         return w - rate * g / (np.sqrt(v) + eps), v
 
 
-ALPHA = Setting("alpha", "share that the mean of the gradient's square keeps", 0.99, most=1.0)
+ALPHA = Hyperparameter("alpha", "share that the mean of the gradient's square keeps", 0.99, most=1.0)
 RMSPROP_SETTINGS = (ALPHA, EPS, DECAY)
 SQUARE = State("_square_mean")
 

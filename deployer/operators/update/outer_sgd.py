@@ -27,7 +27,7 @@ class OuterSGD(Operator):
     """
 
     name = "OuterSGD"
-    applies = SGD.name
+    fused_update = SGD.name
     no_gradient = "it is an optimizer"
     kernel = Kernel(
         "outer_sgd_f32",

@@ -1,1 +1,1 @@
-"""What each ATen operator becomes in ONNX, a module per family."""
+"""Lowerings of ATen operators to ONNX, a module per family."""

@@ -48,7 +48,7 @@ def _(size: Sequence[int], share: float, stream: int) -> Tensor:
 
 
 class Draws(TorchDispatchMode):
-    """Gives operators that draw their numbers; a subclass says which these are.
+    """Replaces operators that draw random numbers by those of a subclass.
 
     Unless it `drops`, every element is kept, as if dropout were not there.
     """

@@ -19,7 +19,7 @@ SIMPLE = (int, float, complex, bool, str, bytes, type(None))
 
 
 @dataclass(frozen=True)
-class Slot:
+class StateSlot:
     """A place in a module that holds a tensor: `table` is the dictionary of `key` in it."""
 
     table: Any
@@ -37,14 +37,14 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldState:
     """The tensors of a module by name, each with all places that hold it: tied ones have several.
 
     `parameters` have the module's first name of each; `states` are buffers and plain tensor attributes.
     """
 
-    parameters: dict[str, tuple[Slot, ...]]
-    states: dict[str, tuple[Slot, ...]]
+    parameters: dict[str, tuple[StateSlot, ...]]
+    states: dict[str, tuple[StateSlot, ...]]
     buffers: frozenset[str]
 
     def parameter(self, name: str) -> nn.Parameter:
@@ -79,38 +79,38 @@ class Held:
                 slot.set(value)
 
 
-def held_by(module: nn.Module) -> Held:
+def held_by(module: nn.Module) -> HeldState:
     """The tensors of a module."""
-    parameters: dict[int, tuple[str, list[Slot]]] = {}
-    states: dict[int, tuple[str, list[Slot]]] = {}
+    parameters: dict[int, tuple[str, list[StateSlot]]] = {}
+    states: dict[int, tuple[str, list[StateSlot]]] = {}
     buffers = set()
     stems = {name: f"{name}." if name else "" for name, _ in module.named_modules()}
     for prefix, part in module.named_modules():
         for key, value in part._parameters.items():
             if value is not None:
-                parameters.setdefault(id(value), (stems[prefix] + key, []))[1].append(Slot(part._parameters, key))
+                parameters.setdefault(id(value), (stems[prefix] + key, []))[1].append(StateSlot(part._parameters, key))
     for prefix, part in module.named_modules():
         stem = stems[prefix]
         for key, value in part._buffers.items():
             if value is not None:
-                states.setdefault(id(value), (stem + key, []))[1].append(Slot(part._buffers, key))
+                states.setdefault(id(value), (stem + key, []))[1].append(StateSlot(part._buffers, key))
                 buffers.add(states[id(value)][0])
         for name, slot in _plain_tensors(part.__dict__, stem):
             known = parameters if id(slot.get()) in parameters else states  # a parameter may lie in a plain list, too
             known.setdefault(id(slot.get()), (name, []))[1].append(slot)
-    return Held(
+    return HeldState(
         {name: tuple(slots) for name, slots in parameters.values()},
         {name: tuple(slots) for name, slots in states.values()},
         frozenset(buffers),
     )
 
 
-def _plain_tensors(table: Any, stem: str, depth: int = 3) -> Iterator[tuple[str, Slot]]:
+def _plain_tensors(table: Any, stem: str, depth: int = 3) -> Iterator[tuple[str, StateSlot]]:
     """Tensors that are attributes of a module, or lie in its lists and dictionaries, with their names."""
     items = list(table.items()) if isinstance(table, dict) else list(enumerate(table))
     for key, value in items:
         if isinstance(value, Tensor) and key not in OWN:
-            yield f"{stem}{key}", Slot(table, key)
+            yield f"{stem}{key}", StateSlot(table, key)
         elif depth and isinstance(value, dict | list) and key not in OWN:
             yield from _plain_tensors(value, f"{stem}{key}.", depth - 1)
 

@@ -22,7 +22,7 @@ from deployer.torch.graph import LOWERINGS
 from deployer.torch.tracing.composites import Composites
 from deployer.torch.tracing.draws import Draws, TracedDraws
 from deployer.torch.tracing.module_state import (
-    Held,
+    HeldState,
     attributes_kept,
     check_unchanged,
     held_by,
@@ -50,7 +50,7 @@ class Traced:
     states: tuple[str, ...]
     frozen: tuple[str, ...]
     data: tuple[str, ...]
-    held: Held
+    held: HeldState
     streams: int
 
 
@@ -143,7 +143,7 @@ class _Step:
     """The step as a function of tensors alone, which make_fx runs once."""
 
     module: nn.Module
-    held: Held
+    held: HeldState
     loss: Loss
     trained: Sequence[str]
     states: Sequence[str]

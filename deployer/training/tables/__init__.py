@@ -1,1 +1,1 @@
-"""Samples out of tables of text, and the record of what is taken from a source of samples."""
+"""Samples from tables of text, and the record of the columns or arrays read from a source of samples."""

@@ -19,8 +19,8 @@ from deployer.training.tables.text import (
     DELIMITERS,
     LIMITS,
     SUFFIXES,
-    Place,
     Record,
+    TablePlace,
     TableText,
     cell_fault,
     is_number,
@@ -216,7 +216,7 @@ class _Reader:
         if row == 1 and not columns.headed:
             number = next(cell for cell in record.cells if is_number(cell))
             facts = [("read as", f"a row of numbers and no headings, since {number!r} is a number")]
-        where = Place(self.path, record.line, row, columns.label(place))
+        where = TablePlace(self.path, record.line, row, columns.label(place))
         return where.error(record.cells[place], fault, facts)
 
 

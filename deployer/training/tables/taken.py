@@ -1,4 +1,4 @@
-"""Record of what is taken from a source of samples: columns or arrays for the inputs, and one for the target."""
+"""Record of the data read from a source of samples: columns or arrays for the inputs, and one for the target."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

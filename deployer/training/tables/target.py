@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.operator import Array
 from deployer.core.safe_text import listed
 from deployer.training.tables.taken import Taken
-from deployer.training.tables.text import LIMITS, Place, cell_fault, is_number, resembles_number
+from deployer.training.tables.text import LIMITS, TablePlace, cell_fault, is_number, resembles_number
 
 TARGETS = ("labels", "label", "target", "y")
 """Headings of the target's column, in any case, where the caller names none."""
@@ -83,5 +83,5 @@ class TargetColumn:
             cause = "looks like a heading, and the row is one of samples since another cell of it is a number"
             raise self._place(0).error(text, cause, (), "headings that are no numbers, or none")
 
-    def _place(self, row: int) -> Place:
-        return Place(self.path, self.lines[row], row + 1, self.label)
+    def _place(self, row: int) -> TablePlace:
+        return TablePlace(self.path, self.lines[row], row + 1, self.label)

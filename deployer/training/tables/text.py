@@ -181,7 +181,7 @@ def numbers_of(cells: Sequence[str], whole: bool, limit: float) -> list[float] |
 
 
 @dataclass(frozen=True)
-class Place:
+class TablePlace:
     """A cell's place for messages: its file, line, row of samples from 1 on, and column."""
 
     path: Path

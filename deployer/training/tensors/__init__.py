@@ -1,1 +1,1 @@
-"""The float tensors of a forward model: what each one is for, and which of them are trained."""
+"""Float tensors of a forward model: the role of each, and the trained ones."""

@@ -1,5 +1,6 @@
-"""Which tensors of a forward model are trained where nobody says so: parameters of layers, and nothing that an exporter
-needed for itself; of the rest somebody has to say it.
+"""Default choice of a forward model's trained tensors: parameters of layers, without helper constants of exporters.
+
+The user decides about the rest.
 """
 
 import re
@@ -56,7 +57,7 @@ MASK, SINES, BUFFERED = "mask", "table of sines and cosines", "buffer of the mod
 
 
 class Decider:
-    """The decisions about a model's tensors, from what reads them, what exporters say, and their numbers."""
+    """Decides the roles of a model's tensors from their readers, the exporter's metadata, and their numbers."""
 
     NEVER = (MASK, SINES, BUFFERED)
     """Why a tensor is trained only where somebody asks for it by name."""

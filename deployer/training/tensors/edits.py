@@ -20,7 +20,7 @@ FLOATS = tuple(kind for kind, name in ELEMENTS.items() if name == "float32")
 
 
 @dataclass(frozen=True)
-class Copy:
+class WeightCopy:
     """A tensor that is another one reshaped to `before`, with its axes in the order `order`, reshaped to `after`, and
     expanded to `full`.
     """
@@ -42,7 +42,7 @@ class Edits:
     expanded.
     """
 
-    copies: Mapping[str, Copy] = field(default_factory=dict)
+    copies: Mapping[str, WeightCopy] = field(default_factory=dict)
     repeated: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -127,8 +127,9 @@ def part(model: ModelProto) -> dict[str, str]:
 
 @dataclass
 class _Calls:
-    """The parameters that traced calls read; those in `claimed` have a tensor of their name, `first` are those that the
-    call of the first node read that reads a tensor without such a name.
+    """Parameters that traced calls read; those in `claimed` have a tensor of their name.
+
+    `first` are the parameters of the first call that reads a tensor without such a name.
     """
 
     claimed: set[str]
@@ -276,7 +277,7 @@ def _rename(node: NodeProto, names: Mapping[str, str]) -> None:
             value.name = left.get(value.name, value.name)
 
 
-def _copy_nodes(name: str, copy: Copy, names: GraphNames, kept: list[TensorProto]) -> list[NodeProto]:
+def _copy_nodes(name: str, copy: WeightCopy, names: GraphNames, kept: list[TensorProto]) -> list[NodeProto]:
     """The nodes that make a copy of its source; shapes become initializers."""
     steps: list[tuple[str, tuple[int, ...]]] = []
     if copy.order != tuple(range(len(copy.order))):

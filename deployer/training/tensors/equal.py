@@ -1,4 +1,4 @@
-"""Which tensors have the numbers of another one, in another order of axes, in another shape, or repeated."""
+"""Find tensors that repeat another one's numbers: with permuted axes, reshaped, or repeated."""
 
 import hashlib
 import itertools
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from deployer.core.operator import Array
-from deployer.training.tensors.edits import Copy
+from deployer.training.tensors.edits import WeightCopy
 
 MOST_AXES = 4
 """The most axes of other than one element whose orders are tried."""
@@ -38,14 +38,14 @@ def by_key(arrays: Mapping[str, Array]) -> dict[tuple[int, str], list[str]]:
     return found
 
 
-def copy_of(source: str, array: Array, copy: Array) -> Copy | None:
+def copy_of(source: str, array: Array, copy: Array) -> WeightCopy | None:
     """Rewrite that makes `copy` of a source's array; None where there is none."""
     full = copy.shape
     for target in (copy, once(copy)):
         if target.size == array.size:
             for shape, order in _orders(array):
                 if bool((array.reshape(shape).transpose(order).reshape(-1) == target.reshape(-1)).all()):
-                    return Copy(source, shape, order, target.shape, full)
+                    return WeightCopy(source, shape, order, target.shape, full)
     return None
 
 

@@ -19,7 +19,7 @@ BIAS = "_bias"
 """The end of the name of a bias, beside that of its layer's weight."""
 
 
-def oddities(model: Forward, parameters: Sequence[str], expected: Expected) -> Iterator[DeployerWarning]:
+def lint(model: Forward, parameters: Sequence[str], expected: Expected) -> Iterator[DeployerWarning]:
     """A warning for each sign that the parameters to train are not those of the module that was exported.
 
     Exporters write equal tensors once, so that two norms of ones become one; they fold batch norms into the layer

@@ -10,7 +10,7 @@ from deployer.core.errors import DeployerWarning, OptionProblem, facts_of
 from deployer.core.ir import BIAS, CONSTANT, STATE, TRAINED
 from deployer.core.operator import Array, operator_of
 from deployer.training.tensors.decisions import OF_LAYERS, OWN_PART, Decider, Decision
-from deployer.training.tensors.edits import Copy
+from deployer.training.tensors.edits import WeightCopy
 from deployer.training.tensors.equal import by_key, copy_of, once
 from deployer.training.tensors.origins import KEEPING, traced
 from deployer.training.tensors.uses import SETTING, is_uniform
@@ -29,7 +29,7 @@ class Matches:
 
     tensors: dict[str, list[str]] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
-    copies: dict[str, Copy] = field(default_factory=dict)
+    copies: dict[str, WeightCopy] = field(default_factory=dict)
     repeated: dict[str, tuple[int, ...]] = field(default_factory=dict)
     merged: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Matches:
 
 
 class Matcher:
-    """The search for the tensors of parameters: by name, by numbers, and where those are all the same by their readers.
+    """Search for the tensors of parameters: by name, by numbers, and if all numbers are equal by their readers.
 
     OptionProblem where several tensors may be one parameter.
     """

@@ -10,9 +10,9 @@ from deployer.core.operator import Array
 from deployer.core.safe_text import parameter_name
 from deployer.training.autodiff import unreachable
 from deployer.training.forward import Forward, matches
-from deployer.training.groups import Group
+from deployer.training.groups import ParameterGroup
 from deployer.training.tensors.decisions import OF_LAYERS, OPEN, Decider, Decision, pattern_of
-from deployer.training.tensors.edits import NO_EDITS, Copy, Edits
+from deployer.training.tensors.edits import NO_EDITS, Edits, WeightCopy
 from deployer.training.tensors.equal import by_key, copy_of, once
 from deployer.training.tensors.matching import Matcher, check_lost, said
 from deployer.training.tensors.origins import traced
@@ -37,7 +37,9 @@ class Selection:
     edits: Edits = NO_EDITS
 
 
-def select(model: Forward, trainable: str = "", expected: Expected = (), groups: Sequence[Group] = ()) -> Selection:
+def select(
+    model: Forward, trainable: str = "", expected: Expected = (), groups: Sequence[ParameterGroup] = ()
+) -> Selection:
     """Say which tensors are trained.
 
     `trainable` is an expression that is searched for in names; without one, and without `expected` parameters, layers'
@@ -116,7 +118,7 @@ def _by_names(decider: Decider, decisions: Sequence[Decision], names: Sequence[s
     return found
 
 
-def _by_groups(decisions: Sequence[Decision], groups: Sequence[Group]) -> list[Decision]:
+def _by_groups(decisions: Sequence[Decision], groups: Sequence[ParameterGroup]) -> list[Decision]:
     """The decisions after those of groups: about tensors that are open, and about all that are to be trained."""
     found = []
     for decision in decisions:
@@ -134,7 +136,7 @@ def _by_parameters(
     decisions: Sequence[Decision],
     parameters: Mapping[str, Array],
     trainable: str,
-    groups: Sequence[Group],
+    groups: Sequence[ParameterGroup],
 ) -> Selection:
     """The tensors that hold a module's parameters; `trainable` may choose among these, by either name."""
     found = Matcher(decider, decisions, parameters).run()
@@ -164,8 +166,8 @@ def _by_parameters(
 
 
 def _copies(
-    decider: Decider, decisions: Sequence[Decision], known: Mapping[str, Copy], open_too: bool
-) -> dict[str, Copy]:
+    decider: Decider, decisions: Sequence[Decision], known: Mapping[str, WeightCopy], open_too: bool
+) -> dict[str, WeightCopy]:
     """Tensors under an exporter's names that have the numbers of another one that is trained: it wrote one twice."""
     fates = {d.name: d.fate for d in decisions}
     wanted = {TRAINED, OPEN} if open_too else {TRAINED}
@@ -188,7 +190,7 @@ def _may_copy(decider: Decider, name: str) -> bool:
     return name not in decider.model.parted and not any(decider.unclaimed(use) for use in decider.uses[name])
 
 
-def _as_copy(decision: Decision, copies: Mapping[str, Copy]) -> Decision:
+def _as_copy(decision: Decision, copies: Mapping[str, WeightCopy]) -> Decision:
     if decision.name not in copies:
         return decision
     return replace(decision, fate=TRAINED, why=f"one with {copies[decision.name].source}")

@@ -1,4 +1,4 @@
-"""Where the float tensors of a forward model meet what its inputs change, and what each one is for there."""
+"""Uses of a forward model's float tensors: the nodes that combine them with input-dependent values, and the roles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from deployer.core.ir import BIAS, GAIN, WEIGHT, GraphNames, Node
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.resolve import Resolved
 from deployer.operators.elementwise import broadcast_grad as sums
-from deployer.training.autodiff import Rule, Tape, fixed_form
+from deployer.training.autodiff import GradientRule, Tape, fixed_form
 from deployer.training.forward import Forward
 
 SETTING, FREE = "setting", "free"
@@ -19,7 +19,7 @@ SETTING, FREE = "setting", "free"
 
 @dataclass(frozen=True)
 class Use:
-    """A node that reads a tensor, and something that the model's inputs change: with which role, at which position.
+    """Node that combines a tensor with an input-dependent value: the tensor's role and position there.
 
     `moved`: the tensor comes there as it is, but for the order and number of its elements. `node` is the first node
     that reads it, `at` the one where it meets the data.
@@ -178,7 +178,7 @@ def gradient_places(node: Node, state: Resolved) -> set[str]:
         tape.state.types.update({d: state.types[o] for d, o in zip(douts, node.outputs, strict=True) if d})
         target = tape.names.fresh(f"{name}_grad")
         try:
-            operator_of(node).gradient(node, douts, Rule(tape, node, {index: target}))
+            operator_of(node).gradient(node, douts, GradientRule(tape, node, {index: target}))
         except NotDifferentiable:
             names.add(name)
         if target in tape.state.types:

@@ -1,1 +1,1 @@
-"""What is drawn and judged: one kind of input per module, or a few that share most."""
+"""Kinds of fuzzing inputs, drawn and judged: one per module, or a few that share most."""

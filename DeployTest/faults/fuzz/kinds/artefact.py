@@ -74,7 +74,7 @@ def _skipgen(trial: Trial, folder: "bases.Path") -> str:
 
 
 def _rerun(trial: Trial, folder: "bases.Path") -> str:
-    """What an accepted plan prints must train to the same bits, or fail by name."""
+    """Check that the program of an accepted plan trains to the same bits, or fails by name."""
     code, _, errors = command(trial, ["emit", "--plan", folder / "plan.json", "-o", folder])
     judge_exit("emit", code, errors)
     return _skipgen(trial, folder)

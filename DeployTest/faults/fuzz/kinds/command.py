@@ -67,7 +67,7 @@ def command_line(trial: Trial) -> str:
 
 
 def _words(trial: Trial, parser: argparse.ArgumentParser, draw: Draw) -> list[str]:
-    """What the command requires, mostly well; then up to four drawn options."""
+    """Draw the command's required words, mostly valid; then up to four options."""
     words: list[str] = []
     optional = [a for a in parser._actions if not a.required]
     for action in parser._actions:

@@ -155,7 +155,7 @@ def _due_images(root: Path, shape: Sequence[int], classes: Sequence[str]) -> Due
 
 
 def _listed(folder: Path, root: Path) -> list[Path] | None:
-    """What a folder holds, by name; None where that is nothing, or a link leads out of the root."""
+    """List a folder by name; None if it is empty or a link leads out of the root."""
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     inside = os.path.realpath(root) + os.sep
     ways = [os.path.realpath(folder / name) + os.sep for name in names]

@@ -284,7 +284,7 @@ def manifest(trial: Trial) -> str:
 
 
 def _odd_folder(folder: Path, secret: Path, odd: str) -> None:
-    """What stands where files of ours stood: a folder, a file for a folder, a link, other content, nothing."""
+    """Replace files of ours by a folder, a file for a folder, a link, other content, or nothing."""
     place = folder / ("sub" if odd in ("file", "link") else "network.c")
     shutil.rmtree(place) if place.is_dir() else place.unlink()
     match odd:
@@ -534,7 +534,7 @@ BOARD_KEYS = {"name", "source", "core", "target", "mhz", "flash", "memory", "ene
 
 
 def _due_board(content: bytes) -> dict[str, Any] | None:
-    """What a board's file says; None where it breaks a rule."""
+    """Return the expected content of a board's file; None if it breaks a rule."""
     try:
         raw = tomllib.loads(content.decode())
     except (ValueError, RecursionError):

@@ -74,7 +74,7 @@ MOST = {"float32": 3.4028234663852886e38, "int32": 2147483647.0}
 
 @dataclass(frozen=True)
 class Due:
-    """What the rules make of a table: its numbers, labels, names of classes and columns."""
+    """Expected reading of a table: its numbers, labels, names of classes and columns."""
 
     numbers: np.ndarray
     labels: np.ndarray

@@ -90,7 +90,7 @@ def toml_line(lines: list[str], draw: Draw) -> None:
         case 3:
             lines.insert(at, draw.one(("evil = 1", "[evil]", "[[levels]]", "[kernels]", '"*/" = 1', "[eviction]")))
         case _:
-            lines.insert(0, "simulates = " + draw.one(('"host"', '"siracusa"', '"nobody"', '"../x"', "1", '""')))
+            lines.insert(0, "inherits = " + draw.one(('"host"', '"siracusa"', '"nobody"', '"../x"', "1", '""')))
 
 
 @edits_of("toml")

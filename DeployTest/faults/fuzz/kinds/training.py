@@ -77,7 +77,7 @@ def agree(program: Program, dataset: Dataset) -> None:
 
 
 def forward_part(trial: Trial, case: pipeline.Case, path: Path) -> str:
-    """What the loss's node reads, against ONNX Runtime, where all before it is ONNX's."""
+    """Compare the operands of the loss's node with ONNX Runtime, if all nodes before it are ONNX's."""
     model = onnx.load(str(path))
     loss = case.program.outputs[0]
     maker = {o: n for n in model.graph.node for o in n.output if o}

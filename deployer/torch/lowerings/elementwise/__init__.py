@@ -1,1 +1,1 @@
-"""Elementwise operators, and what fills tensors with numbers."""
+"""Lowerings of elementwise operators, and of those that fill tensors with numbers."""

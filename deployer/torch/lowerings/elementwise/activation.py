@@ -1,4 +1,4 @@
-"""Activations of torch.nn; what ONNX lacks is composed of what it has."""
+"""Activations of torch.nn; those that ONNX lacks are composed of its operators."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Tensors of one number, of which the shape of another tensor is all that is read."""
+"""Constant-filled tensors, which read only the shape of another tensor."""
 
 from collections.abc import Sequence
 from typing import Any

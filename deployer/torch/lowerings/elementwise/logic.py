@@ -1,4 +1,4 @@
-"""Comparisons, truths and their operators, bits of integers, and what a truth chooses."""
+"""Comparisons, logic, bits of integers, and selection by a bool."""
 
 import math
 from collections.abc import Sequence

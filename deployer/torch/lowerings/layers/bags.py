@@ -54,7 +54,7 @@ def embedding_bag(
 
 
 def _sizes(g: GraphBuilder, number: Value, counts: Value | None, bags: int) -> tuple[Value, Value]:
-    """Which numbers count in each bag [bags, numbers], and how many."""
+    """Return the membership of numbers in each bag [bags, numbers], and its sum per bag."""
     share = g.cast(g.binary("Equal", np.arange(bags).reshape(-1, 1), number, "bool"), "float32")
     share = share if counts is None else g.binary("Mul", share, counts)
     return share, g.reduce("ReduceSum", share, [1], False)

@@ -136,8 +136,8 @@ def max_pool_backward(g: GraphBuilder, dy: Value, x: Value, *args: Any) -> Value
 
 
 @dataclass(frozen=True)
-class Mean:
-    """Means of windows of what has zeros around, times a factor.
+class MeanPool:
+    """Means of windows over zero-padded input, times a factor.
 
     `inside` says that padding does not count, `whole` that no window hangs over what has zeros around.
     """
@@ -164,21 +164,21 @@ class Mean:
         return found | {"ceil_mode": 0} if self.whole else found
 
 
-def _mean(x: Value, n: int, args: Sequence[Any]) -> Mean:
+def _mean(x: Value, n: int, args: Sequence[Any]) -> MeanPool:
     """The means that PyTorch's arguments say: kernel, stride, padding, ceil, count_include_pad, divisor."""
     usual: tuple[Any, ...] = (None, None, 0, False, True, None)
     kernel, stride, padding, ceil, counts, divisor = [*args, *usual[len(args) :]]
     w = windows_of(x, n, kernel, stride, padding, 1, ceil)
     none = ((0, 0),) * n
     if divisor is None and not (ceil and counts and any(w.pad)):
-        return Mean(w, none, 1.0, not counts or not any(w.pad))
+        return MeanPool(w, none, 1.0, not counts or not any(w.pad))
     ends = [
         (p, p if divisor is None else max((c - 1) * t + k - s - p, 0))
         for s, k, t, p, c in zip(w.places, w.kernel, w.stride, w.pad, w.counts, strict=True)
     ]
     if divisor is None:
-        return Mean(w, tuple(ends), 1.0, True)
-    return Mean(w, tuple(ends), math.prod(w.kernel) / divisor, True, True)
+        return MeanPool(w, tuple(ends), 1.0, True)
+    return MeanPool(w, tuple(ends), math.prod(w.kernel) / divisor, True, True)
 
 
 @lowers("avg_pool1d", "avg_pool2d", "avg_pool3d")

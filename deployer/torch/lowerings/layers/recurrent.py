@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from deployer.torch.graph import GraphBuilder, Operand, Part, Value, lowers
+from deployer.torch.graph import GraphBuilder, GraphPart, Operand, Value, lowers
 
 
 @dataclass(frozen=True)
-class Form:
+class RecurrentOptions:
     """ONNX's operator of a layer: which of PyTorch's gates stands at each place, and attributes."""
 
     op: str
@@ -51,16 +51,16 @@ class Form:
         return [g.reshape(steps, (y[0], *y[2:])), *last]
 
 
-LSTM = Form("LSTM", (0, 3, 1, 2), {})
+LSTM = RecurrentOptions("LSTM", (0, 3, 1, 2), {})
 """PyTorch has input, forget, cell, output; ONNX input, output, forget, cell."""
-GRU = Form("GRU", (1, 0, 2), {"linear_before_reset": 1})
+GRU = RecurrentOptions("GRU", (1, 0, 2), {"linear_before_reset": 1})
 """PyTorch has reset, update, new; ONNX update, reset, hidden."""
-TANH, RELU = (Form("RNN", (0,), {"activations": [name]}) for name in ("Tanh", "Relu"))
+TANH, RELU = (RecurrentOptions("RNN", (0,), {"activations": [name]}) for name in ("Tanh", "Relu"))
 
 
 def layers(
     g: GraphBuilder,
-    form: Form,
+    form: RecurrentOptions,
     x: Value,
     states: Sequence[Operand],
     weights: Sequence[Value],
@@ -109,7 +109,7 @@ def lstm(
     return layers(g, LSTM, x, state, weights, *options)
 
 
-def _of_one_state(aten: str, form: Form) -> None:
+def _of_one_state(aten: str, form: RecurrentOptions) -> None:
     """Register a layer whose only state is its output."""
 
     @lowers(aten)
@@ -135,7 +135,7 @@ def recurrent(
     own = [None if _is_zero(state) else s for state, s in zip(states, rest, strict=False)]
     results = form.direction(g, source, own, rest[len(own) :], reverse, written_out=True)
     names = tuple(v.name for v in given), tuple(y.name for y in results)
-    g.parts[results[0].name] = Part(tuple(g.nodes[begin:]), *names)
+    g.parts[results[0].name] = GraphPart(tuple(g.nodes[begin:]), *names)
     return results
 
 

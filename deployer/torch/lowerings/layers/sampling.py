@@ -1,4 +1,4 @@
-"""Elements of images and volumes at the places of a grid, and the gradients of both."""
+"""Elements of images and volumes at the positions of a grid, and the gradients of both."""
 
 from collections.abc import Sequence
 from typing import Any

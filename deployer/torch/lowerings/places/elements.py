@@ -1,4 +1,4 @@
-"""Single elements by their places along an axis: what is taken, what is put, and what comes first in an order."""
+"""Single elements by index along an axis: gather, scatter, sort, top-k and extremes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -56,8 +56,8 @@ def index_select(g: GraphBuilder, x: Value, dim: int, ids: Operand) -> Value:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Which elements of a tensor several lists of places name.
+class IndexPlaces:
+    """Elements of a tensor that several index lists select.
 
     `order` are the axes with those that are indexed side by side, `at` is the first of them there, `rows` how many
     places they have together, and `ids` the numbers of these.
@@ -90,7 +90,7 @@ class Places:
         return g.transpose(g.reshape(table, self.moved), [int(a) for a in np.argsort(self.order)])
 
 
-def places_of(g: GraphBuilder, shape: tuple[int, ...], indices: Sequence[Operand | None]) -> Places:
+def places_of(g: GraphBuilder, shape: tuple[int, ...], indices: Sequence[Operand | None]) -> IndexPlaces:
     """The elements that PyTorch's indices name: lists of numbers that broadcast, and masks that are known."""
     used: list[tuple[int, Operand]] = []
     axis = 0
@@ -112,7 +112,7 @@ def places_of(g: GraphBuilder, shape: tuple[int, ...], indices: Sequence[Operand
     at = axes[0] if beside else 0
     order = (*others[:at], *axes, *others[at:])
     sizes = [shape[a] for a in axes]
-    return Places(shape, order, at, math.prod(sizes), len(axes), _number(g, sizes, [x for _, x in used]))
+    return IndexPlaces(shape, order, at, math.prod(sizes), len(axes), _number(g, sizes, [x for _, x in used]))
 
 
 def _number(g: GraphBuilder, sizes: Sequence[int], ids: Sequence[Operand]) -> Value:

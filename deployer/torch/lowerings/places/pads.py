@@ -1,4 +1,4 @@
-"""Elements around a tensor: a constant, or elements of it; and what is left without them."""
+"""Padding by a constant or by elements of the tensor, and cropping."""
 
 from collections.abc import Sequence
 from typing import Any

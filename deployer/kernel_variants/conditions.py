@@ -1,0 +1,270 @@
+"""Kernel variants of a target, besides the general function of each kernel.
+
+A target's `kernels/SYMBOL/specializations.toml` lists them in the order in which they are tried, each with conditions
+on the kernel's arguments: it is `valid` where these hold for a call, and `worth` it where those do. `work` names the
+way in which its work is counted, one of those that the kernel's operator has (`Operator.cost_models`); without it that
+is the operator's usual one. Its C is the file of its name beside the list, and its function has the kernel's name
+before its own.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deployer.core.errors import InternalError
+from deployer.core.files.reading import read_toml
+from deployer.core.operator import registry
+from deployer.core.packages import kernel_folders
+from deployer.core.safe_text import is_identifier
+from deployer.core.target import TARGETS_DIR, Target, TargetInvalid
+
+Values = Mapping[str, float]
+"""The arguments of a call by name: scalars, and of each pointer whether there is one."""
+LIST = "specializations.toml"
+LET = "let"
+"""The table of a list that gives names to values which several conditions need."""
+LIKE = "like"
+"""The key of a list that has the functions and conditions of another kernel's."""
+CONDITIONS, WORK = ("valid", "worth"), "work"
+"""The keys of an entry."""
+_BINARY = (
+    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod),
+    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
+)
+_UNARY = (ast.USub, ast.Not)
+_LOGIC = (ast.And, ast.Or)
+_FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *_UNARY, *_LOGIC, *_BINARY)
+"""What conditions are made of, besides integers and `turns`."""
+
+
+class Condition(NamedTuple):
+    """An expression: its text, the arguments that it asks for, and it as a function of these and the number of cores.
+
+    Equal texts with the same names for values share the function.
+    """
+
+    text: str
+    names: frozenset[str]
+    holds: Callable[[Values, int], Any]
+
+
+Met = Callable[[Condition], Iterator[bool]]
+"""Whether a condition holds for each call of a step, as far as it tells calls apart; for the first call first."""
+
+
+@dataclass(frozen=True)
+class KernelVariant:
+    """Kernel variant; `valid` and `worth` are conditions over `names` and the definitions of `let`.
+
+    `work` is the way in which its work is counted; empty for the operator's usual one.
+    """
+
+    name: str
+    source: Path
+    valid: tuple[str, ...]
+    worth: tuple[str, ...]
+    let: Mapping[str, str]
+    names: frozenset[str]
+    work: str = ""
+
+    @cached_property
+    def _valid(self) -> tuple[Condition, ...]:
+        return _conditions(self.valid, self.let)
+
+    @cached_property
+    def _worth(self) -> tuple[Condition, ...]:
+        return _conditions(self.worth, self.let)
+
+    def broken(self, values: Values, cores: int) -> str:
+        """The first condition under which it is valid that a call does not meet; empty if there is none."""
+        try:
+            return next((c.text for c in self._valid if not c.holds(values, cores)), "")
+        except KeyError as missing:
+            raise self._unknown(missing) from missing
+
+    def suits(self, met: Met) -> bool:
+        """Whether it is worth it for the first call of a step, and valid for each."""
+        try:
+            return all(next(met(c)) for c in self._worth) and all(all(met(c)) for c in self._valid)
+        except KeyError as missing:
+            raise self._unknown(missing) from missing
+
+    def _unknown(self, name: KeyError) -> TargetInvalid:
+        cause = f"{self.name} asks for {name}, which is no argument that tells calls apart"
+        return TargetInvalid(f"{self.source.with_name(LIST)}: {cause}")
+
+
+def _conditions(texts: Sequence[str], let: Mapping[str, str]) -> tuple[Condition, ...]:
+    return tuple(_compiled(text, tuple(let.items())) for text in texts)
+
+
+def specializations_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]:
+    """The functions that a target has for some calls of a kernel, in the order in which they are tried."""
+    return _listed(symbol, target.toolchain.sources) if target.toolchain else ()
+
+
+def costed_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]:
+    """Those of which the target's costs speak: its own, or of the target that it simulates."""
+    return _listed(symbol, target.cost_sources)
+
+
+def chosen(among: Sequence[KernelVariant], met: Met) -> KernelVariant | None:
+    """The first that is valid for each call of a step and worth it for the first call; None if none is."""
+    return next((variant for variant in among if variant.suits(met)), None)
+
+
+@cache
+def _listed(symbol: str, sources: tuple[str, ...]) -> tuple[KernelVariant, ...]:
+    folders = [TARGETS_DIR / source / "kernels" / symbol for source in sources]
+    folders += [f / Path(source).name / symbol for f in kernel_folders().values() for source in sources]
+    found = [variant for folder in folders if folder.is_dir() for variant in read_list(folder / LIST)]
+    return tuple(found)
+
+
+def read_list(path: Path) -> Iterator[KernelVariant]:
+    """The functions of the list of a kernel, after which its folder is named; TargetInvalid where it is none."""
+    kernel, among = _kernel(path.parent.name), list(_entries(path))
+    names = {variant.name for variant in among}
+    for name in sorted({source.stem for source in path.parent.glob("*.c")} - names):
+        raise TargetInvalid(f"{path}: {name}.c lies beside it, and it has no entry {name}")
+    for variant in among:
+        if not variant.source.is_file():
+            cause = f"{variant.name} has no C file {variant.source.name} beside it"
+            raise TargetInvalid(f"{path}: {cause}")
+        unknown = sorted(variant.names - kernel.arguments)
+        if unknown:
+            cause = f"{variant.name} asks for {unknown[0]}, which is no argument of the kernel"
+            raise TargetInvalid(f"{path}: {cause}")
+        if variant.work and variant.work not in kernel.ways:
+            ways = ", ".join(sorted(kernel.ways)) or "none"
+            cause = f"{variant.name} counts work as {variant.work}, ways of the operator are {ways}"
+            raise TargetInvalid(f"{path}: {cause}")
+        yield variant
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """Names that a kernel's conditions may use, and the cost models of its operators."""
+
+    arguments: frozenset[str]
+    ways: frozenset[str]
+
+
+def _kernel(symbol: str) -> _Kernel:
+    operators = [(op, op.kernel) for op in registry().values() if op.kernel and op.kernel.symbol == symbol]
+    arguments = [name for _, kernel in operators for name, _, _ in kernel.pointers]
+    arguments += [name for _, kernel in operators for name, _ in kernel.scalars]
+    return _Kernel(frozenset(arguments), frozenset(cost_model for op, _ in operators for cost_model in op.cost_models))
+
+
+def _entries(path: Path) -> Iterator[KernelVariant]:
+    table = _table(path)
+    if LIKE in table:
+        if len(table) > 1:
+            raise TargetInvalid(f"{path}: besides {LIKE} it has {', '.join(sorted(set(table) - {LIKE}))}")
+        table = _table(path.parent.parent / str(table[LIKE]) / LIST)
+    let = table.pop(LET, {})
+    if not isinstance(let, dict):
+        raise TargetInvalid(f"{path}: {LET} is no table of names and values")
+    asked: dict[str, frozenset[str]] = {}
+    for name, text in let.items():
+        used = frozenset(_names_in(path, f"{LET}.{name}", text))
+        later = used & set(let) - set(asked)
+        if later:
+            raise TargetInvalid(f"{path}: {LET}.{name} asks for {min(later)}, which is not defined before")
+        asked[name] = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
+    for name, entry in table.items():
+        if not (is_identifier(name) and _is_entry(entry)):
+            raise TargetInvalid(f"{path}: {name} is no function with conditions `valid` and `worth`")
+        valid, worth = (tuple(entry.get(key, ())) for key in CONDITIONS)
+        used = frozenset(n for text in (*valid, *worth) for n in _names_in(path, name, text))
+        names = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
+        yield KernelVariant(name, path.with_name(f"{name}.c"), valid, worth, let, names, entry.get(WORK, ""))
+
+
+def _is_entry(entry: object) -> bool:
+    """Whether an entry of a list has lists of texts, as conditions are, may name a way, and has nothing else."""
+    if not isinstance(entry, dict) or not isinstance(entry.get(WORK, ""), str):
+        return False
+    lists = {key: texts for key, texts in entry.items() if key != WORK}
+    return all(
+        key in CONDITIONS and isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+        for key, texts in lists.items()
+    )
+
+
+def _table(path: Path) -> dict[str, Any]:
+    return read_toml(path, "a list of functions, such as those of the deployer's targets", TargetInvalid)
+
+
+@cache
+def _compiled(text: str, let: tuple[tuple[str, str], ...]) -> Condition:
+    """A condition as a function of Python's own: planning asks many of them for many tiles.
+
+    What becomes code is a tree that `_rebuilt` makes anew of the forms that conditions have, and not the text.
+    """
+    parameters = ast.arguments([], [ast.arg("values"), ast.arg("cores")], None, [], [], None, [])
+    tree = ast.Expression(ast.Lambda(parameters, _rebuilt(_parsed(text), dict(let))))
+    code = compile(ast.fix_missing_locations(tree), f"<{text}>", "eval")
+    asked = (node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript))
+    names = frozenset(str(name.value) for name in asked if isinstance(name, ast.Constant))
+    return Condition(text, names, eval(code, {"__builtins__": {}}))
+
+
+def _rebuilt(tree: ast.expr, let: Mapping[str, str]) -> ast.expr:
+    """A condition's tree with values for names, and divisions for `turns`."""
+    match tree:
+        case ast.Constant(int(number)):
+            return ast.Constant(number)
+        case ast.Name(name) if name in let:
+            return _rebuilt(_parsed(let[name]), let)
+        case ast.Name(name):
+            return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(name), ast.Load())
+        case ast.UnaryOp(kind, operand) if type(kind) in _UNARY:
+            return ast.UnaryOp(kind, _rebuilt(operand, let))
+        case ast.IfExp(test, then, other):
+            return ast.IfExp(*(_rebuilt(part, let) for part in (test, then, other)))
+        case ast.BoolOp(kind, parts) if type(kind) in _LOGIC:
+            either = ast.BoolOp(kind, [_rebuilt(part, let) for part in parts])
+            # Conditions count with what they ask, so it is true or false, and not the last part.
+            return ast.UnaryOp(ast.Not(), ast.UnaryOp(ast.Not(), either))
+        case ast.BinOp(left, kind, right) if type(kind) in _BINARY:
+            return ast.BinOp(_rebuilt(left, let), kind, _rebuilt(right, let))
+        case ast.Compare(left, kinds, rest) if all(type(kind) in _BINARY for kind in kinds):
+            return ast.Compare(_rebuilt(left, let), kinds, [_rebuilt(item, let) for item in rest])
+        case ast.Call(ast.Name("turns"), [argument]):
+            least = ast.BinOp(
+                ast.UnaryOp(ast.USub(), _rebuilt(argument, let)), ast.FloorDiv(), ast.Name("cores", ast.Load())
+            )
+            return ast.UnaryOp(ast.USub(), least)
+    raise InternalError(f"{ast.unparse(tree)!r} is no condition")
+
+
+@cache
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _names_in(path: Path, entry: str, text: object) -> Iterator[str]:
+    """The names of values in a condition; TargetInvalid where it is none. `turns` divides pieces among the cores."""
+    refused = TargetInvalid(f"{path}: {text!r} of {entry} is no condition")
+    try:
+        nodes = list(ast.walk(_parsed(str(text))))
+    except SyntaxError as error:
+        raise refused from error
+    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            is_turns = isinstance(node.func, ast.Name) and node.func.id == "turns"
+            known = is_turns and len(node.args) == 1 and not node.keywords
+        elif isinstance(node, ast.Constant):
+            known = isinstance(node.value, int)
+        else:
+            known = isinstance(node, _FORMS)
+        if not known:
+            raise refused
+        if isinstance(node, ast.Name) and id(node) not in functions:
+            yield node.id

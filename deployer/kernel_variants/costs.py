@@ -1,0 +1,57 @@
+"""Cost of a call: its work by the cost model of the function that it goes to, at the costs of that function."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from deployer.core.access import Access
+from deployer.core.cost import CallCost, call_cost
+from deployer.core.ir import Node
+from deployer.core.operator import Work, operator_of
+from deployer.core.plan import Step
+from deployer.core.target import Target
+from deployer.kernel_variants.calls import CostedTiles
+from deployer.kernel_variants.conditions import KernelVariant
+
+
+class CostedWork(NamedTuple):
+    """Work of a call, and the `code` that its costs belong to: a kernel, or a variant of it."""
+
+    code: str
+    work: Work
+
+
+def costed_work(
+    symbol: str, function: KernelVariant | None, node: Node, access: Access, tile: Mapping[str, int]
+) -> CostedWork:
+    """The work of a tile by the function for all calls of a kernel, or one for some of them."""
+    operator = operator_of(node)
+    if function is None:
+        return CostedWork(symbol, operator.work(node, access, tile))
+    cost_model = operator.cost_models[function.work] if function.work else operator.work
+    return CostedWork(f"{symbol}.{function.name}", cost_model(node, access, tile))
+
+
+class StepCosts:
+    """The work of tiles of a step before it is known which of its operands move."""
+
+    def __init__(self, step: Step, target: Target) -> None:
+        self.step, self._tiles = step, CostedTiles(step.kernel, step.access, step.args, target)
+
+    def of(self, tile: Mapping[str, int]) -> CostedWork:
+        """The work of a tile of these lengths."""
+        return costed_work(self.step.kernel.symbol, self._tiles.of(tile), self.step.node, self.step.access, tile)
+
+
+class CallCosts(dict[tuple[int, ...], CallCost]):
+    """Costs of calls by tile lengths, each computed once for all steps of one geometry: their grids have many tiles in
+    common."""
+
+    def __init__(self, step: Step, target: Target) -> None:
+        super().__init__()
+        self.target, self._of = target, StepCosts(step, target).of
+        self._names = [d.name for d in step.access.dims]
+
+    def __missing__(self, lengths: tuple[int, ...]) -> CallCost:
+        """The cost of a call for a tile of these lengths, in the order of the dims."""
+        cost = self[lengths] = call_cost(self.target, *self._of(dict(zip(self._names, lengths, strict=True))))
+        return cost

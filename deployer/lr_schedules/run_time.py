@@ -1,0 +1,104 @@
+"""Programs whose optimizers read their rates at run time: the changed nodes, and the numbers that the program reads.
+
+An optimizer's node then has no rate, but the attribute AT: its group, all nodes of one rate, and the place of its
+numbers among those that the program reads at each update. These are the scalars of the kernel that depend on the rate,
+as the operator computes them of a constant rate: such a program has the bits of one whose rate is a constant, and does
+not change with the rate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from deployer.core.access import Access
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import AttrValue, Graph, Node, Program
+from deployer.core.operator import ArgValue, Array, Const, Operator, operator_of, registry
+from deployer.core.traits import MOST_NUMBERS, Optimizer, UpdateNumber
+
+AT = "rate_at"
+"""The attribute of an optimizer's node with its group and the place of its first number."""
+
+
+def with_run_time_rates(program: Program) -> tuple[Program, tuple[float, ...]]:
+    """The program with rates that it takes when it runs, and the rate that each group had.
+
+    OptionProblem where nothing in the program has a rate.
+    """
+    train, optimizer = program.graphs
+    groups: dict[float, int] = {}
+    places: dict[tuple[object, ...], tuple[int, int]] = {}
+    nodes, count = list[Node](), 0
+    for node in optimizer.nodes:
+        declared = operator_of(node).optimizer
+        if declared is None:
+            nodes.append(node)
+            continue
+        rate = float(np.float32(node.attr_float(declared.rate, declared.default_rate)))
+        attrs: dict[str, AttrValue] = {name: value for name, value in node.attrs.items() if name != declared.rate}
+        kind = (node.op, rate, *sorted(attrs.items()))
+        if kind not in places:
+            places[kind] = groups.setdefault(rate, len(groups)), count
+            count += len(declared.rated)
+        nodes.append(replace(node, attrs={**attrs, AT: places[kind]}))
+    if not groups or count > MOST_NUMBERS:
+        facts = [("numbers of an update", str(count)), ("at most", str(MOST_NUMBERS))]
+        raise OptionProblem("the optimizer graph has no rates that can be set as it runs", facts, "no --schedule")
+    return replace(program, graphs=(train, Graph(optimizer.name, tuple(nodes)))), tuple(groups)
+
+
+def rate_groups(program: Program) -> int:
+    """Number of groups of nodes whose rate is set at run time; 0 if rates are constants."""
+    return 1 + max((group for group, _ in map(_at, program.nodes) if group >= 0), default=-1)
+
+
+def at_rates(node: Node, rates: Sequence[float]) -> Node:
+    """The node with the rate of its group as a constant, from those of an update; a node without a group as it is."""
+    group, _ = _at(node)
+    declared = operator_of(node).optimizer
+    if group < 0 or declared is None:
+        return node
+    attrs: dict[str, AttrValue] = {name: value for name, value in node.attrs.items() if name != AT}
+    return replace(node, attrs={**attrs, declared.rate: float(rates[group])})
+
+
+def kernel_args(node: Node, access: Access) -> dict[str, ArgValue]:
+    """The arguments of the node's kernel; those that depend on a rate that is taken at run time are update numbers."""
+    operator = operator_of(node)
+    args, declared = operator.args(node, access), applied_by(operator)
+    group, place = _at(node)
+    if group < 0 or declared is None:
+        return args
+    return args | {name: UpdateNumber(place + i) for i, name in enumerate(declared.rated)}
+
+
+def applied_by(operator: Operator) -> Optimizer | None:
+    """The optimizer whose formula the operator applies: its own, or that of the update that it is a joint form of."""
+    return registry()[operator.fused_update].optimizer if operator.fused_update else operator.optimizer
+
+
+def update_numbers(program: Program, rates: Sequence[float]) -> Array:
+    """The float32 numbers that the program reads at an update with these rates, one for each group."""
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    by_place = {_at(node)[1]: node for node in program.nodes if AT in node.attrs}
+    numbers: list[float] = []
+    for place in sorted(by_place):
+        node = at_rates(by_place[place], rates)
+        operator = operator_of(node)
+        assert operator.optimizer is not None, f"{node.op} has a rate and is no optimizer"
+        args = operator.args(node, operator.access(node, types))
+        for name in operator.optimizer.rated:
+            value = args[name]
+            assert isinstance(value, Const), f"{node.op}: {name} is no constant"
+            numbers.append(value.value)
+    with np.errstate(over="ignore"):
+        return np.array(numbers, np.float32)
+
+
+def _at(node: Node) -> tuple[int, int]:
+    """The group and the place; -1 for a node without."""
+    if AT not in node.attrs:
+        return -1, -1
+    group, place = node.attr_ints(AT, ())
+    return group, place

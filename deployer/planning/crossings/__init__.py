@@ -1,1 +1,0 @@
-"""Transfers that begin in one step and end in another: which there are, and a graph's part in them."""

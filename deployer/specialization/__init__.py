@@ -1,1 +1,0 @@
-"""Functions of kernels for some of their calls: when they are valid, and which one a step calls."""
