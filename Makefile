@@ -59,6 +59,7 @@ mutants: $(READY) # small changes of the compiler itself, each of which some tes
 check: $(READY)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m DeployTest.support.documents.check_words
 	@rm -rf out/types && mkdir -p out/types/deployer # mypy wants the installed layout of the packages
 	@ln -s $(CURDIR)/deployer/* $(CURDIR)/tilers $(CURDIR)/targets $(CURDIR)/templates out/types/deployer/
 	cd out/types && MYPYPATH=. $(CURDIR)/$(PY) -m mypy --config-file ../../pyproject.toml

@@ -39,7 +39,7 @@ Change = tuple[int, int]
 
 
 class SearchState(NamedTuple):
-    """Where each storage is; the bytes that storages take at each step, and its pick; `inside` has a bit for each
+    """The place of each storage; the bytes that storages take at each step, and its pick; `inside` has a bit for each
     storage that the steps find in the level, `cached` the names of those that are there for some steps alone.
 
     A step has its cheapest candidate while its room is within `least` up to `most`, without that. Where a state was

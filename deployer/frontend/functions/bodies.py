@@ -30,7 +30,7 @@ class FunctionPart:
 
 @dataclass
 class Scope:
-    """What a body is made from besides its node: types of values, ONNX's element types of some, constants, and names
+    """The context from which a body is made: types of values, ONNX's element types of some, constants, and names
     in use. `graphs` has the nodes with graphs inside, as in the file, `notes` what is to be said of nodes by name,
     `own` the names of the file's nodes with graphs inside, and `iterations` is how often such a graph was written out.
     """

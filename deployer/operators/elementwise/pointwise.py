@@ -79,7 +79,7 @@ OTHER_SIGN = call("differ", LEFT < 0.0, B < 0.0)
 
 @elementwise
 class FloorMod(BroadcastElementwise):
-    """What is left of A by B with the sign of B: A - B floor(A / B).
+    """The remainder of A by B with the sign of B: A - B floor(A / B).
 
     Elementwise over floats: the remainder, and B more where its sign is not B's.
     """

@@ -101,7 +101,7 @@ STEP, LENGTH = Input("step", "int32", whole=True), Input("length", "int32", whol
 
 @elementwise
 class SequenceMask(BroadcastElementwise):
-    """Which steps are within a sequence, from the numbers of steps and the lengths of sequences.
+    """A mask of the steps within a sequence, from the numbers of steps and the lengths of sequences.
 
     Elementwise: a step is within where its number is below the length.
     """

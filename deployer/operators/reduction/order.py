@@ -39,7 +39,7 @@ def without_axis(shape: Sequence[int], axis: int, keep: bool) -> tuple[int, ...]
 
 @register
 class ArgEqual(Operator):
-    """Where along an axis X first, or last, equals a given element: a step of ArgMax and ArgMin.
+    """The first or last index along an axis at which X equals a given element: a step of ArgMax and ArgMin.
 
     X and the element to find in each line, which has length one along the axis; NaN is found too. -1 where none is.
 
@@ -150,7 +150,7 @@ class ArgExtreme(Operator):
 
 @register
 class ArgMax(ArgExtreme):
-    """Where along an axis the largest element is.
+    """The index of the largest element along an axis.
 
     The first of several, or the last; the first NaN where there is one.
     """
@@ -165,7 +165,7 @@ class ArgMax(ArgExtreme):
 
 @register
 class ArgMin(ArgExtreme):
-    """Where along an axis the smallest element is.
+    """The index of the smallest element along an axis.
 
     The first of several, or the last; the first NaN where there is one.
     """

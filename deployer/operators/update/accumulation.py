@@ -83,7 +83,7 @@ MARGIN = 1e-6
 
 @register
 class NormScale(Flat):
-    """What scales gradients with the squared norm x so that the norm is at most `limit`.
+    """The factor that clips gradients of squared norm x to a norm of at most `limit`.
 
     min(1, limit / (sqrt(x) + MARGIN)); attribute `limit`.
     """

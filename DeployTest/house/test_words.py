@@ -1,0 +1,40 @@
+"""The checker of words finds headless docstrings, retired identifiers and retired keys, and nothing in the tree."""
+
+import pytest
+
+from DeployTest.support.documents import check_words
+
+pytestmark = [pytest.mark.host]
+WORDS = {"visitors": "residents", "simulates": "inherits"}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ('"""What a module does."""', 1),
+        ('"""Return a value."""\n\n\ndef f():\n    """How it works."""', 1),
+        ('"""Whether a value is right."""', 0),
+        ('"""Return."""\nx = "What a string"', 0),
+    ],
+)
+def test_headless_docstrings(text: str, count: int) -> None:
+    """A docstring may not begin with a relative clause; other strings may."""
+    assert len(list(check_words.headless(text))) == count
+
+
+def test_retired_names() -> None:
+    """An identifier is found, a word of a comment or string is not."""
+    text = "a = visitors  # visitors\nb = 'visitors'\n"
+    assert list(check_words.retired_names(text, WORDS)) == [(1, "visitors is called residents")]
+
+
+def test_retired_keys() -> None:
+    """A key of a table is found, a word of a value is not."""
+    assert list(check_words.retired_keys('simulates = "x"\ny = "simulates = 1"\n', WORDS)) == [
+        (1, "simulates is called inherits")
+    ]
+
+
+def test_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    """The tree has none."""
+    assert check_words.main() == 0, capsys.readouterr().out

@@ -1,0 +1,72 @@
+"""Checks the words of the code: docstrings begin with a verb or a noun phrase, and retired identifiers stay away.
+
+Run as `python -m DeployTest.support.documents.check_words`, which `make check` does; exit code 1 where one is found.
+"""
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+HEADLESS = re.compile(r"(What|How|Where|Which|Who|When)\b")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def retired() -> Mapping[str, str]:
+    """The retired identifiers and keys, each with the word that stands for it now."""
+    words: dict[str, str] = tomllib.loads(Path(__file__).with_name("retired.toml").read_text())["retired"]
+    return words
+
+
+def headless(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of docstrings that begin with a relative clause, and what to do."""
+    for node in ast.walk(ast.parse(text)):
+        note = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
+        if note and HEADLESS.match(note):
+            line = getattr(node, "lineno", 1)
+            yield line, f"the docstring begins with {note.split()[0]!r}: begin with a verb or a noun phrase"
+
+
+def retired_names(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Lines of Python with retired identifiers, and the words that stand for them now."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and token.string in words:
+            yield token.start[0], f"{token.string} is called {words[token.string]}"
+
+
+def retired_keys(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Lines of TOML with retired keys, and the words that stand for them now."""
+    for number, line in enumerate(text.splitlines(), 1):
+        key = re.match(r"\s*\[*([\w.-]+)\]*\s*(=|$)", line)
+        name = key[1].rpartition(".")[2] if key else ""
+        if name in words:
+            yield number, f"{name} is called {words[name]}"
+
+
+def findings(paths: list[Path]) -> Iterator[str]:
+    """All findings in files, as `file:line: text`."""
+    words = retired()
+    for path in paths:
+        text = path.read_text()
+        found = [*headless(text), *retired_names(text, words)] if path.suffix == ".py" else [*retired_keys(text, words)]
+        yield from (f"{path.relative_to(ROOT)}:{line}: {said}" for line, said in sorted(found))
+
+
+def main() -> int:
+    """Print the findings of all tracked files; 1 where there are any."""
+    words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.toml"]
+    listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    paths = [ROOT / name for name in listed if (ROOT / name).is_file() and Path(name).name != "retired.toml"]
+    found = list(findings(paths))
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
