@@ -39,8 +39,8 @@ def divergence(case: Case, plan: Plan, judge: Judge, directory: Path, index: int
     if case.dataset is None or not can_watch(plan):
         return None, f"not looked for: {plan.options.target} does not show what steps compute, the host does"
     before = next(one.before for one in judge.passes if one.index == index)
-    fuse_update = fuse.fuse_program(case.program, plan.options)
-    first = first_divergence(fuse_update, case.dataset, before, plan, directory, index)
+    fused = fuse.fuse_program(case.program, plan.options)
+    first = first_divergence(fused, case.dataset, before, plan, directory, index)
     if first is None:
         return None, f"none in pass {index}: what each step computes is what its own operands give"
     return first, f"pass {index}, {first}"
@@ -50,14 +50,14 @@ def with_values(case: Case, plan: Plan, explained: Sequence[Explained], director
     """The explained units with what the program had there: the value that decided or, where a step joined that with
     its operator, the operator's result. It runs the program again.
     """
-    fuse_update = fuse.fuse_program(case.program, plan.options)
+    fused = fuse.fuse_program(case.program, plan.options)
     outputs = {node.name: node.outputs for node in case.program.nodes}
     rows = []
     for unit in explained:
         flip = unit.flip
         types = {n: case.program.tensors[n].type for n in (flip.tensor, *outputs[flip.node])}
-        names = [n for n, kind in types.items() if kind == types[flip.tensor] and n in fuse_update.tensors]
-        values = computed(fuse_update, plan, directory, flip.index, names) if can_watch(plan) and unit.own else {}
+        names = [n for n, kind in types.items() if kind == types[flip.tensor] and n in fused.tensors]
+        values = computed(fused, plan, directory, flip.index, names) if can_watch(plan) and unit.own else {}
         available = [n for n in names if n in values]
         if available:
             place = f"{available[0]}{list(flip.element)}"

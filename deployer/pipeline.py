@@ -289,9 +289,9 @@ def plan_program(
     `jobs` tilings are solved at a time, by default as many as there are cores; the plan is the same to the byte.
     """
     progress("schedule and lifetimes")
-    fuse_update = fuse.fuse_program(program, options)
-    verify_program(fuse_update)
-    alive = lifetimes.find_lifetimes(schedule.make_schedule(fuse_update, options))
+    fused = fuse.fuse_program(program, options)
+    verify_program(fused)
+    alive = lifetimes.find_lifetimes(schedule.make_schedule(fused, options))
     return plan_best(alive, running, progress, jobs)
 
 

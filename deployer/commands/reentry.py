@@ -22,7 +22,7 @@ FLAGS = {
     "cores": ("--cores", "cores"),
     "opt_out": ("--opt-out", "opt_out"),
     "no_fusion": ("--no-fusion", "fuse", "disabled_rewrites"),
-    "fused": ("--fused", "fused"),
+    "fused": ("--fused", "fuse_update"),
     "no_ahead": ("--no-ahead", "apart"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }

@@ -22,7 +22,7 @@ Changes = Mapping[str, Any]
 class Remedy:
     """Remedy: a change with its options, memory and constants of the training then, and boards that it fits.
 
-    `refused` says why it cannot be made. A `fuse_update` way is a program of `deployer train`; a library has no such
+    `refused` says why it cannot be made. A `fused` remedy is a program of `deployer train`; a library has no such
     form.
     """
 

@@ -136,8 +136,8 @@ def _ways(a: argparse.Namespace, model: _Model | None, case: Case, failing: Sequ
     def silent(warning: DeployerWarning) -> None:
         """Warnings of the model have been told."""
 
-    fuse_update = fused_way(case)
-    yield from (fuse_update,) if fuse_update else ()
+    fused = fused_way(case)
+    yield from (fused,) if fused else ()
     if model is not None:
         for title, options, changes in model_ways(vars(a), model.trained):
             yield tried(title, options, partial(model.case, dict(changes)), failing, silent)
