@@ -31,7 +31,7 @@ L3 = {"outermost": "L3"}
 CASES = (
     ("simple_mlp", "host", "auto", {"L1": 2000}, {}),
     ("autoencoder", "siracusa", "auto", {"L1": 32000}, {}),
-    ("autoencoder", "host", "double", {"L1": 8000}, {"fused": True}),
+    ("autoencoder", "host", "double", {"L1": 8000}, {"fuse_update": True}),
     ("autoencoder", "host", "auto", {"L1": 8000, "L2": 40000}, L3),
     ("deep_autoencoder_batch4", "siracusa", "auto", {"L1": 16000}, {}),
     ("dscnn", "siracusa", "double", {"L1": 16000}, {}),

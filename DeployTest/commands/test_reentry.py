@@ -64,7 +64,7 @@ def test_plan_of_another_tiling(copied: Path, tmp_path: Path, capsys: pytest.Cap
     edit(copied / "plan.json", rate, seal=True)
     message = refused(capsys, "emit", "--plan", copied / "plan.json", "-o", tmp_path / "e")
     assert "breaks a rule: [plan] step" in message
-    edit(copied / "tiling.json", put("gaps", 0, value=4), seal=True)
+    edit(copied / "tiling.json", put("packing_slack", 0, value=4), seal=True)
     assert "is not the plan of" in refused(capsys, "emit", "--plan", copied / "plan.json", "-o", tmp_path / "e")
 
 

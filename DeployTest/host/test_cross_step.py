@@ -118,7 +118,7 @@ def test_short_transfers_stay(built: Built) -> None:
 
 def test_plan_survives_its_file(built: Built, tmp_path: Path) -> None:
     """Crossings are in plan.json, and the plan that is read from it is the same."""
-    assert '"crossings"' in (built.directory / "plan.json").read_text()
+    assert '"cross_step_transfers"' in (built.directory / "plan.json").read_text()
     assert artefact.load(Plan, built.directory / "plan.json", sealed=True) == built.plan
 
 

@@ -143,7 +143,7 @@ def test_who_forbids_them(built: Built) -> None:
 
 def test_plan_survives_its_file(built: Built) -> None:
     """Bundles are in plan.json, and the plan that is read from it is the same."""
-    assert '"bundles"' in (built.directory / "plan.json").read_text()
+    assert '"fused_launches"' in (built.directory / "plan.json").read_text()
     assert artefact.load(Plan, built.directory / "plan.json", sealed=True) == built.plan
 
 

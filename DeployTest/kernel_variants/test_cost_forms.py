@@ -29,7 +29,7 @@ SEEDS = (2, 3, 8)
 
 
 @pytest.fixture(scope="module")
-def measured() -> list[sweep.Call]:
+def measured() -> list[sweep.CalibrationCall]:
     """The calls that costs are measured on."""
     return list(sweep.sweep_calls(TARGET))
 
@@ -42,7 +42,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Tiling, Plan
     return [pipeline.plan_case(case, Options(TARGET.name, "auto", {"L1": 128000})) for case in cases]
 
 
-def test_each_function_is_measured(measured: list[sweep.Call]) -> None:
+def test_each_function_is_measured(measured: list[sweep.CalibrationCall]) -> None:
     """Some measured call goes to each function, and to the one for all calls of its kernel; keys are of one each."""
     called: dict[str, set[tuple[str, str] | None]] = {}
     for call in measured:
@@ -66,7 +66,7 @@ def test_steps_cost_what_they_call(planned: list[tuple[Tiling, Plan]]) -> None:
     assert len(named) > 6
 
 
-def test_tiles_and_calls_agree(measured: list[sweep.Call]) -> None:
+def test_tiles_and_calls_agree(measured: list[sweep.CalibrationCall]) -> None:
     """From the geometry of a tile follows the same function as from the arguments of its call."""
     jobs, symbols, wrong = {call.job.label: call.job for call in measured}, set(), []
     for name, operator in registry().items():

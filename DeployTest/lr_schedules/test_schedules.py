@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 
 @pytest.mark.parametrize(
-    ("form", "courses"),
+    ("form", "lr_schedules"),
     [
         ("adamw_settings", ["one-cycle", "warm-up-step"]),
         pytest.param("sgd_nesterov", ["cosine"], marks=pytest.mark.slow),

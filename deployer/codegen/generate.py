@@ -50,7 +50,7 @@ def segment_files(plan: Plan) -> dict[str, str]:
     target = target_of(plan.options)
     return {
         **generate_files(plan),
-        "Harness.c": rendered("stretch.c", segment_view(plan, target, render.provenance(plan))),
+        "Harness.c": rendered("segment.c", segment_view(plan, target, render.provenance(plan))),
     }
 
 
