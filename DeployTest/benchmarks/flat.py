@@ -36,6 +36,7 @@ from deployer.running.build import compiler, flags_of, toolchain
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models import autoencoder, transformer
 from DeployTest.support.building.cases import load_case, result_hash
+from DeployTest.support.kernels.kernel_bench import MODEL
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "target.md"
@@ -116,7 +117,7 @@ class Program:
         """
         macs, seconds = 0, 0.0
         for step in self.tiling.lifetimes.schedule.steps:
-            work = operator_of(step.node).work(step.node, step.access, step.access.sizes)
+            work = operator_of(step.node).work(step.node, step.access, step.access.sizes, MODEL)
             moved = sum(
                 math.prod(o.view) * step.kernel.element_bytes(o.arg) * (o.reads + o.writes)
                 for o in step.access.operands

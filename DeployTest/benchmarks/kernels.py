@@ -20,6 +20,7 @@ from deployer.core.operator import operator_of
 from deployer.operators.products.convolution_geometry import geometry
 from DeployTest.benchmarks.upkeep.commits import stamp
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
+from DeployTest.support.kernels.kernel_bench import MODEL
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
 Shape = tuple[int, ...]
@@ -74,8 +75,8 @@ def _row(
     types.update(zip(node.outputs, operator.infer(node, [types[n] for n in shapes]), strict=False))
     access = operator.access(node, types)
     tile = {name: (0, size) for name, size in access.sizes.items()}
-    work = operator.work(node, access, access.sizes)
-    job = measure.kernel_job(f"{op} {form}", node, types, {}, tile, flag)
+    work = operator.work(node, access, access.sizes, MODEL)
+    job = measure.kernel_job(f"{op} {form}", node, types, {}, tile, MODEL, flag)
     shape = " ".join("x".join(map(str, s)) or "1" for s in shapes.values())
     if op.startswith("Conv") or (op == "Gemm" and access.sizes["k"] > 1):
         return Row(job.kernel.symbol, shape, form, job, all_macs(work), "macs")

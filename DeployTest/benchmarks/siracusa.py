@@ -23,6 +23,7 @@ from deployer.core.operator import operator_of
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.building.cases import Built, compile_case, load_case, result_hash, worst_difference
 from DeployTest.support.documents.cycle_tables import add_simulator
+from DeployTest.support.kernels.kernel_bench import MODEL
 from DeployTest.support.tolerances import table
 
 RESULT = Path(__file__).with_suffix(".json")
@@ -83,7 +84,7 @@ def measured(built: Built, mode: str, l1: int, l2: int | None, model: str) -> Ro
         raise SystemExit(f"{model} {mode} {l1}: wrong result")
     cycles = int(outcome.bench["train_cycles"])
     steps = [s for s in built.tiling.lifetimes.schedule.steps if s.graph == "train"]
-    work = [operator_of(s.node).work(s.node, s.access, s.access.sizes) for s in steps]
+    work = [operator_of(s.node).work(s.node, s.access, s.access.sizes, MODEL) for s in steps]
     macs = sum(map(all_macs, work))
     moved = [s for s in built.plan.steps if s.graph == "train"]
     traffic = max(sum(s.bytes_in for s in moved), sum(s.bytes_out for s in moved))

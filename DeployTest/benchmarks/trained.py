@@ -30,6 +30,7 @@ from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 from DeployTest.support.graphs.built_cases import built, opened
 from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
+from DeployTest.support.kernels.kernel_bench import MODEL
 
 RESULT = Path(__file__).with_name("trained_siracusa.json")
 LIMITS = Path(__file__).with_name("trained.toml")
@@ -145,7 +146,8 @@ class Call:
     def row(self, cycles: int, cores: int) -> Row:
         """Return the measured cycles beside the limit."""
         step, symbol = self.step, self.step.kernel.symbol
-        need, macs = needs()[symbol], all_macs(operator_of(step.node).work(step.node, step.access, step.access.sizes))
+        work = operator_of(step.node).work(step.node, step.access, step.access.sizes, MODEL)
+        need, macs = needs()[symbol], all_macs(work)
         sizes = [math.prod(operand.view) for operand in step.access.operands]
         elements = sizes[-1] if need.get("written") else max(sizes)
         fewest, by = limit(symbol, macs if need.get("products") else elements, cores)
@@ -175,7 +177,7 @@ def calls(part: Part, optimizer: str, folder: Path) -> Iterator[Call]:
                 way,
                 PARTS.index(part) if part in PARTS else len(PARTS),
                 step,
-                measure.kernel_job(label, step.node, types, known, tile),
+                measure.kernel_job(label, step.node, types, known, tile, MODEL),
             )
 
 

@@ -14,6 +14,7 @@ from deployer.core.operator import registry
 from deployer.operators.products.convolution_geometry import geometry
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_layers import LAYERS
+from DeployTest.support.kernels.kernel_bench import MODEL
 from DeployTest.support.kernels.kernel_jobs import SHAPES, gemm_job, hard, normal
 from DeployTest.targets.simulators import needs_simulator
 from DeployTest.targets.test_siracusa_kernels import CORES, NANS, TARGET
@@ -61,7 +62,7 @@ def _job(label: str, op: str, shapes: list[tuple[int, ...]], attrs: dict[str, At
     values = {"x2": hard(1, int(np.prod(shapes[2]))).reshape(shapes[2])} if op == "ConvGradX" else {}
     types["o"] = registry()[op].infer(node, list(types.values()))[0]
     tile = {d.name: (0, d.size) for d in registry()[op].access(node, types).dims}
-    return measure.kernel_job(f"{op}-{label}", node, types, values, tile)
+    return measure.kernel_job(f"{op}-{label}", node, types, values, tile, MODEL)
 
 
 def _other_jobs() -> Iterator[KernelJob]:
@@ -82,7 +83,7 @@ def _with(label: str, op: str, values: dict[str, np.ndarray], attrs: dict[str, A
     types = {n: TensorType("float32", v.shape) for n, v in values.items()}
     types["o"] = types["x0"]
     tile = {d.name: (0, d.size) for d in registry()[op].access(node, types).dims}
-    return measure.kernel_job(f"{op}-{label}", node, types, values, tile)
+    return measure.kernel_job(f"{op}-{label}", node, types, values, tile, MODEL)
 
 
 @pytest.mark.parametrize("cores", CORES)

@@ -10,7 +10,6 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Graph, Program
-from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import registry
 from deployer.core.plan import Options
 from deployer.lr_schedules.lr_schedule import read_schedule
@@ -24,6 +23,7 @@ from deployer.verify.tiling import verify_tiling
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.cases import compile_case, load_case, result_hash
 from DeployTest.support.building.command_line import bits, deployer
+from DeployTest.support.kernels.kernel_bench import MODEL
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 SPILLING = Options("host", "auto", fuse_update=True, outermost="L3")
@@ -140,7 +140,7 @@ def test_other_reasons(models_root: Path) -> None:
     fused = fuse.fuse_program(program, SPILLING)
     small = [n for n in fused.nodes if n.op == "ConvGradW"]
     assert small
-    assert all(fused.tensors[n.outputs[0]].type.bytes <= FACTS.small_update for n in small)
+    assert all(fused.tensors[n.outputs[0]].type.bytes <= MODEL.small_update_bytes for n in small)
 
 
 def test_a_second_reader(models_root: Path) -> None:

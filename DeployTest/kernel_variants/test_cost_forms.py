@@ -14,6 +14,7 @@ from deployer.kernel_variants import calls
 from deployer.kernel_variants.calls import CostedTiles
 from deployer.kernel_variants.conditions import costed_of, specializations_of
 from deployer.kernel_variants.costs import StepCosts
+from deployer.lr_schedules.run_time import kernel_args
 from DeployTest.benchmarks.cluster.networks import drawn
 from DeployTest.support.kernels.kernel_bench import step_of
 
@@ -75,7 +76,7 @@ def test_tiles_and_calls_agree(measured: list[sweep.CalibrationCall]) -> None:
         symbols.add(operator.kernel.symbol)
         for sample in operator.sweep():
             step, job = step_of(operator, sample), jobs[f"{name} {sample.label}"]
-            arguments = operator.args(step.node, step.access)
+            arguments = kernel_args(step.node, step.access, TARGET.kernel_model)
             found = CostedTiles(operator.kernel, step.access, arguments, TARGET).of(step.access.sizes)
             if found != measure.variant_of(job, TARGET):
                 wrong.append(job.label)

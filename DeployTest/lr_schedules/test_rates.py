@@ -20,7 +20,7 @@ from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.command_line import bits, deployer, generated, refused
 from DeployTest.support.graphs.built_cases import opened
-from DeployTest.support.kernels.kernel_bench import step_of
+from DeployTest.support.kernels.kernel_bench import MODEL, step_of
 from DeployTest.support.references.torch_schedules import LR_SCHEDULES, torch_rates
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -166,7 +166,7 @@ def test_numbers_are_those_of_constants(tmp_path: Path) -> None:
         operator = operator_of(node)
         access = operator.access(node, types)
         for name, value in operator.args(constant, operator.access(constant, types)).items():
-            own = kernel_args(node, access)[name]
+            own = kernel_args(node, access, MODEL)[name]
             assert own == value or numbers[own.place] == np.float32(value.value if isinstance(value, Const) else np.nan)
     assert "lr" not in {name for node in free.nodes for name in node.attrs if operator_of(node).optimizer}
 

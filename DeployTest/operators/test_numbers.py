@@ -1,6 +1,7 @@
 """Numbers in operators are those of ONNX and of formulas; what a machine decides is data."""
 
 import ast
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
@@ -9,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deployer.core import kernel_facts
-from deployer.core.kernel_facts import FACTS, KernelModel
+from deployer.core.kernel_model import KernelModel
+from deployer.core.operator import registry
+from deployer.core.target import DEFAULT_MODEL, TARGETS_DIR, load
 from DeployTest.house.test_layout import ROOT
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
@@ -18,6 +20,8 @@ OPERATORS = ROOT / "deployer/operators"
 TABLES = {"versions", "older", "static_inputs", "custom", "spread", "trials", "learned", "centre"}
 """Parts of an operator that are tables of versions, positions and counts, or make samples."""
 SMALL = 2
+MODELS = sorted(TARGETS_DIR.rglob(DEFAULT_MODEL.name))
+FEWEST_WORDS, MANY = 4, 1000
 LISTED = tomllib.loads(Path(__file__).with_name("literals.toml").read_text())["files"]
 
 
@@ -66,12 +70,31 @@ def test_every_number_has_a_reason() -> None:
     assert all((OPERATORS / name).is_file() for name in LISTED)
 
 
-def test_facts_of_kernels_are_data() -> None:
-    """Each is in the file, which has no other; none is below zero, and none is of no account in all of its parts."""
-    table = tomllib.loads((kernel_facts.FOLDER / "work.toml").read_text())
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.parent.name)
+def test_kernel_models_are_complete(path: Path) -> None:
+    """A kernel model is read from its file; no number is below zero, and none is of no account in all of its parts."""
+    table = tomllib.loads(path.read_text())
     assert set(table) == {f.name for f in fields(KernelModel)}
+    model = load("host_flat" if path == DEFAULT_MODEL else path.parent.name).kernel_model
     for name, value in table.items():
         several = value if isinstance(value, list) else [value]
-        assert np.array_equal(getattr(FACTS, name), value), name
+        assert np.array_equal(getattr(model, name), value), name
         assert min(several) >= 0, name
         assert max(several) > 0, name
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.parent.name)
+def test_every_number_of_a_kernel_model_has_a_comment(path: Path) -> None:
+    """A line with a key says behind it what its numbers mean."""
+    lines = [line for line in path.read_text().splitlines() if "=" in line.partition("#")[0]]
+    assert [line for line in lines if len(line.partition("#")[2].split()) < FEWEST_WORDS] == []
+    assert len(lines) == len(fields(KernelModel))
+
+
+def test_no_module_holds_a_kernel_model() -> None:
+    """A kernel model comes with a target: no module of the deployer or of its tilers has one of its own."""
+    registry()
+    modules = [m for name, m in sys.modules.items() if name.partition(".")[0] == "deployer"]
+    found = [(m.__name__, name, value) for m in modules for name, value in vars(m).items()]
+    assert len(found) > MANY
+    assert [(module, name) for module, name, value in found if isinstance(value, KernelModel)] == []

@@ -18,9 +18,10 @@ from deployer.core.operator import Array, Operator, registry
 from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.kernel_variants.costs import StepCosts
+from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.views import Folded
 from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
-from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, run_step, step_of
+from DeployTest.support.kernels.kernel_bench import MODEL, Step, bits, lawful, run_step, step_of
 from DeployTest.support.references.peers import run_by_onnx
 from DeployTest.support.tolerances import assert_close, bound
 
@@ -205,7 +206,7 @@ def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
         assert operand.writes == next(w for name, _, w in operator.kernel.pointers if name == operand.arg)
         assert step.types[operand.tensor].size == int(np.prod(operand.view, dtype=int))
     assert set(operator.args(step.node, step.access)) == {name for name, _ in operator.kernel.scalars}
-    work = operator.work(step.node, step.access, step.access.sizes)
+    work = operator.work(step.node, step.access, step.access.sizes, MODEL)
     assert work.macs + work.elements > 0
     assert work.parallel > 0
 
@@ -319,7 +320,7 @@ def test_what_cores_share_of_a_channel(name: str, shares: int) -> None:
     """One core computes all of a channel's sums; where there are none, the cores share its elements."""
     step = step_of(registry()[name], next(registry()[name].samples()))
     assert step.access is not None
-    work = registry()[name].work(step.node, step.access, {"n": 3, "c": 1, "s": 4})
+    work = registry()[name].work(step.node, step.access, {"n": 3, "c": 1, "s": 4}, MODEL)
     assert work.parallel == shares
 
 
@@ -337,7 +338,7 @@ def _codes(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]) 
 
 def _code(step: Step) -> str:
     """A function for such calls of the kernel, where there is one, and the form of its work."""
-    kernel, arguments = step.operator.kernel, step.operator.args(step.node, step.access)
+    kernel, arguments = step.operator.kernel, kernel_args(step.node, step.access, MODEL)
     assert kernel is not None
     made = plan.Step(0, "infer", step.node, kernel, step.access, arguments, 0)
     code, work = StepCosts(made, load("siracusa")).of(step.access.sizes)

@@ -61,7 +61,8 @@ def test_timeline(models_root: Path) -> None:
     target = target_for(tiling.lifetimes.schedule)
     assert any(len(step.tile_cycles) > 1 for step in plan.steps)
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
-        cold = cold_start(target, step.kernel.symbol, operator_of(step.node).work(step.node, step.access, choice.tile))
+        work = operator_of(step.node).work(step.node, step.access, choice.tile, target.kernel_model)
+        cold = cold_start(target, step.kernel.symbol, work)
         assert cold > 0
         same = simulate(replace(step, icache_miss_permille=0), choice, target, True).tile_cycles
         for milli in (1, 400, 1000):
@@ -110,7 +111,7 @@ def test_forms_are_other_code(models_root: Path) -> None:
     """Instruction-cache misses are counted by kernel and variant, over the graphs in turn."""
     target, case = load("siracusa"), load_case("autoencoder", models_root)
     steps = pipeline.plan_case(case, Options("siracusa", "single", {"L1": 64000}))[0].lifetimes.schedule.steps
-    forms = [operator_of(s.node).work(s.node, s.access, s.access.sizes).form for s in steps]
+    forms = [operator_of(s.node).work(s.node, s.access, s.access.sizes, target.kernel_model).form for s in steps]
     codes = [cost_key(s.kernel.symbol, form) for s, form in zip(steps, forms, strict=True)]
     assert len({code for code in codes if code.startswith("gemm_f32")}) > 1
     assert [s.icache_miss_permille for s in steps] == icache_miss_permille(codes, target)

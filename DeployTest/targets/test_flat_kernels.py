@@ -13,6 +13,7 @@ from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
+from DeployTest.support.kernels.kernel_bench import MODEL
 from DeployTest.targets.test_siracusa_kernels import JOBS, compare
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
@@ -44,7 +45,7 @@ def _large_jobs() -> Iterator[KernelJob]:
             types = {n: TensorType("float32", shape) for n, shape in zip(node.inputs, shapes, strict=True)}
             types["o"] = registry()[name].infer(node, list(types.values()))[0]
             tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
-            yield measure.kernel_job(f"{name}-large{number}", node, types, {}, tile)
+            yield measure.kernel_job(f"{name}-large{number}", node, types, {}, tile, MODEL)
 
 
 def jobs_of(symbol: str) -> list[KernelJob]:

@@ -17,12 +17,13 @@ from deployer.core.operator import Const, Kernel, registry
 from deployer.core.samples import Sample
 from deployer.core.traits import BLOCK, GROUP
 from deployer.kernel_variants.conditions import specializations_of
+from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
-from DeployTest.support.kernels.kernel_bench import Step, lawful, step_of
+from DeployTest.support.kernels.kernel_bench import MODEL, Step, lawful, step_of
 from DeployTest.support.kernels.kernel_jobs import (
     gemm_form_jobs,
     gemm_job,
@@ -95,7 +96,7 @@ def _tile_jobs() -> Iterator[KernelJob]:
             selection = boxes if len(boxes) <= TILES else [*boxes[: TILES - 1], boxes[-1]]
             for number, tile in enumerate(selection):
                 label = f"{step.operator.name}-{step.node.name}-cut{cut}-{number}"
-                job = measure.kernel_job(label, step.node, step.types, step.values, tile, step.flag)
+                job = measure.kernel_job(label, step.node, step.types, step.values, tile, MODEL, step.flag)
                 if measure.fits(TARGET, job):
                     yield job
 
@@ -109,12 +110,14 @@ def _flat_jobs() -> Iterator[KernelJob]:
             values = {x: hard(index, size) for index, x in enumerate(inputs)}
             node = Node(f"hard{size}", name, tuple(inputs), ("o",))
             dims = registry()[name].access(node, types).dims
-            yield measure.kernel_job(f"{name}-hard{size}", node, types, values, {d.name: (0, d.size) for d in dims})
+            yield measure.kernel_job(
+                f"{name}-hard{size}", node, types, values, {d.name: (0, d.size) for d in dims}, MODEL
+            )
     for name, arg in (("Relu", "x"), ("ReluGrad", "y")):
         types = {x: TensorType("float32", (40,)) for x in "xyo"}
         bits = np.resize(np.array(NANS, np.uint32), 40)
         node = Node("nan", name, ("x",) if arg == "x" else ("x", "y"), ("o",))
-        yield measure.kernel_job(f"{name}-nan", node, types, {arg: bits.view(np.float32)}, {"n": (0, 40)})
+        yield measure.kernel_job(f"{name}-nan", node, types, {arg: bits.view(np.float32)}, {"n": (0, 40)}, MODEL)
 
 
 def _channel_jobs() -> Iterator[KernelJob]:
@@ -130,13 +133,13 @@ def _channel_jobs() -> Iterator[KernelJob]:
             types |= dict(zip(node.outputs, results, strict=True))
             tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
             label = f"{name}-plane{'x'.join(map(str, shape))}"
-            yield measure.kernel_job(label, node, types, {}, tile)
+            yield measure.kernel_job(label, node, types, {}, tile, MODEL)
     node = Node("", "ChannelNormalize", ("x", "s", "b", "m", "i"), ("o",), {"activation": "Relu"})
     bits = np.resize(np.array(NANS, np.uint32), (1, 2, 21))
     types = {n: TensorType("float32", bits.shape if n in "xo" else (2,)) for n in "xsbmio"}
     values = {"x": bits.view(np.float32), "s": np.array([1.5, -2.0], np.float32)}
     tile = {"n": (0, 1), "c": (0, 2), "s": (0, 21)}
-    yield measure.kernel_job("ChannelNormalize-nan", node, types, values, tile)
+    yield measure.kernel_job("ChannelNormalize-nan", node, types, values, tile, MODEL)
 
 
 def _long_jobs() -> Iterator[KernelJob]:
@@ -147,12 +150,12 @@ def _long_jobs() -> Iterator[KernelJob]:
         *outer, row = (d.name for d in step.access.dims if d.kind == "reduction")
         whole = {d.name: (0, d.size) for d in step.access.dims}
         assert whole[row] == PARTS[0]
-        yield measure.kernel_job(f"{name}-long{number}", step.node, step.types, step.values, whole)
+        yield measure.kernel_job(f"{name}-long{number}", step.node, step.types, step.values, whole, MODEL)
         for place in range(2 if outer else 1):
             for first, length in PARTS:
                 tile = {**whole, **{dim: (place % whole[dim][1], 1) for dim in outer}, row: (first, length)}
                 label = f"{name}-long{number}-{place}-{first}"
-                yield measure.kernel_job(f"{label}-{length}", step.node, step.types, step.values, tile)
+                yield measure.kernel_job(f"{label}-{length}", step.node, step.types, step.values, tile, MODEL)
 
 
 MAKERS = (_tile_jobs, gemm_jobs, gemm_form_jobs, _flat_jobs, _channel_jobs, _long_jobs, convolution_jobs, loop_jobs)
@@ -262,7 +265,7 @@ def test_form_of_an_outer_product(
     step = step_of(
         registry()["Gemm"], Sample("outer", tuple(normal(0, math.prod(x)).reshape(x) for x in shapes), attrs)
     )
-    assert registry()["Gemm"].work(step.node, step.access, {**step.access.sizes, "k": tile}).form == form
+    assert registry()["Gemm"].work(step.node, step.access, {**step.access.sizes, "k": tile}, MODEL).form == form
 
 
 @pytest.mark.parametrize(
@@ -283,8 +286,8 @@ def test_form_of_few_products(m: int, n: int, k: int, attrs: dict[str, AttrValue
     """Kernel and cost model take the same form: few are products of a vector, or outer ones, in sums of one block."""
     inputs = (normal(0, m * k).reshape(m, k), normal(1, k * n).reshape(k, n))
     step = step_of(registry()["Gemm"], Sample("few", inputs, attrs))
-    assert registry()["Gemm"].work(step.node, step.access, step.access.sizes).form == form
-    assert registry()["Gemm"].args(step.node, step.access)["single"] == Const(SINGLE.get(form, int(k <= PRODUCTS)))
+    assert registry()["Gemm"].work(step.node, step.access, step.access.sizes, MODEL).form == form
+    assert kernel_args(step.node, step.access, MODEL)["single"] == Const(SINGLE.get(form, int(k <= PRODUCTS)))
 
 
 @SIMULATOR

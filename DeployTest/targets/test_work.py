@@ -9,14 +9,14 @@ import pytest
 from deployer.calibration.sweep import FEW, sweep_calls
 from deployer.core.cost import cost_key
 from deployer.core.ir import AttrValue
-from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import Kernel, Work, registry
 from deployer.core.plan import Step
 from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.kernel_variants.costs import CostedWork, StepCosts
+from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.epilogue import RELU
-from DeployTest.support.kernels.kernel_bench import step_of
+from DeployTest.support.kernels.kernel_bench import MODEL, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
@@ -37,7 +37,7 @@ def costed(
     """The work of an operator over ones in one tile of so many of some dims, and to which function it belongs."""
     operator = registry()[name]
     made = step_of(operator, Sample("work", tuple(np.ones(shape, np.float32) for shape in shapes), dict(attrs)))
-    arguments = operator.args(made.node, made.access)
+    arguments = kernel_args(made.node, made.access, MODEL)
     step = Step(0, "infer", made.node, _kernel(name), made.access, arguments, 0)
     return StepCosts(step, load("siracusa")).of(step.access.sizes | tile)
 
@@ -66,7 +66,7 @@ def test_a_product_with_edges() -> None:
     """Whole blocks, two for a core at most, then a row of six pieces and a column of two, one for a core each."""
     work = work_of("Gemm", (9, 140), (140, 21))
     assert (work.form, work.macs) == ("edged", 9 * 21 * 140)
-    assert work.products == work.parallel * (2 * 16 + 2 * 4 * FACTS.edge) * 140
+    assert work.products == work.parallel * (2 * 16 + 2 * 4 * MODEL.line_mac_cost) * 140
 
 
 @pytest.mark.parametrize(("inner", "tile", "form"), [(7, 7, "matrix"), (7, 6, "edged"), (145, 145, "edged")])
@@ -112,7 +112,7 @@ def test_both_sorts_of_few_outputs_are_measured() -> None:
     assert min(keys[form] for form in forms) >= FEW
 
 
-@pytest.mark.parametrize(("rows", "finish"), [(8, FACTS.finish_block), (1, FACTS.finish_line)])
+@pytest.mark.parametrize(("rows", "epilogue"), [(8, MODEL.epilogue_block_macs), (1, MODEL.epilogue_line_macs)])
 def test_what_finishes_a_sum(rows: int, epilogue: tuple[int, ...]) -> None:
     """Alpha, C and Relu are more work for each output, more of it in a line, which also begins to be finished."""
     plain, *finished = (
@@ -124,7 +124,7 @@ def test_what_finishes_a_sum(rows: int, epilogue: tuple[int, ...]) -> None:
             (((rows, 80), (80, 32)), {"activation": RELU}),
         )
     )
-    begin = FACTS.finish_begin if rows == 1 else 0
+    begin = MODEL.epilogue_line_start if rows == 1 else 0
     assert [work - plain for work in finished] == [rows * 32 * (begin + part) for part in epilogue[:3]]
 
 
@@ -136,7 +136,8 @@ def test_the_core_with_the_most_decides() -> None:
     found = costed("Conv", ((1, 16, 5, 7), (16, 16, 3, 3)), {}, {})
     work = found.work
     assert (_code("Conv", found), work.macs, work.parallel) == ("threes", 16 * 16 * 9 * 15, 24)
-    four, single = (9 * sums * each + FACTS.step_behind for sums, each in zip((16, 4), FACTS.in_line, strict=False))
+    costs = zip((16, 4), MODEL.unrolled_mac_cost, strict=False)
+    four, single = (9 * sums * each + MODEL.row_overhead for sums, each in costs)
     assert work.products == round(16 * (single + 2 * four) * 24 / 3)
 
 
@@ -187,9 +188,9 @@ def test_planes_of_neighbours() -> None:
     for rows, planes in ((8, 4), (1, 2)):
         found = costed("ConvGradX", ((1, 8, 4, 4), (8, 8, 3, 3)), {"ih": rows}, attrs)
         work = found.work
-        each, busiest = 16 * work.parallel, -(-work.parallel // FACTS.dealt)
+        each, busiest = 16 * work.parallel, -(-work.parallel // MODEL.cores_assumed)
         assert _code("ConvGradX", found) == "thinned"
-        assert work.elements == each + FACTS.plane_setup * (planes - 1) * work.parallel // busiest
+        assert work.elements == each + MODEL.plane_setup_elements * (planes - 1) * work.parallel // busiest
 
 
 def test_channels_and_elements() -> None:
@@ -233,7 +234,7 @@ def test_parts_of_depthwise_planes(planes: int, rows: int, pieces: int, busiest:
     found = costed("Conv", shapes, {}, {"pads": (1,) * 4, "group": planes})
     assert found.code == "conv_f32.planes"
     assert (found.work.parallel, found.work.macs) == (pieces, planes * rows * 8 * 9)
-    turns = -(-pieces // FACTS.dealt)
+    turns = -(-pieces // MODEL.cores_assumed)
     assert found.work.products == round(busiest * 8 * 9 * pieces / turns)
 
 
@@ -245,7 +246,7 @@ def test_lines_of_depthwise_layers(planes: int, parts: int) -> None:
     work = found.work
     assert (found.code, work.form, work.parallel) == ("conv_f32.lines", "", planes * parts)
     assert (work.macs, work.elements) == (planes * (2 + 2) * (2 + 3 + 2), planes * 6)
-    assert work.inner_loop_starts == planes * parts * 6 * (FACTS.lines_begun + 1)
+    assert work.inner_loop_starts == planes * parts * 6 * (MODEL.rectangle_starts + 1)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +277,7 @@ def test_parts_of_columns_are_searched_one_by_one() -> None:
         assert costed("MaxPoolGrad", shapes, {"w": columns}, attrs).work.form == form
 
 
-@pytest.mark.parametrize(("columns", "runs"), [(20, 20), (34, 8 + 2)])
+@pytest.mark.parametrize(("columns", "inner_loop_starts"), [(20, 20), (34, 8 + 2)])
 def test_sums_of_columns_begin(columns: int, inner_loop_starts: int) -> None:
     """In the gradient of a scale each column begins a sum or, where each core has four, each four."""
     work = work_of("LayerScaleGrad", (12, columns), (12, columns), (12, 1), (12, 1))

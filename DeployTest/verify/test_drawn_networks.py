@@ -12,6 +12,7 @@ from deployer.planning.schedule import make_schedule
 from DeployTest.benchmarks.cluster.networks import LEAST, MOST, SEEDS, TAILS, drawn
 from DeployTest.models import cct
 from DeployTest.support.building.cases import compile_case, faults
+from DeployTest.support.kernels.kernel_bench import MODEL
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 SMALL = {"image": 8, "filters": 8, "width": 16, "hidden": 32}
@@ -39,7 +40,7 @@ def test_work_and_training(seed: int, tmp_path: Path) -> None:
     forward = pipeline.load_inference_case(folders[0].with_name("drawn.onnx"))
     steps = make_schedule(forward.program, Options("host")).steps
     products = [step for step in steps if step.node.op in ("Conv", "Gemm")]
-    works = (operator_of(s.node).work(s.node, s.access, s.access.sizes) for s in products)
+    works = (operator_of(s.node).work(s.node, s.access, s.access.sizes, MODEL) for s in products)
     assert sum(map(all_macs, works)) == drawn(seed).macs()
     built = compile_case(pipeline.load_training(folders[0]), tmp_path / "c", "auto", 128000)
     assert faults(built, built.run()) == ()

@@ -65,7 +65,7 @@ def calibrate_target(name: str, simulator: str, profiled: Profiled, progress: Pr
         kernels = {f.symbol: f.cost for f in fits}
         kernels["default"] = _default([f.cost for f in fits])
         own = target.toolchain.sources if target.toolchain else ()  # no longer those of a target that it simulates
-        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, cost_sources=own)
+        fitted = replace(target, dispatch=dispatch, hops=hops, kernels=kernels, cost_sources=own, costs_of=name)
         fitted = replace(fitted, step=0, tile=0, contention=0)
         calibration = Calibration(fitted, tuple(fits))
         _write(costs, calibration, simulator)

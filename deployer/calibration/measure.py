@@ -19,9 +19,9 @@ from deployer.codegen.generate import kernel_files
 from deployer.core.access import Tile
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import function_name
+from deployer.core.kernel_model import KernelModel
 from deployer.core.level import L_INNER
-from deployer.core.operator import Array, Kernel, operator_of
+from deployer.core.operator import Array, Kernel, function_name, operator_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import Target, Toolchain
 from deployer.core.traits import with_carry
@@ -91,7 +91,13 @@ class Measured:
 
 
 def kernel_job(
-    label: str, node: Node, types: Mapping[str, TensorType], values: Mapping[str, Array], tile: Tile, flag: int = 0
+    label: str,
+    node: Node,
+    types: Mapping[str, TensorType],
+    values: Mapping[str, Array],
+    tile: Tile,
+    model: KernelModel,
+    flag: int = 0,
 ) -> KernelJob:
     """The call of a node's kernel for one tile with packed operands; tensors without a value get random ones."""
     operator = operator_of(node)
@@ -100,7 +106,7 @@ def kernel_job(
     access = operator.access(node, types)
     if operator.kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")
-    arguments = operator.args(node, access)
+    arguments = operator.args(node, access) | operator.model_args(node, access, model)
     operands = {}
     for position, operand in enumerate(access.operands):
         value = values.get(operand.tensor)

@@ -115,7 +115,7 @@ def _call(operator: Operator, sample: Sample, target: Target) -> Iterator[Calibr
     access = operator.access(node, types)
     values = {n: x for n, x in zip(names, sample.inputs, strict=True) if x is not None}
     tile = {d.name: (0, d.size) for d in access.dims}
-    job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, tile, flag=1)
+    job = measure.kernel_job(f"{operator.name} {sample.label}", node, types, values, tile, target.kernel_model, flag=1)
     function = measure.variant_of(job, target)
-    code, work = costed_work(operator.kernel.symbol, function, node, access, access.sizes)
+    code, work = costed_work(operator.kernel.symbol, function, node, access, access.sizes, target.kernel_model)
     yield CalibrationCall(code, job, work, function.work if function else "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deployer.codegen.c_text import WIDTH, float_literal
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, work_of
+from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, operations
 from deployer.formulas.tree import Attr, Call, Formula, Input, Number, walk
 from deployer.operators.base.elementwise_dsl import ElementwiseFormula, Pointwise, printed_kernels
 
@@ -67,8 +67,13 @@ def _view(operator: ElementwiseFormula) -> KernelView:
         parts=parts,
         result=pointers[-1],
         value=value,
-        pragmas=(code(f"GCC unroll {UNROLLED}"),) if work_of(formula) <= SHORT else (),
+        pragmas=(code(f"GCC unroll {UNROLLED}"),) if _is_short(formula) else (),
     )
+
+
+def _is_short(formula: Formula) -> bool:
+    plain, transcendentals = operations(formula)
+    return plain <= SHORT and not transcendentals
 
 
 def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CText]:

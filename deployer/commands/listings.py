@@ -11,18 +11,32 @@ from deployer.core.safe_text import json_text
 from deployer.operators.control import controls
 from deployer.running.terminal import Terminal
 
+DEFAULT = "default"
+"""Shown for the kernel model of a target that has none and inherits none."""
+
 
 def list_targets(a: argparse.Namespace, console: Terminal) -> int:
-    """Targets with cores and memories."""
-    table = Table("target", "cores", "clock", "levels (budget of bytes)", "description", box=None, header_style="bold")
+    """Targets with cores, memories, and whose costs and kernel model they take."""
+    table = Table(
+        "target",
+        "cores",
+        "clock",
+        "levels (budget of bytes)",
+        "costs of",
+        "kernel model of",
+        "description",
+        box=None,
+        header_style="bold",
+    )
     records = []
     for name in targets.names():
         t = targets.load(name)
         levels = ", ".join(f"{x.name} {x.budget} of {x.bytes}" for x in t.levels)
-        table.add_row(name, str(t.cores), t.clock, levels, t.description)
+        table.add_row(name, str(t.cores), t.clock, levels, t.costs_of, t.model_of or DEFAULT, t.description)
         sizes = [{"name": x.name, "budget": x.budget, "bytes": x.bytes} for x in t.levels]
+        models = {"costs_of": t.costs_of, "kernel_model_of": t.model_of or DEFAULT}
         records.append(
-            {"name": name, "cores": t.cores, "clock": t.clock, "levels": sizes, "description": t.description}
+            {"name": name, "cores": t.cores, "clock": t.clock, "levels": sizes, **models, "description": t.description}
         )
     console.print(table)
     console.event("end", {"targets": records})

@@ -15,7 +15,8 @@ from deployer.core.access import Access
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
 from deployer.core.files.roles import FileRoles
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
-from deployer.core.kernel_facts import measured
+from deployer.core.kernel_model import KernelModel
+from deployer.core.measured import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
 from deployer.core.samples import Sample, registered_samples, registered_sweep
@@ -138,6 +139,11 @@ class Kernel:
         return len(self.pointers) * pointer_bytes + sum(SCALARS[kind] for _, kind in self.scalars)
 
 
+def function_name(symbol: str, variant: str) -> str:
+    """Return the C function of a kernel, or of a variant of it."""
+    return f"{symbol}_{variant}" if variant else symbol
+
+
 @dataclass(frozen=True)
 class Work:
     """The work of the kernel on one tile.
@@ -221,7 +227,7 @@ class Operator(
     literal: ClassVar[bool] = False
     type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None
-    cost_models: ClassVar[Mapping[str, Callable[[Node, Access, Mapping[str, int]], Work]]] = {}
+    cost_models: ClassVar[Mapping[str, Callable[[Node, Access, Mapping[str, int], KernelModel], Work]]] = {}
     static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False
@@ -260,8 +266,12 @@ class Operator(
         """A value for each scalar of the kernel's argument struct."""
         raise InternalError(f"operator {self.name} has no kernel arguments")
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """Return the work of a tile of these lengths."""
+    def model_args(self, node: Node, access: Access, model: KernelModel) -> dict[str, ArgValue]:
+        """Arguments that the target's kernel model decides; they replace those of `args`. Default: none."""
+        return {}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """Return the work of a tile of these lengths by kernels of this model."""
         raise InternalError(f"operator {self.name} has no work")
 
     def samples(self) -> Iterator[Sample]:

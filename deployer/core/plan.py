@@ -7,9 +7,8 @@ from typing import Literal
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
-from deployer.core.kernel_facts import function_name
 from deployer.core.level import L_HOME, L_INNER, L_OUTER, CrossStepTransfer, FusedLaunch, LevelUse, Residency, Slots
-from deployer.core.operator import ArgValue, Const, Kernel, registry
+from deployer.core.operator import ArgValue, Const, Kernel, function_name, registry
 from deployer.core.safe_text import identifier
 from deployer.core.target import Target, load
 

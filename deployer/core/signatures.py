@@ -14,6 +14,7 @@ import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 
 Range = tuple[int, int]
 _FIELDS = {
@@ -342,13 +343,14 @@ class FusionTrait:
     own: ClassVar[Mapping[str, tuple[int, str]]] = {}
 
     def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
     ) -> tuple[Node, Sequence[Node]] | None:
         """The node that has the results of a node of `multi_output_of` and of others, and these others; None where it
         cannot.
 
         `near` are the nodes of the graph that read or write what the node reads. The joint node has all their results
         as outputs, each in its place; those that nobody else reads are left out where the kernel can spare them.
+        `model` is the target's.
         """
         return None
 

@@ -6,18 +6,21 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import deployer.targets
 from deployer.core.artefact import from_jsonable
 from deployer.core.errors import OptionProblem, UserError, facts_of
 from deployer.core.files.reading import CONFIGURATION_BYTES, parse_toml, text_of
+from deployer.core.kernel_model import KernelModel
 from deployer.core.level import ALIASES, DEPTH, L_HOME, Channel, Hop, InstructionCache, Level
 from deployer.core.limits import NUMBER, numbers_beyond
 from deployer.core.packages import PackageProblem, target_folders
 from deployer.core.safe_text import is_identifier
 
 TARGETS_DIR = Path(deployer.targets.__file__).parent
+DEFAULT_MODEL = TARGETS_DIR / "common/kernel_model.toml"
+"""The kernel model of a target that has none and inherits none."""
 COSTS = ("dispatch", "step", "double_buffer_setup", "tile", "dma_issue", "arg_patch", "prefetch_issue", "contention")
 """The keys of a target's costs besides those of kernels, each a number."""
 
@@ -143,6 +146,8 @@ class Target:
     """Costs by kernel, variant and form, such as `conv_f32.pointwise.relu`; `default` is required."""
     toolchain: Toolchain | None
     """How a program is compiled and started; without it the target can be planned for, and not run."""
+    kernel_model: KernelModel
+    """How kernels split work, and its relative costs. By default that of `targets/common/kernel_model.toml`."""
     guard_bytes: int = 0
     """Bytes between buffers that a simulating HAL watches; 0 for real memory."""
     most_cores: int = 0
@@ -150,6 +155,10 @@ class Target:
     whole_sums: tuple[str, ...] = ()
     """Kernels without code for a sum that continues in another call; for targets of one level."""
     cost_sources: tuple[str, ...] = ()
+    costs_of: str = ""
+    """The target whose costs of kernels these are."""
+    model_of: str = ""
+    """The target whose kernel model this is; empty for the default."""
 
     def level(self, name: str) -> Level:
         """The level of that name; OptionProblem where there is none."""
@@ -287,10 +296,10 @@ def native() -> Target:
 def parse(path: Path) -> Target:
     """The target of a TOML file; files that have not changed since the last call are not parsed again."""
     texts: list[str] = []
-    raw, sources = _merged(path, texts)
+    merged = _merged(path, texts)
     key = tuple(texts)
     if key not in _checked:
-        _checked[key] = _check(path, raw, sources)
+        _checked[key] = _check(path, merged)
     return _checked[key]
 
 
@@ -303,9 +312,19 @@ def _kinds(cls: type) -> dict[str, Any]:
     return get_type_hints(cls)
 
 
-def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
-    """The target of a file's keys, with costs of the kernels of `sources`; TargetInvalid with all its faults."""
-    faults = _Faults(path)
+class _Merged(NamedTuple):
+    """Keys of a target's files and of those it inherits from, and where costs and kernel model come from."""
+
+    raw: dict[str, Any]
+    sources: tuple[str, ...]
+    """Folders of the kernels whose costs these are."""
+    costs_of: str
+    model_of: str
+
+
+def _check(path: Path, merged: _Merged) -> Target:
+    """The target of these keys; TargetInvalid with all its faults."""
+    faults, raw = _Faults(path), merged.raw
     levels = [faults.section(Level, v, f"levels[{i}]") for i, v in enumerate(faults.table(raw, "levels", list))]
     hops = [_hop(faults, v, f"hops[{i}]") for i, v in enumerate(faults.table(raw, "hops", list))]
     tables = sorted(faults.table(raw, "kernels", dict).items())
@@ -314,9 +333,11 @@ def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
     cost = faults.table(raw, "cost", dict)
     icache = faults.section(InstructionCache, raw.get("icache"), "icache")
     numbers = ("cores", "alignment", "pointer_bytes")
+    model = faults.section(KernelModel, raw.get("kernel_model"), "kernel_model")
+    faults.texts += [f"kernel_model.{text}" for text in model.faults()] if model else []
     optional = {"description": str, "guard_bytes": int, "most_cores": int}
     keys = {"name", "clock", "levels", "hops", "kernels", "toolchain", "whole_sums", "icache", *FILE_KEYS}
-    keys |= {*numbers, *optional}
+    keys |= {"kernel_model", *numbers, *optional}
     faults.check(not set(raw) - keys, f"unknown keys {sorted(set(raw) - keys)}")
     faults.texts += [f"{place} is {number}, beyond {NUMBER}" for place, number in numbers_beyond(raw)]
     for key, kind in (("name", str), ("clock", str), *((key, int) for key in numbers)):
@@ -366,11 +387,14 @@ def _check(path: Path, raw: dict[str, Any], sources: tuple[str, ...]) -> Target:
         hops=tuple(hop for hop in hops if hop is not None),
         **{key: cost[key] for key in COSTS},
         kernels=kernels,
+        kernel_model=model,
         toolchain=_placed(toolchain, path.parent) if toolchain else None,
         guard_bytes=raw.get("guard_bytes", 0),
         most_cores=raw.get("most_cores", raw["cores"]),
         whole_sums=tuple(whole),
-        cost_sources=sources,
+        cost_sources=merged.sources,
+        costs_of=merged.costs_of,
+        model_of=merged.model_of,
     )
 
 
@@ -403,10 +427,11 @@ def _read(path: Path, texts: list[str]) -> Mapping[str, Any]:
     return _toml(text, str(path))
 
 
-def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The file's own keys over its measured costs and those of the target it simulates, but for the toolchain.
+def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> _Merged:
+    """The file's own keys over its measured costs and its kernel model, and over those of the target that it inherits,
+    but for the toolchain; without a kernel model the default one.
 
-    With them come the folders of the kernels whose costs they are. Appends the path and the text of each file to
+    Appends the path and the text of each file to
     `texts`. `above` are the files that simulate this one; TargetInvalid where this file is one of them.
     """
     if path in above:
@@ -415,19 +440,25 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> tuple
     costs = path.with_suffix("") / "costs.toml"
     if costs.is_file():
         raw = {**_read(costs, texts), **raw}
+    model = path.with_suffix("") / DEFAULT_MODEL.name
+    if model.is_file():
+        raw = {"kernel_model": dict(_read(model, texts)), **raw}
     tools = raw.get("toolchain")
     listed = tools.get("sources") if isinstance(tools, dict) else None
     names = [str(name) for name in listed] if isinstance(listed, list) else []
     own = tuple(names) if path.parent == TARGETS_DIR else _sources(names, path.parent)
     base = raw.get("inherits")
     if base is None:
-        return raw, own
+        model_of = path.stem if "kernel_model" in raw else ""
+        return _Merged({"kernel_model": dict(_read(DEFAULT_MODEL, texts)), **raw}, own, path.stem, model_of)
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
         raise TargetInvalid(f"{path}: inherits is {base!r}, which is no target's name")
     sibling = path.with_name(f"{base}.toml")
     found = _merged(sibling if sibling.is_file() else files().get(base, sibling), texts, (*above, path))
-    inherited = {name: value for name, value in found[0].items() if name != "toolchain"}
-    return {**inherited, **raw}, own if "kernels" in raw else found[1]
+    inherited = {name: value for name, value in found.raw.items() if name != "toolchain"}
+    sources, costs_of = (own, path.stem) if "kernels" in raw else (found.sources, found.costs_of)
+    model_of = path.stem if "kernel_model" in raw else found.model_of
+    return _Merged({**inherited, **raw}, sources, costs_of, model_of)
 
 
 def _hop(faults: _Faults, data: Any, where: str) -> Hop | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array
 from deployer.formulas.tree import Formula, Number, call, choose, walk
 
@@ -28,13 +28,13 @@ Slope = Callable[[Formula, Sequence[Formula]], Formula]
 class Function:
     """A function: `c` with its operands' texts in braces, and `slope` from the call and the operands' derivatives.
 
-    `header` has what is no operator of C, `work` is in element operations.
+    `header` has what is no operator of C. The work is one element operation, or that of so many `transcendentals`.
     """
 
     numpy: Callable[..., Any]
     c: str
     slope: Slope
-    work: int = 1
+    transcendentals: int = 0
     header: str = ""
     rounds: bool = False
 
@@ -165,7 +165,6 @@ def _choice(f: Formula, d: Sequence[Formula]) -> Formula:
     return select(f.operands[0], d[1], d[2])
 
 
-TRANSCENDENTAL = FACTS.transcendental
 DENSITY = Number(2 / math.sqrt(math.pi))
 FUNCTIONS: dict[str, Function] = {
     "neg": Function(np.negative, "(-{0})", lambda f, d: negative(d[0])),
@@ -197,7 +196,7 @@ FUNCTIONS: dict[str, Function] = {
         np.fmod,
         "fmodf_f32({0}, {1})",
         lambda f, d: minus(d[0], times(d[1], call("round", (f.operands[0] - f) / f.operands[1]))),
-        TRANSCENDENTAL,
+        1,
         WHOLE,
     ),
     "less": Function(np.less, "({0} < {1})", _zero),
@@ -213,16 +212,14 @@ FUNCTIONS: dict[str, Function] = {
     "ceil": Function(np.ceil, "ceilf_f32({0})", _zero, header=WHOLE),
     "round": Function(np.rint, "roundf_f32({0})", _zero, header=WHOLE),
     "sqrt": Function(np.sqrt, "ROOT_F32({0})", _outer(lambda u, f: Number(0.5) / f), header=QUOTIENT, rounds=True),
-    "exp": Function(np.exp, "expf_f32({0})", _outer(lambda u, f: f), TRANSCENDENTAL, MATH),
-    "log": Function(np.log, "logf_f32({0})", lambda f, d: over(d[0], f.operands[0]), TRANSCENDENTAL, MATH),
-    "expm1": Function(np.expm1, "expm1f_f32({0})", _outer(lambda u, f: call("exp", u)), TRANSCENDENTAL, MATH),
-    "log1p": Function(np.log1p, "log1pf_f32({0})", lambda f, d: over(d[0], ONE + f.operands[0]), TRANSCENDENTAL, MATH),
-    "erf": Function(_erf, "erff_f32({0})", _outer(lambda u, f: DENSITY * call("exp", -(u * u))), TRANSCENDENTAL, MATH),
-    "tanh": Function(np.tanh, "tanhf_f32({0})", _outer(lambda u, f: ONE - f * f), TRANSCENDENTAL, MATH),
-    "sigmoid": Function(_sigmoid, "sigmoidf_f32({0})", _outer(lambda u, f: f * (ONE - f)), TRANSCENDENTAL, MATH),
-    "softplus": Function(
-        _softplus, "softplusf_f32({0})", _outer(lambda u, f: call("sigmoid", u)), 2 * TRANSCENDENTAL, MATH
-    ),
+    "exp": Function(np.exp, "expf_f32({0})", _outer(lambda u, f: f), 1, MATH),
+    "log": Function(np.log, "logf_f32({0})", lambda f, d: over(d[0], f.operands[0]), 1, MATH),
+    "expm1": Function(np.expm1, "expm1f_f32({0})", _outer(lambda u, f: call("exp", u)), 1, MATH),
+    "log1p": Function(np.log1p, "log1pf_f32({0})", lambda f, d: over(d[0], ONE + f.operands[0]), 1, MATH),
+    "erf": Function(_erf, "erff_f32({0})", _outer(lambda u, f: DENSITY * call("exp", -(u * u))), 1, MATH),
+    "tanh": Function(np.tanh, "tanhf_f32({0})", _outer(lambda u, f: ONE - f * f), 1, MATH),
+    "sigmoid": Function(_sigmoid, "sigmoidf_f32({0})", _outer(lambda u, f: f * (ONE - f)), 1, MATH),
+    "softplus": Function(_softplus, "softplusf_f32({0})", _outer(lambda u, f: call("sigmoid", u)), 2, MATH),
 }
 _TRIG: dict[str, tuple[Callable[..., Any], Slope]] = {
     "sin": (np.sin, _outer(lambda u, f: call("cos", u))),
@@ -238,8 +235,7 @@ _TRIG: dict[str, tuple[Callable[..., Any], Slope]] = {
     "atanh": (np.arctanh, lambda f, d: over(d[0], _circle(f.operands[0]))),
 }
 FUNCTIONS |= {
-    name: Function(meaning, f"{name}f_f32({{0}})", slope, TRANSCENDENTAL, TRIG)
-    for name, (meaning, slope) in _TRIG.items()
+    name: Function(meaning, f"{name}f_f32({{0}})", slope, 1, TRIG) for name, (meaning, slope) in _TRIG.items()
 }
 
 _INTEGERS: dict[str, tuple[Callable[..., Any], str]] = {
@@ -283,6 +279,13 @@ def derivative(formula: Formula, of: Formula) -> Formula:
     return found[formula]
 
 
-def work_of(formula: Formula) -> int:
-    """Element operations for one element of the result; what occurs several times is computed once."""
-    return max(sum(FUNCTIONS[_function(part)].work for part in walk(formula) if part.operands), 1)
+def operations(formula: Formula) -> tuple[int, int]:
+    """Count element operations and transcendental functions of an element; equal parts are computed once."""
+    functions = [FUNCTIONS[_function(part)] for part in walk(formula) if part.operands]
+    return sum(not f.transcendentals for f in functions), sum(f.transcendentals for f in functions)
+
+
+def work_of(formula: Formula, model: KernelModel) -> int:
+    """Return the element operations for one element of the result."""
+    plain, transcendentals = operations(formula)
+    return max(plain + transcendentals * model.transcendental_elements, 1)

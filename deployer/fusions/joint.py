@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import Operator, registry
-from deployer.core.plan import Options
+from deployer.core.plan import Options, target_of
 from deployer.fusions.pair import is_private, is_unwritten
 
 
@@ -27,7 +27,8 @@ def _joined(program: Program, options: Options, last: Node, operator: Operator) 
     """
     graph = next(g for g in program.graphs if last in g.nodes)
     near = [n for n in graph.nodes if n is not last and set(last.inputs) & {*n.inputs, *n.outputs} - {""}]
-    found = operator.joint(last, near, {name: tensor.type for name, tensor in program.tensors.items()})
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    found = operator.joint(last, near, types, target_of(options).kernel_model)
     if found is None:
         return program
     joint, others = found

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from deployer.core.access import box_shape
 from deployer.core.ir import Graph, Node, Program
-from deployer.core.kernel_facts import FACTS
 from deployer.core.level import L_INNER
 from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options, target_of
@@ -90,14 +89,15 @@ def _pays(program: Program, options: Options, joint: Node) -> bool:
     is small. A tile of one block has to leave half of the innermost level free.
     """
     operator, target = operator_of(joint), target_of(options)
+    model = target.kernel_model
     access = operator.access(joint, {name: tensor.type for name, tensor in program.tensors.items()})
     if all(d.kind == "parallel" for d in access.dims):
         return True
     updated = sum(program.tensors[name].type.bytes for name in joint.outputs)
-    if options.outermost == target.usual.name or updated <= FACTS.small_update:
+    if options.outermost == target.usual.name or updated <= model.small_update_bytes:
         return False
     assert operator.kernel is not None, f"{joint.op} has no kernel"
-    tile = {d.name: min(d.rounded(FACTS.block), d.size) if d.kind == "parallel" else d.size for d in access.dims}
+    tile = {d.name: min(d.rounded(model.block), d.size) if d.kind == "parallel" else d.size for d in access.dims}
     boxes = ((o, math.prod(box_shape(o, access, tile))) for o in access.operands)
     size = sum(count * operator.kernel.element_bytes(o.arg) for o, count in boxes)
     return 2 * size <= target.levels[L_INNER].budget

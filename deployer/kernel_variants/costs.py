@@ -6,6 +6,7 @@ from typing import NamedTuple
 from deployer.core.access import Access
 from deployer.core.cost import CallCost, call_cost
 from deployer.core.ir import Node
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Work, operator_of
 from deployer.core.plan import Step
 from deployer.core.target import Target
@@ -21,14 +22,19 @@ class CostedWork(NamedTuple):
 
 
 def costed_work(
-    symbol: str, function: KernelVariant | None, node: Node, access: Access, tile: Mapping[str, int]
+    symbol: str,
+    function: KernelVariant | None,
+    node: Node,
+    access: Access,
+    tile: Mapping[str, int],
+    model: KernelModel,
 ) -> CostedWork:
     """The work of a tile by the function for all calls of a kernel, or one for some of them."""
     operator = operator_of(node)
     if function is None:
-        return CostedWork(symbol, operator.work(node, access, tile))
+        return CostedWork(symbol, operator.work(node, access, tile, model))
     cost_model = operator.cost_models[function.work] if function.work else operator.work
-    return CostedWork(f"{symbol}.{function.name}", cost_model(node, access, tile))
+    return CostedWork(f"{symbol}.{function.name}", cost_model(node, access, tile, model))
 
 
 class StepCosts:
@@ -36,10 +42,12 @@ class StepCosts:
 
     def __init__(self, step: Step, target: Target) -> None:
         self.step, self._tiles = step, CostedTiles(step.kernel, step.access, step.args, target)
+        self._model = target.kernel_model
 
     def of(self, tile: Mapping[str, int]) -> CostedWork:
         """The work of a tile of these lengths."""
-        return costed_work(self.step.kernel.symbol, self._tiles.of(tile), self.step.node, self.step.access, tile)
+        step = self.step
+        return costed_work(step.kernel.symbol, self._tiles.of(tile), step.node, step.access, tile, self._model)
 
 
 class CallCosts(dict[tuple[int, ...], CallCost]):

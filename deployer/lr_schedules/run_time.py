@@ -14,6 +14,7 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import AttrValue, Graph, Node, Program
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import ArgValue, Array, Const, Operator, operator_of, registry
 from deployer.core.traits import MOST_NUMBERS, Optimizer, UpdateNumber
 
@@ -63,10 +64,11 @@ def at_rates(node: Node, rates: Sequence[float]) -> Node:
     return replace(node, attrs={**attrs, declared.rate: float(rates[group])})
 
 
-def kernel_args(node: Node, access: Access) -> dict[str, ArgValue]:
+def kernel_args(node: Node, access: Access, model: KernelModel) -> dict[str, ArgValue]:
     """The arguments of the node's kernel; those that depend on a rate that is taken at run time are update numbers."""
     operator = operator_of(node)
-    args, declared = operator.args(node, access), applied_by(operator)
+    args = operator.args(node, access) | operator.model_args(node, access, model)
+    declared = applied_by(operator)
     group, place = _at(node)
     if group < 0 or declared is None:
         return args

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from deployer.core.cost import cost_key, cost_of
 from deployer.core.ir import Graph, Node, Program
-from deployer.core.kernel_facts import FACTS
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Schedule, Step, target_of
 from deployer.core.target import Target
@@ -27,7 +26,8 @@ def make_schedule(program: Program, options: Options) -> Schedule:
             operator = operator_of(node)
             assert operator.kernel is not None, f"{node.op} was not lowered"
             access = operator.access(node, types)
-            step = Step(len(steps), graph.name, node, operator.kernel, access, kernel_args(node, access), 0)
+            args = kernel_args(node, access, target.kernel_model)
+            step = Step(len(steps), graph.name, node, operator.kernel, access, args, 0)
             code, work = StepCosts(step, target).of(access.sizes)
             codes.append(cost_key(code, work.form))
             steps.append(step)
@@ -86,11 +86,14 @@ def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
     order: Sequence[int] = range(len(own))
     order = min((order, lives.greedy()), key=lives.peak)
     if options.fuse_update:
-        order = min((_with_small_last(program, own, order, lives), order), key=lives.peak)
+        small_bytes = target_of(options).kernel_model.small_update_bytes
+        order = min((_with_small_last(program, own, order, lives, small_bytes), order), key=lives.peak)
     return [own[i] for i in order]
 
 
-def _with_small_last(program: Program, nodes: Sequence[Node], order: Sequence[int], lives: "_Lives") -> list[int]:
+def _with_small_last(
+    program: Program, nodes: Sequence[Node], order: Sequence[int], lives: "_Lives", small_bytes: int
+) -> list[int]:
     """The order with updates of few bytes, for which no node waits, at the end: they may be a bundle."""
     small = {
         index
@@ -98,7 +101,7 @@ def _with_small_last(program: Program, nodes: Sequence[Node], order: Sequence[in
         if not lives.followers[index]
         and not operator_of(nodes[index]).fused_update
         and _is_sink(program, nodes[index])
-        and sum(program.tensors[name].type.bytes for name in nodes[index].outputs if name) <= FACTS.small_update
+        and sum(program.tensors[name].type.bytes for name in nodes[index].outputs if name) <= small_bytes
     }
     return [i for i in order if i not in small] + [i for i in order if i in small]
 

@@ -154,7 +154,7 @@ def _kernels(
             key = tuple(tile[d.name][1] for d in step.access.dims)
             if key not in costs:
                 lengths = {d.name: tile[d.name][1] for d in step.access.dims}
-                costs[key] = kernel_cycles(target, *_work(step, function, lengths))
+                costs[key] = kernel_cycles(target, *_work(step, function, lengths, target))
             if before:
                 changed = {name for name, span in tile.items() if span != before[name]}
                 starts = sum(ways for dims, ways in moved if dims & changed)
@@ -162,12 +162,12 @@ def _kernels(
             else:
                 cycles.append(costs[key])
             before = tile
-    cold = cold_start(target, *_work(step, function, choice.tile))
+    cold = cold_start(target, *_work(step, function, choice.tile, target))
     cycles[0] += cold * step.icache_miss_permille // 1000
     if len(cycles) > 1:
         cycles[0] += target.double_buffer_setup * (choice.buffering == "double")
     return tuple(cycles)
 
 
-def _work(step: Step, function: KernelVariant | None, lengths: Mapping[str, int]) -> CostedWork:
-    return costed_work(step.kernel.symbol, function, step.node, step.access, lengths)
+def _work(step: Step, function: KernelVariant | None, lengths: Mapping[str, int], target: Target) -> CostedWork:
+    return costed_work(step.kernel.symbol, function, step.node, step.access, lengths, target.kernel_model)

@@ -76,6 +76,10 @@ class Report:
     bench: dict[str, int]
     clock: str
     predicted: dict[str, int]
+    costs_of: str
+    """The target whose costs of kernels the prediction takes."""
+    model_of: str
+    """The target whose kernel model it takes; empty for the default."""
     assumed: tuple[str, ...] = ()
     """Kernels whose cycles are those of the target's default kernel."""
     notes: tuple[str, ...] = ()
@@ -130,6 +134,7 @@ def make_report(
     excused = [*faults, *held] if expected.by_reference or checks.trajectory_explained else held
     drifted = tuple(excused) if right else ()
     open_faults = [fault for fault in (*faults, *held) if fault not in drifted]
+    target = target_of(plan.options)
     everything = tuple(dict.fromkeys((*outcome.divergence, *checks.faults, *sure, *open_faults)))
     return Report(
         reference=expected.reference,
@@ -150,7 +155,9 @@ def make_report(
         bench={name: int(text) for name, text in outcome.bench.items() if name != CLOCK},
         clock=outcome.bench.get(CLOCK, ""),
         predicted={graph: plan.cycles(graph) for graph in plan.graphs},
-        assumed=without_cost(target_of(plan.options), (step.kernel.symbol for step in plan.steps)),
+        costs_of=target.costs_of,
+        model_of=target.model_of,
+        assumed=without_cost(target, (step.kernel.symbol for step in plan.steps)),
         notes=expected.notes,
         tensors=expected.tensors,
     )
@@ -229,6 +236,10 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
             f"{plan.levels[L_OUTER].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
             f"{plan.levels[L_HOME].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
         )
+    name, model_of = plan.options.target, report.model_of
+    if (report.costs_of, model_of) != (name, name):
+        inherited = f"that of target {model_of}" if model_of else "the default (targets/common/kernel_model.toml)"
+        console.print(f"prediction: costs of target {report.costs_of}, kernel model {inherited}")
     if report.assumed:
         names = ", ".join(report.assumed)
         console.print(

@@ -140,6 +140,7 @@ def _declared(tiling: Tiling) -> None:
     """A step has its operator's kernel, access and arguments; it takes its node's operands and writes all outputs."""
     program = tiling.lifetimes.schedule.program
     types = {name: tensor.type for name, tensor in program.tensors.items()}
+    model = target_of(tiling).kernel_model
     for step in tiling.lifetimes.schedule.steps:
         place = _place(step)
         operator = registry().get(step.node.op)
@@ -147,7 +148,7 @@ def _declared(tiling: Tiling) -> None:
         if operator is not None:
             access = operator.access(step.node, types)
             need(step.access == access, "schedule", f"{place}: another access than the operator declares")
-            same = step.args == kernel_args(step.node, access)
+            same = step.args == kernel_args(step.node, access, model)
             need(same, "schedule", f"{place}: other arguments than the operator declares")
         for o in step.access.operands:
             belongs = o.tensor in (step.node.outputs if o.mode == "out" else step.node.inputs)

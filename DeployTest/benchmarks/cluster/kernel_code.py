@@ -18,8 +18,7 @@ from typing import Any
 
 from deployer.codegen.generate import kernel_files
 from deployer.core import target
-from deployer.core.kernel_facts import function_name
-from deployer.core.operator import registry
+from deployer.core.operator import function_name, registry
 from deployer.kernel_variants.conditions import specializations_of
 from deployer.running import build
 from deployer.running.kernels import COMMON, kernel_source, source_folders

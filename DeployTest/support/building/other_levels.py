@@ -20,7 +20,7 @@ def add_targets(folder: Path, patch: pytest.MonkeyPatch) -> None:
     """
     source = target.TARGETS_DIR
     for root in (source, HERE / "targets"):
-        for path in (*root.glob("*.toml"), *root.glob("*/costs.toml")):
+        for path in (*root.glob("*.toml"), *root.glob("*/costs.toml"), *root.glob("*/kernel_model.toml")):
             copy = folder / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)

@@ -14,6 +14,7 @@ from typing import Any
 
 from deployer.commands.parser import commands_of, complete_parser
 from deployer.core import level, target
+from deployer.core.kernel_model import KernelModel
 from DeployTest.benchmarks.upkeep.commits import HERE as BENCHMARKS
 from DeployTest.benchmarks.upkeep.commits import measured_at
 from DeployTest.benchmarks.upkeep.renew import benchmarks, missing
@@ -91,8 +92,13 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
     ("`[[levels]]`", level.Level, "one table per memory, from the innermost one outwards"),
     ("`[[hops]]`", level.Hop, "one table per DMA engine; `costs.toml` usually has them"),
     ("`in` and `out` of a hop", level.Channel, "one transfer direction"),
-    ("`[eviction]`", level.InstructionCache, "the instruction cache"),
+    ("`[icache]`", level.InstructionCache, "the instruction cache"),
     ("`[kernels.NAME]`", target.KernelCost, "costs of a kernel; `costs.toml` usually has them"),
+    (
+        "`[kernel_model]`",
+        KernelModel,
+        "how kernels split work; `kernel_model.toml` usually has it",
+    ),
     ("`[toolchain]`", target.Toolchain, "how programs are compiled and run"),
 )
 """The tables of a target's file, the class that reads each, and what it is."""
@@ -121,14 +127,20 @@ KINDS = {
     "tuple[Level, ...]": "list of tables",
     "tuple[Hop, ...]": "list of tables",
     "dict[str, KernelCost]": "table of tables",
+    "KernelModel": "table",
+    "float": "number",
+    "tuple[int, int]": "list of integers",
+    "tuple[int, int, int]": "list of integers",
+    "tuple[int, int, int, int]": "list of integers",
+    "tuple[float, float, float]": "list of numbers",
     "Toolchain | None": "table",
 }
 """Types of fields, as TOML has them."""
 FILE_TYPES = {"cost": ("InstructionCache", "required")}
 """Type and default of keys that are no text and may not be left out."""
-INTERNAL = {"cost_sources"}
+INTERNAL = {"cost_sources", "costs_of", "model_of"}
 """Fields of a target that no file has."""
-OPTIONAL = {"description", "toolchain"}
+OPTIONAL = {"description", "toolchain", "kernel_model"}
 """Keys that may be left out, though their field has no default."""
 DEFAULTS = {"()": "empty"}
 

@@ -12,6 +12,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.operators.products.convolution_geometry import geometry
 from DeployTest.support.kernels.convolution_layers import LAYERS
+from DeployTest.support.kernels.kernel_bench import MODEL
 from DeployTest.support.kernels.kernel_jobs import hard
 
 
@@ -34,7 +35,7 @@ def convolution_jobs() -> Iterator[KernelJob]:
             types = {n: TensorType("float32", shape) for n, shape in zip(inputs, shapes, strict=True)}
             types["o"] = registry()[name].infer(node, list(types.values()))[0]
             tile = {d.name: (0, d.size) for d in registry()[name].access(node, types).dims}
-            job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile)
+            job = measure.kernel_job(f"{name}-layer{number}", node, types, {}, tile, MODEL)
             yield job
             part = _part(job)
             if name == "ConvSGD":

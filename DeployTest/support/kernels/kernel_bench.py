@@ -21,6 +21,7 @@ from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.core.traits import with_carry
 from deployer.kernel_variants.calls import value_of
+from deployer.lr_schedules.run_time import kernel_args
 from deployer.running import build
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,6 +29,8 @@ COMMON = ROOT / "targets" / "common"
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
 """Linker flags under which a kernel that calls any function outside of the HAL does not link."""
+MODEL = load("siracusa").kernel_model
+"""The kernel model by which tests of kernels and of their work count."""
 GUARD = 16
 """Elements around a packed buffer that no kernel may change."""
 
@@ -256,7 +259,7 @@ def run_step(
         content = poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
         memory = np.ascontiguousarray(content).reshape(operand.view)
         slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
-    args = step.operator.args(step.node, step.access)
+    args = kernel_args(step.node, step.access, MODEL)
     call: Callable[..., None] = getattr(library(), kernel.symbol)
     changing = [(name, args[name]) for name, _ in kernel.scalars if not isinstance(args[name], Const)]
     fixed = {name: args[name].value for name, _ in kernel.scalars if isinstance(args[name], Const)}

@@ -12,7 +12,7 @@ from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
-from DeployTest.support.kernels.kernel_bench import step_of
+from DeployTest.support.kernels.kernel_bench import MODEL, step_of
 
 SHAPES = (
     (4, 4, 1),
@@ -115,7 +115,7 @@ def whole_job(
     """An operator on these inputs in one tile."""
     step = step_of(registry()[op], Sample(label, inputs, attrs, outputs))
     tile = {d.name: (0, d.size) for d in step.access.dims}
-    return measure.kernel_job(f"{op}-{label}", step.node, step.types, step.values, tile)
+    return measure.kernel_job(f"{op}-{label}", step.node, step.types, step.values, tile, MODEL)
 
 
 def loop_jobs() -> Iterator[KernelJob]:

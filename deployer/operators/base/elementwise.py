@@ -10,6 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -142,7 +143,7 @@ class Flat(Operator):
         """The tile's length."""
         return {"n": Extent("n")}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per element."""
         return Work(macs=0, elements=tile["n"], parallel=tile["n"])
 
@@ -214,7 +215,7 @@ class Broadcasting(Operator):
         """Loop lengths and strides."""
         return loop_args(access)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per output element."""
         count = math.prod(tile.values())
         return Work(macs=0, elements=count, parallel=count)

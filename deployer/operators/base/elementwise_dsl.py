@@ -10,6 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -122,10 +123,10 @@ class ElementwiseFormula(Operator, ABC):
         form: dict[str, ArgValue] = super().args(node, access)
         return form | {name: Const(float(np.float32(value))) for name, value in self.values(node).items()}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """The formula's operations for each element."""
-        plain = super().work(node, access, tile)
-        return Work(macs=0, elements=plain.elements * work_of(self.formula), parallel=plain.parallel)
+        plain = super().work(node, access, tile, model)
+        return Work(macs=0, elements=plain.elements * work_of(self.formula, model), parallel=plain.parallel)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """The derivative of the formula, summed over the axes along which an operand was broadcast."""

@@ -5,6 +5,12 @@ from deployer.core.ir import Node
 from deployer.core.operator import ArgValue, Const, CType, Kernel, Start
 from deployer.core.traits import CARRIED, Sums
 
+LONGEST_ROW = 1024
+"""Elements of a row that every tile may have whole; longer rows are lowered to steps that tiles cut anywhere.
+
+Nodes are lowered before a target is known, so that all targets compute the same graph.
+"""
+
 # Extra kernel operand that carries partial sums across tiles; `sum_f32.h` has the order.
 
 CARRY = (CARRIED, "float32", True)

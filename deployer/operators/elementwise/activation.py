@@ -11,7 +11,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -300,9 +300,9 @@ class Gelu(Flat):
         """The approximation is an operator of its own."""
         return [_plain(node)] if _approximate(node) else None
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An error function per element."""
-        return Work(macs=0, elements=tile["n"] * FACTS.transcendental, parallel=tile["n"])
+        return Work(macs=0, elements=tile["n"] * model.transcendental_elements, parallel=tile["n"])
 
 
 _TANH = "GeluTanh"
@@ -349,9 +349,9 @@ class GeluGrad(Flat):
         density = np.exp(-np.square(x) / 2) / x.dtype.type(np.sqrt(2 * np.pi))
         return (np.asarray(dy * (distribution(x) + x * density)),)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An error function and an exponential per element."""
-        return Work(macs=0, elements=2 * tile["n"] * FACTS.transcendental, parallel=tile["n"])
+        return Work(macs=0, elements=2 * tile["n"] * model.transcendental_elements, parallel=tile["n"])
 
 
 RELU_FINISH = Epilogue(scalar="relu")
@@ -402,7 +402,7 @@ class Relu(Operator):
         """The tile's length."""
         return {"n": Extent("n")}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per element."""
         return Work(macs=0, elements=tile["n"], parallel=tile["n"])
 

@@ -11,7 +11,7 @@ from onnx import TensorProto
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -109,9 +109,9 @@ class Add(Binary):
         absent: dict[str, ArgValue] = {f"{GATE}{i}": Const(0) for i in range(LOOPS)}
         return absent | super().args(node, access) | relu_args(node)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per output element, and one for each that is fused."""
-        ungated = super().work(node, access, tile)
+        ungated = super().work(node, access, tile, model)
         return replace(ungated, elements=ungated.elements * (1 + extra_work(node, access)))
 
 
@@ -203,9 +203,9 @@ class Exp(Flat):
         if b.needs_grad(0):
             b.emit("Mul", (douts[0], node.outputs[0]), (b.grad(0),))
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An exponential per element."""
-        return Work(macs=0, elements=tile["n"] * FACTS.transcendental, parallel=tile["n"])
+        return Work(macs=0, elements=tile["n"] * model.transcendental_elements, parallel=tile["n"])
 
 
 @register
@@ -231,9 +231,9 @@ class Log(Flat):
         if b.needs_grad(0):
             b.emit("Div", (douts[0], node.inputs[0]), (b.grad(0),))
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A logarithm per element."""
-        return Work(macs=0, elements=tile["n"] * FACTS.transcendental, parallel=tile["n"])
+        return Work(macs=0, elements=tile["n"] * model.transcendental_elements, parallel=tile["n"])
 
 
 @elementwise
@@ -362,10 +362,10 @@ class Pow(Binary):
             b.emit("Mul", (douts[0], slope), (product,))
             b.reduce_to(product, b.type(base).shape, b.grad(0))
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A logarithm and an exponential per output element."""
         count = math.prod(tile.values())
-        return Work(macs=0, elements=count * 2 * FACTS.transcendental, parallel=count)
+        return Work(macs=0, elements=count * 2 * model.transcendental_elements, parallel=count)
 
 
 @register

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -126,9 +126,9 @@ class KeyedDropout(Operator):
             "scale": Const(float(np.float32(1 / (1 - ratio)))),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """The rounds of the generator, a quarter of them per element; cores share the fours that have one counter."""
-        return Work(macs=0, elements=tile["n"] * FACTS.random, parallel=-(-tile["n"] // WORDS))
+        return Work(macs=0, elements=tile["n"] * model.random_word_elements, parallel=-(-tile["n"] // WORDS))
 
 
 TESTED = "is_test"
@@ -308,6 +308,6 @@ class KeyedUniform(Operator):
         key: dict[str, ArgValue] = {"seed_low": Const(low), "seed_high": Const(high)}
         return {"n": Extent("n"), "start": Start("n"), **key, "stream": Const(node.attr_int("stream", 0))}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """The rounds of the generator, a quarter of them per element; cores share the fours that have one counter."""
-        return Work(macs=0, elements=tile["n"] * FACTS.random, parallel=-(-tile["n"] // WORDS))
+        return Work(macs=0, elements=tile["n"] * model.random_word_elements, parallel=-(-tile["n"] // WORDS))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from deployer.core.ir import AttrValue
-from deployer.core.kernel_facts import measured
+from deployer.core.measured import measured
 from deployer.core.operator import rng
 from deployer.core.samples import Sample, inherited_samples, samples_of, sweep_of
 from deployer.core.traits import ACTIVATION

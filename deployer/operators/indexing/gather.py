@@ -10,6 +10,7 @@ from onnx import TensorProto
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import TABLE, AttrValue, Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -214,7 +215,7 @@ class Gather(Operator):
         """Those of the table."""
         return table_args(access)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One copy per element of Y, shared out over the tiles of rows."""
         count = math.prod(tile[d] for d in "oki")
         shared = -(-count * tile["r"] // access.dim("r").size)
@@ -290,7 +291,7 @@ class GatherGrad(Operator):
         """Those of the table."""
         return table_args(access)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One addition per element of dY, shared out over the tiles of rows, and a zero per element of dX."""
         columns = tile["o"] * tile["i"]
         added = -(-tile["k"] * tile["r"] // access.dim("r").size)
@@ -374,7 +375,7 @@ class RowNumbers(Operator):
         }
         return {**own, "axes": Const(len(sizes)), **lengths}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One step per index."""
         return Work(macs=0, elements=tile["n"] * access.operand("ids").view[1], parallel=tile["n"])
 
@@ -455,7 +456,7 @@ class OneHot(Operator):
             "depth": Const(float(_depth(node))),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One comparison per element."""
         count = math.prod(tile.values())
         return Work(macs=0, elements=count, parallel=count)

@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.ir import TABLE, AttrValue, Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -226,7 +227,7 @@ class Scattering(Operator):
     usual: ClassVar[str] = "none"
     """The reduction of a node that says none."""
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A copy per element of Y, and an element of U for each, shared out over the tiles of rows."""
         columns = tile["o"] * tile["i"]
         added = -(-tile["k"] * tile["r"] // access.dim("r").size)
@@ -324,7 +325,7 @@ class GatherElements(Operator):
         """Those of all elements."""
         return element_args(access)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A look at each number."""
         count = math.prod(tile[d] for d in "oki")
         return Work(macs=0, elements=count, parallel=count)

@@ -10,7 +10,7 @@ import numpy as np
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.files.roles import SoleOutput
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -247,10 +247,10 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             **label_args(node, n, d),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An exponential and a division per element."""
         count = math.prod(tile.values())
-        return Work(macs=0, elements=count * (FACTS.transcendental + 2), parallel=count)
+        return Work(macs=0, elements=count * (model.transcendental_elements + 2), parallel=count)
 
 
 def _weighted(node: Node, classes: int) -> Node:
@@ -318,7 +318,7 @@ class SoftmaxCrossEntropy(Operator):
         return (dx, negative_log_likelihood(node, log_prob, labels), log_prob)[: len(node.outputs)]
 
     def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
     ) -> tuple[Node, Sequence[Node]] | None:
         """The gradient with the LogSoftmax over classes that it reads, and with the loss where one of its own is."""
         *dloss, log_prob, labels = node.inputs
@@ -368,11 +368,11 @@ class SoftmaxCrossEntropy(Operator):
         lengths: dict[str, ArgValue] = {"n": Extent("n"), "d": Extent("d"), "classes": Const(classes)}
         return {**lengths, **strides, **label_args(node, n, d)}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Two exponentials per element, and a logarithm per row; a single row has all that cores share for itself."""
         rows = tile["n"] * tile["d"]
         classes, form = access.operand("x").view[1], "row" if rows == 1 else ""
-        return Work(0, rows * (2 * classes + 1) * FACTS.transcendental, rows, form, inner_loop_starts=rows)
+        return Work(0, rows * (2 * classes + 1) * model.transcendental_elements, rows, form, inner_loop_starts=rows)
 
 
 def _output(node: Node, position: int) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -360,7 +360,7 @@ class WeightedNLLLoss(Operator):
             **weighted_args(node, _weights(node), (n, classes, d)),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An operation per class; a reduced loss is summed on one core."""
         labels = tile["n"] * tile["d"]
         classes = access.operand("log_prob").view[1]
@@ -466,10 +466,10 @@ class LabelLossGrad(Operator):
         weighted = weighted_args(node, _input(node, WEIGHTS), (n, c, d))
         return {**lengths, "c_start": Start("c"), **strides, **weighted}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An exponential and a division per element."""
         count = math.prod(tile.values())
-        return Work(macs=0, elements=count * (FACTS.transcendental + 2), parallel=count)
+        return Work(macs=0, elements=count * (model.transcendental_elements + 2), parallel=count)
 
 
 def _input(node: Node, position: int) -> str:
@@ -567,7 +567,7 @@ class NegativeLogLikelihoodLoss(Operator):
             **label_args(node, n, d),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per label; a reduced loss is summed on one core."""
         labels = tile["n"] * tile["d"]
         return Work(macs=0, elements=labels, parallel=labels if access.dim("n").kind == "parallel" else 1)

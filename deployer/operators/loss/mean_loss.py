@@ -10,7 +10,7 @@ import numpy as np
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -88,6 +88,8 @@ class MeanLoss(Flat):
     """Attributes of samples that differ from the defaults."""
     cost: ClassVar[int] = 1
     """Operations per element."""
+    transcendentals: ClassVar[int] = 0
+    """Calls of expf or logf per element besides."""
 
     def __init_subclass__(cls) -> None:
         """A node of the loss can stand for one of its gradient too."""
@@ -95,7 +97,7 @@ class MeanLoss(Flat):
         cls.multi_output_of = cls.grad
 
     def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
     ) -> tuple[Node, Sequence[Node]] | None:
         """The loss of the same operands, by the same attributes, with the gradient as its second output."""
         for loss in near:
@@ -175,9 +177,14 @@ class MeanLoss(Flat):
             **{name: Const(number) for name, number in numbers.items()},
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """`cost` operations and an addition per element, all on one core; slopes, a form of their own, on others."""
-        return Work(macs=0, elements=tile["n"] * (1 + self.cost), parallel=1, form=self.form(access))
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """The operations and an addition per element, all on one core; slopes, a form of their own, on others."""
+        return Work(macs=0, elements=tile["n"] * (1 + self.operations(model)), parallel=1, form=self.form(access))
+
+    @classmethod
+    def operations(cls, model: KernelModel) -> int:
+        """Return the operations per element by kernels of this model."""
+        return cls.cost + cls.transcendentals * model.transcendental_elements
 
     def form(self, access: Access) -> str:
         """The form of the kernel's work."""
@@ -229,9 +236,9 @@ class MeanLossGrad(Flat):
         numbers = {name: Const(number) for name, number in self.numbers(node).items()}
         return {"n": Extent("n"), "scale": Const(scale), **numbers}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """As many operations per element as the loss has."""
-        return Work(macs=0, elements=tile["n"] * self.of.cost, parallel=tile["n"])
+        return Work(macs=0, elements=tile["n"] * self.of.operations(model), parallel=tile["n"])
 
 
 def _slopes(node: Node) -> str:
@@ -263,7 +270,8 @@ class BCELoss(MeanLoss):
     kernel = loss_kernel("bce_loss_f32", "floor", "least")
     bounded: ClassVar = {0: UNIT, 1: UNIT}
     grad = "BCELossGrad"
-    cost = 2 * FACTS.transcendental
+    cost = 0
+    transcendentals = 2
 
     def terms(self, node: Node, pred: Array, target: Array) -> Array:
         """Both logarithms, by the shares of the target."""
@@ -324,7 +332,8 @@ class BCEWithLogitsLoss(MeanLoss):
     kernel = loss_kernel("bce_logits_loss_f32")
     bounded: ClassVar = {1: UNIT}
     grad = "BCEWithLogitsLossGrad"
-    cost = 2 * FACTS.transcendental
+    cost = 0
+    transcendentals = 2
 
     def terms(self, node: Node, pred: Array, target: Array) -> Array:
         """max(x, 0) - x target + log(1 + exp(-|x|))."""
@@ -444,7 +453,8 @@ class KLDivLoss(MeanLoss):
     bounded: ClassVar = {1: UNIT}
     grad = "KLDivLossGrad"
     given: ClassVar[dict[str, AttrValue]] = {BATCH: 2}
-    cost = FACTS.transcendental
+    cost = 0
+    transcendentals = 1
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar."""
@@ -559,7 +569,7 @@ class MSELoss(MeanLoss):
         """(pred - target)^2."""
         return np.asarray((pred - target) ** 2)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A difference and a multiply-accumulate per element, all on one core."""
         return Work(macs=tile["n"], elements=tile["n"], parallel=1, form=self.form(access))
 

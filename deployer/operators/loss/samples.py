@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from deployer.core.kernel_facts import measured
+from deployer.core.measured import measured
 from deployer.core.operator import registry, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
 from deployer.operators.base.operands import arrays, normal

@@ -9,6 +9,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -89,7 +90,7 @@ class Transpose(Operator):
         """Loop lengths and strides, X's in the order of Y."""
         return loop_args(access)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One copy per element."""
         count = math.prod(tile.values())
         return Work(macs=0, elements=count, parallel=count)
@@ -204,7 +205,7 @@ class Expand(Operator):
         """Loop lengths and strides."""
         return loop_args(access)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One copy per output element."""
         count = math.prod(tile.values())
         return Work(macs=0, elements=count, parallel=count)

@@ -10,6 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Dim, Operand, Reach, Window
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -147,7 +148,7 @@ class Picking(Operator):
             values |= {f"{name}{i}": value for name, value in scalars.items() if f"{name}{i}" in names}
         return values
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One copy per element of the target."""
         count = math.prod(tile.values())
         return Work(macs=0, elements=count, parallel=count)
@@ -445,7 +446,7 @@ class Concat(Operator):
         rows: dict[str, ArgValue] = {f"{name}_r": Stride(name, 0) for name in "aby"}
         return {"r": Extent("r"), "n": Extent("n"), "a_n": Length("a", 1), **rows}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One copy per element."""
         count = math.prod(tile.values())
         return Work(macs=0, elements=count, parallel=count)

@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -274,6 +275,6 @@ class InvStd(Operator):
         """The tile's length and epsilon."""
         return {"n": Extent("n"), "epsilon": Const(node.attr_float("epsilon", EPSILON))}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A root and a division."""
         return Work(macs=0, elements=2 * tile["n"], parallel=tile["n"])

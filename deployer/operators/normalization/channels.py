@@ -11,7 +11,7 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, GAIN, STATISTIC, AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -309,7 +309,7 @@ CHANNELS, ELEMENTS, IMAGES, FEW = "channels", "elements", "images", "few"
 class ChannelStep(Channelwise):
     """A channelwise step whose kernel runs along the elements of one image's channel."""
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A multiply-accumulate per element and one more operation per run of them.
 
         Cores take whole channels, except that where nothing is summed and channels cannot be dealt out evenly, each
@@ -319,13 +319,13 @@ class ChannelStep(Channelwise):
         count = math.prod(tile.values())
         inner_loop_starts = count // tile["s"]
         if not self.sums:
-            if tile["n"] == 1 and tile["c"] % FACTS.dealt == 0:
+            if tile["n"] == 1 and tile["c"] % model.cores_assumed == 0:
                 return Work(count, inner_loop_starts, tile["c"], CHANNELS)
-            return Work(count, inner_loop_starts + FACTS.dealt, count, ELEMENTS)
+            return Work(count, inner_loop_starts + model.cores_assumed, count, ELEMENTS)
         part = any(tile[d] < access.dim(d).size for d in self.sums.dims)
         if part and self.sums.blocks(access):
-            inner_loop_starts += inner_loop_starts * FACTS.unfinished
-        form = IMAGES if part or tile["n"] > 1 else FEW if 2 * tile["c"] <= FACTS.dealt else ""
+            inner_loop_starts += inner_loop_starts * model.partial_sum_starts
+        form = IMAGES if part or tile["n"] > 1 else FEW if 2 * tile["c"] <= model.cores_assumed else ""
         return Work(count, inner_loop_starts, tile["c"], form)
 
 
@@ -430,9 +430,9 @@ class ChannelNormalize(ChannelStep):
         """Whether Relu follows."""
         return relu_args(node)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """With Relu another loop runs."""
-        plain = super().work(node, access, tile)
+        plain = super().work(node, access, tile, model)
         return replace(plain, form=finished_form(plain.form, node, access))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -33,6 +33,7 @@ from deployer.operators.base.operands import floats, normal
 from deployer.operators.base.sums import (
     CARRY,
     CARRY_SCALARS,
+    LONGEST_ROW,
     carry_args,
     carry_operands,
     operand_pointers,
@@ -121,7 +122,7 @@ class Layerwise(Operator):
         """Kernel arguments of this step alone, by name."""
         return {}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Two operations per element; a sum is not split between cores."""
         count = tile["r"] * tile["c"]
         summed = math.prod(tile[dim] for dim in self.sums.dims) if self.sums else 1
@@ -263,7 +264,7 @@ class LayerScaleGrad(Layerwise):
         return (dy * ((x - mean) * inv_std + rest)).sum(0, dtype=x.dtype), dy.sum(0, dtype=x.dtype)
 
     def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
     ) -> tuple[Node, Sequence[Node]] | None:
         """The node with the sum of its dY over the rows as its second output, where a node makes that."""
         shape = types[node.inputs[0]].shape
@@ -276,16 +277,17 @@ class LayerScaleGrad(Layerwise):
                 return replace(node, outputs=(node.outputs[0], total.outputs[0], *node.outputs[2:])), [total]
         return None
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """That of a step of layer normalization, by columns or, where each core has some, by four neighbours.
 
         Each way has a form of its own, and so has each with the second sum. Each sum takes time to begin and to end.
         """
-        columns, fours = tile["c"], tile["c"] // FACTS.block
-        is_wide = fours >= FACTS.dealt
-        parallel = fours + columns % FACTS.block if is_wide else columns
+        columns, fours = tile["c"], tile["c"] // model.block
+        is_wide = fours >= model.cores_assumed
+        parallel = fours + columns % model.block if is_wide else columns
         form = "_".join(filter(None, ("fours" if is_wide else "", "biased" if _bias(node) else "")))
-        return replace(super().work(node, access, tile), parallel=parallel, form=form, inner_loop_starts=parallel)
+        plain = super().work(node, access, tile, model)
+        return replace(plain, parallel=parallel, form=form, inner_loop_starts=parallel)
 
 
 def _bias(node: Node) -> str:
@@ -351,16 +353,16 @@ class WholeRows(Layerwise):
         values["inverse_count"] = Const(float(np.float32(1) / np.float32(columns)))
         return {**values, "block": Const(BLOCK if columns > SHORT else 0), **self.more_args(node, access)}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """`walks` operations per element, and a row's own."""
         rows, columns = tile["r"], access.operand("x").view[1]
         return Work(macs=rows * columns * self.walks, elements=rows, parallel=rows)
 
 
-def may_be_whole(node: Node, shape: tuple[int, ...]) -> bool:
+def may_be_whole(node: Node, shape: tuple[int, ...], model: KernelModel) -> bool:
     """Whether rows are short enough for a tile, and as many as cores: one core works on each."""
     axis = first_axis(node, shape)
-    return math.prod(shape[axis:]) <= FACTS.longest_row and math.prod(shape[:axis]) >= FACTS.dealt
+    return math.prod(shape[axis:]) <= LONGEST_ROW and math.prod(shape[:axis]) >= model.cores_assumed
 
 
 @register
@@ -387,7 +389,7 @@ class LayerInputGrad(GatedByX, WholeRows):
         return LayerNormalizeGrad().formula(node, *given, total, dot, rest)
 
     def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
     ) -> tuple[Node, Sequence[Node]] | None:
         """Both, where the sums are of the same operands and belong to whole rows."""
         rest = LayerNormalizeGrad.centre.rest
@@ -395,7 +397,7 @@ class LayerInputGrad(GatedByX, WholeRows):
         operands = (*node.inputs[: rest - 2], *node.inputs[rest:])
         for other in near:
             if other.op == LayerSums.name and other.inputs == operands and other.outputs[:2] == sums:
-                whole = may_be_whole(node, types[node.inputs[0]].shape)
+                whole = may_be_whole(node, types[node.inputs[0]].shape, model)
                 return (Node(node.name, self.name, operands, node.outputs, node.attrs), [other]) if whole else None
         return None
 
@@ -440,7 +442,7 @@ class LayerNormalizeRows(WholeRows):
         return y, *statistics
 
     def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]
+        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
     ) -> tuple[Node, Sequence[Node]] | None:
         """Both, where the moments are those of the rows of X, which a view of it has as channels."""
         x, mean, inv_std, scale, bias, rest = (*node.inputs, "", "")[: LayerNormalize.centre.rest + 1]
@@ -448,7 +450,7 @@ class LayerNormalizeRows(WholeRows):
         for other in near:
             if other.op != ChannelMoments.name or other.outputs[: len(statistics)] != statistics:
                 continue
-            if not may_be_whole(node, types[x].shape):
+            if not may_be_whole(node, types[x].shape, model):
                 return None
             attrs = {**node.attrs, "epsilon": _epsilon(other)}
             outputs = (node.outputs[0], *statistics)

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.ir import AttrValue
-from deployer.core.kernel_facts import FACTS, measured
+from deployer.core.measured import measured
 from deployer.core.operator import Array, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
 from deployer.core.traits import ACTIVATION
 from deployer.operators.base.epilogue import GATED, RELU
 from deployer.operators.base.operands import normal
-from deployer.operators.base.sums import result_count
+from deployer.operators.base.sums import LONGEST_ROW, result_count
 from deployer.operators.loss.label_loss import log_softmax
 from deployer.operators.normalization.batch_norm import (
     BatchNormalization,
@@ -454,7 +454,7 @@ def log_softmax_samples(op: LogSoftmax) -> Iterator[Sample]:
     yield Sample("last_of_three", (normal(r, 3, 4, 5),))
     yield Sample("first", (normal(r, 5, 7),), {"axis": 0})
     yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
-    yield Sample("long", (normal(r, 2, FACTS.longest_row + 7),))
+    yield Sample("long", (normal(r, 2, LONGEST_ROW + 7),))
     yield Sample("blocks", (normal(r, 3, 150),))
     yield Sample("huge", (np.asarray(r.choice([-1e4, 0.0, 1e4], (7, 5)), np.float32),), {"axis": -1})
 
@@ -467,8 +467,8 @@ def softmax_samples(op: Softmax) -> Iterator[Sample]:
     yield Sample("last_of_three", (normal(r, 3, 4, 5),))
     yield Sample("first", (normal(r, 5, 7),), {"axis": 0})
     yield Sample("middle", (normal(r, 3, 4, 5),), {"axis": 1})
-    yield Sample("long", (normal(r, 2, FACTS.longest_row + 7),))
-    yield Sample("long_middle", (normal(r, 2, FACTS.longest_row + 1, 3),), {"axis": 1})
+    yield Sample("long", (normal(r, 2, LONGEST_ROW + 7),))
+    yield Sample("long_middle", (normal(r, 2, LONGEST_ROW + 1, 3),), {"axis": 1})
     yield Sample("blocks", (normal(r, 3, 150),))
     yield Sample("one", (normal(r, 3, 1),))
     faint = -np.outer(np.array([1, 0.97, 0.82, 0.65, 0.4, 3]), np.linspace(0, 104, 29))
@@ -515,7 +515,7 @@ def softmax_grad_samples(op: SoftmaxGrad) -> Iterator[Sample]:
         ("first", (5, 7), 0),
         ("middle", (3, 4, 5), 1),
         ("blocks", (3, 150), -1),
-        ("long", (2, FACTS.longest_row + 7), 1),
+        ("long", (2, LONGEST_ROW + 7), 1),
     ):
         inputs = (normal(r, *shape), softmax(normal(r, *shape), axis))
         yield Sample(label, inputs, {"axis": axis}, onnx=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -27,6 +27,7 @@ from deployer.core.operator import (
 )
 from deployer.core.signatures import Preparation, Rule, Signature
 from deployer.operators.base.operands import Construction, arrays, floats
+from deployer.operators.base.sums import LONGEST_ROW
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.loss.label_loss import log_softmax
 
@@ -74,8 +75,10 @@ class RowOperator(Operator):
     phases: ClassVar[tuple[tuple[str, ...], ...]]
     """For long rows: an operator, its inputs and its output each, by the kernel's names of operands and by others;
     reductions are along the axis."""
-    flops = FACTS.transcendental
+    flops: ClassVar[int] = 0
     """Operations per element."""
+    transcendentals: ClassVar[int] = 1
+    """Calls of expf or logf per element besides."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of the first input, which all others must have."""
@@ -91,7 +94,7 @@ class RowOperator(Operator):
         """Lower to the nodes of `phases` if a row is too long for a tile."""
         shape = floats(node, inputs, 1)[0].shape
         axis = node.attr_int("axis", -1) % len(shape)
-        if shape[axis] <= FACTS.longest_row:
+        if shape[axis] <= LONGEST_ROW:
             return None
         attributes: dict[str, AttrValue] = {"axes": (axis,), "keepdims": 1}
         nodes = []
@@ -124,11 +127,12 @@ class RowOperator(Operator):
         classes = Const(access.operands[0].view[1])
         return {"outer": Extent("outer"), "classes": classes, "inner": Extent("inner"), **strides}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """`flops` operations per element, and as many again per row, which begins a loop."""
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """`flops` and `transcendentals` per element, and as many again per row, which begins a loop."""
         rows = tile["outer"] * tile["inner"]
         classes = access.operands[0].view[1]
-        return Work(macs=0, elements=rows * (classes + 1) * self.flops, parallel=rows, inner_loop_starts=rows)
+        each = self.flops + self.transcendentals * model.transcendental_elements
+        return Work(macs=0, elements=rows * (classes + 1) * each, parallel=rows, inner_loop_starts=rows)
 
 
 def coerced(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -290,11 +294,14 @@ class MaskedSoftmax(Operator):
         classes = Const(access.operand("x").view[-1])
         return {**lengths, "classes": classes, **strides, "alpha": Const(node.attr_float("alpha", 1.0))}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Return the work of a softmax plus two operations per element."""
         rows, classes = tile["outer"] * tile["inner"], access.operand("x").view[-1]
         return Work(
-            macs=0, elements=rows * (classes + 1) * (FACTS.transcendental + 2), parallel=rows, inner_loop_starts=rows
+            macs=0,
+            elements=rows * (classes + 1) * (model.transcendental_elements + 2),
+            parallel=rows,
+            inner_loop_starts=rows,
         )
 
 
@@ -341,6 +348,7 @@ class SoftmaxGrad(RowOperator):
     )
     no_gradient = "it belongs to a backward pass"
     flops = 4
+    transcendentals = 0
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """alpha Y (dY - sum(dY Y))."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -338,7 +339,7 @@ class GlobalAveragePoolGrad(Operator):
             "count": count,
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An element per output, which count as multiply-accumulates, and a division per channel."""
         count = tile["c"] * tile["s"]
         return Work(macs=count, elements=tile["c"], parallel=count, form=gated_form(access))

@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, Reach, box_shape
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -88,9 +89,9 @@ class AveragePoolGrad(PoolGrad):
         *inputs, dx = ungated.operands
         return replace(ungated, operands=(*inputs, *gate_operands(node, self.epilogue_operands[GATE], dx), dx))
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """That of PoolGrad, of a form of its own where there is a gate."""
-        plain = super().work(node, access, tile)
+        plain = super().work(node, access, tile, model)
         return replace(plain, form="_".join(filter(None, (plain.form, gated_form(access)))))
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
@@ -186,13 +187,13 @@ class MaxPoolGrad(PoolGrad):
         values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
         return super().args(node, access) | values | own_args(node)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """That of PoolGrad, of a form of its own where X is a gate besides.
 
         Of squares that reach over a border the elements inside are searched, and are `overhead_macs`; runs are parts of
         rows of squares by one way: those at each end that reach over it, and those between.
         """
-        plain = super().work(node, access, tile)
+        plain = super().work(node, access, tile, model)
         if plain.form:
             rows, columns = _along(access, tile)
             box = box_shape(access.operand("dy"), access, tile)

@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.limits import check_elements
 from deployer.core.operator import (
     ArgValue,
@@ -232,7 +232,7 @@ class Pool(Operator):
         values |= {f"{arg}_{name}": Stride(arg, i) for arg in "xy" for i, name in enumerate("cr")}
         return values | window_args(*sides)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per element of a window; rows are what cores share."""
         window = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
         rows = tile["c"] * tile["h"]
@@ -282,7 +282,7 @@ class PoolGrad(Operator):
         values |= {"y_h": Length("dy", 1), "y_w": Length("dy", 2), "top": Offset("dy", 1), "left": Offset("dy", 2)}
         return values | window_args(*plane(node, (1, shape[0], *shape[3 - rank :])))
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per element of a window, and one per element of dX; rows are what cores share, those of squares
         that lie apart together.
 
@@ -297,8 +297,8 @@ class PoolGrad(Operator):
         elements = math.prod(box) * window - overhead_macs + math.prod(tile.values())
         side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
         together = step if form and step >= side else 1
-        if form and together == 1 and tile["c"] % FACTS.dealt:
-            overhead_macs += 2 * FACTS.dealt * box[2] * window
+        if form and together == 1 and tile["c"] % model.cores_assumed:
+            overhead_macs += 2 * model.cores_assumed * box[2] * window
         return Work(0, elements, tile["c"] * -(-tile["h"] // together), form, overhead_macs, rows)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
 from deployer.core.ir import BIAS, AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -54,10 +54,10 @@ def _macs(access: Access, tile: Tile) -> int:
     return math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
 
 
-def _in_blocks(node: Node, access: Access, tile: Tile) -> Work:
+def _in_blocks(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share blocks of channels by neighbours in a row."""
     outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
-    return Work(_macs(access, tile), outputs, outputs // FACTS.block**2, finished_form("", node, access))
+    return Work(_macs(access, tile), outputs, outputs // model.block**2, finished_form("", node, access))
 
 
 @register
@@ -176,12 +176,12 @@ class Conv(Operator):
             "left": Offset("x", 4),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
         _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
         form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
-        return rectangle_work(access, "x", tile, "m", _macs(access, tile), finished_form(form, node, access))
+        return rectangle_work(access, "x", tile, "m", _macs(access, tile), finished_form(form, node, access), model)
 
 
 SAME = ("SAME_UPPER", "SAME_LOWER")

@@ -9,7 +9,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Reach, Whole, Window
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -180,12 +180,12 @@ class ConvGradX(Operator):
             "left": Offset("dy", 4),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
         _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
         form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
-        return rectangle_work(access, "dy", tile, "c", _macs(access, tile), finished_form(form, node, access))
+        return rectangle_work(access, "dy", tile, "c", _macs(access, tile), finished_form(form, node, access), model)
 
 
 def _is_single(access: Access) -> bool:
@@ -193,7 +193,7 @@ def _is_single(access: Access) -> bool:
     return sums["n"] == 1 and is_single(sums["oh"], sums["ow"])
 
 
-def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str) -> Work:
+def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str, model: KernelModel) -> Work:
     """The work of so many blocks for each row of taps of a group, with losses of so many `single` outputs.
 
     Runs are such blocks, once for each block of the sum.
@@ -201,7 +201,7 @@ def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str)
     kh, rows = access.operand("grad").view[3], tile["n"] * tile["oh"]
     macs, inside = math.prod(tile.values()), met_taps(access, "x", tile)[0].share(kh)
     inner_loop_starts = tile["g"] * blocks * kh
-    overhead_macs = macs // tile["m"] * single // FACTS.several_taps - (macs - round(macs * inside))
+    overhead_macs = macs // tile["m"] * single // model.remainder_divisor - (macs - round(macs * inside))
     parts = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
     return Work(
         macs,
@@ -213,19 +213,19 @@ def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str)
     )
 
 
-def _in_squares(node: Node, access: Access, tile: Tile) -> Work:
+def _in_squares(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share squares of outputs and channels of a single tap."""
-    blocks = -(-tile["m"] // FACTS.block) * tile["c"] // FACTS.block
-    return _block_work(access, tile, blocks, tile["m"] % FACTS.block, "")
+    blocks = -(-tile["m"] // model.block) * tile["c"] // model.block
+    return _block_work(access, tile, blocks, tile["m"] % model.block, "", model)
 
 
-def _in_rows(node: Node, access: Access, tile: Tile) -> Work:
+def _in_rows(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share blocks of outputs by taps."""
     weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
-    return Work(math.prod(tile.values()), weights, weights // FACTS.block**2, "")
+    return Work(math.prod(tile.values()), weights, weights // model.block**2, "")
 
 
-def _in_planes(node: Node, access: Access, tile: Tile) -> Work:
+def _in_planes(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share whole planes of a depthwise layer."""
     return Work(
         math.prod(tile.values()), tile["g"] * tile["n"] * tile["oh"], tile["g"], "", inner_loop_starts=tile["g"]
@@ -323,17 +323,17 @@ class ConvGradW(Operator):
             "left": Offset("x", 4),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
         _, m, c, kh, kw = access.operand("grad").view
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
         form = form_of(m, c, (kh, kw), (high, wide))
         form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
-        fours, alone = weight_blocks(tile["g"], tile["m"], tile["c"], kh)
+        fours, alone = weight_blocks(tile["g"], tile["m"], tile["c"], kh, model)
         if m * c > 1 and kw == SIDE and not fours:
             form = ALONE
         single = 0 if m == c == 1 else alone // tile["c"]
-        return _block_work(access, tile, fours + alone, single, form)
+        return _block_work(access, tile, fours + alone, single, form, model)
 
 
 STEP_WORK = 2
@@ -346,7 +346,7 @@ def _stepped(work: Work, tile: Tile) -> Work:
 
 
 def _stepping(cost_model: CostModel) -> CostModel:
-    return lambda node, access, tile: _stepped(cost_model(node, access, tile), tile)
+    return lambda node, access, tile, model: _stepped(cost_model(node, access, tile, model), tile)
 
 
 @register
@@ -406,6 +406,6 @@ class ConvSGD(ConvGradW):
         """The learning rate, too."""
         return super().args(node, access) | {"lr": Const(node.attr_float("lr", SGD_LEARNING_RATE))}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """The work of the gradient, and of a step per weight."""
-        return _stepped(super().work(node, access, tile), tile)
+        return _stepped(super().work(node, access, tile, model), tile)

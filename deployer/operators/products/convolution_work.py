@@ -1,13 +1,13 @@
 """Cost features of the convolution (and input-gradient) kernel variants, and how blocks are split over cores."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from deployer.core.access import Access, Reach, Window
 from deployer.core.ir import Node
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Work
 from deployer.operators.base.epilogue import finished_form
 from deployer.operators.base.sums import block_of
@@ -23,47 +23,47 @@ BY_ROWS = "by_rows"
 """The form of a gradient of W of a depthwise layer whose rows of taps are dealt out."""
 
 
-def most(dealt_out: Iterable[tuple[int, float]]) -> float:
-    """The cost of the core with the most, where so many pieces of a cost each are dealt out in this order."""
-    whole, rounds_, costs = 0.0, 0, [0.0] * FACTS.dealt
+def most(dealt_out: Iterable[tuple[int, float]], cores: int) -> float:
+    """The cost of the core with the most, where `cores` take so many pieces of a cost each in this order."""
+    whole, rounds_, costs = 0.0, 0, [0.0] * cores
     for count, cost in dealt_out:
-        each, rest = divmod(count, FACTS.dealt)
+        each, rest = divmod(count, cores)
         whole += each * cost
         for piece in range(rounds_, rounds_ + rest):
-            costs[piece % FACTS.dealt] += cost
+            costs[piece % cores] += cost
         rounds_ += rest
     return whole + max(costs)
 
 
-def parts_of_planes(planes: int) -> int:
+def parts_of_planes(planes: int, model: KernelModel) -> int:
     """The parts of each plane: one, or two or four where planes are few and cores would not have as many each."""
     parts = 1
-    while parts < FACTS.block and planes * parts < FACTS.many_planes and planes * parts % FACTS.dealt:
+    while parts < model.block and planes * parts < model.unsplit_planes and planes * parts % model.cores_assumed:
         parts *= 2
     return parts
 
 
-def is_profitable(limit: tuple[int, int], blocks: int, pieces: int) -> bool:
+def is_profitable(limit: tuple[int, int], blocks: int, pieces: int, model: KernelModel) -> bool:
     """Whether cores end with the blocks before they end with so many pieces, each of a share of its time."""
     of_blocks, of_pieces = limit
-    return of_blocks * FACTS.rounds(blocks) <= of_pieces * FACTS.rounds(pieces)
+    return of_blocks * model.rounds(blocks) <= of_pieces * model.rounds(pieces)
 
 
-def use_4x_blocks(blocks: int) -> bool:
+def use_4x_blocks(blocks: int, model: KernelModel) -> bool:
     """Whether blocks of four outputs end before four times as many of one."""
-    return blocks > 0 and is_profitable(FACTS.fours, blocks, FACTS.block * blocks)
+    return blocks > 0 and is_profitable(model.output_blocks_limit, blocks, model.block * blocks, model)
 
 
-def weight_blocks(groups: int, outputs: int, channels: int, rows: int) -> tuple[int, int]:
+def weight_blocks(groups: int, outputs: int, channels: int, rows: int, model: KernelModel) -> tuple[int, int]:
     """In the gradient of W of a group: blocks of four outputs of a channel, and outputs that are blocks by themselves.
 
     Where blocks of four, one for each of the `rows` of taps, are too few for the cores, all outputs are by themselves.
     """
-    fours = outputs // FACTS.block
+    fours = outputs // model.block
     blocks = groups * fours * channels * rows
-    if not is_profitable(FACTS.weights, blocks, FACTS.block * blocks):
+    if not is_profitable(model.weight_blocks_limit, blocks, model.block * blocks, model):
         fours = 0
-    return fours * channels, (outputs - FACTS.block * fours) * channels
+    return fours * channels, (outputs - model.block * fours) * channels
 
 
 # Cost features of convolution kernels that compute rectangles of outputs with the same taps inside the operand.
@@ -85,28 +85,32 @@ class _Blocks(NamedTuple):
     columns: int
     in_line: bool = False
 
-    @property
-    def _kind(self) -> int:
+    def _kind(self, model: KernelModel) -> int:
         """Four channels by four outputs, four sums that share a factor, or one."""
-        return (self.channels < FACTS.block) + (self.outputs < FACTS.block)
+        return (self.channels < model.block) + (self.outputs < model.block)
 
-    @property
-    def begins(self) -> int:
+    def begins(self, model: KernelModel) -> int:
         """Start and end overhead of a block, in halves of a single-sum block's overhead."""
-        return FACTS.begun[self._kind]
+        return model.block_overhead[self._kind(model)]
 
-    @property
-    def products(self) -> float:
+    def products(self, model: KernelModel) -> float:
         """The multiply-accumulates of a block and a channel of the sum, and the steps behind its rows of taps."""
         taps = self.rows * self.columns
         macs = self.channels * self.outputs * taps
         ends = taps > 1 if self.in_line or 1 in (self.rows, self.columns) else self.rows + 1
-        each = (FACTS.in_line if self.in_line else FACTS.in_loops)[self._kind]
-        return each * macs + FACTS.step_behind * ends if macs else 0
+        each = (model.unrolled_mac_cost if self.in_line else model.looped_mac_cost)[self._kind(model)]
+        return each * macs + model.row_overhead * ends if macs else 0
 
 
 def rectangle_work(
-    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, in_line: int = 0
+    access: Access,
+    operand: str,
+    tile: Mapping[str, int],
+    channels: str,
+    macs: int,
+    form: str,
+    model: KernelModel,
+    in_line: int = 0,
 ) -> Work:
     """The work over `operand`, X or dY, of a tile whose results have these `channels`, a dim's name.
 
@@ -117,44 +121,48 @@ def rectangle_work(
     without a loop.
     """
     rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
-    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], in_line))
-    return _work(access, operand, tile, channels, blocks, len(blocks), macs, form)
+    blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], in_line, model))
+    return _work(access, operand, tile, channels, blocks, len(blocks), macs, form, model)
 
 
-def single_tap_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+def single_tap_work(
+    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, model: KernelModel
+) -> Work:
     """The same of one tap, row by row, where whole rows without a stride are one. Outputs without a tap are filled."""
     down, along = window_axes(access.operand(operand))
     rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     if down.stride * along.stride == 1 and tile[along.dim] == access.dim(along.dim).size:
         rows, columns = [(1, 1)], [(tile[down.dim] * tile[along.dim], 1)]
-    blocks = list(_row_blocks(rows, columns, tile["n"] * tile["g"] * tile[channels] // FACTS.block))
+    blocks = list(_row_blocks(rows, columns, tile["n"] * tile["g"] * tile[channels] // model.block, model))
     empty = sum(row_taps * column_taps == 0 for _, row_taps in rows for _, column_taps in columns)
-    return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form)
+    return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form, model)
 
 
-def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str) -> Work:
+def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str, model: KernelModel) -> Work:
     """The work of layers of one channel in and one out, whose rectangles are lines along their longer sides.
 
     Cores share channels, or halves or quarters of all lines of one. Elements are outputs; runs are what comes before a
     rectangle's lines and before each of them.
     """
     planes = tile["n"] * tile["g"]
-    parts = parts_of_planes(planes)
+    parts = parts_of_planes(planes, model)
     products = outputs = begun = 0
     rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     for height, row_taps in rows:
         for width, column_taps in columns:
             products += height * width * row_taps * column_taps
             outputs += height * width
-            begun += FACTS.lines_begun + min(height, width)
+            begun += model.rectangle_starts + min(height, width)
     return Work(planes * products, planes * outputs, planes * parts, form, inner_loop_starts=planes * parts * begun)
 
 
-def matrix_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+def matrix_work(
+    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, model: KernelModel
+) -> Work:
     """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
     pixels, planes = math.prod(tile[axis.dim] for axis in window_axes(access.operand(operand))), tile["n"] * tile["g"]
-    elements = planes * tile[channels] * (pixels + FACTS.region_setup)
-    return Work(macs, elements, planes * -(-tile[channels] // FACTS.block) * pixels, form)
+    elements = planes * tile[channels] * (pixels + model.region_setup_elements)
+    return Work(macs, elements, planes * -(-tile[channels] // model.block) * pixels, form)
 
 
 def _work(
@@ -166,55 +174,59 @@ def _work(
     begun: int,
     macs: int,
     form: str,
+    model: KernelModel,
 ) -> Work:
     """The work of blocks, of which cores begin so many kinds."""
     summed = "c" if channels == "m" else "m"
     meets = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
     sums = -(-tile[summed] // block_of(access.dim(summed).size, meets))
     pieces = max(sum(block.number for block in blocks), 1)
-    share = pieces / FACTS.rounds(pieces)
-    overhead_macs = round(most([(block.number, block.products) for block in blocks]) * tile[summed] * share) - macs
-    inner_loop_starts = sum(block.number * block.begins for block in blocks)
+    share = pieces / model.rounds(pieces)
+    costs = [(block.number, block.products(model)) for block in blocks]
+    overhead_macs = round(most(costs, model.cores_assumed) * tile[summed] * share) - macs
+    inner_loop_starts = sum(block.number * block.begins(model) for block in blocks)
     return Work(macs, round(begun * share), pieces, form, overhead_macs, inner_loop_starts * sums)
 
 
-def _blocks(rows: list[Run], columns: list[Run], planes: int, channels: int, in_line: int) -> Iterator[_Blocks]:
+def _blocks(
+    rows: list[Run], columns: list[Run], planes: int, channels: int, in_line: int, model: KernelModel
+) -> Iterator[_Blocks]:
     """The blocks of each rectangle in the order in which they are dealt out."""
-    fours, rest = divmod(channels, FACTS.block)
+    fours, rest = divmod(channels, model.block)
     for height, row_taps in rows:
         for width, column_taps in columns:
-            for count, size in ((fours, FACTS.block), (rest, 1)):
-                groups, four = planes * count, height * width // FACTS.block
-                four = four if use_4x_blocks(groups * four) else 0
-                single = height * width - FACTS.block * four
-                for number, outputs in ((groups * single, 1), (groups * four, FACTS.block)):
+            for count, size in ((fours, model.block), (rest, 1)):
+                groups, four = planes * count, height * width // model.block
+                four = four if use_4x_blocks(groups * four, model) else 0
+                single = height * width - model.block * four
+                for number, outputs in ((groups * single, 1), (groups * four, model.block)):
                     if number:
-                        line = _is_in_line(size, outputs, column_taps, in_line)
+                        line = _is_in_line(size, outputs, column_taps, in_line, model)
                         yield _Blocks(number, size, outputs, row_taps, column_taps, line)
 
 
-def _is_in_line(channels: int, outputs: int, taps: int, most: int) -> bool:
+def _is_in_line(channels: int, outputs: int, taps: int, most: int, model: KernelModel) -> bool:
     """Whether a row of taps is code without a loop in a block, where it may be one of up to so many.
 
     In blocks of four by four it is a row of just so many, of three or two; a single sum has none.
     """
-    if channels * outputs == FACTS.block**2:
+    if channels * outputs == model.block**2:
         return taps == most <= SIDE
-    least = min(SIDE, most) if channels == FACTS.block else 2
+    least = min(SIDE, most) if channels == model.block else 2
     return least <= taps <= most and channels * outputs > 1
 
 
-def _row_blocks(rows: list[Run], columns: list[Run], channels: int) -> Iterator[_Blocks]:
+def _row_blocks(rows: list[Run], columns: list[Run], channels: int, model: KernelModel) -> Iterator[_Blocks]:
     """The blocks of single taps, of so many fours of channels; none where there is no tap."""
     for height, row_taps in rows:
         for width, column_taps in columns:
             if row_taps * column_taps == 0:
                 continue
-            four = width // FACTS.block if use_4x_blocks(channels * height * (width // FACTS.block)) else 0
+            four = width // model.block if use_4x_blocks(channels * height * (width // model.block), model) else 0
             if channels * height * four:
-                yield _Blocks(channels * height * four, FACTS.block, FACTS.block, 1, 1)
-            if width > FACTS.block * four:
-                yield _Blocks(channels * height * (width - FACTS.block * four), FACTS.block, 1, 1, 1)
+                yield _Blocks(channels * height * four, model.block, model.block, 1, 1)
+            if width > model.block * four:
+                yield _Blocks(channels * height * (width - model.block * four), model.block, 1, 1, 1)
 
 
 def most_met(axis: Window | Reach) -> int:
@@ -299,39 +311,46 @@ WIDTHS = "widths"
 """The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
 
 
-def strips_form(access: Access, operand: str, tile: Mapping[str, int]) -> str:
+def strips_form(access: Access, operand: str, tile: Mapping[str, int], model: KernelModel) -> str:
     """WIDTHS, or none."""
     columns = tile[window_axes(access.operand(operand))[1].dim]
-    return WIDTHS if columns > FACTS.block and columns % FACTS.block else ""
+    return WIDTHS if columns > model.block and columns % model.block else ""
 
 
-def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str) -> Work:
+def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str, model: KernelModel) -> Work:
     """Nine multiply-accumulates for each element of the result, and the rows of each strip with its beginning.
 
     Cores take turns at planes, or where these are few at halves or quarters of their rows: the core with most decides.
     """
     rows, columns = (tile[axis.dim] for axis in window_axes(access.operand(operand)))
-    planes, strips = tile["n"] * tile["g"], -(-columns // FACTS.block)
-    parts = parts_of_planes(planes)
+    planes, strips = tile["n"] * tile["g"], -(-columns // model.block)
+    parts = parts_of_planes(planes, model)
     longest = -(-rows // parts)
     lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * parts, longest)]
     pieces, macs = planes * parts, planes * rows * columns * SIDE**2
-    share = pieces / FACTS.rounds(pieces)
+    share = pieces / model.rounds(pieces)
     products, elements, inner_loop_starts = (
-        round(most([(planes, cost if length else 0) for length, cost in zip(lengths, costs, strict=True)]) * share)
+        round(most(_with_rows(planes, lengths, costs), model.cores_assumed) * share)
         for costs in (
             [columns * SIDE**2 * length for length in lengths],
-            [FACTS.strip_setup + strips * (length + FACTS.strip_setup) for length in lengths],
+            [model.strip_setup_elements + strips * (length + model.strip_setup_elements) for length in lengths],
             [strips] * parts,
         )
     )
     return Work(macs, elements, pieces, form, products - macs, inner_loop_starts)
 
 
+def _with_rows(planes: int, lengths: Sequence[int], costs: Sequence[int]) -> list[tuple[int, float]]:
+    """Return for each part of all planes their number and its cost, which is nothing for a part without rows."""
+    return [(planes, cost if length else 0) for length, cost in zip(lengths, costs, strict=True)]
+
+
 # Cost features of 3x3 kernels that take whole rows, with the borders in the same blocks.
 
 
-def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str) -> Work:
+def fours_work(
+    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, model: KernelModel
+) -> Work:
     """The work over `operand` of a tile by four neighbours in a row, each with three taps in a row.
 
     Results have these `channels`, a dim's name.
@@ -341,19 +360,20 @@ def fours_work(access: Access, operand: str, tile: Mapping[str, int], channels: 
     outputs, and what it takes to begin each plane of neighbours.
     """
     summed = "c" if channels == "m" else "m"
-    each = tile["n"] * tile["g"] * (tile[channels] // FACTS.block)
+    each = tile["n"] * tile["g"] * (tile[channels] // model.block)
     rows, columns = met_taps(access, operand, tile)
     met = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
-    planes, pieces = rows.phases * columns.phases, each * len(rows.taps) * len(columns.taps) // FACTS.block
-    share = pieces / FACTS.rounds(pieces)
-    overhead_macs = round(FACTS.block * _most_taps(rows, columns, each) * tile[summed] * share) - macs
+    planes, pieces = rows.phases * columns.phases, each * len(rows.taps) * len(columns.taps) // model.block
+    share = pieces / model.rounds(pieces)
+    taps = _most_taps(rows, columns, each, model.block, model.cores_assumed)
+    overhead_macs = round(model.block * taps * tile[summed] * share) - macs
     sums = -(-tile[summed] // block_of(access.dim(summed).size, met))
-    elements = FACTS.block**2 * pieces + round(FACTS.plane_setup * (planes - 1) * share)
+    elements = model.block**2 * pieces + round(model.plane_setup_elements * (planes - 1) * share)
     return Work(macs, elements, pieces, form, overhead_macs, pieces * sums)
 
 
 @lru_cache(4096)
-def _most_taps(rows: Met, columns: Met, channels: int) -> float:
+def _most_taps(rows: Met, columns: Met, channels: int, block: int, cores: int) -> float:
     """The taps of all blocks of the core with the most.
 
     Blocks are dealt out in turn, plane by plane: fours at the first column, those between, those at the last; of these
@@ -363,18 +383,18 @@ def _most_taps(rows: Met, columns: Met, channels: int) -> float:
     for down in range(rows.phases):
         for along in range(columns.phases):
             line = columns.taps[along :: columns.apart]
-            fours = [sum(line[i : i + FACTS.block]) for i in range(0, len(line), FACTS.block)]
-            whole = FACTS.block * max(line)
+            fours = [sum(line[i : i + block]) for i in range(0, len(line), block)]
+            whole = block * max(line)
             begin, end = int(fours[0] < whole), len(fours) - int(len(fours) > 1 and fours[-1] < whole)
             for part in (fours[:begin], fours[begin:end], fours[end:]):
                 dealt += [(channels * len(part), row * part[0]) for row in rows.taps[down :: rows.apart] if part]
-    return most(dealt)
+    return most(dealt, cores)
 
 
 # Cost features of the convolution (and input-gradient) kernel variants.
 
 Tile = Mapping[str, int]
-CostModel = Callable[[Node, Access, Tile], Work]
+CostModel = Callable[[Node, Access, Tile, KernelModel], Work]
 
 
 def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], **in_line: int) -> dict[str, CostModel]:
@@ -384,18 +404,19 @@ def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], 
     many taps without a loop.
     """
 
-    def planes(node: Node, access: Access, tile: Tile) -> Work:
-        return strip_work(access, operand, tile, finished_form("", node, access))
+    def planes(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+        return strip_work(access, operand, tile, finished_form("", node, access), model)
 
-    def strips(node: Node, access: Access, tile: Tile) -> Work:
-        return strip_work(access, operand, tile, finished_form(strips_form(access, operand, tile), node, access))
+    def strips(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+        form = finished_form(strips_form(access, operand, tile, model), node, access)
+        return strip_work(access, operand, tile, form, model)
 
-    def lines(node: Node, access: Access, tile: Tile) -> Work:
-        return line_work(access, operand, tile, finished_form("", node, access))
+    def lines(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+        return line_work(access, operand, tile, finished_form("", node, access), model)
 
     def cost_model(work: Callable[..., Work], *more: int) -> CostModel:
-        return lambda node, access, tile: work(
-            access, operand, tile, channels, macs(access, tile), finished_form("", node, access), *more
+        return lambda node, access, tile, model: work(
+            access, operand, tile, channels, macs(access, tile), finished_form("", node, access), model, *more
         )
 
     whole = {"fours": fours_work, "matrix": matrix_work, "single": single_tap_work}

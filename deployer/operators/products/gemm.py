@@ -8,7 +8,7 @@ import numpy as np
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -66,15 +66,15 @@ class Epilogue(NamedTuple):
     line: int
 
 
-def finish_of(node: Node, access: Access) -> Epilogue:
+def finish_of(node: Node, access: Access, model: KernelModel) -> Epilogue:
     """Return the cost of the node's epilogue: a product with alpha, C, Relu, a gate."""
     arguments = {operand.arg for operand in access.operands}
     parts = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
     block, line = (
         sum(cost for cost, is_there in zip(costs, parts, strict=True) if is_there)
-        for costs in (FACTS.finish_block, FACTS.finish_line)
+        for costs in (model.epilogue_block_macs, model.epilogue_line_macs)
     )
-    return Epilogue(block, line + FACTS.finish_begin * any(parts))
+    return Epilogue(block, line + model.epilogue_line_start * any(parts))
 
 
 def lie_beside(access: Access) -> bool:
@@ -86,83 +86,80 @@ def lie_beside(access: Access) -> bool:
     return all(innermost(access.operand(name)) in ([], [At("k")]) for name in ("a", "b"))
 
 
-def products(batch: int, m: int, n: int, k: int, epilogue: Epilogue, beside: bool) -> Work:
+def products(batch: int, m: int, n: int, k: int, epilogue: Epilogue, beside: bool, model: KernelModel) -> Work:
     """The work of `batch` products of m rows and n columns over k: blocks of 4 x 4 outputs, and lines of what is left.
 
     All is lines where rows or columns do not fill a block. `beside` is what `lie_beside` says.
     """
     if batch == m == 1:
-        return _vector(n, k, epilogue.line, beside)
-    if min(m, n) < FACTS.block:
-        return _lines(batch * min(m, n), max(m, n), k, epilogue.line)
-    rows, columns = (size % FACTS.block for size in (m, n))
+        return _vector(n, k, epilogue.line, beside, model)
+    if min(m, n) < model.block:
+        return _lines(batch * min(m, n), max(m, n), k, epilogue.line, model)
+    rows, columns = (size % model.block for size in (m, n))
     if not rows and not columns:
-        return blocks(batch, m, n, k, epilogue)
-    fewest = FACTS.rounds(batch * _whole(m) * _whole(n))
-    pieces = FACTS.rounds(batch * rows * _begun(n)) + FACTS.rounds(batch * columns * _whole(m))
-    return _edged(batch * m * n, fewest * FACTS.block**2, pieces * FACTS.block, k, epilogue)
+        return blocks(batch, m, n, k, epilogue, model)
+    whole = m // model.block
+    fewest = model.rounds(batch * whole * (n // model.block))
+    pieces = model.rounds(batch * rows * _begun(n, model)) + model.rounds(batch * columns * whole)
+    return _edged(batch * m * n, fewest * model.block**2, pieces * model.block, k, epilogue, model)
 
 
-def blocks(batch: int, m: int, n: int, k: int, epilogue: Epilogue) -> Work:
+def blocks(batch: int, m: int, n: int, k: int, epilogue: Epilogue, model: KernelModel) -> Work:
     """The same by blocks alone, the last of which overlap others."""
-    count = batch * _begun(m) * _begun(n)
-    computed = count * FACTS.block**2
+    count = batch * _begun(m, model) * _begun(n, model)
+    computed = count * model.block**2
     overhead_macs = (computed - batch * m * n) * k + computed * epilogue.block
     return Work(batch * m * n * k, computed, count, "matrix", overhead_macs)
 
 
-def in_products(node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+def in_products(node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
     """The work of a tile, as `products` counts it."""
     batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-    return products(batch, m, n, k, finish_of(node, access), lie_beside(access))
+    return products(batch, m, n, k, finish_of(node, access, model), lie_beside(access), model)
 
 
-def in_blocks(node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+def in_blocks(node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
     """The work of a tile by blocks alone: functions for some calls say that they take them so."""
     batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-    return blocks(batch, m, n, k, finish_of(node, access))
+    return blocks(batch, m, n, k, finish_of(node, access, model), model)
 
 
-def _whole(size: int) -> int:
-    return size // FACTS.block
+def _begun(size: int, model: KernelModel) -> int:
+    return -(-size // model.block)
 
 
-def _begun(size: int) -> int:
-    return -(-size // FACTS.block)
-
-
-def strips(batch: int, rows: int, columns: int, form: str) -> Work:
+def strips(batch: int, rows: int, columns: int, form: str, model: KernelModel) -> Work:
     """The work of outer products: strips of columns that cores share whole, or of which each takes some rows."""
-    width = FACTS.block if form == "added" else 2 * FACTS.block
+    width = model.block if form == "added" else 2 * model.block
     count, outputs = -(-columns // width), batch * rows * columns
-    if count >= FACTS.dealt and (count % FACTS.dealt == 0 or rows < FACTS.dealt):
+    if count >= model.cores_assumed and (count % model.cores_assumed == 0 or rows < model.cores_assumed):
         return Work(outputs, outputs, count, form, inner_loop_starts=batch * count)
-    return Work(outputs, outputs, rows, form, inner_loop_starts=batch * count * min(rows, FACTS.dealt))
+    return Work(outputs, outputs, rows, form, inner_loop_starts=batch * count * min(rows, model.cores_assumed))
 
 
-def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: Epilogue) -> Work:
+def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: Epilogue, model: KernelModel) -> Work:
     """The work of so many outputs of which a core has some in blocks and, at their edges, some in lines."""
-    products = in_blocks * (k + epilogue.block) + round(in_lines * (FACTS.edge * k + epilogue.line))
-    elements = (in_blocks + in_lines) * FACTS.dealt
-    return Work(outputs * k, elements, FACTS.dealt, "edged", products * FACTS.dealt - outputs * k)
+    products = in_blocks * (k + epilogue.block) + round(in_lines * (model.line_mac_cost * k + epilogue.line))
+    elements = (in_blocks + in_lines) * model.cores_assumed
+    return Work(outputs * k, elements, model.cores_assumed, "edged", products * model.cores_assumed - outputs * k)
 
 
-def _lines(lines: int, outputs: int, k: int, extra: int) -> Work:
+def _lines(lines: int, outputs: int, k: int, extra: int, model: KernelModel) -> Work:
     """The work of lines of so many outputs each, of which cores are dealt fours."""
-    pieces = lines * _begun(outputs)
-    computed = pieces * FACTS.block
+    pieces = lines * _begun(outputs, model)
+    computed = pieces * model.block
     overhead_macs = (computed - lines * outputs) * k + computed * extra
     return Work(lines * outputs * k, computed, pieces, "lines", overhead_macs)
 
 
-def _vector(outputs: int, k: int, extra: int, beside: bool) -> Work:
+def _vector(outputs: int, k: int, extra: int, beside: bool, model: KernelModel) -> Work:
     """The work of a line by itself, which cores share by fours or by twos; the latter differ by how factors lie."""
     narrow = "narrow" if beside else "apart"
-    width, form = (FACTS.block, "vector") if outputs > FACTS.narrow else (2, narrow)
+    width, form = (model.block, "vector") if outputs > model.narrow_outputs else (2, narrow)
     pieces = -(-outputs // width)
     computed = pieces * width
     overhead_macs = (computed - outputs) * k + computed * extra
-    return Work(outputs * k, computed, pieces, form, overhead_macs, min(pieces, FACTS.dealt))
+    return Work(outputs * k, computed, pieces, form, overhead_macs, min(pieces, model.cores_assumed))
 
 
 Shape = tuple[int, ...]
@@ -181,6 +178,8 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
 """What `single` says: 0 where sums have several blocks, 1 where they have one, more for forms with own functions."""
+FEW = ("few", "few_rows")
+"""Forms of few products."""
 
 
 @register
@@ -378,29 +377,34 @@ class Gemm(Operator):
             **relu_args(node),
             "first": First(),
             "last": Last(),
-            "single": Const(SINGLE.get(_form(node, access), int(is_single(access.dim("k").size)))),
+            "single": Const(SINGLE.get(_outer_form(node, access), int(is_single(access.dim("k").size)))),
             "alpha": Const(node.attr_float("alpha", 1.0)),
             "beta": Const(node.attr_float("beta", 1.0)),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def model_args(self, node: Node, access: Access, model: KernelModel) -> dict[str, ArgValue]:
+        """Few products take code of their own."""
+        form = _form(node, access, model)
+        return {"single": Const(SINGLE[form])} if form in FEW else {}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One multiply-accumulate per point, one more operation per output, by the form that the kernel takes."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        form, outputs = _form(node, access), batch * m * n
-        if form in ("few", "few_rows"):
+        form, outputs = _form(node, access, model), batch * m * n
+        if form in FEW:
             overhead_macs = outputs * extra_work(node, access)
             return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, overhead_macs)
-        return strips(batch, m, n, form) if form else in_products(node, access, tile)
+        return strips(batch, m, n, form, model) if form else in_products(node, access, tile, model)
 
 
-def _form(node: Node, access: Access) -> str:
+def _form(node: Node, access: Access, model: KernelModel) -> str:
     """The form of outer products and of few products, by the sizes of the whole; "" where tiles decide.
 
     Of few products, those of a vector and a matrix are "few", and outer products "few_rows".
     """
     batch, m, n, k = (access.dim(name).size for name in ("batch", "m", "n", "k"))
     outer = _outer_form(node, access)
-    if batch > 1 or m * n * k > FACTS.few:
+    if batch > 1 or m * n * k > model.few_macs:
         return outer
     if outer:
         return "few_rows" if outer == "outer" else outer

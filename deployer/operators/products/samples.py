@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS, measured, measured_layers
+from deployer.core.measured import measured, measured_layers
 from deployer.core.operator import Array, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
 from deployer.core.traits import ACTIVATION
@@ -112,6 +112,10 @@ def conv_grad_x_samples(op: ConvGradX) -> Iterator[Sample]:
     yield Sample("smallest", (normal(r, 1, 3, 3, 2), normal(r, 3, 2, 3, 3)), {"strides": (2, 3)}, onnx=False)
 
 
+FIRST_CHANNELS = 4
+"""Channels of X up to which a layer is a network's first, whose gradient of X nobody needs."""
+
+
 @sweep_of(ConvGradX)
 def conv_grad_x_sweep(op: ConvGradX) -> Iterator[Sample]:
     """The layers on which Conv is measured, with and without a gate.
@@ -122,7 +126,7 @@ def conv_grad_x_sweep(op: ConvGradX) -> Iterator[Sample]:
     for layer in measured_layers():
         x, w, attrs, label = layer.x, layer.w, layer.attrs, layer.label
         plain = _grad_x_sample(r, label, x, w, attrs)
-        if x[1] > FACTS.block and min(Node(label, "Conv", (), (), attrs).attr_ints("pads", (1,))) > 0:
+        if x[1] > FIRST_CHANNELS and min(Node(label, "Conv", (), (), attrs).attr_ints("pads", (1,))) > 0:
             yield plain
             yield _gated(r, replace(plain, label=f"{label} gated"), x)
 

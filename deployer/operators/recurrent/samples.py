@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from deployer.core.ir import AttrValue, Node
-from deployer.core.kernel_facts import measured
+from deployer.core.measured import measured
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample, inherited_sweep, samples_of, sweep_of
 from deployer.operators.recurrent.layers import AFTER, ALL, DIRECTIONS, LENGTHS_GIVEN, PEEPHOLES_GIVEN, RecurrentLayer

@@ -10,7 +10,7 @@ import numpy as np
 from deployer.core.access import Access, At, Axis, Dim, Mirror, Operand, Whole
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -198,14 +198,14 @@ class Recurrence(Operator):
         values |= self.constants(node)
         return {name: values[name] for name, _ in self.kernel.scalars}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Each unit is a product with the state per gate, and some functions; cores share units of one step or gate."""
         units = tile["time"] * tile["batch"] * tile["unit"]
         gates = tile["gate"] if self.by_gate else self.gates
         alone = tile["time"] == 1 and (gates == 1 or not self.by_gate)
         pieces = tile["batch"] * (tile["unit"] if alone else 1)
         products = units * gates * access.dim("unit").size
-        return Work(products, units * self.functions * FACTS.transcendental * gates // self.gates, pieces)
+        return Work(products, units * self.functions * model.transcendental_elements * gates // self.gates, pieces)
 
     @abstractmethod
     def sample(self, label: str, shape: tuple[int, int, int], stated: bool, attrs: Mapping[str, AttrValue]) -> Sample:

@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -75,7 +76,7 @@ class Cumulative(Operator):
         lengths: dict[str, ArgValue] = {"o": Extent("o"), "n": Const(access.operands[0].view[1]), "i": Extent("i")}
         return {**lengths, **flags, **line_strides(access, ("x", "y"))}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per element; the lines are what cores share."""
         count = tile["o"] * tile["i"]
         return Work(macs=0, elements=count * access.operands[0].view[1], parallel=count)

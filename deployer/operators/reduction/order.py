@@ -10,6 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -94,7 +95,7 @@ class ArgEqual(Operator):
         latest = Const(node.attr_int("last", 0))
         return {**lengths, "r_start": Start("r"), **strides, "first": First(), "latest": latest}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One comparison per element."""
         return Work(macs=0, elements=math.prod(tile.values()), parallel=tile["o"] * tile["i"])
 
@@ -290,7 +291,7 @@ class TopK(Operator):
             **{"largest": Const(node.attr_int("largest", 1)), **strides},
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A comparison per element, and on the way of each into the list as many as half of the list is long."""
         rows, count = tile["o"] * tile["i"], _count(node)
         return Work(macs=0, elements=rows * (access.operands[0].view[1] + count * count // 2), parallel=rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -82,7 +83,7 @@ class ReduceProdGrad(Operator):
         n = Const(access.operand("x").view[1])
         return {"rows": Extent("rows"), "n": n, "x_r": Stride("x", 0), "dx_r": Stride("dx", 0)}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Three products per element."""
         count = tile["rows"] * access.operand("x").view[1]
         return Work(macs=0, elements=count, parallel=tile["rows"])
@@ -229,7 +230,7 @@ class Reduction(Reducing):
         values |= carry_args(self.sums, access) if self.sums else {}
         return {name: values[name] for name, _ in self.kernel.scalars}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One addition per element; the outputs, which are what cores share, begin a run each."""
         outputs = math.prod(tile[d.name] for d in access.dims if d.kind == "parallel")
         reduced = {d.name for d in access.dims if d.kind == "reduction"}

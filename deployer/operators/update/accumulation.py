@@ -9,6 +9,7 @@ import numpy as np
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
 from deployer.core.files.roles import Limiter
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -114,7 +115,7 @@ class NormScale(Flat):
         """The tile's length, the limit and the margin."""
         return {"n": Extent("n"), "limit": Const(_limit(node)), "margin": Const(MARGIN)}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A root and a quotient per element."""
         return Work(macs=0, elements=2 * tile["n"], parallel=tile["n"])
 
@@ -164,7 +165,7 @@ class SquareSum(Operator):
         """The tile's length, and whether it is first or last in the sum."""
         return {"n": Extent("n"), "first": First(), "last": Last(), **carry_args(self.sums, access)}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A multiply-accumulate per element, all on one core."""
         return Work(macs=tile["n"], elements=0, parallel=1)
 
@@ -235,6 +236,6 @@ class UpdateCount(Operator):
         """The tile's length."""
         return {"n": Extent("n")}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One operation per element."""
         return Work(macs=0, elements=tile["n"], parallel=tile["n"])

@@ -9,7 +9,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -186,9 +186,9 @@ class AdamW(Flat):
             **{name: Const(number) for name, number in numbers.items()},
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A root and a quotient beside a dozen operations per element."""
-        return Work(macs=0, elements=tile["n"] * FACTS.transcendental, parallel=tile["n"])
+        return Work(macs=0, elements=tile["n"] * model.transcendental_elements, parallel=tile["n"])
 
 
 def _number(node: Node, name: str) -> float:
@@ -254,6 +254,8 @@ class WeightUpdate(Flat):
     no_gradient = "it is an optimizer"
     cost: ClassVar[int] = 1
     """Operations per element."""
+    transcendentals: ClassVar[int] = 0
+    """Roots, quotients and the like per element besides, each with the work of expf."""
     given: ClassVar[Mapping[str, AttrValue]] = {}
     """Attributes of a sample, all of which differ from the defaults."""
 
@@ -300,9 +302,10 @@ class WeightUpdate(Flat):
         numbers |= {ONE_LESS + name: 1 - share for name, share in numbers.items()}
         return {"n": Extent("n"), **{name: Const(numbers[name]) for name, _ in self.kernel.scalars[1:]}}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
-        """`cost` operations per element."""
-        return Work(macs=0, elements=tile["n"] * self.cost, parallel=tile["n"])
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """`cost` operations and `transcendentals` per element."""
+        each = self.cost + self.transcendentals * model.transcendental_elements
+        return Work(macs=0, elements=tile["n"] * each, parallel=tile["n"])
 
 
 DECAY_SETTINGS = (DECAY,)
@@ -394,7 +397,8 @@ class Adam(WeightUpdate):
     custom = update_form(optimizer)
     kernel = update_kernel("adam_f32", ("m", "v"), ADAM_SETTINGS, (FIRST.place, SECOND.place), count=True)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2, 2: 3}
-    cost = FACTS.transcendental
+    cost = 0
+    transcendentals = 1
     given: ClassVar = {"lr": 0.125, "beta1": 0.5, "beta2": 0.75, "eps": 0.25, "weight_decay": 0.5}
 
     def step(self, node: Node, w: Array, g: Array, states: Sequence[Array], count: int) -> tuple[Array, ...]:
@@ -426,7 +430,8 @@ class Adagrad(WeightUpdate):
     custom = update_form(optimizer)
     kernel = update_kernel("adagrad_f32", ("v",), ADAGRAD_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
-    cost = FACTS.transcendental
+    cost = 0
+    transcendentals = 1
     given: ClassVar = {"lr": 0.125, "eps": 0.25, "weight_decay": 0.5}
 
     def step(self, node: Node, w: Array, g: Array, states: Sequence[Array], count: int) -> tuple[Array, ...]:
@@ -465,7 +470,8 @@ class RMSprop(WeightUpdate):
     custom = update_form(optimizer)
     kernel = update_kernel("rmsprop_f32", ("v",), RMSPROP_SETTINGS, (ALPHA.place,))
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
-    cost = FACTS.transcendental
+    cost = 0
+    transcendentals = 1
     given: ClassVar = {"lr": 0.125, "alpha": 0.75, "eps": 0.25, "weight_decay": 0.5}
 
     def step(self, node: Node, w: Array, g: Array, states: Sequence[Array], count: int) -> tuple[Array, ...]:
@@ -491,7 +497,8 @@ class RMSpropMomentum(WeightUpdate):
     custom = update_form(optimizer)
     kernel = update_kernel("rmsprop_momentum_f32", ("v", "b"), BUFFERED_SETTINGS, (ALPHA.place,))
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2, 2: 3}
-    cost = FACTS.transcendental
+    cost = 0
+    transcendentals = 1
     given: ClassVar = {"lr": 0.125, "alpha": 0.75, "eps": 0.25, "weight_decay": 0.5, "momentum": 0.75}
 
     def step(self, node: Node, w: Array, g: Array, states: Sequence[Array], count: int) -> tuple[Array, ...]:

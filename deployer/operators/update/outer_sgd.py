@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_facts import FACTS
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Operator, Stride, Work, mismatch, register
 from deployer.operators.base.operands import arrays, floats
 from deployer.operators.products.gemm import Gemm, is_plain_outer
@@ -72,7 +72,7 @@ class OuterSGD(Operator):
         rate = Const(node.attr_float("lr", SGD_LEARNING_RATE))
         return {"m": Extent("m"), "n": Extent("n"), "w_m": Stride("w", 0), "lr": rate}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int]) -> Work:
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One product per weight; cores share rows of a block's columns."""
         m, n = tile["m"], tile["n"]
-        return Work(macs=m * n, elements=0, parallel=m * -(-n // FACTS.block))
+        return Work(macs=m * n, elements=0, parallel=m * -(-n // model.block))

@@ -1,54 +1,18 @@
-"""Data of the common kernels for the cost models of operators, and the shapes on which they are measured."""
+"""Shapes on which kernels are measured: `targets/common/measured.toml`."""
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import deployer.targets
-from deployer.core.artefact import from_jsonable
 from deployer.core.files.reading import own_toml
 from deployer.core.ir import AttrValue
 
 FOLDER = Path(deployer.targets.__file__).parent / "common"
 Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class KernelModel:
-    """The numbers of `work.toml`, which explains each of them."""
-
-    block: int
-    dealt: int
-    fours: tuple[int, int]
-    weights: tuple[int, int]
-    narrow: int
-    edge: float
-    finish_block: tuple[int, int, int, int]
-    finish_begin: int
-    finish_line: tuple[int, int, int, int]
-    few: int
-    longest_row: int
-    transcendental: int
-    random: int
-    small_update: int
-    unfinished: int
-    region_setup: int
-    plane_setup: int
-    strip_setup: int
-    many_planes: int
-    lines_begun: int
-    several_taps: int
-    in_line: tuple[float, float, float]
-    in_loops: tuple[float, float, float]
-    step_behind: float
-    begun: tuple[int, int, int]
-
-    def rounds(self, pieces: int) -> int:
-        """The pieces of the core with the most of them, where cores take turns."""
-        return -(-pieces // self.dealt)
 
 
 @dataclass(frozen=True)
@@ -61,22 +25,9 @@ class ConvolutionLayer:
     attrs: dict[str, AttrValue]
 
 
-def function_name(symbol: str, variant: str) -> str:
-    """The C function of a kernel, or the one for some of its calls."""
-    return f"{symbol}_{variant}" if variant else symbol
-
-
 @cache
 def _table(name: str) -> dict[str, Any]:
     return own_toml(FOLDER / name)
-
-
-def _facts() -> KernelModel:
-    kinds, table = get_type_hints(KernelModel), _table("work.toml")
-    return KernelModel(**{f.name: from_jsonable(kinds[f.name], table[f.name]) for f in fields(KernelModel)})
-
-
-FACTS = _facts()
 
 
 def measured(name: str) -> list[Shape]:

@@ -1,0 +1,82 @@
+"""Kernel model of a target: how its kernels split work into blocks and over cores, and what their parts cost.
+
+Operators count the work of a call by it (`Operator.work`), planning chooses by it, and costs in cycles come on top
+(`KernelCost`). The numbers are data, in `targets/NAME/kernel_model.toml`.
+"""
+
+from dataclasses import dataclass, fields
+
+POSITIVE = ("block", "cores_assumed", "remainder_divisor")
+"""Fields that work is divided by."""
+
+
+@dataclass(frozen=True)
+class KernelModel:
+    """Features and relative costs of a target's kernels; a file has all of them.
+
+    A cost "in block MACs" is relative to a multiply-accumulate in a block of `block` x `block` outputs.
+    """
+
+    block: int
+    """Outputs, channels or neighbours that kernels of layers and products compute at once."""
+    cores_assumed: int
+    """Cores whose number decides in kernels between blocks and single outputs, whole planes and rows of taps."""
+    output_blocks_limit: tuple[int, int]
+    """[a, b]: blocks of outputs are profitable where a times their rounds are at most b times those of outputs."""
+    weight_blocks_limit: tuple[int, int]
+    """[a, b]: the same for blocks of weights, in the gradient of W."""
+    narrow_outputs: int
+    """Outputs of a vector times a matrix up to which cores take two at a time; beyond them a block."""
+    few_macs: int
+    """Multiply-accumulates up to which a product of a vector, or an outer product, takes the shortest code."""
+    unsplit_planes: int
+    """Depthwise planes, in strips or by lines, from which cores take whole ones, and no halves or quarters."""
+    small_update_bytes: int
+    """Bytes of a weight up to which its update takes less time than to fetch its code and to start the cores."""
+    line_mac_cost: float
+    """Cost of a multiply-accumulate in a line of outputs, in block MACs."""
+    epilogue_block_macs: tuple[int, int, int, int]
+    """Epilogue of an output in a block, in block MACs: alpha, C, Relu, a gate."""
+    epilogue_line_start: int
+    """Start of an epilogue of an output in a line, in block MACs."""
+    epilogue_line_macs: tuple[int, int, int, int]
+    """Epilogue of an output in a line besides its start, in block MACs: alpha, C, Relu, a gate."""
+    unrolled_mac_cost: tuple[float, float, float]
+    """Cost of a multiply-accumulate where a row of taps is code without a loop, in block MACs: in a block of
+    block x block outputs, in `block` sums that share a factor, in a single sum."""
+    looped_mac_cost: tuple[float, float, float]
+    """The same where a row of taps is a loop."""
+    row_overhead: float
+    """Cost behind a row of taps that is a loop, and behind a channel, in block MACs."""
+    block_overhead: tuple[int, int, int]
+    """Cost to start and end such a block, such sums and a single sum, in halves of the last."""
+    remainder_divisor: int
+    """In the gradient of W an output beyond whole blocks loses one part in so many of its multiply-accumulates."""
+    partial_sum_starts: int
+    """Inner-loop starts that a sum of several blocks adds for each start, where a tile has a part of it."""
+    rectangle_starts: int
+    """Inner-loop starts of a rectangle of outputs by lines, besides one for each line."""
+    region_setup_elements: int
+    """Setup of a channel of single taps in whole blocks, in elements."""
+    plane_setup_elements: int
+    """Setup of each plane of neighbours after the first, where strides make several, in elements."""
+    strip_setup_elements: int
+    """Setup of a plane in strips of columns, and of each strip, in rows of a strip."""
+    transcendental_elements: int
+    """Element operations of one expf or logf."""
+    random_word_elements: int
+    """Element operations of one random word."""
+
+    def rounds(self, pieces: int) -> int:
+        """Return the pieces of the busiest core, where cores take turns."""
+        return -(-pieces // self.cores_assumed)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the numbers: each is at least zero, and those that divide are more."""
+        below = []
+        for name in (f.name for f in fields(self)):
+            value = getattr(self, name)
+            smallest = min(value) if isinstance(value, tuple) else value
+            if smallest < 0 or (smallest == 0 and name in POSITIVE):
+                below.append(f"{name} is {value}, below {int(name in POSITIVE)}")
+        return below
