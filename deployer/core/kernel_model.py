@@ -67,6 +67,14 @@ class KernelModel:
     random_word_elements: int
     """Element operations of one random word."""
 
+    def blocks(self, pieces: int) -> int:
+        """Return the blocks that have so many outputs, channels or neighbours, the last of them maybe in part."""
+        return -(-pieces // self.block)
+
+    def squares(self, outputs: int) -> int:
+        """Return the blocks of `block` x `block` that so many outputs fill, the last of them maybe in part."""
+        return -(-outputs // self.block**2)
+
     def rounds(self, pieces: int) -> int:
         """Return the pieces of the busiest core, where cores take turns."""
         return -(-pieces // self.cores_assumed)

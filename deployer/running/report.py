@@ -236,10 +236,8 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
             f"{plan.levels[L_OUTER].name}: {len(staged)} of {len(plan.steps)} steps move {moved} B through "
             f"{plan.levels[L_HOME].name}, engine busy {busy} cycles, {wait} waited for, {hidden:.0f} % hidden (model)"
         )
-    name, model_of = plan.options.target, report.model_of
-    if (report.costs_of, model_of) != (name, name):
-        inherited = f"that of target {model_of}" if model_of else "the default (targets/common/kernel_model.toml)"
-        console.print(f"prediction: costs of target {report.costs_of}, kernel model {inherited}")
+    if {report.costs_of, report.model_of} != {plan.options.target}:
+        console.print(f"prediction: {_sources(report)}")
     if report.assumed:
         names = ", ".join(report.assumed)
         console.print(
@@ -259,6 +257,15 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
         console.print(f"FAILED: {len(report.faults)} faults, {allowed} allowed per value", style="bold red")
     else:
         console.print(report.verdict, style="bold green" if report.verdict == "passed" else "bold yellow")
+
+
+def _sources(report: Report) -> str:
+    """Say whose costs and whose kernel model the predicted cycles come from."""
+    if not report.model_of:
+        return f"kernel costs of target {report.costs_of}, default kernel model (targets/common/kernel_model.toml)"
+    if report.model_of == report.costs_of:
+        return f"kernel costs and kernel model of target {report.costs_of}"
+    return f"kernel costs of target {report.costs_of}, kernel model of target {report.model_of}"
 
 
 def _show_values(report: Report, console: Terminal) -> None:

@@ -57,7 +57,7 @@ def _macs(access: Access, tile: Tile) -> int:
 def _in_blocks(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share blocks of channels by neighbours in a row."""
     outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
-    return Work(_macs(access, tile), outputs, outputs // model.block**2, finished_form("", node, access))
+    return Work(_macs(access, tile), outputs, model.squares(outputs), finished_form("", node, access))
 
 
 @register

@@ -215,14 +215,14 @@ def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str,
 
 def _in_squares(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share squares of outputs and channels of a single tap."""
-    blocks = -(-tile["m"] // model.block) * tile["c"] // model.block
+    blocks = model.blocks(model.blocks(tile["m"]) * tile["c"])
     return _block_work(access, tile, blocks, tile["m"] % model.block, "", model)
 
 
 def _in_rows(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share blocks of outputs by taps."""
     weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
-    return Work(math.prod(tile.values()), weights, weights // model.block**2, "")
+    return Work(math.prod(tile.values()), weights, model.squares(weights), "")
 
 
 def _in_planes(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:

@@ -133,7 +133,7 @@ def single_tap_work(
     rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     if down.stride * along.stride == 1 and tile[along.dim] == access.dim(along.dim).size:
         rows, columns = [(1, 1)], [(tile[down.dim] * tile[along.dim], 1)]
-    blocks = list(_row_blocks(rows, columns, tile["n"] * tile["g"] * tile[channels] // model.block, model))
+    blocks = list(_row_blocks(rows, columns, model.blocks(tile["n"] * tile["g"] * tile[channels]), model))
     empty = sum(row_taps * column_taps == 0 for _, row_taps in rows for _, column_taps in columns)
     return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form, model)
 
@@ -162,7 +162,7 @@ def matrix_work(
     """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
     pixels, planes = math.prod(tile[axis.dim] for axis in window_axes(access.operand(operand))), tile["n"] * tile["g"]
     elements = planes * tile[channels] * (pixels + model.region_setup_elements)
-    return Work(macs, elements, planes * -(-tile[channels] // model.block) * pixels, form)
+    return Work(macs, elements, planes * model.blocks(tile[channels]) * pixels, form)
 
 
 def _work(
@@ -323,7 +323,7 @@ def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str,
     Cores take turns at planes, or where these are few at halves or quarters of their rows: the core with most decides.
     """
     rows, columns = (tile[axis.dim] for axis in window_axes(access.operand(operand)))
-    planes, strips = tile["n"] * tile["g"], -(-columns // model.block)
+    planes, strips = tile["n"] * tile["g"], model.blocks(columns)
     parts = parts_of_planes(planes, model)
     longest = -(-rows // parts)
     lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * parts, longest)]
@@ -360,10 +360,10 @@ def fours_work(
     outputs, and what it takes to begin each plane of neighbours.
     """
     summed = "c" if channels == "m" else "m"
-    each = tile["n"] * tile["g"] * (tile[channels] // model.block)
+    each = tile["n"] * tile["g"] * model.blocks(tile[channels])
     rows, columns = met_taps(access, operand, tile)
     met = math.prod(most_met(axis) for axis in window_axes(access.operand(operand)))
-    planes, pieces = rows.phases * columns.phases, each * len(rows.taps) * len(columns.taps) // model.block
+    planes, pieces = rows.phases * columns.phases, model.blocks(each * len(rows.taps) * len(columns.taps))
     share = pieces / model.rounds(pieces)
     taps = _most_taps(rows, columns, each, model.block, model.cores_assumed)
     overhead_macs = round(model.block * taps * tile[summed] * share) - macs

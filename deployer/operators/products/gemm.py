@@ -100,13 +100,13 @@ def products(batch: int, m: int, n: int, k: int, epilogue: Epilogue, beside: boo
         return blocks(batch, m, n, k, epilogue, model)
     whole = m // model.block
     fewest = model.rounds(batch * whole * (n // model.block))
-    pieces = model.rounds(batch * rows * _begun(n, model)) + model.rounds(batch * columns * whole)
+    pieces = model.rounds(batch * rows * model.blocks(n)) + model.rounds(batch * columns * whole)
     return _edged(batch * m * n, fewest * model.block**2, pieces * model.block, k, epilogue, model)
 
 
 def blocks(batch: int, m: int, n: int, k: int, epilogue: Epilogue, model: KernelModel) -> Work:
     """The same by blocks alone, the last of which overlap others."""
-    count = batch * _begun(m, model) * _begun(n, model)
+    count = batch * model.blocks(m) * model.blocks(n)
     computed = count * model.block**2
     overhead_macs = (computed - batch * m * n) * k + computed * epilogue.block
     return Work(batch * m * n * k, computed, count, "matrix", overhead_macs)
@@ -122,10 +122,6 @@ def in_blocks(node: Node, access: Access, tile: Mapping[str, int], model: Kernel
     """The work of a tile by blocks alone: functions for some calls say that they take them so."""
     batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
     return blocks(batch, m, n, k, finish_of(node, access, model), model)
-
-
-def _begun(size: int, model: KernelModel) -> int:
-    return -(-size // model.block)
 
 
 def strips(batch: int, rows: int, columns: int, form: str, model: KernelModel) -> Work:
@@ -146,7 +142,7 @@ def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: Epilog
 
 def _lines(lines: int, outputs: int, k: int, extra: int, model: KernelModel) -> Work:
     """The work of lines of so many outputs each, of which cores are dealt fours."""
-    pieces = lines * _begun(outputs, model)
+    pieces = lines * model.blocks(outputs)
     computed = pieces * model.block
     overhead_macs = (computed - lines * outputs) * k + computed * extra
     return Work(lines * outputs * k, computed, pieces, "lines", overhead_macs)

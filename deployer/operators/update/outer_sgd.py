@@ -75,4 +75,4 @@ class OuterSGD(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """One product per weight; cores share rows of a block's columns."""
         m, n = tile["m"], tile["n"]
-        return Work(macs=m * n, elements=0, parallel=m * -(-n // model.block))
+        return Work(macs=m * n, elements=0, parallel=m * model.blocks(n))
