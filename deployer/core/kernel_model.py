@@ -4,6 +4,7 @@ Operators count the work of a call by it (`Operator.work`), planning chooses by 
 (`KernelCost`). The numbers are data, in `targets/NAME/kernel_model.toml`.
 """
 
+import math
 from dataclasses import dataclass, fields
 
 POSITIVE = ("block", "cores_assumed", "remainder_divisor")
@@ -80,11 +81,11 @@ class KernelModel:
         return -(-pieces // self.cores_assumed)
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the numbers: each is at least zero, and those that divide are more."""
-        below = []
+        """Return what is wrong with the numbers: each is finite and at least zero, and those that divide are more."""
+        found = []
         for name in (f.name for f in fields(self)):
-            value = getattr(self, name)
-            smallest = min(value) if isinstance(value, tuple) else value
-            if smallest < 0 or (smallest == 0 and name in POSITIVE):
-                below.append(f"{name} is {value}, below {int(name in POSITIVE)}")
-        return below
+            value, least = getattr(self, name), int(name in POSITIVE)
+            numbers = value if isinstance(value, tuple) else (value,)
+            if not all(math.isfinite(number) and number >= least for number in numbers):
+                found.append(f"{name} is {value}, and not at least {least}")
+        return found

@@ -431,8 +431,8 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> _Merg
     """The file's own keys over its measured costs and its kernel model, and over those of the target that it inherits,
     but for the toolchain; without a kernel model the default one.
 
-    Appends the path and the text of each file to
-    `texts`. `above` are the files that simulate this one; TargetInvalid where this file is one of them.
+    Appends the path and the text of each file to `texts`. `above` are the files that inherit this one; TargetInvalid
+    where this file is one of them.
     """
     if path in above:
         raise TargetInvalid(f"target {path.stem!r} inherits from itself", [("file", str(above[-1]))])
