@@ -16,10 +16,9 @@ from deployer.core.errors import DeployerError, InternalError, NotDifferentiable
 from deployer.core.files.roles import FileRoles
 from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
 from deployer.core.kernel_model import KernelModel
-from deployer.core.measured import measured
 from deployer.core.packages import PackageProblem, kernel_folders, walk
 from deployer.core.safe_text import identifier
-from deployer.core.samples import Sample, registered_samples, registered_sweep
+from deployer.core.samples import Sample, measured, registered_samples, registered_sweep
 from deployer.core.signatures import (
     MICROSOFT,
     Extra,

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from deployer.core.ir import AttrValue
-from deployer.core.measured import measured
 from deployer.core.operator import rng
-from deployer.core.samples import Sample, inherited_samples, samples_of, sweep_of
+from deployer.core.samples import Sample, inherited_samples, measured, samples_of, sweep_of
 from deployer.core.traits import ACTIVATION
 from deployer.operators.base.elementwise import binary_samples
 from deployer.operators.base.epilogue import RELU

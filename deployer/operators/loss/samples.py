@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from deployer.core.measured import measured
 from deployer.core.operator import registry, rng
-from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
+from deployer.core.samples import Sample, inherited_samples, inherited_sweep, measured, samples_of, sweep_of
 from deployer.operators.base.operands import arrays, normal
 from deployer.operators.loss.cross_entropy import (
     SoftmaxCrossEntropy,

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.ir import AttrValue
-from deployer.core.measured import measured
 from deployer.core.operator import Array, rng
-from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
+from deployer.core.samples import Sample, inherited_samples, inherited_sweep, measured, samples_of, sweep_of
 from deployer.core.traits import ACTIVATION
 from deployer.operators.base.epilogue import GATED, RELU
 from deployer.operators.base.operands import normal

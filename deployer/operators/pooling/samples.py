@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from deployer.core.ir import AttrValue, Node
-from deployer.core.measured import measured
 from deployer.core.operator import rng
-from deployer.core.samples import Sample, samples_of, sweep_of
+from deployer.core.samples import Sample, measured, samples_of, sweep_of
 from deployer.operators.base.epilogue import GATED
 from deployer.operators.base.operands import normal
 from deployer.operators.pooling.pooling import (

@@ -6,9 +6,16 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.measured import measured, measured_layers
 from deployer.core.operator import Array, rng
-from deployer.core.samples import Sample, inherited_samples, inherited_sweep, samples_of, sweep_of
+from deployer.core.samples import (
+    Sample,
+    inherited_samples,
+    inherited_sweep,
+    measured,
+    measured_layers,
+    samples_of,
+    sweep_of,
+)
 from deployer.core.traits import ACTIVATION
 from deployer.operators.base.epilogue import RELU
 from deployer.operators.base.operands import normal

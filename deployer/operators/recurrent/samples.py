@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from deployer.core.ir import AttrValue, Node
-from deployer.core.measured import measured
 from deployer.core.operator import Array, registry
-from deployer.core.samples import Sample, inherited_sweep, samples_of, sweep_of
+from deployer.core.samples import Sample, inherited_sweep, measured, samples_of, sweep_of
 from deployer.operators.recurrent.layers import AFTER, ALL, DIRECTIONS, LENGTHS_GIVEN, PEEPHOLES_GIVEN, RecurrentLayer
 from deployer.operators.recurrent.steps import BackwardSteps, Recurrence, drawn
 from deployer.operators.recurrent.training import BIASES, GRUGrad, GRUTraining, LSTMGrad, LSTMTraining

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.ir import AttrValue
-from deployer.core.measured import measured
 from deployer.core.operator import rng
-from deployer.core.samples import Sample, inherited_samples, samples_of, sweep_of
+from deployer.core.samples import Sample, inherited_samples, measured, samples_of, sweep_of
 from deployer.operators.base.elementwise import LOOPS
 from deployer.operators.base.operands import arrays, normal
 from deployer.operators.reduction.cumulative import Cumulative
