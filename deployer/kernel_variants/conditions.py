@@ -107,7 +107,7 @@ def specializations_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]
 
 
 def costed_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]:
-    """Those of which the target's costs speak: its own, or of the target that it simulates."""
+    """Those of which the target's costs speak: its own, or of the target that it inherits from."""
     return _listed(symbol, target.cost_sources)
 
 

@@ -88,7 +88,7 @@ def toml_line(lines: list[str], draw: Draw) -> None:
         case 2:
             lines[at], lines[other] = lines[other], lines[at]
         case 3:
-            lines.insert(at, draw.one(("evil = 1", "[evil]", "[[levels]]", "[kernels]", '"*/" = 1', "[eviction]")))
+            lines.insert(at, draw.one(("evil = 1", "[evil]", "[[levels]]", "[kernels]", '"*/" = 1', "[icache]")))
         case _:
             lines.insert(0, "inherits = " + draw.one(('"host"', '"siracusa"', '"nobody"', '"../x"', "1", '""')))
 
