@@ -23,8 +23,8 @@ from deployer.core.operator import Array, Operator
 from deployer.core.samples import Sample
 from deployer.core.signatures import Signature, schema_signature
 from deployer.frontend import check, parse
+from deployer.testing.runtime import as_in_file, as_input
 from deployer.verify.reference import run_inference
-from DeployTest.support.references.peers import as_in_file, as_input
 
 OLD_NAMES = {
     **{("Constant", version, name): "value" for version in (1, 9, 11) for name in ("value_int", "value_floats")},

@@ -17,11 +17,11 @@ from deployer.core.signatures import NOTE, schema_signature
 from deployer.frontend import check, parse
 from deployer.frontend.opsets import imports_of, schema_version, versions_of
 from deployer.frontend.prepare.harmless_attributes import harmless
+from deployer.testing.bench import step_of
+from deployer.testing.gradients import EvaluatingBuilder
 from deployer.training.onnx_writer import node_proto
 from DeployTest.frontend.file_nodes import FileNode, attribute, file_node, ours
 from DeployTest.support.graphs.small_graphs import DATA, TRAIN, Case, chain, constant, infer, node, raises
-from DeployTest.support.kernels.gradients import EvaluatingBuilder
-from DeployTest.support.kernels.kernel_bench import step_of
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.models]

@@ -18,12 +18,12 @@ from deployer.pipeline import Case
 from deployer.planning import fuse
 from deployer.running import build, run
 from deployer.running.report import step_cells
+from deployer.testing.bench import bits, run_step, step_of
 from deployer.verify.reference import run_inference
 from DeployTest.support.building.cases import SHARED, compile_case, crossed, load_case, needs_shared, result_hash
 from DeployTest.support.graphs.fusing import fused
 from DeployTest.support.graphs.small_graphs import BUFFER, OPTIMIZER, Model, chain, constant, infer, node, ops, value
 from DeployTest.support.graphs.small_graphs import Case as TrainingCase
-from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -13,10 +13,10 @@ from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.operators.loss.mean_loss import MeanLoss
+from deployer.testing.bench import bits, run_step, step_of
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import fused
 from DeployTest.support.graphs.small_graphs import INT64, Model, infer, node, ops, value
-from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 JOINT = registry()["SoftmaxCrossEntropy"]

@@ -13,11 +13,11 @@ from deployer.core.operator import registry
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.planning import fuse
+from deployer.testing.bench import bits, step_of
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
 from DeployTest.support.building.cases import compile_case, load_case, result_hash
 from DeployTest.support.graphs.small_graphs import Model, chain, constant, infer, node, ops, value
-from DeployTest.support.kernels.kernel_bench import bits, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

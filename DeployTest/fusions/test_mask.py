@@ -12,10 +12,10 @@ from deployer.core.operator import registry
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.fusions import mask
+from deployer.testing.bench import bits, run_step, step_of
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import fused
 from DeployTest.support.graphs.small_graphs import Model, chain, constant, infer, node, ops, value
-from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

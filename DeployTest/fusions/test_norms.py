@@ -13,10 +13,10 @@ from deployer.core.operator import Array, registry
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.fusions.pair import is_plain
+from deployer.testing.bench import bits, run_step, step_of
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import EVERY, fused
 from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
-from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

@@ -16,7 +16,7 @@ from deployer.core.ir import Graph, Node, Program, Role, Tensor
 from deployer.core.operator import registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
 from deployer.running import build
-from DeployTest.support.kernels.kernel_bench import Step, step_of
+from deployer.testing.bench import Step, step_of
 
 ELEMENT = 4
 UNFIT = ("accumulate_f32",)

@@ -15,8 +15,8 @@ from deployer.kernel_variants.calls import CostedTiles
 from deployer.kernel_variants.conditions import costed_of, specializations_of
 from deployer.kernel_variants.costs import StepCosts
 from deployer.lr_schedules.run_time import kernel_args
+from deployer.testing.bench import step_of
 from DeployTest.benchmarks.cluster.networks import drawn
-from DeployTest.support.kernels.kernel_bench import step_of
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 TARGET = target.load("siracusa")

@@ -15,12 +15,12 @@ from deployer.core.operator import Const, Operator, operator_of, registry
 from deployer.lr_schedules.lr_schedule import LARGEST_RATE, check_rate, read_schedule
 from deployer.lr_schedules.run_time import kernel_args, rate_groups, update_numbers, with_run_time_rates
 from deployer.lr_schedules.schedules import SCHEDULES, TABLE
+from deployer.testing.bench import MODEL, step_of
 from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.command_line import bits, deployer, generated, refused
 from DeployTest.support.graphs.built_cases import opened
-from DeployTest.support.kernels.kernel_bench import MODEL, step_of
 from DeployTest.support.references.torch_schedules import LR_SCHEDULES, torch_rates
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

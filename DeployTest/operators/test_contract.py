@@ -15,8 +15,8 @@ from deployer.core.target import TARGETS_DIR
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
 from deployer.operators.control import controls
+from deployer.testing.runs import KernelRuns
 from DeployTest import check_operator as command
-from DeployTest.support.kernels.kernel_runs import KernelRuns
 from DeployTest.support.kernels.operator_contract import check_operator, operators
 from DeployTest.support.tolerances import class_of, sources_of, table
 

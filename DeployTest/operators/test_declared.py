@@ -15,10 +15,10 @@ from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative
 from deployer.formulas.tree import SIGNATURES, Attr, Call, Number, call, choose, least, most, walk
 from deployer.formulas.values import evaluate
 from deployer.operators.base.elementwise_dsl import BroadcastElementwise, ElementwiseFormula, Pointwise, X
+from deployer.testing.bench import run_step, step_of
+from deployer.testing.runtime import run_by_onnx
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import chain, constant, node
-from DeployTest.support.kernels.kernel_bench import run_step, step_of
-from DeployTest.support.references.peers import run_by_onnx
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

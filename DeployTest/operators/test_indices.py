@@ -10,11 +10,11 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.operators.movement.padding import SOURCES
+from deployer.testing.bench import run_step, step_of
+from deployer.testing.runs import KernelRuns
+from deployer.testing.runtime import run_by_onnx
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import chain, constant, node
-from DeployTest.support.kernels.kernel_bench import run_step, step_of
-from DeployTest.support.kernels.kernel_runs import KernelRuns
-from DeployTest.support.references.peers import run_by_onnx
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 EQUAL = np.array([[2, 3, 3, 1, 3, 2], [0, 0, 0, 0, 0, 0], [1, 2, 3, 3, 2, 1]], np.float32)

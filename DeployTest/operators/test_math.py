@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deployer.core.operator import Array
-from DeployTest.support.kernels.kernel_bench import sweep
+from DeployTest.support.kernels.functions import sweep
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

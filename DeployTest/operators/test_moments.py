@@ -7,7 +7,7 @@ import pytest
 
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
-from DeployTest.support.kernels.kernel_bench import bits, lawful, run_step, step_of
+from deployer.testing.bench import bits, lawful, run_step, step_of
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = pytest.mark.host

@@ -20,9 +20,9 @@ from deployer.core.target import load
 from deployer.kernel_variants.costs import StepCosts
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.views import Folded
-from DeployTest.support.kernels.gradients import EvaluatingBuilder, evaluate
-from DeployTest.support.kernels.kernel_bench import MODEL, Step, bits, lawful, run_step, step_of
-from DeployTest.support.references.peers import run_by_onnx
+from deployer.testing.bench import MODEL, Step, bits, lawful, run_step, step_of
+from deployer.testing.gradients import EvaluatingBuilder, evaluate
+from deployer.testing.runtime import run_by_onnx
 from DeployTest.support.tolerances import assert_close, bound
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

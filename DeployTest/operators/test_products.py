@@ -12,8 +12,9 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.sums import PRODUCTS, block_of, is_single, quantum_of
+from deployer.running.kernels import COMMON
+from deployer.testing.bench import Step, bits, run_step, step_of
 from deployer.tilers.levels.grid import grid_of, tile_sizes
-from DeployTest.support.kernels.kernel_bench import COMMON, Step, bits, run_step, step_of
 
 pytestmark = pytest.mark.host
 Pair = tuple[np.float32, np.float32]

@@ -9,7 +9,7 @@ from deployer.core.access import Around, Mirror, Reach, Window, Windowed
 from deployer.core.operator import registry
 from deployer.core.samples import Sample
 from deployer.operators.products.convolution_work import met_taps
-from DeployTest.support.kernels.kernel_bench import step_of
+from deployer.testing.bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 MIDDLE, ENDLESS = 60, 10**6

@@ -15,6 +15,7 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry
 from deployer.core.samples import Sample
+from deployer.testing.bench import bits, run_step, step_of
 from deployer.verify.program import verify_program
 from deployer.verify.reference import run_inference
 from DeployTest.support.building.command_line import deployer
@@ -31,7 +32,6 @@ from DeployTest.support.graphs.small_graphs import (
     raises,
     value,
 )
-from DeployTest.support.kernels.kernel_bench import bits, run_step, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

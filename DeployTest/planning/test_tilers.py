@@ -32,6 +32,7 @@ from deployer.core.access import (
 from deployer.core.cost import rounded
 from deployer.core.errors import InternalError
 from deployer.core.plan import Lifetime
+from deployer.testing.bench import lawful
 from deployer.tilers.levels import exhaustive, model
 from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, pareto
 from deployer.tilers.levels.grid import boxes as grid_boxes
@@ -40,7 +41,6 @@ from deployer.tilers.levels.model import HomeProblem, Selection, feasible, objec
 from deployer.tilers.levels.staging import Costs
 from deployer.tilers.strategies.strategy import register
 from deployer.tilers.strategies.strategy import registry as strategies
-from DeployTest.support.kernels.kernel_bench import lawful
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 

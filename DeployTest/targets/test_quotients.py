@@ -7,7 +7,7 @@ import pytest
 
 from deployer.core.target import load
 from deployer.running import build
-from DeployTest.support.kernels.kernel_bench import ROOT
+from DeployTest.house.test_layout import ROOT
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

@@ -20,10 +20,10 @@ from deployer.kernel_variants.conditions import specializations_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
+from deployer.testing.bench import MODEL, Step, lawful, step_of
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
-from DeployTest.support.kernels.kernel_bench import MODEL, Step, lawful, step_of
 from DeployTest.support.kernels.kernel_jobs import (
     gemm_form_jobs,
     gemm_job,

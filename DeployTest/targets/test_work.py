@@ -16,7 +16,7 @@ from deployer.core.target import load
 from deployer.kernel_variants.costs import CostedWork, StepCosts
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.epilogue import RELU
-from DeployTest.support.kernels.kernel_bench import MODEL, step_of
+from deployer.testing.bench import MODEL, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 

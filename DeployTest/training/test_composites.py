@@ -9,10 +9,10 @@ import pytest
 
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import registry
+from deployer.testing.gradients import both_ways
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, opened, random
 from DeployTest.support.graphs.small_graphs import Model, constant, node, value
-from DeployTest.support.kernels.gradients import both_ways
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]

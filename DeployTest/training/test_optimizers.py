@@ -12,11 +12,11 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.core.operator import Operator
 from deployer.core.samples import Sample
 from deployer.frontend import parse
+from deployer.testing.bench import run_step, step_of
 from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.command_line import bits, deployer, refused
 from DeployTest.support.graphs.built_cases import opened
-from DeployTest.support.kernels.kernel_bench import run_step, step_of
 from DeployTest.support.references.updates import RATE, UPDATES, narrow
 from DeployTest.support.tolerances import assert_close, table
 

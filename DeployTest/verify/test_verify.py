@@ -33,11 +33,11 @@ from deployer.core.ir import Program
 from deployer.core.operator import Const, registry
 from deployer.core.plan import Options, Plan, Step, StepTiling, Tiling
 from deployer.planning import lifetimes, place, schedule, tile
+from deployer.testing.bench import lawful
 from deployer.verify.boxes import axes_once, marked_once, strided_levels
 from deployer.verify.plan import verify_plan
 from deployer.verify.tiling import verify_tiling
 from DeployTest.support.graphs.small_graphs import Case, chain, constant, infer, node
-from DeployTest.support.kernels.kernel_bench import lawful
 from DeployTest.verify.plan_edits import (
     G1,
     L1,

@@ -12,7 +12,7 @@ from deployer.core.errors import DeployerError
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, registry
 from deployer.core.samples import Sample
-from DeployTest.support.references.peers import OPSET, as_in_file, as_input, gives_truths, version_of
+from deployer.testing.runtime import OPSET, as_in_file, as_input, gives_truths, version_of
 
 from .draw import Draw
 

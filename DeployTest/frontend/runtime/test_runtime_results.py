@@ -12,7 +12,7 @@ import pytest
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.operator import Array, registry
 from deployer.operators.update.accumulation import by_norm
-from DeployTest.support.kernels.gradients import evaluate
+from deployer.testing.gradients import evaluate
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

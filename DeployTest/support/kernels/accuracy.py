@@ -12,11 +12,12 @@ import onnxruntime
 from deployer.core.ir import Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
+from deployer.testing.bench import Step, step_of
+from deployer.testing.gradients import both_ways
+from deployer.testing.runs import KernelRuns
+from deployer.testing.runtime import run_by_onnx
 from DeployTest.support.kernels.accuracy_cases import Case
-from DeployTest.support.kernels.gradients import both_ways
-from DeployTest.support.kernels.kernel_bench import Step, step_of
-from DeployTest.support.kernels.kernel_runs import KernelRuns
-from DeployTest.support.references.peers import run_by_onnx, run_by_torch, torch_module
+from DeployTest.support.references.peers import run_by_torch, torch_module
 from DeployTest.support.tolerances import table
 
 U = 2.0**-24

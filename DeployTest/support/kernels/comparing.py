@@ -7,16 +7,16 @@ import numpy as np
 
 from deployer.calibration.measure import KernelJob, Measured
 from deployer.core.operator import Array
-from DeployTest.support.kernels import kernel_bench
-from DeployTest.support.kernels.kernel_bench import canonical
+from deployer.testing import bench
+from deployer.testing.bench import canonical
 
 
 def on_host(job: KernelJob) -> Mapping[str, Array]:
     """The operands as the portable kernel leaves them on one core."""
-    library, kernel = kernel_bench.library(), job.kernel
+    library, kernel = bench.library(job.kernel.symbol), job.kernel
     left = {name: np.array(value, copy=True) for name, value in job.operands.items()}
     pointers = {name: left[name].ctypes.data if name in left else None for name, _, _ in kernel.pointers}
-    arguments = kernel_bench._structure(kernel)(**pointers, **job.scalars)
+    arguments = bench.structure(kernel)(**pointers, **job.scalars)
     library.bench_core(0, 1)
     getattr(library, kernel.symbol)(ctypes.byref(arguments))
     return left

@@ -12,7 +12,7 @@ from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
-from DeployTest.support.kernels.kernel_bench import MODEL, step_of
+from deployer.testing.bench import MODEL, step_of
 
 SHAPES = (
     (4, 4, 1),

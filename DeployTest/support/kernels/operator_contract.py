@@ -12,9 +12,9 @@ from deployer.core.ir import Node
 from deployer.core.operator import Array, Operator, operator_of, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.views import Folded
-from DeployTest.support.kernels.gradients import both_ways, by_reference
-from DeployTest.support.kernels.kernel_bench import Step, bits, lawful, step_of
-from DeployTest.support.kernels.kernel_runs import KernelRuns
+from deployer.testing.bench import Step, bits, lawful, step_of
+from deployer.testing.gradients import both_ways, by_reference
+from deployer.testing.runs import KernelRuns
 from DeployTest.support.tolerances import Bound, bound, table
 
 FORWARD, GRADIENT = "forward", "gradient"

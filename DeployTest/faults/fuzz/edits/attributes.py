@@ -6,8 +6,8 @@ import onnx
 from onnx import AttributeProto, helper
 
 from deployer.core.operator import registry
+from deployer.testing.runtime import OPSET
 from DeployTest.faults.fuzz.draw import Draw
-from DeployTest.support.references.peers import OPSET
 
 from .register import edits_of
 

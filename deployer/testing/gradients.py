@@ -7,6 +7,8 @@ import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, operator_of
+from deployer.operators.movement.shapes import Reshape
+from deployer.operators.reduction.reduction import ReduceSum
 
 Run = Callable[[Node, Sequence[Array | None]], Sequence[Array]]
 DOUT = "dout"
@@ -102,8 +104,8 @@ class EvaluatingBuilder:
         total = name
         if axes:
             total = self.temp("sum")
-            self.emit("ReduceSum", (name, self.constant("axes", np.array(axes))), (total,), keepdims=1)
-        self.emit("Reshape", (total, self.constant("shape", np.array(shape, np.int64))), (out,))
+            self.emit(ReduceSum.name, (name, self.constant("axes", np.array(axes))), (total,), keepdims=1)
+        self.emit(Reshape.name, (total, self.constant("shape", np.array(shape, np.int64))), (out,))
 
     def gradients(self, values: Mapping[str, Array], run: Run = by_reference) -> dict[int, Array]:
         """The gradient of each input in `only`, in the float type of `values`; zeros if the rule did not produce it."""

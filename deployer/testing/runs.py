@@ -8,6 +8,7 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, operator_of
+from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.core.target import TARGETS_DIR, load
 from deployer.frontend.rests import Rests
@@ -15,8 +16,8 @@ from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
 from deployer.running.build import toolchain
 from deployer.running.kernels import COMMON, kernel_source
-from DeployTest.support.kernels.gradients import evaluate
-from DeployTest.support.kernels.kernel_bench import run_step, step_of
+from deployer.testing.bench import run_step, step_of
+from deployer.testing.gradients import evaluate
 
 Sizes = Callable[[Access], Mapping[str, int]]
 
@@ -73,11 +74,12 @@ class KernelRuns:
         return [next(found) if name else np.empty(0, np.float32) for name in step.node.outputs]
 
 
-def provenance(symbol: str, target: str = "host") -> str:
-    """The C file of a kernel on a target, from the folder of targets: a portable one, or the target's own.
+def provenance(symbol: str, target: str = Options().target) -> str:
+    """The C file of a kernel on a target: a portable one or the target's own, from the folder of targets; or a package's.
 
     One that is printed from a formula has no file there, and its name alone.
     """
     if symbol in printed_kernels():
         return f"{symbol}.c"
-    return str(kernel_source(symbol, toolchain(load(target)), COMMON).relative_to(TARGETS_DIR))
+    source = kernel_source(symbol, toolchain(load(target)), COMMON)
+    return str(source.relative_to(TARGETS_DIR) if source.is_relative_to(TARGETS_DIR) else source)

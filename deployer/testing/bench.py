@@ -15,17 +15,18 @@ import numpy as np
 
 from deployer.codegen.generate import kernel_files
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
+from deployer.core.errors import BuildFailed
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, Stride, registry
+from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.core.traits import with_carry
 from deployer.kernel_variants.calls import value_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.running import build
+from deployer.running.kernels import COMMON, kernel_source
 
-ROOT = Path(__file__).resolve().parents[3]
-COMMON = ROOT / "targets" / "common"
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
 """Linker flags under which a kernel that calls any function outside of the HAL does not link."""
@@ -41,60 +42,48 @@ void bench_core(uint32_t core, uint32_t cores) { id = core; count = cores; }
 uint32_t hal_core_id(void) { return id; }
 uint32_t hal_core_count(void) { return count; }
 """
-_MATH = """
-#include "trig_f32.h"
-#include "whole_f32.h"
-#define SWEEP(name) void sweep_##name(const float *x, float *y, uint32_t n) { \\
-    for (uint32_t i = 0; i < n; i++) y[i] = name##f_f32(x[i]); }
-SWEEP(exp) SWEEP(log) SWEEP(erf) SWEEP(tanh) SWEEP(expm1) SWEEP(log1p) SWEEP(sigmoid) SWEEP(softplus)
-SWEEP(sin) SWEEP(cos) SWEEP(tan) SWEEP(asin) SWEEP(acos) SWEEP(atan)
-SWEEP(sinh) SWEEP(cosh) SWEEP(asinh) SWEEP(acosh) SWEEP(atanh)
-SWEEP(floor) SWEEP(ceil) SWEEP(round)
-void sweep_rsqrt(const float *x, float *y, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) y[i] = rsqrt_f32(x[i]);
-}
-void sweep_pow(const float *x, const float *e, float *y, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) y[i] = powf_f32(x[i], e[i]);
-}
-"""
 _C_TYPES = {"u32": ctypes.c_uint32, "i32": ctypes.c_int32, "f32": ctypes.c_float}
 
 
-@cache
-def library() -> ctypes.CDLL:
-    """All kernels of the registry in one library, with a HAL that knows only cores; it links nothing else."""
+def compiled(printed: Mapping[str, str], sources: Sequence[Path], name: str) -> ctypes.CDLL:
+    """Load a library of C files by the host's compiler and flags, with a HAL that knows only cores.
+
+    `printed` are further files by name: C files are compiled in one unit, headers lie beside them. It links nothing.
+    """
     folder = Path(tempfile.mkdtemp(prefix="kernels"))
     try:
-        kernels = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
-        for kernel in kernels.values():
-            for name, text in kernel_files(kernel).items():
-                (folder / name).write_text(text)
-        printed = sorted(path.name for path in folder.glob("*.c"))
-        (folder / "printed.c").write_text("".join(f'#include "{name}"\n' for name in printed))  # headers once for all
-        written = [COMMON / "kernels" / f"{symbol}.c" for symbol in sorted(kernels) if f"{symbol}.c" not in printed]
-        (folder / "hal_target.h").write_text("#define HAL_TABLE\n")
-        (folder / "stub.c").write_text(_STUB)
-        (folder / "math.c").write_text(_MATH)
-        sources = ["printed.c", *map(str, written)]
+        for file, text in {**printed, "hal_target.h": "#define HAL_TABLE\n", "stub.c": _STUB}.items():
+            (folder / file).write_text(text)
+        unit = sorted(file for file in printed if file.endswith(".c"))
+        (folder / "printed.c").write_text("".join(f'#include "{file}"\n' for file in unit))  # headers once for all
+        tools = build.toolchain(load(Options().target))
         includes = [f"-I{folder}", f"-I{COMMON / 'include'}"]
-        tools = build.toolchain(load("host"))
         flags = (*build.compiler(tools), *build.flags_of(tools), *FLAGS, *LINK, *includes)
-        command = [*flags, "stub.c", "math.c", *sources, "-o", "all.so"]
+        command = [*flags, "stub.c", "printed.c", *map(str, sources), "-o", f"{name}.so"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"{command[0]} refused a kernel:\n{done.stderr}")
-        return ctypes.CDLL(str(folder / "all.so"))
+            raise BuildFailed(f"{command[0]} refuses kernels of {name}:\n{done.stderr.strip()}")
+        return ctypes.CDLL(str(folder / f"{name}.so"))
     finally:
         shutil.rmtree(folder)
 
 
-def sweep(name: str, *inputs: Array) -> Array:
-    """A function of math_f32.h over arrays of float32."""
-    arrays = [np.ascontiguousarray(x, np.float32) for x in inputs]
-    result = np.empty_like(arrays[0])
-    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, result)]
-    getattr(library(), f"sweep_{name}")(*pointers, ctypes.c_uint32(result.size))
-    return result
+@cache
+def _family(module: str) -> ctypes.CDLL:
+    """The kernels of the operators of a module."""
+    operators = [op for op in registry().values() if type(op).__module__ == module and op.kernel is not None]
+    kernels = {op.kernel.symbol: op.kernel for op in operators if op.kernel is not None}
+    printed = {name: text for kernel in kernels.values() for name, text in kernel_files(kernel).items()}
+    tools = build.toolchain(load(Options().target))
+    written = [symbol for symbol in sorted(kernels) if f"{symbol}.c" not in printed]
+    return compiled(printed, [kernel_source(symbol, tools, COMMON) for symbol in written], module)
+
+
+@cache
+def library(symbol: str) -> ctypes.CDLL:
+    """A library with the kernel and those of its family, compiled when the first of them is asked for."""
+    owner = next(op for op in registry().values() if op.kernel is not None and op.kernel.symbol == symbol)
+    return _family(type(owner).__module__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,10 +249,11 @@ def run_step(
         memory = np.ascontiguousarray(content).reshape(operand.view)
         slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
     args = kernel_args(step.node, step.access, MODEL)
-    call: Callable[..., None] = getattr(library(), kernel.symbol)
+    call: Callable[..., None] = getattr(library(kernel.symbol), kernel.symbol)
+    bench_core = library(kernel.symbol).bench_core
     changing = [(name, args[name]) for name, _ in kernel.scalars if not isinstance(args[name], Const)]
     fixed = {name: args[name].value for name, _ in kernel.scalars if isinstance(args[name], Const)}
-    arguments = _structure(kernel)(**fixed)
+    arguments = structure(kernel)(**fixed)
     for tile in tiles(step.access, sizes, order_dims(step.access)):
         for slot in slots.values():
             slot.turn_to(tile, slot.operand.reads and not (step.flag and slot.operand.overwrite_on_first_pass))
@@ -272,7 +262,7 @@ def run_step(
         for name, value in changing:
             setattr(arguments, name, _value(value, tile, step, slots))
         for core in cores:
-            library().bench_core(core, len(cores))
+            bench_core(core, len(cores))
             call(ctypes.byref(arguments))
     for slot in slots.values():
         slot.flush()
@@ -285,7 +275,7 @@ def run_step(
 
 
 @cache
-def _structure(kernel: Kernel) -> type[ctypes.Structure]:
+def structure(kernel: Kernel) -> type[ctypes.Structure]:
     fields = [(name, ctypes.c_void_p) for name, _, _ in kernel.pointers]
     fields += [(name, _C_TYPES[kind]) for name, kind in kernel.scalars]  # type: ignore[misc]
     return type(kernel.symbol, (ctypes.Structure,), {"_fields_": fields})
