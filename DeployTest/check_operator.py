@@ -7,7 +7,7 @@ import argparse
 import sys
 
 from deployer.core.operator import registry
-from DeployTest.support.kernels.operator_contract import check_operator, operators
+from deployer.testing.contract import judged, operators
 from DeployTest.support.tolerances import class_of
 
 
@@ -22,7 +22,7 @@ def main(words: list[str] | None = None) -> int:
         return 2
     broken = 0
     for name in names:
-        findings = check_operator(name)
+        findings = judged(name)
         sources = ", ".join(sorted(findings.sources.values())) or "no kernel"
         row = class_of(registry()[name])
         print(f"{name} ({row}): {sum(c.numbers for c in findings.comparisons)} numbers, by {sources}")

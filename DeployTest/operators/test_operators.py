@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from deployer.core import plan
 from deployer.core.access import Access
 from deployer.core.cost import cost_key
-from deployer.core.errors import NotDifferentiable, UnsupportedOperator
+from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Operator, registry
+from deployer.core.operator import Operator, registry
 from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.kernel_variants.costs import StepCosts
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.views import Folded
+from deployer.testing import check
 from deployer.testing.bench import MODEL, Step, bits, lawful, run_step, step_of
-from deployer.testing.gradients import EvaluatingBuilder, evaluate
+from deployer.testing.check import has_slope, is_lowered
+from deployer.testing.gradients import EvaluatingBuilder
 from deployer.testing.runtime import run_by_onnx
-from DeployTest.support.tolerances import assert_close, bound
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
-DIRECTIONS = 4
 EXAMPLES = 16
 """Drawn tilings of an operator in the quick suite; the slow one draws MORE."""
 MORE = 80
@@ -49,11 +49,6 @@ def _ids(pairs: list[tuple[Operator, Sample]]) -> list[str]:
     return [f"{op.name}-{sample.label}" for op, sample in pairs]
 
 
-def _is_lowered(operator: Operator, sample: Sample) -> bool:
-    step = step_of(operator, sample)
-    return not isinstance(operator, Folded) and operator.lower(step.node, step.inputs) is not None
-
-
 def _differentiable(operator: Operator) -> bool:
     return type(operator).gradient is not Operator.gradient
 
@@ -61,16 +56,8 @@ def _differentiable(operator: Operator) -> bool:
 ONNX = [(op, s) for op, s in SAMPLES if s.onnx]
 
 
-def _is_number(operator: Operator, sample: Sample) -> bool:
-    """Whether the result has a slope: integers have none, nor has the NaN that a label outside of all classes gives."""
-    step = step_of(operator, sample)
-    result = operator.reference(step.node, step.arrays)[0]
-    floats = result.dtype == np.float32 and any(kind is not None and kind.dtype == "float32" for kind in step.inputs)
-    return floats and not np.isnan(result).any()
-
-
-DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op) and _is_number(op, s)]
-LOWERED = [(op, s) for op, s in SAMPLES if _is_lowered(op, s)]
+DIFFERENTIABLE = [(op, s) for op, s in SAMPLES if _differentiable(op) and has_slope(op, s)]
+LOWERED = [(op, s) for op, s in SAMPLES if is_lowered(op, s)]
 LOSSES = [(op, s) for op, s in DIFFERENTIABLE if "Loss" in op.name and s.attrs.get("reduction") != "none"]
 REFUSED = {("MatMul", label) for label in ("vector_left", "vector_right", "dot")}
 REFUSED |= {(name, label) for name in ("ScatterElements", "ScatterRows") for label in ("mul", "max", "min")}
@@ -79,136 +66,44 @@ REFUSED |= {(op.name, s.label) for op, s in SAMPLES if s.label.startswith("order
 UNTRAINED = {"BatchNormalization": (3, 4), "SoftmaxCrossEntropyLoss": (2,), "NegativeLogLikelihoodLoss": (2,)}
 """Inputs that have no gradient though the output depends on them: running statistics follow the data, and class weights
 are given."""
-KERNELS = [(op, s) for op, s in SAMPLES if op.kernel is not None and not _is_lowered(op, s)]
+KERNELS = [(op, s) for op, s in SAMPLES if op.kernel is not None and not is_lowered(op, s)]
 
 
 @pytest.mark.parametrize(("operator", "sample"), SAMPLES, ids=_ids(SAMPLES))
 def test_reference_has_the_inferred_types(operator: Operator, sample: Sample) -> None:
     """`infer` and `reference` agree on the shape and dtype of every output."""
-    step = step_of(operator, sample)
-    inferred = operator.infer(step.node, step.inputs)
-    results = operator.reference(step.node, step.arrays)
-    wide = not any(x is not None and x.dtype.kind == "f" for x in step.arrays)  # made of integers alone: not rounded
-    names = ["float32" if wide and r.dtype.kind == "f" else r.dtype.name for r in results]
-    found = [TensorType(name, r.shape) for name, r in zip(names, results, strict=True)]
-    assert found == list(inferred)[: len(results)]
-    assert len(results) >= len(step.node.outputs)
+    check.check_types(operator, sample)
 
 
 @pytest.mark.parametrize(("operator", "sample"), ONNX, ids=_ids(ONNX))
 def test_reference_equals_onnxruntime(operator: Operator, sample: Sample) -> None:
     """The numpy meaning is ONNX's."""
-    step = step_of(operator, sample)
-    results = operator.reference(step.node, step.arrays)
-    for result, expected in zip(results, run_by_onnx(step), strict=False):
-        assert_close(operator.name, result, expected)
+    check.check_runtime(operator, sample)
 
 
 @pytest.mark.parametrize(("operator", "sample"), DIFFERENTIABLE, ids=_ids(DIFFERENTIABLE))
 def test_gradient_equals_differences(operator: Operator, sample: Sample) -> None:
     """The rule's nodes, evaluated in float64, give the directional derivative of the reference."""
-    _check_gradient(operator, sample, implied=False)
+    found = check.check_gradient(operator, sample, untrained=UNTRAINED.get(operator.name, ()))
+    assert bool(found) == ((operator.name, sample.label) not in REFUSED)
 
 
 @pytest.mark.parametrize(("operator", "sample"), LOSSES, ids=_ids(LOSSES))
 def test_gradient_of_a_loss_is_implied(operator: Operator, sample: Sample) -> None:
     """The gradient of a scalar loss may arrive as the empty name, which means one."""
-    _check_gradient(operator, sample, implied=True)
-
-
-def _check_gradient(operator: Operator, sample: Sample, implied: bool) -> None:
-    step = step_of(operator, sample)
-    random = np.random.default_rng(7)
-    values = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in step.values.items()}
-    results = operator.reference(step.node, [values[n] if n else None for n in step.node.inputs])
-    dout = np.array(1.0) if implied else np.asarray(random.standard_normal(results[0].shape))
-    values.update(zip(step.node.outputs, results, strict=False), dout=dout)
-    douts = ["" if implied else "dout", *[""] * (len(step.node.outputs) - 1)]
-    types = {**step.types, "dout": TensorType("float32", dout.shape)}
-    indices = _with_gradient(step, types, douts)
-    assert bool(indices) == ((operator.name, sample.label) not in REFUSED)
-    if not indices:
-        return
-    builder = EvaluatingBuilder(step.node, types, indices)
-    operator.gradient(step.node, douts, builder)
-    allowed = bound(operator, "gradient", np.dtype(np.float64))
-    for index, gradient in builder.gradients(values).items():
-        assert gradient.shape == step.values[step.node.inputs[index]].shape
-        np.testing.assert_array_equal(_gradient_alone(step, types, douts, index, values), gradient)
-        for _ in range(DIRECTIONS):
-            direction = random.standard_normal(gradient.shape)
-            expected = _slope(step, values, index, direction, dout)
-            slope = np.sum(gradient * direction)
-            np.testing.assert_allclose(slope, expected, allowed.rtol, allowed.atol, err_msg=f"input {index}")
-
-
-def _gradient_alone(
-    step: Step, types: dict[str, TensorType], douts: list[str], index: int, values: dict[str, Array]
-) -> Array:
-    """The gradient of one input where no other is wanted, as a first layer's data needs none."""
-    builder = EvaluatingBuilder(step.node, types, [index])
-    step.operator.gradient(step.node, douts, builder)
-    return builder.gradients(values)[index]
-
-
-def _with_gradient(step: Step, types: dict[str, TensorType], douts: list[str]) -> list[int]:
-    """The float inputs for which the rule works alone."""
-    indices = []
-    for index, name in enumerate(step.node.inputs):
-        if name and types[name].dtype == "float32" and index not in UNTRAINED.get(step.operator.name, ()):
-            try:
-                step.operator.gradient(step.node, douts, EvaluatingBuilder(step.node, types, [index]))
-            except NotDifferentiable:
-                continue
-            indices.append(index)
-    return indices
-
-
-def _slope(step: Step, values: dict[str, Array], index: int, direction: Array, dout: Array) -> float:
-    """Central difference of sum(dout * output 0) along a direction of one input."""
-    x = values[step.node.inputs[index]]
-    h = 1e-6 * max(1.0, float(np.sqrt(np.abs(x).max(initial=1.0))))
-    ends = []
-    for side in (h, -h):
-        moved = {**values, step.node.inputs[index]: x + side * direction}
-        inputs = [moved[n] if n else None for n in step.node.inputs]
-        ends.append(float(np.sum(step.operator.reference(step.node, inputs)[0] * dout)))
-    return (ends[0] - ends[1]) / (2 * h)
+    assert check.check_gradient(operator, sample, implied=True, untrained=UNTRAINED.get(operator.name, ()))
 
 
 @pytest.mark.parametrize(("operator", "sample"), LOWERED, ids=_ids(LOWERED))
 def test_lowered_nodes_mean_the_same(operator: Operator, sample: Sample) -> None:
     """The nodes of `lower`, each by its reference, give the operator's own reference."""
-    step = step_of(operator, sample)
-    nodes = operator.lower(step.node, step.inputs)
-    assert nodes
-    assert len({n.name for n in nodes}) == len(nodes)
-    values = evaluate(nodes, step.values)
-    for name, expected in zip(step.node.outputs, operator.reference(step.node, step.arrays), strict=False):
-        assert_close(operator.name, values[name], expected)
+    check.check_lowered(operator, sample)
 
 
 @pytest.mark.parametrize(("operator", "sample"), KERNELS, ids=_ids(KERNELS))
 def test_access_fits_the_kernel(operator: Operator, sample: Sample) -> None:
-    """Operands are the kernel's pointers in order, every scalar has a value, and work is positive.
-
-    What is read and written is an input that an output overwrites, or an accumulator.
-    """
-    step = step_of(operator, sample)
-    assert operator.kernel is not None
-    pointers = [name for name, _, _ in operator.kernel.pointers]
-    used = [o.arg for o in step.access.operands]
-    assert used == [name for name in pointers if name in used]
-    places = [*operator.inplace.values(), *([operator.accumulator.buffer] if operator.accumulator else [])]
-    both = {operand.tensor for operand in step.access.operands if operand.mode == "inout"}
-    assert both == {step.node.inputs[place] for place in places}
-    for operand in step.access.operands:
-        assert operand.writes == next(w for name, _, w in operator.kernel.pointers if name == operand.arg)
-        assert step.types[operand.tensor].size == int(np.prod(operand.view, dtype=int))
-    assert set(operator.args(step.node, step.access)) == {name for name, _ in operator.kernel.scalars}
-    work = operator.work(step.node, step.access, step.access.sizes, MODEL)
-    assert work.macs + work.elements > 0
-    assert work.parallel > 0
+    """Operands are the kernel's pointers in order, every scalar has a value, and work is positive."""
+    check.check_access(operator, sample)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

@@ -187,7 +187,8 @@ class Slot:
         if self.resident or self.box is None:
             return
         sound = _guard(self.buffer.dtype)
-        assert bits(self.buffer[:GUARD]) == sound == bits(self.buffer[-GUARD:]), f"{self.operand.arg}: written outside"
+        before, after = self.buffer[:GUARD], self.buffer[-GUARD:]
+        assert bits(before) == sound == bits(after), f"{self.operand.arg}: the kernel writes {_written(before, after)}"
         shape = tuple(length for _, length in self.box)
         if self.operand.writes:
             self.memory[self.window] = self.buffer[GUARD:-GUARD].reshape(shape)
@@ -210,6 +211,16 @@ def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
 def poisoned(count: int, dtype: np.dtype[Any]) -> Array:
     """An array that no result may depend on: NaN, or a large integer."""
     return np.full(count, np.nan if dtype.kind == "f" else 0x5A5A5A5A, dtype)
+
+
+def _written(before: Array, after: Array) -> str:
+    """The first element of the guards around a box that is not as it was, and its value."""
+    own = bits(poisoned(1, before.dtype))
+    for number, value in enumerate(before[::-1], 1):
+        if bits(value) != own:
+            return f"{value} outside of its box, {number} elements before the first"
+    number, value = next((n, value) for n, value in enumerate(after, 1) if bits(value) != own)
+    return f"{value} outside of its box, {number} elements behind the last"
 
 
 @cache
@@ -252,7 +263,7 @@ def run_step(
     call: Callable[..., None] = getattr(library(kernel.symbol), kernel.symbol)
     bench_core = library(kernel.symbol).bench_core
     changing = [(name, args[name]) for name, _ in kernel.scalars if not isinstance(args[name], Const)]
-    fixed = {name: args[name].value for name, _ in kernel.scalars if isinstance(args[name], Const)}
+    fixed = {name: value.value for name, value in args.items() if isinstance(value, Const)}
     arguments = structure(kernel)(**fixed)
     for tile in tiles(step.access, sizes, order_dims(step.access)):
         for slot in slots.values():

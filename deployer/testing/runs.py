@@ -54,15 +54,16 @@ class KernelRuns:
         if whole != node:
             more = [self._lacking.get(name) for name in whole.inputs[len(node.inputs) :]]
             results = self(whole, [*inputs, *more])
-            self._lacking.update(zip(whole.outputs, results, strict=False) if operator.centre.makes else ())
+            makes = operator.centre is not None and operator.centre.makes
+            self._lacking.update(zip(whole.outputs, results, strict=False) if makes else ())
             return results[: len(node.outputs)]
         values = {n: x for n, x in zip(node.inputs, inputs, strict=True) if n and x is not None}
         types = {n: TensorType(x.dtype.name, x.shape) for n, x in values.items()}
         given = [types[n] if n else None for n in node.inputs]
         lowered = operator.lower(node, given)
         if lowered is not None:
-            results = evaluate(lowered, values, self)
-            return [results[n] if n else np.empty(0, np.float32) for n in node.outputs]
+            named = evaluate(lowered, values, self)
+            return [named[n] if n else np.empty(0, np.float32) for n in node.outputs]
         assert operator.kernel is not None
         absent = {i for i, name in enumerate(node.outputs) if not name}
         assert absent <= {*operator.optional_outputs.values()}, f"{node.op}: its kernel leaves out an output"
@@ -75,7 +76,7 @@ class KernelRuns:
 
 
 def provenance(symbol: str, target: str = Options().target) -> str:
-    """The C file of a kernel on a target: a portable one or the target's own, from the folder of targets; or a package's.
+    """The C file of a kernel on a target, from the folder of targets, or that of a package: a portable one or its own.
 
     One that is printed from a formula has no file there, and its name alone.
     """

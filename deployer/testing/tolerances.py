@@ -42,8 +42,8 @@ def table() -> dict[str, Any]:
 def class_of(operator: Operator) -> str:
     """The class of an operator: elementwise where it is declared as such, else that of its family.
 
-    What reduces along a dim is no elementwise operator but a reduction. Families of other packages are elementwise
-    until they reduce, which is the strictest.
+    What reduces along a dim is no elementwise operator but a reduction. Families that no class names, such as those of
+    other packages, are elementwise until they reduce, which is the strictest.
     """
     steps = [step_of(operator, sample) for sample in operator.samples()]
     reduces = any(d.kind == "reduction" for step in steps for d in step.access.dims)
@@ -54,7 +54,7 @@ def class_of(operator: Operator) -> str:
 def _of_family(operator: Operator) -> str:
     """The class of the family, the file in which an operator is."""
     family = type(operator).__module__.split(".")[-1]
-    return next((name for name, row in table()["classes"].items() if family in row["families"]), "elementwise")
+    return next((name for name, row in table()["classes"].items() if family in row.get("families", ())), "elementwise")
 
 
 @cache

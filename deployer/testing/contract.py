@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +16,7 @@ from deployer.operators.base.views import Folded
 from deployer.testing.bench import Step, bits, lawful, step_of
 from deployer.testing.gradients import both_ways, by_reference
 from deployer.testing.runs import KernelRuns
-from DeployTest.support.tolerances import Bound, bound, table
+from deployer.testing.tolerances import Bound, bound, table
 
 FORWARD, GRADIENT = "forward", "gradient"
 SEED = 11
@@ -49,7 +50,9 @@ class Findings:
     def faults(self) -> list[str]:
         """A line per broken judgment; an operator of which no number was compared breaks one as well."""
         lines = [
-            f"{self.operator} {c.sample}: {c.judgment} of {c.result}: {c.fault}" for c in self.comparisons if c.fault
+            f"{self.operator}, sample {c.sample!r}: {c.judgment} of {c.result}: {c.fault}"
+            for c in self.comparisons
+            if c.fault
         ]
         lines += [] if any(c.numbers for c in self.comparisons) else [f"{self.operator}: no number was compared"]
         return lines
@@ -61,7 +64,7 @@ def operators() -> list[str]:
     return [op.name for op in named if not isinstance(op, Folded)]
 
 
-def check_operator(name: str) -> Findings:
+def judged(name: str) -> Findings:
     """Judge every sample of an operator: its outputs, then its gradients for a random gradient that arrives.
 
     Accuracy is the distance of kernels in one tile from the operator's meaning in float64, or in float32 where it has
@@ -70,8 +73,20 @@ def check_operator(name: str) -> Findings:
     operator = registry()[name]
     findings = Findings(name)
     for sample in operator.samples():
-        _check_sample(operator, sample, findings)
+        with placed(operator, sample):
+            _check_sample(operator, sample, findings)
     return findings
+
+
+@contextmanager
+def placed(operator: Operator, sample: Sample) -> Iterator[str]:
+    """The place of a check, which stands before the text of any assertion."""
+    place = f"{operator.name}, sample {sample.label!r}"
+    try:
+        yield place
+    except AssertionError as error:
+        text = str(error)
+        raise AssertionError(text if text.startswith(place) else f"{place}: {text}") from error
 
 
 def _check_sample(operator: Operator, sample: Sample, findings: Findings) -> None:
@@ -182,13 +197,21 @@ def _compared(place: tuple[str, str, str], result: Array, exact: Array, rounded:
         share = np.where(distance == 0, 0.0, distance / limit)
     worst = int(np.argmax(share))
     at = [int(i) for i in np.unravel_index(worst, result.shape)]
-    fault = f"{result.reshape(-1)[worst]} at {at} instead of {meaning.reshape(-1)[worst]}"
+    fault = f"element {at} is {result.reshape(-1)[worst]} instead of {meaning.reshape(-1)[worst]}"
     return because(fault if share.max() > 1 else "", float(share.max()))
+
+
+def _first_other(result: Array, other: Array) -> str:
+    """The first element of other bits, with both values."""
+    pairs = zip(result.reshape(-1), other.reshape(-1), strict=True)
+    number = next(i for i, (one, two) in enumerate(pairs) if bits(one) != bits(two))
+    at = [int(i) for i in np.unravel_index(number, result.shape)]
+    return f"element {at} is {other.reshape(-1)[number]} instead of {result.reshape(-1)[number]}"
 
 
 def _same(
     sample: str, judgment: str, labels: Sequence[str], results: Sequence[Array], others: Sequence[Array]
 ) -> Iterator[Comparison]:
     for label, result, other in zip(labels, results, others, strict=False):
-        fault = "" if bits(result) == bits(other) else "another tiling gives other bits"
+        fault = "" if bits(result) == bits(other) else f"another tiling gives other bits: {_first_other(result, other)}"
         yield Comparison(sample, f"{judgment} invariance", label, result.size, float(bool(fault)), fault)
