@@ -287,6 +287,7 @@ def run_step(
 
 @cache
 def structure(kernel: Kernel) -> type[ctypes.Structure]:
+    """The argument struct of a kernel."""
     fields = [(name, ctypes.c_void_p) for name, _, _ in kernel.pointers]
     fields += [(name, _C_TYPES[kind]) for name, kind in kernel.scalars]  # type: ignore[misc]
     return type(kernel.symbol, (ctypes.Structure,), {"_fields_": fields})
