@@ -144,7 +144,7 @@ def test_operators_in_place_are_read_by_the_same_rule(operator: Operator) -> Non
     def read(proto: onnx.NodeProto) -> None:
         versions_of(proto, Node("n", proto.op_type, tuple(proto.input), tuple(proto.output)), imports)
 
-    for domain in ("", "com.microsoft"):
+    for domain in ("", operator.domain or "com.microsoft"):
         read(helper.make_node(operator.name, names, results, domain=domain))
     wrong = {
         "domain 'evil'": helper.make_node(operator.name, names, results, domain="evil"),

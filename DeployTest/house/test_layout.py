@@ -127,10 +127,7 @@ def test_no_level_is_named() -> None:
     aliases = {"deployer/core/level.py": len(ALIASES)}
     for path in code("deployer", "tilers", "templates"):
         place, text = str(path.relative_to(ROOT)), path.read_text().replace("double_l3", "")
-        if (
-            place.startswith("deployer/operators/loss/")
-            or place == "deployer/torch/lowerings/layers/losses.py"
-        ):
+        if place.startswith("deployer/operators/loss/") or place == "deployer/torch/lowerings/layers/losses.py":
             text = re.sub(r"\b(smooth_)?l1(_loss\w*)?\b", "", text)
         matches = mention.findall(text)
         assert len(matches) <= aliases.get(place, 0), f"{place} names levels {matches}"
@@ -197,16 +194,16 @@ def test_operators_have_kernels() -> None:
 
 
 def test_a_family_is_a_file() -> None:
-    """A file of operators holds a family, several of them; none is a file for one operator alone but for large ones."""
+    """Families have names of their own, and none of their files is a helper of a few lines."""
     root = ROOT / "deployer/operators"
     folders = {p.parent for p in root.rglob("*.py")}
     for folder in folders - {root}:
         assert (folder / "__init__.py").is_file(), folder
     stems = [p.stem for p in root.rglob("*.py") if p.stem not in ("__init__", "samples")]
     assert len(stems) == len(set(stems)), "two families have one name"
-    short = [
-        p for p in root.rglob("*.py") if p.stem != "__init__" and len(p.read_text().splitlines()) < SHORTEST_FAMILY
-    ]
+    own = {type(op).__module__.rpartition(".")[2] for op in registry().values()}
+    others = [p for p in root.rglob("*.py") if p.stem not in {"__init__", *own}]
+    short = [p for p in others if len(p.read_text().splitlines()) < SHORTEST_FAMILY]
     assert not short, f"files with no more than a helper: {short}"
 
 

@@ -44,7 +44,7 @@ FAULTS = {
         "{\n    ((soft_ratio_f32_args_t *)args)->y[-1] = 0.0f;\n    const",
     ),
     "type": ("soft_ratio.py", "x / (x.dtype.type(1) + np.abs(x)))", "x[:-1])"),
-    "runtime": ("samples.py", "normal(rng(101), 37),), onnx=False", "normal(rng(101), 37),)"),
+    "runtime": ("soft_ratio.py", "normal(rng(101), 37),), onnx=False", "normal(rng(101), 37),)"),
     "kernel of the gradient": ("kernels/soft_ratio_grad_f32.c", "1.0f -", "1.0f - 0.25f *"),
 }
 SAID = {

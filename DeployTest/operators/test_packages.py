@@ -143,7 +143,9 @@ def test_training_with_a_loss_of_a_package(package: Path, tmp_path: Path) -> Non
         assert_close("MSELoss", results["loss"], (np.exp(y) - counts * y).mean((1, 2)))
 
 
-@pytest.mark.parametrize("target", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("host", "lab")), "board"])
+@pytest.mark.parametrize(
+    "target", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("host", "lab")), "lab_board"]
+)
 def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> None:
     """Its activation, its optimizer with state, its kernels and its target, as numpy has them in float64."""
     weights, draw = _weights(6), np.random.default_rng(7)

@@ -15,6 +15,9 @@ from typing import Any
 from deployer.commands.parser import commands_of, complete_parser
 from deployer.core import level, target
 from deployer.core.kernel_model import KernelModel
+from deployer.core.cost import without_cost
+from deployer.core.operator import registry
+from deployer.operators.base.elementwise_dsl import printed_kernels
 from DeployTest.benchmarks.upkeep.commits import HERE as BENCHMARKS
 from DeployTest.benchmarks.upkeep.commits import measured_at
 from DeployTest.benchmarks.upkeep.renew import benchmarks, missing
@@ -85,7 +88,16 @@ def targets() -> str:
     memories = [(f"`{t.name}`", x.name, x.bytes, x.budget, x.reserved) for t in loaded for x in t.levels]
     first = table(("target", "machine", "cores", "at most", "clock"), described, "  rr")
     second = table(("target", "level", "bytes", "default budget", "reserved"), memories, "  rrr")
-    return f"{first}\n\n{second}"
+    return f"{first}\n\n{second}\n\n{_estimates()}"
+
+
+def _estimates() -> str:
+    """A row per target with measured costs: the kernels without, besides those that are printed from formulas."""
+    symbols = {op.kernel.symbol for op in registry().values() if op.kernel} - set(printed_kernels())
+    names = sorted(path.parent.name for path in target.TARGETS_DIR.glob("*/costs.toml"))
+    lacking = [(name, without_cost(target.load(name), symbols)) for name in names]
+    rows = [(f"`{name}`", ", ".join(f"`{symbol}`" for symbol in found) or "none") for name, found in lacking]
+    return table(("measured target", "kernels whose cycles are estimates"), rows, "  ")
 
 
 SECTIONS: tuple[tuple[str, type, str], ...] = (
