@@ -1,8 +1,6 @@
 """Names in the documentation: paths, modules, imports and attributes that pages speak of exist."""
 
 import ast
-import importlib
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ PAGES = [p.relative_to(ROOT) for p in files() if p.suffix == ".md" and "node_mod
 FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 NAME = re.compile(r"deployer(?:\.\w+)+")
+DOCUMENTED = re.compile(r"^\.\. auto\w+:: (deployer[\w.]+)", re.MULTILINE)
 PATH = re.compile(r"[\w.<>*-]+(?:/[\w.<>*-]+)*/?")
 PARTS = {
     "operator.md": (BroadcastElementwise,),
@@ -71,26 +70,40 @@ def missing_paths(text: str) -> list[str]:
     return missing
 
 
+def _bound(tree: ast.Module) -> set[str]:
+    """Names that a module defines or imports, and those that it hands on lazily, which are keys of a dictionary."""
+    bound = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name) | ast.FunctionDef(name) | ast.Name(name, ast.Store()):
+                bound.add(name)
+            case ast.ImportFrom() | ast.Import():
+                bound |= {alias.asname or alias.name for alias in node.names}
+            case ast.Dict():
+                bound |= {key.value for key in node.keys if isinstance(key, ast.Constant)}
+    return bound
+
+
+def _source(parts: list[str]) -> Path | None:
+    """The file of a module, which is not imported: it may need PyTorch."""
+    inner = parts[1:] if parts[1:2] and parts[1] in MAPPED else parts
+    place = ROOT.joinpath(*inner)
+    return next((p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()), None)
+
+
 def _exists(name: str) -> bool:
     """Whether a dotted name is a module of the package, or something that one of them defines."""
-    parts = name.split(".")
-    for length in range(len(parts), 0, -1):
-        try:
-            spec = importlib.util.find_spec(".".join(parts[:length]))
-        except ModuleNotFoundError:
-            continue
-        if spec is None:
-            continue
-        if length == len(parts):
-            return True
-        text = Path(str(spec.origin)).read_text()  # a module that needs PyTorch is not imported
-        return length == len(parts) - 1 and re.search(rf"\b{re.escape(parts[-1])}\b", text) is not None
-    return False
+    *parts, last = name.split(".")
+    if _source([*parts, last]):
+        return True
+    source = _source(parts)
+    return source is not None and last in _bound(ast.parse(source.read_text()))
 
 
 def missing_names(text: str) -> list[str]:
     """Modules and their contents that a page names in prose and that do not exist."""
-    return [name for quoted in CODE.findall(_prose(text)) for name in NAME.findall(quoted) if not _exists(name)]
+    named = [name for quoted in CODE.findall(_prose(text)) for name in NAME.findall(quoted)]
+    return [name for name in (*named, *DOCUMENTED.findall(text)) if not _exists(name)]
 
 
 def _imports(text: str) -> Iterator[str]:
@@ -156,6 +169,7 @@ def test_what_is_missing_is_found() -> None:
     assert missing_paths(f"{PATHS}\n`lab/sgd.py`:\n") == ["sgd.py", "core/none/"]
     assert missing_paths(HIDDEN) == ["deployer/*/none.py"]
     assert missing_names(NAMES) == ["deployer.core.forms", "deployer.core.plan.Pln"]
+    assert missing_names(".. autoclass:: deployer.core.plan.Plans\n") == ["deployer.core.plan.Plans"]
     assert missing_imports(BLOCK) == ["deployer.core.signatures.Form", "deployer.rates"]
     assert missing_parts("| `kinks` | a |\n| `fused_update`, `Sgd(x)` | b |\n", Operator) == ["kinks", "Sgd"]
     assert set(MAPPED) <= _rooms()

@@ -108,7 +108,7 @@ def test_roles(copy: Path) -> None:
 def test_house(copy: Path) -> None:
     """Layout and names have no list to edit; generated pages are written by one command, and are then current."""
     run_in(copy, "DeployTest.support.documents.site_pages")
-    for page, name in (("docs/operators.md", "| SoftRatio |"), ("docs/reference/targets.md", "| `lab_board` |")):
+    for page, name in (("docs/operators.md", "| PoissonLoss |"), ("docs/reference/targets.md", "| `lab_board` |")):
         assert name in (copy / page).read_text(), page
     estimates = (copy / "docs/reference/targets.md").read_text().partition("cycles are estimates")[2]
     assert (
