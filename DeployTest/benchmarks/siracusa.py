@@ -20,10 +20,10 @@ from rich.console import Console
 from deployer.core import target as targets
 from deployer.core.cost import all_macs
 from deployer.core.operator import operator_of
+from deployer.testing.bench import MODEL
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.building.cases import Built, compile_case, load_case, result_hash, worst_difference
 from DeployTest.support.documents.cycle_tables import add_simulator
-from DeployTest.support.kernels.kernel_bench import MODEL
 from DeployTest.support.tolerances import table
 
 RESULT = Path(__file__).with_suffix(".json")

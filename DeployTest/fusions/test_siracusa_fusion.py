@@ -12,9 +12,9 @@ from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.operators.products.convolution_geometry import geometry
+from deployer.testing.bench import MODEL
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_layers import LAYERS
-from DeployTest.support.kernels.kernel_bench import MODEL
 from DeployTest.support.kernels.kernel_jobs import SHAPES, gemm_job, hard, normal
 from DeployTest.targets.simulators import needs_simulator
 from DeployTest.targets.test_siracusa_kernels import CORES, NANS, TARGET

@@ -14,6 +14,7 @@ from deployer.core.operator import registry
 from deployer.core.plan import Options
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.planning import fuse, schedule
+from deployer.testing.bench import MODEL
 from deployer.training.groups import ParameterGroup, read_group
 from deployer.training.problem import NO_LIMITS
 from deployer.training.train_graph import build_train_graph
@@ -23,7 +24,6 @@ from deployer.verify.tiling import verify_tiling
 from DeployTest.models import simple_mlp
 from DeployTest.support.building.cases import compile_case, load_case, result_hash
 from DeployTest.support.building.command_line import bits, deployer
-from DeployTest.support.kernels.kernel_bench import MODEL
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 SPILLING = Options("host", "auto", fuse_update=True, outermost="L3")

@@ -13,7 +13,7 @@ from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
-from DeployTest.support.kernels.kernel_bench import MODEL
+from deployer.testing.bench import MODEL
 from DeployTest.targets.test_siracusa_kernels import JOBS, compare
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

@@ -30,7 +30,7 @@ from deployer.running.kernels import COMMON, kernel_source
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
 """Linker flags under which a kernel that calls any function outside of the HAL does not link."""
-MODEL = load("siracusa").kernel_model
+MODEL = load(Options().target).kernel_model
 """The kernel model by which tests of kernels and of their work count."""
 GUARD = 16
 """Elements around a packed buffer that no kernel may change."""

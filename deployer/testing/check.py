@@ -15,7 +15,7 @@ from deployer.core.ir import TensorType
 from deployer.core.operator import Array, Operator, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.views import Folded
-from deployer.testing.bench import Step, step_of
+from deployer.testing.bench import MODEL, Step, step_of
 from deployer.testing.contract import judged, placed
 from deployer.testing.gradients import DOUT, EvaluatingBuilder, evaluate
 from deployer.testing.runtime import run_by_onnx, runtime_module, version_of
@@ -186,7 +186,7 @@ def check_access(operator: Operator, sample: Sample) -> None:
             assert size == view, f"{place}: the view of {operand.arg} has {view} elements, its tensor {size}"
         args, scalars = set(operator.args(step.node, step.access)), {name for name, _ in operator.kernel.scalars}
         assert args == scalars, f"{place}: args gives {sorted(args)}, the kernel has {sorted(scalars)}"
-        work = operator.work(step.node, step.access, step.access.sizes)
+        work = operator.work(step.node, step.access, step.access.sizes, MODEL)
         assert work.macs + work.elements > 0, f"{place}: no work"
         assert work.parallel > 0, f"{place}: work in no parallel pieces"
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from deployer.commands.parser import commands_of, complete_parser
 from deployer.core import level, target
-from deployer.core.kernel_model import KernelModel
 from deployer.core.cost import without_cost
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import registry
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from DeployTest.benchmarks.upkeep.commits import HERE as BENCHMARKS
