@@ -82,7 +82,7 @@ def by_us(module: Any, data: tuple[Any, Any], optimizer: str, batch: int, epochs
     """Passes per second, and the mean loss of the last epoch."""
     front: Any = importlib.import_module("deployer.torch")
     watch = Watch()
-    options = {"learning_rate": RATES[optimizer], "epochs": epochs, "seed": SEED, "checks": 0, "rest": "drop"}
+    options = {"learning_rate": RATES[optimizer], "epochs": epochs, "seed": SEED, "checks": 0, "drop_last": True}
     fitted = front.train(module, data, "cross_entropy", optimizer, batch=batch, callback=watch, **options)
     return len(fitted.losses) / (watch.ended - watch.began), fitted.rows[-1].loss
 

@@ -24,8 +24,8 @@ from DeployTest.support.building.cases import compile_case
 pytestmark = [pytest.mark.host, pytest.mark.training]
 IGNORED = {"ignore-index": 2}
 LR_SCHEDULE = {
-    "schedule": "cosine:least=0.1", "warm_up": "2", "n_accum": 5, "accumulate": "mean", "leftover": "flush",
-    "settings": IGNORED,
+    "schedule": "cosine:end-factor=0.1", "warm_up": "2", "n_accum": 5, "accumulate": "mean",
+    "partial_accumulation": "apply", "settings": IGNORED,
 }  # fmt: skip
 """Twelve passes are two updates of five, and one of the two that are left; their labels do not all count."""
 
@@ -87,7 +87,7 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     for name, original in (report.trained | report.running).items():
         assert found[original].tobytes() == outcome.arrays[name].tobytes(), original
     assert [row.rate / OPTIONS["learning_rate"] for row in fitted.rows] == pytest.approx([1 / 3, 2 / 3, 1])
-    assert "passes at the end with an update of their own, where others have 5: 2" in fitted.notes
+    assert "incomplete accumulation window at the end, applied: 2 of 5 passes" in fitted.notes
 
 
 def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
@@ -95,8 +95,12 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
     options = {"validation": small_data(), "checks": 1, "every": 1, **LR_SCHEDULE}
     with contextlib.suppress(KeyboardInterrupt):
         small_fit(tmp_path, model, **options, callback=Stops(7))
-    others = [({"epochs": 4}, "leftover, rates"), ({"schedule": "linear"}, "rates"), ({"accumulate": "sum"}, "rule")]
-    for more, names in [*others, ({"leftover": "skip", "epochs": 4}, "leftover")]:
+    others = [
+        ({"epochs": 4}, "partial_accumulation, rates"),
+        ({"schedule": "linear"}, "rates"),
+        ({"accumulate": "sum"}, "rule"),
+    ]
+    for more, names in [*others, ({"partial_accumulation": "skip", "epochs": 4}, "partial_accumulation")]:
         with pytest.raises(OptionProblem, match=f"another run: {names} differ"):
             small_fit(tmp_path, model, **{**options, **more}, resume=True)
     with pytest.raises(OptionProblem, match="rule differs") as caught:
@@ -112,11 +116,11 @@ def test_longer_runs_of_a_mean(model: Path, tmp_path: Path) -> None:
     """An update that is open where a run ends counts the passes to come: a longer run goes on with the same bits."""
     options = {"n_accum": 5, "accumulate": "mean", "settings": IGNORED, "checks": 2}
     short = small_fit(tmp_path / "short", model, **options)
-    assert "passes at the end that fill no update of 5: 2" in short.notes
+    assert "incomplete accumulation window at the end, not applied: 2 of 5 passes" in short.notes
     small_fit(tmp_path / "short", model, **options, epochs=6, resume=True)
     small_fit(tmp_path / "long", model, **options, epochs=6)
     assert files(tmp_path / "short") == files(tmp_path / "long")
-    flushed = small_fit(tmp_path / "flushed", model, **options, leftover="flush")
+    flushed = small_fit(tmp_path / "flushed", model, **options, partial_accumulation="apply")
     assert flushed.losses == short.losses
     assert all((flushed.weights[name] != short.weights[name]).any() for name in ("first", "second"))
 
@@ -156,9 +160,9 @@ def test_statistics_that_nothing_renews(model: Path, tmp_path: Path) -> None:
     ("more", "word"),
     [
         ({"schedule": "sawtooth"}, "no schedule 'sawtooth'"),
-        ({"warm_up": "6"}, "the warm-up is as long as the run"),
+        ({"warm_up": "6"}, "the warm-up does not end before the run"),
         ({"accumulate": "median"}, "accumulate is 'median'"),
-        ({"leftover": "drop"}, "leftover is 'drop'"),
+        ({"partial_accumulation": "drop"}, "partial_accumulation is 'drop'"),
     ],
 )
 def test_refused(more: dict[str, object], word: str, model: Path, tmp_path: Path) -> None:

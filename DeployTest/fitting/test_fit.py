@@ -171,7 +171,14 @@ def test_killed_once(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) ->
 @pytest.mark.slow
 def test_killed_often(model: Path, tmp_path: Path) -> None:
     """The same fifty times in one run, whose updates are means over five passes, the last one over four."""
-    options = {"every": 1, "epochs": 401, "checks": 0, "n_accum": 5, "accumulate": "mean", "leftover": "flush"}
+    options = {
+        "every": 1,
+        "epochs": 401,
+        "checks": 0,
+        "n_accum": 5,
+        "accumulate": "mean",
+        "partial_accumulation": "apply",
+    }
     assert _killed(model, tmp_path / "killed", 50, ", ".join(f"{k}={v!r}" for k, v in options.items()), 1) == 50
     small_fit(tmp_path / "whole", model, **options)
     assert files(tmp_path / "killed") == files(tmp_path / "whole")
@@ -204,8 +211,8 @@ def test_ends(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ({"watch": "speed"}, "nothing measures 'speed'"),
-        ({"watch": ACCURACY}, "nothing measures 'accuracy'"),
+        ({"monitor": "speed"}, "nothing measures 'speed'"),
+        ({"monitor": ACCURACY}, "nothing measures 'accuracy'"),
         ({"top": (2,)}, "nothing measures 'top_2'"),
         ({"epochs": 0}, "epochs is 0"),
         ({"overfit": 2, "validation": 0.5}, "validation has no effect"),
@@ -213,7 +220,7 @@ def test_ends(model: Path, tmp_path: Path) -> None:
         ({"validation": 1, "validation_target": Path("y.npy")}, "validation_target has no effect"),
         ({"target_data": Path("y.npy")}, "y.npy has no effect"),
         ({"colour": 1}, "no option 'colour'"),
-        ({"rest": "drop", "batch": 3}, "no option 'batch'"),
+        ({"drop_last": True, "batch": 3}, "no option 'batch'"),
     ],
 )
 def test_options_without_meaning(more: dict[str, object], word: str, model: Path, tmp_path: Path) -> None:
@@ -247,8 +254,8 @@ def test_watch_belongs_to_the_run(model: Path, tmp_path: Path) -> None:
     """The best value so far is of one metric, on one model: a run that watches another, or asks another, is refused."""
     options = {"validation": small_data(), "epochs": 1, "checks": 0}
     small_fit(tmp_path, model, **options)
-    with pytest.raises(OptionProblem, match="watch differs"):
-        small_fit(tmp_path, model, **options, watch=ACCURACY, resume=True)
+    with pytest.raises(OptionProblem, match="monitor differs"):
+        small_fit(tmp_path, model, **options, monitor=ACCURACY, resume=True)
     again = small_model(tmp_path)
     changed = onnx.load(again)
     changed.doc_string = "another file"
@@ -270,13 +277,13 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     np.savez(tmp_path / "data.npz", **small_data())
     words = ["fit", model, "--data", tmp_path / "data.npz", "--loss", "cross_entropy", "--optimizer", "adam"]
     words += ["--lr", 0.02, "--n-accum", 2, "--n-steps", 5, "--seed", 3, "--check-passes", 1]
-    words += ["--accumulate", "mean", "--leftover", "flush"]
+    words += ["--accumulate", "mean", "--partial-accumulation", "apply"]
     assert deployer(*words, "-o", tmp_path / "a", "--json") == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [events[0]["event"], events[1]["event"], events[-1]["event"]] == ["data", "begin", "end"]
     assert (events[0]["inputs"], events[0]["target"], events[0]["samples"]) == (["input"], "labels", SAMPLES)
     assert (events[-1]["verdict"], events[-1]["passes"]) == ("passed", 5)
-    assert "passes at the end with an update of their own, where others have 2: 1" in events[-1]["notes"]
+    assert "incomplete accumulation window at the end, applied: 1 of 2 passes" in events[-1]["notes"]
     assert deployer(*words, "-o", tmp_path / "b", "--quiet", "-p", "host") == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
@@ -304,7 +311,7 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert right / 2 < max(ends) <= right, "all cycles lie in the picture, and fill it"
     assert len(pictures[3].findall("text")) == len(rows) + 1, "few rows have room for names, beside those at the ends"
     words += ["-o", tmp_path / "c"]
-    assert "is no share" in refused(capsys, *words, "--validation", "1.5")
+    assert "is not a fraction" in refused(capsys, *words, "--validation", "1.5")
     limits = ["-p", "host", "--budget", "L1=2000"]
     assert "level L1 has the budgets" in refused(capsys, *words, *limits, "--budget", "L1=3000")
     assert "y.npy has no effect" in refused(capsys, *words, "--target", "y.npy")

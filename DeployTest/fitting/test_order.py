@@ -6,7 +6,7 @@ import pytest
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import TensorType
 from deployer.training.batches import fitted_samples
-from deployer.training.order import DROP, Order, Samples, split
+from deployer.training.order import Order, Samples, split
 
 pytestmark = [pytest.mark.host]
 
@@ -23,15 +23,15 @@ def test_every_sample_in_every_epoch(count: int, batch: int) -> None:
         assert len(seen) - count < max(batch, 1)
 
 
-def test_rest_is_dropped_only_on_request() -> None:
+def test_incomplete_batch_is_dropped_only_on_request() -> None:
     """With one sample more than batches take, an epoch is a pass longer, or that sample is left out and said so."""
-    fill, drop = Order(9, 4), Order(9, 4, rest=DROP)
+    fill, drop = Order(9, 4), Order(9, 4, drop_last=True)
     assert (fill.passes, drop.passes) == (3, 2)
     assert "filled up" in fill.note
-    assert "the last 1 of each epoch's order are not trained" in drop.note
+    assert "the last 1 of each epoch's order are dropped" in drop.note
     assert Order(8, 4).note == ""
-    with pytest.raises(DatasetMismatch, match="no whole batch"):
-        Order(3, 4, rest=DROP)
+    with pytest.raises(DatasetMismatch, match="no complete batch"):
+        Order(3, 4, drop_last=True)
 
 
 def test_orders_follow_from_seed_and_epoch() -> None:

@@ -126,7 +126,7 @@ def test_train_graph(model: Path, tmp_path: Path, capsys: Capture) -> None:
     assert deployer(*words, data, *column, "-o", tmp_path / "a") == 0
     shown = capsys.readouterr()
     assert "data: 6 samples, inputs 'a', 'b', target 'kind'\ndata: classes 0 'cat', 1 'dog', 2 'emu'\n" in shown.out
-    assert "6 samples are no whole number of batches of 4" in shown.err
+    assert "6 samples are not a multiple of the batch size 4" in shown.err
     x, y = np.array([row[:2] for row in ROWS]), np.array([CLASSES.index(row[2]) for row in ROWS])
     np.savez(tmp_path / "data.npz", input=x, labels=y)
     assert deployer(*words, tmp_path / "data.npz", "-o", tmp_path / "b", "--json") == 0

@@ -130,7 +130,7 @@ def test_a_mean_is_one_batch() -> None:
     x, y = draw(20, 6), torch.tensor([0, 1, 2, 2, 1] * 4)
     y[[1, 2, 9, 17]] = -1
     options = {"learning_rate": 0.1, "batch": 4, "shuffle": False, "settings": {"ignore-index": -1}}
-    options |= {"n_accum": 3, "accumulate": "mean", "leftover": "flush"}
+    options |= {"n_accum": 3, "accumulate": "mean", "partial_accumulation": "apply"}
     trained = front.train(module, (x, y), "cross_entropy", **options)
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
     for rows in (slice(0, 12), slice(12, 20)):

@@ -59,15 +59,15 @@ def test_schedules_are_pytorchs(name: str) -> None:
     ("text", "warm_up", "due"),
     [
         ("constant", "", {0: 1, 99: 1}),
-        ("step:every=30,factor=0.5", "", {0: 1, 29: 1, 30: 0.5, 59: 0.5, 60: 0.25, 99: 0.125}),
+        ("step:step-size=30,gamma=0.5", "", {0: 1, 29: 1, 30: 0.5, 59: 0.5, 60: 0.25, 99: 0.125}),
         ("cosine", "", {0: 1, 25: (1 + 0.5**0.5) / 2, 50: 0.5, 75: (1 - 0.5**0.5) / 2}),
-        ("cosine:least=0.25,over=50", "", {0: 1, 25: 0.625, 50: 0.25, 99: 0.25}),
+        ("cosine:end-factor=0.25,updates=50", "", {0: 1, 25: 0.625, 50: 0.25, 99: 0.25}),
         ("linear", "", {0: 1, 50: 0.5, 99: 0.01}),
-        ("linear:first=0.5,last=2,over=10", "", {0: 0.5, 5: 1.25, 10: 2, 99: 2}),
-        ("one-cycle:rise=0.5,start=10,end=100,over=102", "", {0: 0.1, 25: 0.55, 50: 1}),
-        ("one-cycle:start=10,end=100", "", {0: 0.1, 29: 1, 99: 0.001}),
+        ("linear:start-factor=0.5,end-factor=2,updates=10", "", {0: 0.5, 5: 1.25, 10: 2, 99: 2}),
+        ("one-cycle:pct-start=0.5,div-factor=10,final-div-factor=100,updates=102", "", {0: 0.1, 25: 0.55, 50: 1}),
+        ("one-cycle:div-factor=10,final-div-factor=100", "", {0: 0.1, 29: 1, 99: 0.001}),
         ("constant", "10", {0: 1 / 3, 5: 2 / 3, 10: 1, 99: 1}),
-        ("step:every=10", "20:0", {0: 0, 10: 0.5, 20: 1, 29: 1, 30: 0.1}),
+        ("step:step-size=10", "20:0", {0: 0, 10: 0.5, 20: 1, 29: 1, 30: 0.1}),
     ],
 )
 def test_shares(text: str, warm_up: str, due: dict[int, float]) -> None:
@@ -85,9 +85,9 @@ def test_list(tmp_path: Path) -> None:
     ours = lr_schedule.rates((0.05, 0.1), 4, 0.05)
     np.testing.assert_array_equal(ours[:, 0], np.array(rates, np.float32))
     np.testing.assert_allclose(ours[:, 1], 2 * np.array(rates), rtol=np.finfo(np.float32).eps)
-    with pytest.raises(OptionProblem, match="not one rate for each update"):
+    with pytest.raises(OptionProblem, match="needs one rate per update"):
         lr_schedule.rates((0.05,), 5, 0.05)
-    for content, said in (("0.1 x", "no number"), ("", "no rates")):
+    for content, said in (("0.1 x", "not a number"), ("", "no rates")):
         (tmp_path / "bad.txt").write_text(content)
         with pytest.raises(FileProblem, match=said):
             read_schedule(f"list:{tmp_path / 'bad.txt'}")
@@ -97,19 +97,19 @@ def test_list(tmp_path: Path) -> None:
     ("text", "warm_up", "said"),
     [
         ("sine", "", "no schedule 'sine'"),
-        ("step", "", "needs every"),
-        ("step:every=0", "", "out of range"),
-        ("step:every=1.5", "", "no number"),
-        ("step:every=2,every=3", "", "once each"),
-        ("step:often=2", "", "no setting=number"),
+        ("step", "", "needs step-size"),
+        ("step:step-size=0", "", "out of range"),
+        ("step:step-size=1.5", "", "not an integer"),
+        ("step:step-size=2,step-size=3", "", "once each"),
+        ("step:often=2", "", "not SETTING=X"),
         ("cosine:", "", "ends with a colon"),
-        ("cosine:least=2", "", "out of range"),
-        ("cosine:least=nan", "", "out of range"),
-        ("one-cycle:start=0.5", "", "out of range"),
-        ("constant:x=1", "", "no setting=number"),
+        ("cosine:end-factor=2", "", "out of range"),
+        ("cosine:end-factor=nan", "", "out of range"),
+        ("one-cycle:div-factor=0.5", "", "out of range"),
+        ("constant:x=1", "", "not SETTING=X"),
         ("list", "", "names no file"),
         ("constant", "0", "out of range"),
-        ("constant", "x", "no number"),
+        ("constant", "x", "not an integer"),
         ("constant", "3:2", "out of range"),
     ],
 )
@@ -131,8 +131,11 @@ def test_guard() -> None:
         check_rate(rate, free=True)
     check_rate(LARGEST_RATE)
     with pytest.raises(OptionProblem, match=r"the rate of update 51 .* is too large"):
-        read_schedule("linear:last=3").rates((LARGEST_RATE / 2,), UPDATES, LARGEST_RATE / 2)
-    assert read_schedule("linear:last=3", "", free=True).rates((LARGEST_RATE / 2,), UPDATES, 1.0).max() > LARGEST_RATE
+        read_schedule("linear:end-factor=3").rates((LARGEST_RATE / 2,), UPDATES, LARGEST_RATE / 2)
+    assert (
+        read_schedule("linear:end-factor=3", "", free=True).rates((LARGEST_RATE / 2,), UPDATES, 1.0).max()
+        > LARGEST_RATE
+    )
 
 
 OPTIMIZERS = sorted({op.name: op for op in registry().values() if op.optimizer and op.kernel}.values(), key=str)
@@ -183,7 +186,7 @@ def test_same_bits_as_constants(train: Path, tmp_path: Path, capsys: pytest.Capt
         dump = () if "--skipsim" in more else ("--dump", tmp_path / f"{name}.npz")
         assert deployer("train", "-t", case, "-o", tmp_path / f"{name}_out", *dump, *more) == 0
     assert bits(tmp_path / "a.npz") == bits(tmp_path / "b.npz")
-    assert "rates: the case's, read at each of 4 updates" in capsys.readouterr().out
+    assert "learning rates: the case's, set at run time for each of 4 updates" in capsys.readouterr().out
     one, two = generated(tmp_path / "b_out"), generated(tmp_path / "c_out")
     assert {name for name in one if one[name] != two[name]} == {"input.bin"}
 
@@ -195,7 +198,7 @@ def test_asked_for(train: Path) -> None:
     assert not plain.notes
     assert rate_groups(scheduled.program) == 1
     [note] = scheduled.notes
-    assert "linear, read at each of 4 updates in place of the graph's: 0.01 to 0.0025" in note
+    assert "linear, set at run time for each of 4 updates: 0.01 to 0.0025" in note
     assert scheduled.dataset is not None
     assert scheduled.dataset.by_reference
 
@@ -210,8 +213,8 @@ def test_refused_runs(train: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "too large" in refused(capsys, *single)
     (tmp_path / "rates.txt").write_text("0.1 0.1 0.1 0.1")
     listed = (*run, "--schedule", f"list:{tmp_path / 'rates.txt'}", "--learning-rate", "0")
-    assert "replaces a rate, which is 0" in refused(capsys, *listed)
-    assert "the warm-up is as long as the run" in refused(capsys, *run, "--warm-up", "4")
+    assert "cannot replace a learning rate of 0" in refused(capsys, *listed)
+    assert "the warm-up does not end before the run" in refused(capsys, *run, "--warm-up", "4")
     words = ("train-graph", train.parent / "simple_mlp.onnx", "--loss", "cross_entropy", "--schedule", "constant")
     assert deployer(*words, "-o", tmp_path) == 0
     case = tmp_path / "simple_mlp_train"

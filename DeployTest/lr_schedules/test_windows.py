@@ -136,14 +136,14 @@ def test_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         tmp_path / "data.npz",
     )
     words = (*words, "--optimizer", "adamw", "--accumulate", "mean", "--n-accum", "3")
-    words = (*words, "--leftover", "flush", "--schedule", "cosine")
+    words = (*words, "--partial-accumulation", "apply", "--schedule", "cosine")
     assert deployer("train-graph", model, *words, "-o", tmp_path) == 0
     run = ("train", "-t", tmp_path / "net_train", "-o", tmp_path / "out")
     assert deployer(*run) == 0
     said = capsys.readouterr().out
-    assert "the last 1 of 7 passes have an update of their own" in said
-    assert "read at each of 3 updates" in said
-    assert "accumulation: the mean over the passes" in said
+    assert "the last 1 of 7 passes are an update of their own" in said
+    assert "set at run time for each of 3 updates" in said
+    assert "accumulation: mean over the passes" in said
     assert "3 updates of 3 passes each, the last of 1" in (tmp_path / "out" / "Harness.c").read_text()
     recorded = pipeline.load_training(tmp_path / "net_train")
     assert recorded.dataset is not None

@@ -436,7 +436,7 @@ _REASONS = {
         "--library DIR, the folder of the library, says which tensors these are",
         "a case by train-graph --statistics",
         "--learning-rate 0.01",
-        " (--leftover ",
+        " (--partial-accumulation ",
         "-Wl,--wrap=",
         "frozen by --group",
         "--parameters with their numbers, an .npz or .safetensors file, which finds renamed ones; ",

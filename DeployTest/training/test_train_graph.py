@@ -164,7 +164,7 @@ def test_samples_are_put_into_batches(tmp_path: Path) -> None:
     found: list[DeployerWarning] = []
     first = built(tmp_path / "samples", model, trainable="w1", data=data, warn=found.append)
     [warning] = found
-    assert "5 samples are no whole number of batches of 2" in warning.cause
+    assert "5 samples are not a multiple of the batch size 2" in warning.cause
     second = built(tmp_path / "batches", model, trainable="w1", data=whole, warn=found.append)
     even = built(tmp_path / "even", model, trainable="w1", data={n: a[:4] for n, a in data.items()}, warn=found.append)
     assert len(found) == 1

@@ -20,7 +20,7 @@ from deployer.core.errors import DeployerWarning, OptionProblem
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.frontend.runtime.case import is_runtime_case
-from deployer.lr_schedules.windows import ACCUMULATIONS, LEFTOVERS
+from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress
 from deployer.running import output, report
@@ -79,7 +79,7 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         return pipeline.load_inference_case(a.test, warn, axes), warnings
     if kind == "optimizer":
         return pipeline.load_optimizer_case(a.test, rate, warn, axes), warnings
-    flush = None if a.leftover is None else a.leftover == LEFTOVERS[True]
+    flush = None if a.partial_accumulation is None else a.partial_accumulation == PARTIAL_ACCUMULATION[True]
     case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, lr_schedule, flush, axes)
     return case, warnings
 
@@ -94,7 +94,7 @@ def choices_of(a: argparse.Namespace) -> Options:
         cores=a.cores,
         opt_out=tuple(sorted(a.opt_out)),
         fuse=rewrites,
-        fuse_update=a.fused,
+        fuse_update=a.fuse_update,
         apart=a.no_ahead,
         disabled_rewrites=disabled_rewrites,
     )
@@ -314,7 +314,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         lr_schedule=requests.lr_schedule_of(a),
         free_rates=a.any_rate,
         mean=a.accumulate == ACCUMULATIONS[1],
-        flush=a.leftover == LEFTOVERS[True],
+        flush=a.partial_accumulation == PARTIAL_ACCUMULATION[True],
         dropout=a.dropout == "on",
         statistics=a.statistics,
         axes=requests.axes_of(a),

@@ -130,14 +130,14 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             n_steps=a.n_steps,
             n_accum=a.n_accum,
             accumulate=a.accumulate,
-            leftover=a.leftover,
+            partial_accumulation=a.partial_accumulation,
             seed=a.seed,
             shuffle=not a.no_shuffle,
-            rest=a.rest,
+            drop_last=a.drop_last,
             validation=_validation(a),
             validation_target=a.validation_target,
             patience=a.patience,
-            watch=a.watch,
+            monitor=a.monitor,
             top=tuple(a.top),
             overfit=a.overfit,
             bound=a.bound,
@@ -168,7 +168,9 @@ def _validation(a: argparse.Namespace) -> Source | float | None:
     except ValueError:
         return Path(a.validation)
     if not 0 < share < 1:
-        raise OptionProblem(f"--validation {a.validation} is no share", hint="between 0 and 1, or the path of a file")
+        raise OptionProblem(
+            f"--validation {a.validation} is not a fraction", hint="a number between 0 and 1, or the path of a file"
+        )
     return share
 
 

@@ -4,67 +4,85 @@ import argparse
 from typing import Any
 
 from deployer.commands.values import budget, finite, passes, path, positive, seed
-from deployer.lr_schedules.windows import ACCUMULATIONS, LEFTOVERS
+from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 
-REST = ("fill", "drop")
-TARGET_COLUMN = "heading of the target in a table (default: labels, label, target or y; without headings the last)"
+SCHEDULE_GROUP = "learning-rate schedule"
+TARGET_COLUMN = "target column of a table (default: labels, label, target or y; without a header the last column)"
 
 
 def add_fit_options(p: argparse.ArgumentParser) -> None:
-    """Data, course, validation, machine and output of a run over epochs."""
+    """Data, schedule, length, validation and machine of a run over epochs."""
     data = p.add_argument_group("data")
-    text = (
-        "samples: .npz or .safetensors with an array per graph input and `labels` or `target`, .npy, a table (.csv, "
-        ".tsv), or a folder"
-    )
-    text += " that has a folder of images, PNG or JPEG, for each class"
+    text = "samples: .npz or .safetensors with an array per graph input and `labels` or `target`; .npy; a table (.csv,"
+    text += " .tsv); or a folder with one folder of images (PNG, JPEG) per class"
     data.add_argument("--data", type=path, required=True, metavar="FILE|FOLDER", help=text)
-    data.add_argument("--target", type=path, metavar="FILE.npy", help="labels or target, where --data is an .npy")
+    data.add_argument("--target", type=path, metavar="FILE.npy", help="labels or target of a --data in .npy")
     data.add_argument("--target-column", default="", metavar="NAME", help=TARGET_COLUMN)
-    text = "share of the samples, drawn by --seed, or a file of others, that is measured, not trained (default: none)"
-    data.add_argument("--validation", metavar="SHARE|FILE|FOLDER", help=text)
-    data.add_argument("--validation-target", type=path, metavar="FILE.npy", help="as --target, of --validation")
-    data.add_argument("--no-shuffle", action="store_true", help="samples in their order, in every epoch")
+    text = "validation set: a fraction of the samples, split off by --seed, or separate samples (default: none)"
+    data.add_argument("--validation", metavar="FRACTION|FILE|FOLDER", help=text)
     data.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="of the shuffled orders, the split, --init and dropout (0)"
+        "--validation-target", type=path, metavar="FILE.npy", help="labels or target of a --validation in .npy"
     )
-    text = "samples of an epoch that fill no batch: fill it up with the first of its order (default), or drop them"
-    data.add_argument("--rest", choices=REST, default=REST[0], help=text)
-    course = p.add_argument_group("course")
-    course.add_argument("--epochs", type=positive, default=1, metavar="N", help="how often all samples are seen (1)")
-    course.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all, whatever --epochs says")
-    course.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
-    text = "what an update takes of its passes (default sum); the mean is as if they were one batch"
-    course.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
-    text = "passes behind the last full update of the run: kept in its checkpoint (default), or an update of their own"
-    course.add_argument("--leftover", choices=LEFTOVERS, default=LEFTOVERS[0], help=text)
-    text = "end after so many epochs in which the watched metric was no better (default: never)"
-    course.add_argument("--patience", type=positive, default=0, metavar="N", help=text)
-    text = "the metric that says which epoch is best: loss, accuracy, top_K, mean_absolute_error (default loss)"
-    course.add_argument("--watch", default="loss", metavar="METRIC", help=text)
-    course.add_argument("--top", type=positive, action="append", default=[], metavar="K", help="measure top_K as well")
-    text = "train the first N samples alone, and fail unless their loss falls below --bound"
-    course.add_argument("--overfit", type=positive, metavar="N", help=text)
-    course.add_argument("--bound", type=finite, default=0.05, metavar="X", help="of --overfit (default 0.05)")
-    text = "passes between checkpoints (default: one at the end of each epoch)"
-    course.add_argument("--checkpoint-every", type=positive, default=0, metavar="N", help=text)
-    course.add_argument("--resume", action="store_true", help="go on from the output folder's checkpoint")
-    text = "passes that the float64 reference repeats from the program's own state (default 8)"
-    course.add_argument("--check-passes", type=passes, default=8, metavar="N|all|none", help=text)
+    data.add_argument("--no-shuffle", action="store_true", help="keep the order of the samples in every epoch")
+    data.add_argument(
+        "--seed",
+        type=seed,
+        default=0,
+        metavar="N",
+        help="random seed of shuffling, validation split, --init and dropout (default 0)",
+    )
+    text = "drop the incomplete last batch of an epoch (default: fill it up with the epoch's first samples)"
+    data.add_argument("--drop-last", action="store_true", help=text)
+    length = p.add_argument_group(f"{SCHEDULE_GROUP} and length")
+    length.add_argument("--epochs", type=positive, default=1, metavar="N", help="passes over all samples (default 1)")
+    length.add_argument(
+        "--n-steps", type=positive, metavar="N", help="total number of forward passes; overrides --epochs"
+    )
+    length.add_argument(
+        "--n-accum", type=positive, default=1, metavar="N", help="gradient accumulation: passes per update (default 1)"
+    )
+    text = "reduction of accumulated gradients; mean is as if the samples were one batch (default sum)"
+    length.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    text = "incomplete accumulation window at the end of the run: keep it in the checkpoint (skip, default) or apply it"
+    length.add_argument(
+        "--partial-accumulation", choices=PARTIAL_ACCUMULATION, default=PARTIAL_ACCUMULATION[0], help=text
+    )
+    text = "early stopping: end after N epochs without improvement of the --monitor metric (default: off)"
+    length.add_argument("--patience", type=positive, default=0, metavar="N", help=text)
+    text = "metric that selects the best epoch: loss, accuracy, top_K, mean_absolute_error (default loss)"
+    length.add_argument("--monitor", default="loss", metavar="METRIC", help=text)
+    length.add_argument(
+        "--top",
+        type=positive,
+        action="append",
+        default=[],
+        metavar="K",
+        help="also measure top-K accuracy, as top_K; may be repeated",
+    )
+    text = "train only on the first N samples, and fail unless their loss falls below --bound"
+    length.add_argument("--overfit", type=positive, metavar="N", help=text)
+    length.add_argument(
+        "--bound", type=finite, default=0.05, metavar="X", help="loss to reach with --overfit (default 0.05)"
+    )
+    text = "passes between checkpoints (default: a checkpoint at the end of each epoch)"
+    length.add_argument("--checkpoint-every", type=positive, default=0, metavar="N", help=text)
+    length.add_argument("--resume", action="store_true", help="resume from the checkpoint in the output folder")
+    text = "passes to recompute in float64 from the program's own state (default 8)"
+    length.add_argument("--check-passes", type=passes, default=8, metavar="N|all|none", help=text)
     machine = p.add_argument_group("machine")
-    text = "where training runs: the same bits everywhere (default: this machine, at full speed)"
+    text = "target to train on; results are bit-identical on all (default: this machine, native code)"
     machine.add_argument("-p", "--platform", default="", metavar="TARGET", help=text)
-    text = "limit of a level of the target; may be repeated"
+    text = "memory budget of a level of the target; may be repeated"
     machine.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
-    machine.add_argument("--cores", type=positive, metavar="N", help="cores that share a kernel")
+    machine.add_argument("--cores", type=positive, metavar="N", help="number of cores per kernel")
 
 
 def add_export_options(commands: "argparse._SubParsersAction[Any]") -> None:
-    """The command that writes a model with trained weights."""
-    text = "write a forward ONNX model with the weights of a file"
+    """Add the command that writes a model with trained weights."""
+    text = "write a forward ONNX model with trained weights"
     p = commands.add_parser("export", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
-    text = "arrays by the names of initializers: trained.npz, trained.safetensors or a checkpoint of `deployer fit`"
+    text = "weights by initializer name: trained.npz, trained.safetensors or a checkpoint of `deployer fit`"
     p.add_argument("--weights", type=path, required=True, metavar="FILE", help=text)
-    p.add_argument("-o", "--output", type=path, required=True, metavar="trained.onnx", help="the file to write")
-    p.add_argument("--force", action="store_true", help="overwrite it, where it is there")
+    p.add_argument("-o", "--output", type=path, required=True, metavar="trained.onnx", help="output file")
+    p.add_argument("--force", action="store_true", help="overwrite the output file")

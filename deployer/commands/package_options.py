@@ -9,18 +9,28 @@ from deployer.core.level import ALIASES
 def add_package_options(p: argparse.ArgumentParser) -> None:
     """The case, the library's name, what it predicts, and the machine."""
     p.add_argument("case", type=path, metavar="CASE", help="folder of a training case")
-    p.add_argument("--name", required=True, help="what the library is called, and what its symbols begin with")
-    text = "value of the training graph that is predicted (default: what the loss compares with its target)"
+    p.add_argument("--name", required=True, help="name of the library and prefix of its symbols")
+    text = "value of the training graph that predict returns (default: the loss's prediction operand)"
     p.add_argument("--predict", default="", metavar="VALUE", help=text)
-    p.add_argument("--n-steps", type=positive, metavar="N", help="passes of the example (default: as recorded)")
-    p.add_argument("--n-accum", type=positive, metavar="N", help="passes per update (default: as recorded)")
     p.add_argument(
-        "-p", "--platform", default="", metavar="TARGET", help="a target with one memory (default: any such)"
+        "--n-steps", type=positive, metavar="N", help="passes of the generated example (default: as recorded)"
     )
-    text = "limit of its memory, in which the struct has to fit"
+    p.add_argument(
+        "--n-accum", type=positive, metavar="N", help="gradient accumulation: passes per update (default: as recorded)"
+    )
+    p.add_argument(
+        "-p",
+        "--platform",
+        default="",
+        metavar="TARGET",
+        help="target with a single memory level (default: the first such target)",
+    )
+    text = "memory budget, which must hold the library's struct"
     p.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
-    text = "a core, for which it is compiled: manifest and README.md then have code by function and the stack's bound"
+    text = (
+        "also compile for this core, and record code size by function and the stack bound in the manifest and README.md"
+    )
     p.add_argument("--core", default="", metavar="NAME", help=text)
-    text = "write the library without compiling it by this machine's compiler, CC or gcc, first"
+    text = "do not test-compile the library with the host compiler (CC or gcc)"
     p.add_argument("--no-compile", dest="compile", action="store_false", help=text)
     p.set_defaults(**dict.fromkeys(ALIASES))

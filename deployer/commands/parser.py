@@ -2,20 +2,30 @@
 
 import argparse
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from deployer import __version__
 from deployer.commands.config import OPTION, with_config
-from deployer.commands.fit_options import TARGET_COLUMN, add_export_options, add_fit_options
+from deployer.commands.fit_options import SCHEDULE_GROUP, TARGET_COLUMN, add_export_options, add_fit_options
 from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
 from deployer.commands.lazy_parser import LazyParser
 from deployer.commands.package_options import add_package_options
-from deployer.commands.run_options import add_axes, add_leftover, add_output, add_rate_options, add_run_options
+from deployer.commands.run_options import (
+    add_axes,
+    add_output,
+    add_partial_accumulation,
+    add_rate_options,
+    add_run_options,
+)
 from deployer.commands.states.options import add_state_options
 from deployer.commands.values import finite, numbers, path, positive, seed, whole
 from deployer.lr_schedules.windows import ACCUMULATIONS
 
+if TYPE_CHECKING:
+    from deployer.core.traits import Hyperparameter
+
 SETTING = "setting:"
-"""Before the name of a setting, where the arguments have its number."""
+"""Prefix of a hyperparameter's name in the parsed arguments."""
 
 
 class _Choices(Collection[str]):
@@ -47,32 +57,32 @@ def _shells() -> Collection[str]:
 PRINTERS = (
     (
         "schema",
-        "print the JSON schema of a file that other commands write",
+        "print the JSON schema of an output file",
         "file",
         ("plan", "tiling", "report", "fit-report"),
     ),
-    ("completion", "print a script that completes this command's words in a shell", "shell", _Choices(_shells)),
+    ("completion", "print a shell completion script", "shell", _Choices(_shells)),
 )
-"""Commands that print one thing for other programs: name, what it does, their only argument and its choices."""
+"""Commands that print text for other programs: name, help, only argument and its choices."""
 
 
 def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     """The command line; arguments named in `silent` have no default but None."""
     top = LazyParser(
         prog="deployer",
-        description="Compile neural-network training graphs to C for microcontrollers, run it, check every weight.",
-        epilog="exit codes: 0 well, 1 values beyond the tolerance, 2 a bad input, request or machine, 70 a fault of the"
-        " compiler, with a report; 128 and the signal where one ended it",
+        description="Compile neural-network training to C for microcontrollers, run it, and check every weight.",
+        epilog="exit codes: 0 success; 1 a value exceeds its tolerance; 2 invalid input, option or environment; 70"
+        " internal compiler error, with a report; 128+N terminated by signal N",
     )
     top.add_argument("--version", action="version", version=f"deployer {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="command")
     for name, text in (
-        ("train", "compile a training case, run it, compare every loss and final weight"),
-        ("optimizer", "compile and run the optimizer graph of a training case alone"),
-        ("infer", "compile an inference case, run it, compare its outputs"),
+        ("train", "compile and run a training case, and compare every loss and final weight with the reference"),
+        ("optimizer", "compile and run only the optimizer graph of a training case"),
+        ("infer", "compile and run an inference case, and compare its outputs with the reference"),
     ):
         add_run_options(commands.add_parser(name, help=text, description=text))
-    compile_text = "compile a case to C and stop"
+    compile_text = "compile a case to C without running it"
     compiled = commands.add_parser("compile", help=compile_text, description=compile_text)
     add_run_options(compiled)
     compiled.add_argument(
@@ -80,42 +90,44 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
         dest="from_file",
         type=path,
         metavar="tiling.json",
-        help="start from this tiling, edited or not",
+        help="use this tiling, as generated or edited, instead of solving for one",
     )
-    emit_text = "print the C of a plan.json again"
+    emit_text = "generate the C code of an existing plan.json"
     emit = commands.add_parser("emit", help=emit_text, description=emit_text)
-    emit.add_argument("--plan", type=path, required=True, metavar="plan.json", help="a plan that a command wrote")
-    add_output(emit, "where the C goes", required=True)
+    emit.add_argument("--plan", type=path, required=True, metavar="plan.json", help="plan written by another command")
+    add_output(emit, "output folder of the C code", required=True)
     _add_train_graph(commands)
-    fit_text = "train a forward ONNX model over epochs, with validation, checkpoints and a report"
+    fit_text = "train a forward ONNX model for several epochs, with validation, checkpoints and a report"
     fit = commands.add_parser("fit", help=fit_text, description=fit_text)
     fit.add_argument("model", type=path, metavar="model.onnx")
     _add_task(fit)
     add_fit_options(fit)
-    add_output(fit, "where checkpoints, trained weights, history.csv and report.html go", required=True)
+    add_output(fit, "output folder of checkpoints, trained weights, history.csv and report.html", required=True)
     add_export_options(commands)
-    package_text = "make a training case a library of C with an interface, for firmware"
+    package_text = "generate a C library that trains and predicts, for use in firmware, from a training case"
     package = commands.add_parser("package", help=package_text, description=package_text)
     add_package_options(package)
-    add_output(package, "the library's folder", required=True)
+    add_output(package, "output folder of the library", required=True)
     add_state_options(commands)
-    fits_text = "say on which boards a model's training fits, what it takes there, and what would make it fit"
+    fits_text = "report which boards can train a model, its memory and instructions, and remedies if it does not fit"
     fits = commands.add_parser("fits", help=fits_text, description=fits_text)
-    _add_task(fits, " (default: the first that the model takes)")
+    _add_task(fits, " (default: the first that accepts the model's output)")
     add_fits_options(fits)
-    hal_text = "try each function of a target's HAL, and say what is wrong"
+    hal_text = "test every function of a target's HAL"
     add_hal_test_options(commands.add_parser("hal-test", help=hal_text, description=hal_text))
-    calibrate_text = "measure kernels, dispatch and DMA on a target and write its cost model"
+    calibrate_text = "measure kernels, dispatch and DMA of a target, and write its cost model"
     calibrate = commands.add_parser("calibrate", help=calibrate_text, description=calibrate_text)
-    text = "the target; its HAL has to run here"
+    text = "target to measure; its HAL must run on this machine"
     calibrate.add_argument("-p", "--platform", required=True, metavar="TARGET", help=text)
-    calibrate.add_argument("--simulator", default="", metavar="TEXT", help="name and version of what it runs on")
+    calibrate.add_argument(
+        "--simulator", default="", metavar="TEXT", help="name and version of the simulator, recorded in the cost model"
+    )
     for name, text in (
-        ("targets", "list the targets and their memories"),
-        ("operators", "list the operators and what they can do"),
+        ("targets", "list the targets and their memory levels"),
+        ("operators", "list the supported operators, their ONNX versions and gradients"),
     ):
         commands.add_parser(name, help=text, description=text)
-    text = "those, too, that no forward model has: steps of backward passes and updates, parts of others"
+    text = "include internal operators: backward passes, updates and fused operators"
     commands.choices["operators"].add_argument("--all", action="store_true", help=text)
     for command in commands.choices.values():
         _add_common(command)
@@ -153,34 +165,38 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
 def _add_common(p: LazyParser) -> None:
     """Options of every command that does something."""
     out = p.add_argument_group("common")
-    text = "a TOML file with a table per command, whose keys are long options; those given here overrule it"
+    text = "TOML file with a table per command, whose keys are long options; the command line takes precedence"
     out.add_argument(OPTION, type=path, metavar="FILE.toml", help=text)
     shown = out.add_mutually_exclusive_group()
-    shown.add_argument("--quiet", action="store_true", help="print warnings and errors alone")
-    shown.add_argument("--json", action="store_true", help="print lines of JSON, the last of which is the result")
+    shown.add_argument("--quiet", action="store_true", help="print only warnings and errors")
+    shown.add_argument("--json", action="store_true", help="print JSON lines; the last one is the result")
 
 
 def _add_train_graph(commands: "argparse._SubParsersAction[LazyParser]") -> None:
-    text = "make a training case (train and optimizer graph, inputs, expected results) from a forward ONNX model"
+    text = "generate a training case (training and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
     p.add_argument("model", type=path, metavar="model.onnx")
     _add_task(p)
-    data = "arrays by input name, samples along the first axis, or a table (.csv, .tsv) (default: drawn from --seed)"
+    data = "arrays by input name, samples along the first axis; or a table (.csv, .tsv) (default: random, from --seed)"
     p.add_argument("--data", type=path, metavar="data.npz", help=data)
     p.add_argument("--target-column", default="", metavar="NAME", help=TARGET_COLUMN)
-    p.add_argument("--samples", type=positive, metavar="N", help="samples to draw (default 4), where --data gives none")
-    p.add_argument("--n-accum", type=positive, default=1, metavar="N", help="passes per update (default 1)")
-    p.add_argument("--n-steps", type=positive, metavar="N", help="forward passes in all (default: one per sample)")
-    text = "what an update takes of the gradients of its passes; the mean is that of the loss over all labels that"
-    text += " count, as if their samples were one batch (default sum)"
-    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
-    text = "renew running statistics of norms in each pass, as PyTorch defines them"
-    p.add_argument("--statistics", action="store_true", help=text)
-    add_leftover(p, "skip")
+    p.add_argument("--samples", type=positive, metavar="N", help="number of random samples without --data (default 4)")
     p.add_argument(
-        "--seed", type=seed, metavar="N", help="of the samples that are drawn, --init and dropout (default 0)"
+        "--n-accum", type=positive, default=1, metavar="N", help="gradient accumulation: passes per update (default 1)"
     )
-    add_output(p, "where the two folders of the case go", required=True)
+    p.add_argument(
+        "--n-steps", type=positive, metavar="N", help="total number of forward passes (default: one per sample)"
+    )
+    text = (
+        "reduction of accumulated gradients; mean is over all labels that are not ignored, as if the samples were one"
+    )
+    text += " batch (default sum)"
+    p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
+    text = "update the running statistics of normalization layers in each pass, as PyTorch does"
+    p.add_argument("--statistics", action="store_true", help=text)
+    add_partial_accumulation(p, "skip")
+    p.add_argument("--seed", type=seed, metavar="N", help="random seed of samples, --init and dropout (default 0)")
+    add_output(p, "output folder of the case", required=True)
 
 
 def _add_task(p: LazyParser, loss: str = "") -> None:
@@ -191,31 +207,38 @@ def _add_task(p: LazyParser, loss: str = "") -> None:
         choices=from_losses,
         required=not loss,
         metavar="NAME",
-        help=f"one of %(choices)s, where model is the model's output{loss}",
+        help=f"one of %(choices)s; model: the model's output is the loss{loss}",
     )
-    weights = "weights of the classes, in order (default: none)"
+    weights = "weight of each class, in order (default: none)"
     p.add_argument("--class-weights", type=numbers, default=(), metavar="X,X,...", help=weights)
     text = "one of %(choices)s (default: the first)"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
-    group = "what is different for parameters in whose names REGEX is found: rate, settings by name, frozen, or trained"
-    group += " for tensors that are none of a layer's;"
-    group += " may be repeated"
+    group = (
+        "parameter group: overrides for parameters whose names REGEX matches: rate=X, hyperparameters by name, frozen,"
+    )
+    group += " or trained for a tensor that is no parameter of a layer; may be repeated"
     p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
-    for kind, text in (("value", "each element of a gradient"), ("norm", "the norm of all gradients together")):
-        p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"most that {text} is (default: any)")
-    trainable = "float tensors to train, found anywhere in the name (default: parameters of layers; an error lists what"
-    trainable += " may be a parameter or not)"
+    for kind, text in (("value", "each gradient element to [-X, X]"), ("norm", "the global gradient norm to X")):
+        p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"clip {text} (default: off)")
+    trainable = (
+        "train the float tensors whose names REGEX matches (default: parameters of layers; an error lists ambiguous"
+    )
+    trainable += " tensors)"
     p.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
-    text = "draw initial weights from --seed, scaled by how wide each is; biases, scales and tables stay as they are:"
-    text += " one of %(choices)s (default: those of the file)"
+    text = (
+        "initialize weights at random from --seed, scaled by fan-in or fan-out: one of %(choices)s; biases, scales and"
+    )
+    text += " embedding tables keep their values (default: weights of the file)"
     p.add_argument("--init", choices=_Choices(_initial_rules), default="", metavar="RULE", help=text)
-    text = "the module's parameters: exactly these are trained. An .npz or .safetensors file has their numbers, by"
-    text += " which renamed, turned and repeated ones are found, and those that are not are an error; a text has names,"
-    text += " one per line, and those that the file lacks get a warning"
+    text = "parameters of the PyTorch module: train exactly these. An .npz or .safetensors file with their values also"
+    text += (
+        " finds renamed, transposed and duplicated ones, and an unmatched one is an error; a text file has a name per"
+    )
+    text += " line, and an unmatched one is a warning"
     p.add_argument("--parameters", type=path, metavar="FILE", help=text)
     add_axes(p)
-    off = "whether nodes that drop elements in training do so (default on)"
+    off = "dropout during training (default on)"
     p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)
     p.late = _add_settings
 
@@ -239,17 +262,19 @@ def _initial_rules() -> Collection[str]:
 
 
 def _add_settings(p: LazyParser) -> None:
-    """An option for each setting that losses and optimizers declare."""
+    """Add an option for each hyperparameter that losses and optimizers declare."""
     from deployer.core.packages import PackageProblem
     from deployer.training.settings import declared_settings, shown
 
-    add_rate_options(p, "default: a constant of the optimizer graph")
-    options = p.add_argument_group("settings of losses and optimizers")
+    groups = [group for group in p._action_groups if str(group.title).startswith(SCHEDULE_GROUP)]
+    rates = groups[0] if groups else p.add_argument_group(SCHEDULE_GROUP)
+    add_rate_options(rates, "default: constant learning rate")
+    options = p.add_argument_group("hyperparameters of losses and optimizers")
     for name, owners in declared_settings().items():
         if f"--{name}" in p._option_string_actions:
             raise PackageProblem(f"setting {name!r} of {owners[0][0]} is an option already", hint="another name")
         first, place = owners[0][1], SETTING + name
-        text = "; ".join(dict.fromkeys(setting.text for _, setting in owners)).replace("%", "%%")
+        text = _hyperparameter_text(owners).replace("%", "%%")
         if first.switch:
             text = f"{text} ({', '.join(owner for owner, _ in owners)})"
             options.add_argument(f"--{name}", action="store_const", const=1, dest=place, help=text)
@@ -257,6 +282,16 @@ def _add_settings(p: LazyParser) -> None:
         defaults = ", ".join(f"{owner} {shown(setting)}" for owner, setting in owners)
         kind, text = whole if first.whole else finite, f"{text}, in {first.range} (default: {defaults})"
         options.add_argument(f"--{name}", type=kind, metavar="N" if first.whole else "X", dest=place, help=text)
+
+
+def _hyperparameter_text(owners: Sequence[tuple[str, "Hyperparameter"]]) -> str:
+    """Join the texts of the hyperparameter's owners, with their names where the texts differ."""
+    by_text: dict[str, list[str]] = {}
+    for owner, setting in owners:
+        by_text.setdefault(setting.text, []).append(owner)
+    if len(by_text) == 1:
+        return owners[0][1].text
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in by_text.items())
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, float]:

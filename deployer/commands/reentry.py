@@ -9,7 +9,7 @@ from deployer.core import artefact
 from deployer.core.errors import FileProblem, OptionProblem, VerifyFailed
 from deployer.core.plan import Options, Plan, RunOptions, Tiling
 from deployer.core.target import load
-from deployer.lr_schedules.windows import LEFTOVERS
+from deployer.lr_schedules.windows import PARTIAL_ACCUMULATION
 from deployer.pipeline import Case
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
@@ -22,7 +22,7 @@ FLAGS = {
     "cores": ("--cores", "cores"),
     "opt_out": ("--opt-out", "opt_out"),
     "no_fusion": ("--no-fusion", "fuse", "disabled_rewrites"),
-    "fused": ("--fused", "fuse_update"),
+    "fuse_update": ("--fused", "fuse_update"),
     "no_ahead": ("--no-ahead", "apart"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
@@ -111,14 +111,14 @@ def check_running(request: RunOptions, origin: RunOptions, path: Path) -> None:
     if request.tolerance != origin.tolerance:
         facts.append(("--tolerance", f"{request.tolerance:g}, in the file {origin.tolerance:g}"))
     if request.flush != origin.flush:
-        facts.append(("--leftover", f"{_word(request)}, in the file {_word(origin)}"))
+        facts.append(("--partial-accumulation", f"{_word(request)}, in the file {_word(origin)}"))
     if request.checked != origin.checked:
         facts.append(("--check-passes", f"{request.checked}, in the file {origin.checked}"))
     _refuse(facts, path)
 
 
 def _word(running: RunOptions) -> str:
-    return LEFTOVERS[running.flush]
+    return PARTIAL_ACCUMULATION[running.flush]
 
 
 def _refuse(facts: Sequence[tuple[str, str]], path: Path) -> None:

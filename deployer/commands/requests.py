@@ -35,7 +35,7 @@ ARRAYS = (".npz", ".safetensors")
 ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""
 CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
-UPDATING = ("n_steps", "n_accum", "leftover", "schedule", "warm_up")
+UPDATING = ("n_steps", "n_accum", "partial_accumulation", "schedule", "warm_up")
 """Arguments that describe a run of several updates."""
 UNREAD = {
     "inference": (*UPDATING, "data_inputs", "learning_rate", "check_passes", "strict", "any_rate"),

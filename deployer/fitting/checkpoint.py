@@ -20,7 +20,7 @@ from deployer.core.safe_text import json_line
 from deployer.fitting.history import EpochRow
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 
-FORMAT = "deployer checkpoint 1"
+FORMAT = "deployer checkpoint 2"
 LOSSES, STATE = "losses", "state/"
 """The name of the losses' array, and what stands before the names of storages."""
 
@@ -29,7 +29,7 @@ LOSSES, STATE = "losses", "state/"
 class CheckpointPlace:
     """Progress of a run: passes made, the loss of each, the program's state by storage, and rows of epochs.
 
-    `best` is the best value of the watched metric so far (None before the first), reached in epoch `best_epoch`.
+    `best` is the best value of the monitored metric so far (None before the first), reached in epoch `best_epoch`.
     `ended` says why the run is over before its last pass; empty while it is not.
     The order of the samples of an epoch follows from the seed and the epoch's number, so nothing is kept of it.
     """
@@ -61,7 +61,9 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
     arrays, metadata = read_safetensors(path)
     if metadata.get("format") != FORMAT:
         facts = [("format", metadata.get("format", "none")), ("known", FORMAT)]
-        raise FileProblem(f"{path} is no checkpoint", facts, "a file that `deployer fit` wrote")
+        raise FileProblem(
+            f"{path} is no checkpoint of this version", facts, "a file that this version's `deployer fit` wrote"
+        )
     signed = {name: text for name, text in metadata.items() if name != "digest"}
     if metadata.get("digest") != _digest(arrays, signed):
         raise FileProblem(f"{path} is damaged: its content has another digest", hint="an earlier copy of it")

@@ -51,7 +51,7 @@ GRAPHS = ("train.onnx", "optimizer.onnx")
 class Fitted:
     """A run at its end: a row per epoch, the loss of each pass, the trained weights by the model's names, the verdict.
 
-    `best` are the weights after `best_epoch`, the epoch with the best watched metric. `faults` says what is wrong,
+    `best` are the weights after `best_epoch`, the epoch with the best monitored metric. `faults` says what is wrong,
     `checked` which passes were repeated in float64, `notes` what else a reader should know. `ended` is why the run
     ended before its last pass, if it did: "diverged", "patience", "reached". `buffers` and `best_buffers` are running
     statistics beside `weights` and `best`, `classes` the names of the labels from 0 on, where the samples have some.
@@ -152,7 +152,7 @@ def fit(
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
-    case.check_watched(held_out)
+    case.check_monitored(held_out)
     origin = case.origin(samples, held_out)
     evaluation = case.evaluation() if held_out else None
     if run.resume:  # before anything is written: a file that does not fit changes nothing
@@ -198,18 +198,18 @@ class _Case:
         callback.read(place, held_out)
         return samples, held_out
 
-    def check_watched(self, held_out: Samples | None) -> None:
+    def check_monitored(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
         names, run = self.metrics.names, self.run
         lost = [f"top_{k}" for k in run.top if f"top_{k}" not in names or held_out is None]
-        if run.watch not in names or (run.watch != LOSS and held_out is None) or lost:
-            hint = "validation samples" if run.watch in names else "one of these"
-            cause = f"nothing measures {run.watch if run.watch not in names else (lost or [run.watch])[0]!r}"
+        if run.monitor not in names or (run.monitor != LOSS and held_out is None) or lost:
+            hint = "validation samples" if run.monitor in names else "one of these"
+            cause = f"nothing measures {run.monitor if run.monitor not in names else (lost or [run.monitor])[0]!r}"
             raise OptionProblem(cause, [("metrics", ", ".join(names))], hint)
 
     def order(self, samples: Samples) -> Order:
         run = self.run
-        return Order(samples.count, samples.batch, run.seed, run.shuffle, run.rest)
+        return Order(samples.count, samples.batch, run.seed, run.shuffle, run.drop_last)
 
     def passes(self, samples: Samples) -> int:
         """Passes of the whole run."""
@@ -235,11 +235,12 @@ class _Case:
         rule = asdict(replace(task, groups=(), schedule="", warm_up="", expected=()))
         rule["groups"] = [repr(group) for group in task.groups]
         rule["expected"] = expected_origin(task.expected)
-        given = {name: getattr(run, name) for name in ("n_accum", "seed", "shuffle", "rest", "overfit")}
+        given = {name: getattr(run, name) for name in ("n_accum", "seed", "shuffle", "drop_last", "overfit")}
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
-        found |= {"rates": self.rates(samples).origin, "watch": run.watch, "leftover": self.updates(samples).origin}
+        found |= {"rates": self.rates(samples).origin, "monitor": run.monitor}
+        found["partial_accumulation"] = self.updates(samples).origin
         return found | {"rule": json_text(rule), "order": json_text(given)}
 
     def evaluation(self) -> Program:
@@ -294,10 +295,10 @@ class _Fit:
         measure = self._measure()
         start = self._start(trainer)
         judge = SampledPasses(trainer.program, feed.updates, trainer.rates)
-        watched, rising = run.watch, run.watch in case.metrics.larger_is_better
+        monitored, rising = run.monitor, run.monitor in case.metrics.larger_is_better
         rates = case.rates(self.samples)
         bound = run.bound if run.overfit is not None else None
-        horizon = Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, watched, rising)
+        horizon = Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, monitored, rising)
         self.callback.tensors(told(records(case.problem.tensors)))
         self.callback.begin(feed.updates.passes, feed.order.passes, start)
         loop = TrainingLoop(trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.callback)

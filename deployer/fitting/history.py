@@ -36,8 +36,8 @@ class FitReport:
     """Content of report.json, for other programs; NaN and infinities are stored as text.
 
     `verdict` and the numbers that it rests on (`checks`), `faults`, `notes`; `passes` made, why the run `ended` before
-    its last (empty where it did not), the epoch with the best watched metric (0: none has ended), a row per epoch, the
-    names of the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of
+    its last (empty where it did not), the epoch with the best monitored metric (0: none has ended), a row per epoch,
+    the names of the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of
     others; `tensors` as in `Fitted`.
     """
 

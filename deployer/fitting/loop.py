@@ -21,9 +21,9 @@ DIVERGED, PATIENCE, REACHED = "diverged", "patience", "reached"
 class Horizon:
     """Stopping rules of a run, and its schedule of checkpoints and checks.
 
-    It ends after `passes`, or with an epoch: after `patience` epochs in which the watched metric was not better (0:
+    It ends after `passes`, or with an epoch: after `patience` epochs in which the monitored metric was not better (0:
     none), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at the
-    end of each epoch; `checks` that of passes that the float64 reference repeats. `watched` is the metric,
+    end of each epoch; `checks` that of passes that the float64 reference repeats. `monitored` is the metric,
     `rising` says that more is better.
     """
 
@@ -32,7 +32,7 @@ class Horizon:
     patience: int = 0
     bound: float | None = None
     every: int = 0
-    watched: str = "loss"
+    monitored: str = "loss"
     rising: bool = False
 
 
@@ -117,7 +117,7 @@ class TrainingLoop:
         metrics = self.measure(place.state)
         row = EpochRow(number, place.passes, mean_loss(losses), self.rate(place.passes - 1), metrics)
         self.listener.epoch(row)
-        value = metrics.get(self.horizon.watched, row.loss)
+        value = metrics.get(self.horizon.monitored, row.loss)
         better = place.best is None or (value > place.best if self.horizon.rising else value < place.best)
         place = replace(place, rows=(*place.rows, row))
         if better:

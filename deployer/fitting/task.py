@@ -10,9 +10,8 @@ from deployer.fitting.sources import Source
 from deployer.frontend.prepare.axes import NO_AXES, Axes
 from deployer.lr_schedules.lr_schedule import LrSchedule, read_schedule
 from deployer.lr_schedules.schedules import CONSTANT
-from deployer.lr_schedules.windows import ACCUMULATIONS, LEFTOVERS
+from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.training.groups import ParameterGroup
-from deployer.training.order import FILL
 from deployer.training.problem import NO_LIMITS, Problem, pose_problem
 from deployer.training.settings import Given
 from deployer.training.tensors.selection import Expected
@@ -29,7 +28,7 @@ class Task:
     """Training task: the loss and the update rule; the fields are those of `build_train_graph`.
 
     `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
-    `accumulate` is what an update takes of its passes: the "sum" of their gradients, or the "mean", as of one batch.
+    `accumulate` combines the gradients of an update's passes: their "sum", or the "mean" as of one batch.
     """
 
     loss: str
@@ -76,10 +75,10 @@ class Task:
 class TrainingRun:
     """Options of a run: length, data split, stopping rules, metrics, checkpoints and checks.
 
-    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update; `leftover` says what becomes of
-    passes behind the last full update of the run ("skip", or "flush": an update of their own). `validation` is a share
-    of the samples, or a source of others, with `validation_target` as `read_source` has it. `rest` says what becomes of
-    samples that fill no batch ("fill", "drop"). `patience` epochs without a better `watch` end the run (0: none do).
+    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update; `partial_accumulation` skips
+    or applies ("skip", "apply") an incomplete accumulation window at the end of the run. `validation` is a share of the
+    samples, or a separate source, with `validation_target` as in `read_source`. `drop_last` drops the incomplete last
+    batch of an epoch instead of filling it up. `patience` epochs without a better `monitor` end the run (0: never).
     `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
     scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
     each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
@@ -88,14 +87,14 @@ class TrainingRun:
     epochs: int = 1
     n_steps: int | None = None
     n_accum: int = 1
-    leftover: str = LEFTOVERS[0]
+    partial_accumulation: str = PARTIAL_ACCUMULATION[0]
     seed: int = 0
     shuffle: bool = True
-    rest: str = FILL
+    drop_last: bool = False
     validation: Source | float | None = None
     validation_target: Path | None = None
     patience: int = 0
-    watch: str = LOSS
+    monitor: str = LOSS
     top: tuple[int, ...] = ()
     overfit: int | None = None
     bound: float = OVERFIT_BOUND
@@ -110,7 +109,7 @@ class TrainingRun:
             number = getattr(self, name)
             if number is not None and number < low:
                 raise OptionProblem(f"{name} is {number}", hint=f"{low} or more")
-        _check_choice("leftover", self.leftover, LEFTOVERS)
+        _check_choice("partial_accumulation", self.partial_accumulation, PARTIAL_ACCUMULATION)
         if self.overfit is not None and self.validation is not None:
             raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
         if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
@@ -118,8 +117,8 @@ class TrainingRun:
 
     @property
     def flush(self) -> bool:
-        """Whether passes that are left at the end have an update of their own."""
-        return self.leftover == LEFTOVERS[1]
+        """Whether an incomplete accumulation window at the end of the run is applied."""
+        return self.partial_accumulation == PARTIAL_ACCUMULATION[1]
 
 
 def _check_choice(name: str, choice: str, choices: Sequence[str]) -> None:

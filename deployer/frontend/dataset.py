@@ -14,7 +14,7 @@ from deployer.core.files.arrays import Arrays, read_npz
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, indexed, loss_counts, narrowed
-from deployer.lr_schedules.windows import LEFTOVERS, Updates, mean_shares
+from deployer.lr_schedules.windows import PARTIAL_ACCUMULATION, Updates, mean_shares
 
 FILE_LIMIT = (1 << 31) - 1
 """Bytes of the largest file whose offsets fit 32 bits: input.bin holds every pass, inputs.npz every sample."""
@@ -335,10 +335,10 @@ def _fits(array: Array, kind: TensorType) -> bool:
 
 
 def windows(dataset: Dataset) -> Iterator[str]:
-    """Lines on how passes are put together to updates, where that is more than the sum of as many in each."""
+    """Describe the accumulation where it is not a plain sum over complete windows."""
     if dataset.shares:
-        yield "accumulation: the mean over the passes of an update, by what each of them counts"
+        yield "accumulation: mean over the passes of an update, weighted by their label counts"
     if dataset.left:
         rest = f"the last {dataset.left} of {dataset.n_batches} passes"
-        own = f"{rest} have an update of their own" if dataset.flush else f"{rest} are in no update"
-        yield f"left over: {own} (--leftover {LEFTOVERS[dataset.flush]})"
+        own = f"{rest} are an update of their own" if dataset.flush else f"{rest} are in no update"
+        yield f"incomplete accumulation window: {own} (--partial-accumulation {PARTIAL_ACCUMULATION[dataset.flush]})"

@@ -15,18 +15,18 @@ from deployer.lr_schedules.schedules import SCHEDULES, LrScheduler
 
 LARGEST_RATE = float(own_toml(Path(__file__).parent / "limits.toml")["largest"])
 LIST_BYTES = 1 << 24
-"""Bytes of the largest file of rates."""
+"""Size limit of a file of rates."""
 FORM = "NAME[:SETTING=X,...], one of " + ", ".join(SCHEDULES)
 WARM_UP_FIRST = 1 / 3
-"""The share of the rate with which a warm-up begins, as in PyTorch's LinearLR."""
-FREE = "--any-rate, if it is meant"
+"""Default initial factor of a warm-up, as in PyTorch's LinearLR."""
+FREE = "--any-rate to allow it"
 
 
 @dataclass(frozen=True)
 class LrSchedule:
-    """Learning-rate schedule of a run: the rate of each update, as a share of the given rate.
+    """Learning-rate schedule of a run: the rate of each update, relative to the learning rate.
 
-    In the first `warm_up` updates it rises in a line from the share `first`; the schedule begins after them, as by
+    In the first `warm_up` updates the factor rises linearly from `first`; the schedule begins after them, as with
     PyTorch's SequentialLR. `listed` are the rates from a file. `free` allows rates beyond the guard.
     """
 
@@ -55,7 +55,9 @@ class LrSchedule:
     def _shares(self, updates: int, base: float) -> list[float]:
         if self.warm_up >= updates and self.warm_up:
             facts = [("warm-up", f"{self.warm_up} updates"), ("run", f"{updates} updates")]
-            raise OptionProblem("the warm-up is as long as the run", facts, "a shorter one, or more passes (--n-steps)")
+            raise OptionProblem(
+                "the warm-up does not end before the run", facts, "a shorter --warm-up, or more passes (--n-steps)"
+            )
         rest = updates - self.warm_up
         rise = [self.first + (1 - self.first) * u / self.warm_up for u in range(self.warm_up)]
         share = self.schedule.share
@@ -63,24 +65,26 @@ class LrSchedule:
             return rise + [share(self.numbers, update, rest) for update in range(rest)]
         if len(self.listed) != rest:
             facts = [("rates", str(len(self.listed))), ("updates", str(rest)), ("warm-up", str(self.warm_up))]
-            raise OptionProblem("the list has not one rate for each update", facts, "as many rates as updates")
+            raise OptionProblem(
+                "the list needs one rate per update", facts, "as many rates as updates after the warm-up"
+            )
         if not base:
-            raise OptionProblem("a list of rates replaces a rate, which is 0", hint="--learning-rate above 0")
+            raise OptionProblem("a list of rates cannot replace a learning rate of 0", hint="--learning-rate above 0")
         return [x * self.listed[0] / base for x in rise] + [rate / base for rate in self.listed]
 
 
 def shown_rates(rates: Array, lr_schedule: LrSchedule | None) -> str:
-    """A line on rates that are taken at run time."""
+    """Describe rates that are set at run time, in one line."""
     groups = "; ".join(f"{column[0]:g} to {column[-1]:g}, at most {column.max():g}" for column in rates.T[:4])
     more = f"; and {rates.shape[1] - 4} more groups" if rates.shape[1] > 4 else ""
     source = "the case's" if lr_schedule is None else lr_schedule.schedule.name
-    return f"rates: {source}, read at each of {len(rates)} updates in place of the graph's: {groups}{more}"
+    return f"learning rates: {source}, set at run time for each of {len(rates)} updates: {groups}{more}"
 
 
 def check_rate(rate: float, place: str = "learning rate", free: bool = False, zero: bool = False) -> None:
-    """Raise OptionProblem for a rate that cannot be right: not finite, not positive, or above LARGEST_RATE.
+    """Raise OptionProblem for an implausible rate: not finite, not positive, or above LARGEST_RATE.
 
-    With `free` any finite one may be, with `zero` 0 may be, as at the end of a schedule. What counts is float32.
+    `free` allows any finite rate, `zero` allows 0, as at the end of a schedule. Rates are compared in float32.
     """
     with np.errstate(over="ignore"):
         narrow = float(np.float32(rate))
@@ -95,7 +99,7 @@ def check_rate(rate: float, place: str = "learning rate", free: bool = False, ze
 
 
 def read_schedule(text: str, warm_up: str = "", free: bool = False) -> LrSchedule:
-    """The course of `--schedule TEXT` and `--warm-up UPDATES[:FIRST]`; OptionProblem where one has another form."""
+    """Parse `--schedule TEXT` and `--warm-up UPDATES[:FIRST]`; OptionProblem for invalid text."""
     name, colon, rest = text.partition(":")
     place = f"--schedule {text!r}"
     if name not in SCHEDULES:
@@ -120,7 +124,9 @@ def _read_numbers(schedule: LrScheduler, words: Sequence[str], place: str) -> di
         key = name.strip().replace("_", "-")
         if not sign or key not in known or known[key].place in numbers:
             settings = ", ".join(known) or "none"
-            raise OptionProblem(f"{place}: {word!r} is no setting=number, once each", [("settings", settings)], FORM)
+            raise OptionProblem(
+                f"{place}: {word!r} is not SETTING=X with a known setting, once each", [("settings", settings)], FORM
+            )
         numbers[known[key].place] = _number(known[key], number, f"{place}: {key}")
     for setting in schedule.settings:
         if setting.place not in numbers:
@@ -135,22 +141,24 @@ def _number(setting: Hyperparameter, text: str, place: str) -> float:
     try:
         value = int(text) if setting.whole else float(text)
     except ValueError:
-        raise OptionProblem(f"{place} is {text!r}, which is no number", facts) from None
+        raise OptionProblem(
+            f"{place} is {text!r}, which is not {'an integer' if setting.whole else 'a number'}", facts
+        ) from None
     if not setting.fits(value):
         raise OptionProblem(f"{place}={text} is out of range", facts)
     return value
 
 
 def _read_warm_up(text: str) -> tuple[int, float]:
-    """The number of updates and the share of the first; none for an empty text."""
+    """The number of updates and the initial factor; no updates for an empty text."""
     if not text:
         return 0, WARM_UP_FIRST
     count, colon, first = text.partition(":")
     place, number = (
         f"--warm-up {text!r}",
-        Hyperparameter("updates", "updates of the warm-up", None, least=1, whole=True),
+        Hyperparameter("updates", "length of the warm-up in updates", None, least=1, whole=True),
     )
-    share = Hyperparameter("first", "share of the rate in the first update", WARM_UP_FIRST, most=1.0, ends="[]")
+    share = Hyperparameter("first", "factor of the rate in the first update", WARM_UP_FIRST, most=1.0, ends="[]")
     updates = int(_number(number, count, f"{place}: updates"))
     return updates, _number(share, first, f"{place}: first") if colon else WARM_UP_FIRST
 
@@ -164,7 +172,9 @@ def _read_list(path: Path) -> tuple[float, ...]:
             rates.append(float(word))
         except ValueError:
             facts = [("rate", str(len(rates))), ("found", repr(word[:40]))]
-            raise FileProblem(f"{path} holds what is no number", facts, "rates with spaces between") from None
+            raise FileProblem(
+                f"{path} holds text that is not a number", facts, "rates separated by white space"
+            ) from None
     if not rates:
         raise FileProblem(f"{path} holds no rates", hint="one rate for each update")
     return tuple(rates)

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ACCUMULATIONS = ("sum", "mean")
-"""What an update takes of the gradients of its passes."""
-LEFTOVERS = ("skip", "flush")
-"""What becomes of passes behind the last full update: no update, or one of their own."""
+"""Reductions of the gradients of an update's passes."""
+PARTIAL_ACCUMULATION = ("skip", "apply")
+"""Treatments of an incomplete accumulation window at the end of a run."""
 
 
 @dataclass(frozen=True)
 class Updates:
-    """Updates of a run of so many `passes`: one after `each` of them, and with `flush` one for the remainder.
+    """Updates of a run of `passes`: one after every `each` of them, and with `flush` one for an incomplete last window.
 
-    Without it a run of more passes goes on where this one ends, so that the last update is like the others.
+    Without `flush` a longer run continues where this one ends, so its next update is like the others.
     """
 
     passes: int
@@ -23,7 +23,7 @@ class Updates:
 
     @property
     def left(self) -> int:
-        """Passes behind the last full update."""
+        """Passes in an incomplete last window."""
         return self.passes % self.each
 
     @property
@@ -51,14 +51,14 @@ class Updates:
         if not left:
             return ""
         if self.flushes(made - 1):
-            return f"passes at the end with an update of their own, where others have {self.each}: {left}"
-        return f"passes at the end that fill no update of {self.each}: {left}"
+            return f"incomplete accumulation window at the end, applied: {left} of {self.each} passes"
+        return f"incomplete accumulation window at the end, not applied: {left} of {self.each} passes"
 
     @property
     def origin(self) -> str:
         """Key of the windows that determine a run's bits, with the number of passes if the last update needs it."""
-        leftover = LEFTOVERS[self.flush]
-        return f"{leftover} after {self.passes} passes" if self.flush else leftover
+        choice = PARTIAL_ACCUMULATION[self.flush]
+        return f"{choice} after {self.passes} passes" if self.flush else choice
 
 
 def mean_shares(counts: Iterable[float | None], passes: int, accum: int) -> tuple[float, ...]:

@@ -11,38 +11,38 @@ from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.training.tables.taken import Taken
 
-FILL, DROP = "fill", "drop"
-
 
 @dataclass(frozen=True)
 class Order:
     """The order of `count` samples in batches of `batch`.
 
-    Where a batch does not divide the samples, the last one of an epoch is filled up from the start of the epoch's own
-    order (`rest` "fill"), or the epoch ends without the samples that are left (`rest` "drop").
+    If the batch size does not divide the number of samples, the last batch of an epoch is filled up with the first
+    samples of the epoch's own order; with `drop_last` the incomplete batch is dropped.
     """
 
     count: int
     batch: int
     seed: int = 0
     shuffled: bool = True
-    rest: str = FILL
+    drop_last: bool = False
 
     def __post_init__(self) -> None:
-        """Raise DatasetMismatch where an epoch has no pass."""
+        """Raise DatasetMismatch if an epoch has no pass."""
         if not self.passes:
             facts = [("samples", str(self.count)), ("batch", str(self.batch))]
-            raise DatasetMismatch("an epoch has no whole batch", facts, f"more samples, or the rest as {FILL!r}")
+            raise DatasetMismatch(
+                "an epoch has no complete batch", facts, "more samples, a smaller batch, or no --drop-last"
+            )
 
     @property
     def left(self) -> int:
-        """Samples of an epoch that fill no batch."""
+        """Samples of an epoch in its incomplete last batch."""
         return self.count % self.batch
 
     @property
     def passes(self) -> int:
         """Passes of an epoch."""
-        return self.count // self.batch + int(self.rest == FILL and self.left > 0)
+        return self.count // self.batch + int(not self.drop_last and self.left > 0)
 
     def indices(self, index: int) -> Array:
         """The numbers of the samples of the pass of that index, counted over all epochs."""
@@ -58,13 +58,13 @@ class Order:
 
     @property
     def note(self) -> str:
-        """Describe the handling of samples that fill no batch; empty if there are none."""
+        """Describe the handling of an incomplete last batch; empty if there is none."""
         if not self.left:
             return ""
-        text = f"{self.count} samples are no whole number of batches of {self.batch}: "
-        if self.rest == DROP:
-            return f"{text}the last {self.left} of each epoch's order are not trained in it"
-        return f"{text}the last batch of an epoch, of {self.left}, is filled up with the first of its order"
+        text = f"{self.count} samples are not a multiple of the batch size {self.batch}: "
+        if self.drop_last:
+            return f"{text}the last {self.left} of each epoch's order are dropped"
+        return f"{text}the last batch of an epoch has {self.left} and is filled up with the first of its order"
 
 
 @lru_cache(maxsize=2)

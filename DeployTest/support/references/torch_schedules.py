@@ -5,12 +5,12 @@ from typing import Any
 
 LR_SCHEDULES = {
     "constant": ("constant", ""),
-    "step": ("step:every=30,factor=0.5", ""),
-    "cosine": ("cosine:least=0.125", ""),
-    "linear": ("linear:first=0.75,last=0.125,over=60", ""),
+    "step": ("step:step-size=30,gamma=0.5", ""),
+    "cosine": ("cosine:end-factor=0.125", ""),
+    "linear": ("linear:start-factor=0.75,end-factor=0.125,updates=60", ""),
     "one-cycle": ("one-cycle", ""),
     "warm-up": ("cosine", "10:0.25"),
-    "warm-up-step": ("step:every=20", "10"),
+    "warm-up-step": ("step:step-size=20", "10"),
 }
 """For each course the text of --schedule and that of --warm-up."""
 

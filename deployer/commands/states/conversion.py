@@ -27,14 +27,14 @@ Row = dict[str, str | bool | int | float]
 
 def run_state(a: argparse.Namespace, console: Terminal) -> int:
     """Do what the command line asks for."""
-    return {"show": _show, "export": _export, "import": _import}[a.way](a, console)
+    return {"show": _show, "export": _export, "import": _import}[a.action](a, console)
 
 
 def _refuse(a: argparse.Namespace, *names: str) -> None:
     """OptionProblem where an option was given that this use of the command does not have."""
     given = [name for name in names if getattr(a, name)]
     if given:
-        raise OptionProblem(f"deployer state {a.way} takes no --{given[0]}", hint=f"leave out --{given[0]}")
+        raise OptionProblem(f"deployer state {a.action} takes no --{given[0]}", hint=f"leave out --{given[0]}")
 
 
 def _show(a: argparse.Namespace, console: Terminal) -> int:
@@ -103,7 +103,7 @@ def _tensor_table(rows: list[Row]) -> Table:
 def _written(a: argparse.Namespace) -> Path:
     """Return the output path; raise OptionProblem without one, or if the file exists already."""
     if a.output is None:
-        raise OptionProblem(f"deployer state {a.way} writes a file", hint="-o FILE")
+        raise OptionProblem(f"deployer state {a.action} writes a file", hint="-o FILE")
     check_absent(a.output, a.force)
     out: Path = a.output
     return out

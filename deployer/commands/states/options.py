@@ -5,24 +5,24 @@ from typing import Any
 
 from deployer.commands.values import path
 
-WAYS = ("show", "export", "import")
-"""What may be done with an image."""
+ACTIONS = ("show", "export", "import")
+"""Actions on a state image."""
 HELD = ("weights", "state", "changes")
-"""What an image that is made may hold."""
+"""Contents of an image that import creates."""
 
 
 def add_state_options(commands: "argparse._SubParsersAction[Any]") -> None:
-    """The command for images that libraries save, and dumps of flash with them."""
-    text = "show what a library saved, export it to npz or ONNX, or import it from there"
+    """Add the command for state images and flash dumps of libraries."""
+    text = "show a saved state image of a library, export it to npz or ONNX, or create one from weights"
     p = commands.add_parser("state", help=text, description=text)
-    p.add_argument("way", choices=WAYS, metavar="show|export|import", help="what to do with the file")
-    text = "an image or a dump of flash; for import, arrays by name: .npz, .safetensors, or a model .onnx"
+    p.add_argument("action", choices=ACTIONS, metavar="show|export|import", help="action on the file")
+    text = "state image or flash dump; for import, arrays by name (.npz, .safetensors) or a model (.onnx)"
     p.add_argument("file", type=path, metavar="FILE", help=text)
-    text = "folder of the library, which says what the tensors are (default: the file's folder)"
+    text = "folder of the library, whose manifest describes the tensors (default: the file's folder)"
     p.add_argument("--library", type=path, metavar="DIR", help=text)
-    text = "the file to write: of export .npz, or .onnx with --model; of import an image, as load takes it"
+    text = "output file: .npz, or .onnx with --model, for export; a state image for import"
     p.add_argument("-o", "--output", type=path, metavar="FILE", help=text)
-    p.add_argument("--model", type=path, metavar="model.onnx", help="the forward model whose weights export replaces")
-    text = "what the image of import holds: one of %(choices)s (default: weights)"
+    p.add_argument("--model", type=path, metavar="model.onnx", help="forward model whose weights export replaces")
+    text = "content of the imported image: one of %(choices)s (default: weights)"
     p.add_argument("--kind", choices=HELD, metavar="KIND", help=text)
-    p.add_argument("--force", action="store_true", help="overwrite the file, where it is there")
+    p.add_argument("--force", action="store_true", help="overwrite the output file")

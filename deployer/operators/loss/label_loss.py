@@ -159,9 +159,11 @@ def loss_samples(seed: int, outputs: int = 1) -> Iterator[Sample]:
 
 # Shared code of losses with class weights and smoothed labels: shares, divisors, kernel numbers, samples.
 
-SMOOTHING = Hyperparameter("label-smoothing", "share of each label that all classes have evenly", 0.0, most=1.0)
+SMOOTHING = Hyperparameter(
+    "label-smoothing", "label smoothing: share of the target spread evenly over all classes", 0.0, most=1.0
+)
 IGNORED = Hyperparameter(
-    "ignore-index", "label that does not count", None, least=-(2.0**31), most=2.0**31 - 1, whole=True
+    "ignore-index", "label to ignore in the loss and its gradient", None, least=-(2.0**31), most=2.0**31 - 1, whole=True
 )
 KINDS = {"reduction": "STRING", IGNORED.place: IGNORED.kind, SMOOTHING.place: SMOOTHING.kind}
 

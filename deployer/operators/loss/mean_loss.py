@@ -361,8 +361,8 @@ class BCEWithLogitsLossGrad(MeanLossGrad):
         return np.asarray(np.where(pred >= 0, (1 - target) - less, less - target))
 
 
-DELTA = Hyperparameter("delta", "distance up to which the loss is a square", 1.0, ends="()")
-SCALE = Hyperparameter("scale", "what the loss is multiplied by", 1.0, ends="()")
+DELTA = Hyperparameter("delta", "absolute error up to which the loss is quadratic", 1.0, ends="()")
+SCALE = Hyperparameter("scale", "factor of the loss", 1.0, ends="()")
 HUBER_FORM = Signature((2, 2), (1, 1), {s.place: s.kind for s in (DELTA, SCALE)})
 
 
@@ -592,7 +592,7 @@ class MSELossGrad(MeanLossGrad):
         return 2.0
 
 
-BETA = Hyperparameter("beta", "distance below which the loss is a square", 1.0, ends="()")
+BETA = Hyperparameter("beta", "absolute error below which the loss is quadratic", 1.0, ends="()")
 
 
 @register

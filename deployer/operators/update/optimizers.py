@@ -66,14 +66,12 @@ ADAMW_LEARNING_RATE = 0.001
 NUMBERS = {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-8, "weight_decay": 0.01}
 """Attributes with what they are where absent, as in ONNX Runtime."""
 CHOICES = (
-    Hyperparameter("beta1", "share that the mean of the gradient keeps", NUMBERS["alpha"], "alpha", most=1.0),
-    Hyperparameter("beta2", "share that the mean of its square keeps", NUMBERS["beta"], "beta", most=1.0),
+    Hyperparameter("beta1", "decay rate of the first moment estimate", NUMBERS["alpha"], "alpha", most=1.0),
+    Hyperparameter("beta2", "decay rate of the second moment estimate", NUMBERS["beta"], "beta", most=1.0),
     Hyperparameter(
-        "eps", "what is added to the root of the gradient's mean square", NUMBERS["epsilon"], "epsilon", ends="()"
+        "eps", "term added to the denominator for numerical stability", NUMBERS["epsilon"], "epsilon", ends="()"
     ),
-    Hyperparameter(
-        "weight-decay", "share of the weight that a step takes off, times the rate", NUMBERS["weight_decay"]
-    ),
+    Hyperparameter("weight-decay", "decoupled weight decay coefficient", NUMBERS["weight_decay"]),
 )
 ADAMW_SETTINGS = {**dict.fromkeys(NUMBERS, "FLOAT"), "adam_mode": "INT", "correct_bias": "INT"}
 
@@ -211,9 +209,9 @@ def _shares(node: Node) -> tuple[float, float]:
 # Base of optimizers whose weight, gradient and states have one type; a subclass adds the formula.
 
 RATE = Hyperparameter("lr", "learning rate", 0.01)
-DECAY = Hyperparameter("weight-decay", "share of the weight that is added to its gradient", 0.0)
-MOMENTUM = Hyperparameter("momentum", "share of the last step that goes on", 0.0, most=1.0)
-EPS = Hyperparameter("eps", "what is added to the root of the gradient's mean square", 1e-8, ends="()")
+DECAY = Hyperparameter("weight-decay", "weight decay (L2 penalty) coefficient", 0.0)
+MOMENTUM = Hyperparameter("momentum", "momentum coefficient", 0.0, most=1.0)
+EPS = Hyperparameter("eps", "term added to the denominator for numerical stability", 1e-8, ends="()")
 
 COUNT = "count"
 """The pointer of a kernel that reads the number of the update."""
@@ -332,7 +330,7 @@ class SGDDecay(WeightUpdate):
         return (w - rate * (g + decay * w),)
 
 
-NESTEROV = Hyperparameter("nesterov", "step from where the momentum leads", 0, switch=True)
+NESTEROV = Hyperparameter("nesterov", "use Nesterov momentum", 0, switch=True)
 MOMENTUM_SETTINGS = (DECAY, MOMENTUM, NESTEROV)
 
 
@@ -371,8 +369,8 @@ class SGDMomentum(WeightUpdate):
         return w - rate * (g + share * v if NESTEROV.of(node) else v), v
 
 
-FIRST = Hyperparameter("beta1", "share that the mean of the gradient keeps", 0.9, most=1.0)
-SECOND = Hyperparameter("beta2", "share that the mean of its square keeps", 0.999, most=1.0)
+FIRST = Hyperparameter("beta1", "decay rate of the first moment estimate", 0.9, most=1.0)
+SECOND = Hyperparameter("beta2", "decay rate of the second moment estimate", 0.999, most=1.0)
 ADAM_SETTINGS = (FIRST, SECOND, EPS, DECAY)
 
 
@@ -442,7 +440,7 @@ class Adagrad(WeightUpdate):
         return w - rate * g / (np.sqrt(v) + eps), v
 
 
-ALPHA = Hyperparameter("alpha", "share that the mean of the gradient's square keeps", 0.99, most=1.0)
+ALPHA = Hyperparameter("alpha", "decay rate of the mean squared gradient", 0.99, most=1.0)
 RMSPROP_SETTINGS = (ALPHA, EPS, DECAY)
 SQUARE = State("_square_mean")
 

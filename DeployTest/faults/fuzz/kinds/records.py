@@ -96,7 +96,7 @@ def _due_place(
         origin, place = (strict_json(metadata[key], nonfinite=key == "place") for key in ("origin", "place"))
     except (ValueError, KeyError, RecursionError):
         return None
-    if metadata.get("format") != "deployer checkpoint 1" or origin != ORIGIN or not isinstance(place, dict):
+    if metadata.get("format") != "deployer checkpoint 2" or origin != ORIGIN or not isinstance(place, dict):
         return None
     state = {name[6:]: array for name, array in arrays.items() if name.startswith("state/")}
     kinds = [None if each is None else {n: (a.dtype, a.shape) for n, a in each.items()} for each in (state, like)]
@@ -470,7 +470,13 @@ def _due_words(content: bytes, name: str, parsers: Any, overruled: set[str]) -> 
     return words
 
 
-ENTRIES = ('leftover = "x"', "doublebuffer = true", "no-fusion = true", 'no-fusion = "Relu"', "no-fusion = false")
+ENTRIES = (
+    'partial-accumulation = "x"',
+    "doublebuffer = true",
+    "no-fusion = true",
+    'no-fusion = "Relu"',
+    "no-fusion = false",
+)
 ENTRIES += ("json = true", "quiet = true", "verbose = 1", "verbose = [true, false]", "budget = true", "cores = [1, 2]")
 ENTRIES += (
     'help = "x"',
