@@ -12,7 +12,7 @@ from deployer.core.operator import registry
 from deployer.core.plan import Options, Plan, Tiling, target_for
 from deployer.kernel_variants import calls
 from deployer.kernel_variants.calls import CostedTiles
-from deployer.kernel_variants.conditions import costed_of, specializations_of
+from deployer.kernel_variants.conditions import costed_of, variants_of
 from deployer.kernel_variants.costs import StepCosts
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.testing.bench import step_of
@@ -23,7 +23,7 @@ TARGET = target.load("siracusa")
 LISTED = {
     symbol: found
     for symbol in sorted({op.kernel.symbol for op in registry().values() if op.kernel})
-    if (found := specializations_of(symbol, TARGET))
+    if (found := variants_of(symbol, TARGET))
 }
 SEEDS = (2, 3, 8)
 """Networks with depthwise, pointwise and other layers, with norms and without."""
@@ -99,7 +99,7 @@ def test_simulated_costs() -> None:
     """A target with costs of another counts as that one does, although it has none of its functions."""
     host = target.load("host")
     assert {symbol: costed_of(symbol, host) for symbol in LISTED} == LISTED
-    assert not any(specializations_of(symbol, host) for symbol in LISTED)
+    assert not any(variants_of(symbol, host) for symbol in LISTED)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from deployer.kernel_variants.conditions import (
     chosen,
     costed_of,
     read_list,
-    specializations_of,
+    variants_of,
 )
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import Epilogue, products
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
 TARGET = target.load("siracusa")
 KERNELS: dict[str, Kernel] = {op.kernel.symbol: op.kernel for op in registry().values() if op.kernel is not None}
 KERNEL = "conv_f32"
-LISTED = {symbol: specializations_of(symbol, TARGET) for symbol in KERNELS if specializations_of(symbol, TARGET)}
+LISTED = {symbol: variants_of(symbol, TARGET) for symbol in KERNELS if variants_of(symbol, TARGET)}
 
 
 NET = Model(
@@ -93,18 +93,20 @@ def test_lists() -> None:
         assert [s.source for s in found if not s.source.is_file()] == []
         assert {s.source for s in found} == set((folder / symbol).glob("*.c"))
         arguments = {name for name, *_ in (*KERNELS[symbol].pointers, *KERNELS[symbol].scalars)}
-        assert all(variant.valid and variant.names <= arguments for variant in found)
+        assert all(variant.requires and variant.names <= arguments for variant in found)
 
 
 def test_only_one_way_elsewhere() -> None:
     """Targets without lists have no such functions: a kernel is one function there."""
     others = [target.load(name) for name in target.names() if name != TARGET.name]
     assert others
-    assert not any(specializations_of(symbol, other) for other in others for symbol in LISTED)
+    assert not any(variants_of(symbol, other) for other in others for symbol in LISTED)
 
 
-def _special(valid: tuple[str, ...], worth: tuple[str, ...] = (), name: str = "few", **let: str) -> KernelVariant:
-    return KernelVariant(name, Path(), valid, worth, let, frozenset())
+def _special(
+    requires: tuple[str, ...], profitable_if: tuple[str, ...] = (), name: str = "few", **let: str
+) -> KernelVariant:
+    return KernelVariant(name, Path(), requires, profitable_if, let, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -129,23 +131,23 @@ def test_conditions(text: str, holds: bool) -> None:
 )
 def test_other_expressions_are_refused(text: str, tmp_path: Path) -> None:
     """Nothing else is a condition, and nothing is run."""
-    with pytest.raises(TargetInvalid, match="is no condition"):
-        _listed(tmp_path, f'[few]\nvalid = ["{text}"]')
+    with pytest.raises(TargetInvalid, match="is not a condition"):
+        _listed(tmp_path, f'[few]\nrequires = ["{text}"]')
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("few = ", "is not TOML"),
-        ('[few]\nneeds = ["n > 1"]', "few is no function with conditions"),
-        ('["a b"]\nvalid = ["n > 1"]', "a b is no function with conditions"),
-        ('few = "n > 1"', "few is no function with conditions"),
+        ('[few]\nneeds = ["n > 1"]', "few is not a variant"),
+        ('["a b"]\nrequires = ["n > 1"]', "a b is not a variant"),
+        ('few = "n > 1"', "few is not a variant"),
         ('like = "other"', "does not exist"),
-        ('like = "other"\n[few]\nvalid = ["n > 1"]', "besides like it has few"),
-        ('let = "n"\n[few]\nvalid = ["n > 1"]', "let is no table of names and values"),
-        ('[few]\nvalid = "n > 1"', "few is no function with conditions"),
-        ("[few]\nvalid = [1]", "few is no function with conditions"),
-        ('[let]\na = "b"\nb = "a"\n[few]\nvalid = ["a > 1"]', "let.a asks for b, which is not defined before"),
+        ('like = "other"\n[few]\nrequires = ["n > 1"]', "like excludes other keys, here few"),
+        ('let = "n"\n[few]\nrequires = ["n > 1"]', "let is not a table of names and expressions"),
+        ('[few]\nrequires = "n > 1"', "few is not a variant"),
+        ("[few]\nrequires = [1]", "few is not a variant"),
+        ('[let]\na = "b"\nb = "a"\n[few]\nrequires = ["a > 1"]', "let.a reads b, which is defined later"),
     ],
 )
 def test_faults_of_lists(text: str, said: str, tmp_path: Path) -> None:
@@ -157,24 +159,24 @@ def test_faults_of_lists(text: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "text", "said"),
     [
-        (["few"], '[few]\nvalid = ["columns > 1"]', "few asks for columns, which is no argument of the kernel"),
+        (["few"], '[few]\nrequires = ["columns > 1"]', "few reads columns, which is no argument of the kernel"),
         (
             ["few"],
-            '[let]\nwide = "columns > 1"\nwider = "2 * wide"\n[few]\nworth = ["wider"]',
-            "few asks for columns, which is no argument of the kernel",
+            '[let]\nwide = "columns > 1"\nwider = "2 * wide"\n[few]\nprofitable_if = ["wider"]',
+            "few reads columns, which is no argument of the kernel",
         ),
-        ([], '[few]\nvalid = ["n > 1"]', "few has no C file few.c beside it"),
-        (["few", "more"], '[few]\nvalid = ["n > 1"]', "more.c lies beside it, and it has no entry more"),
-        (["few"], "", "few.c lies beside it, and it has no entry few"),
-        (["few"], '[few]\nwork = "bricks"', "few counts work as bricks, ways of the operator are .*strips"),
-        (["few"], '[few]\nwork = ["strips"]', "few is no function with conditions"),
+        ([], '[few]\nrequires = ["n > 1"]', "few has no C file few.c beside it"),
+        (["few", "more"], '[few]\nrequires = ["n > 1"]', "has no entry for more.c beside it"),
+        (["few"], "", "has no entry for few.c beside it"),
+        (["few"], '[few]\nwork = "bricks"', "few has the cost model bricks; the operator's are .*strips"),
+        (["few"], '[few]\nwork = ["strips"]', "few is not a variant"),
     ],
 )
 def test_lists_and_their_files(files: list[str], text: str, said: str, tmp_path: Path) -> None:
     """A list and the files beside it must match; conditions may name only arguments of the kernel."""
     with pytest.raises(TargetInvalid, match=said) as found:
         _listed(tmp_path, text, *files)
-    assert str(tmp_path / KERNEL / "specializations.toml") in str(found.value)
+    assert str(tmp_path / KERNEL / "variants.toml") in str(found.value)
 
 
 def test_a_folder_without_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +194,13 @@ def test_names_of_a_list(tmp_path: Path) -> None:
     few, more = _listed(
         tmp_path,
         '[let]\nwide = "n > 1"\nwider = "m if wide else 0"\nother = "c"\n'
-        '[few]\nvalid = ["wider", "g"]\nwork = "strips"\n[more]\nvalid = ["oh > 1"]',
+        '[few]\nrequires = ["wider", "g"]\nwork = "strips"\n[more]\nrequires = ["oh > 1"]',
         "few",
         "more",
     )
     assert (few.names, few.work) == ({"n", "m", "g"}, "strips")
     assert (more.names, more.work) == ({"oh"}, "")
-    with pytest.raises(TargetInvalid, match="few asks for 'm', which is no argument that tells calls apart"):
+    with pytest.raises(TargetInvalid, match="few reads 'm', which may differ between calls"):
         few.broken({"n": 2}, 1)
 
 
@@ -211,12 +213,12 @@ def test_places_of_tiles_tell_no_calls_apart(tmp_path: Path, monkeypatch: pytest
     )
     few = KernelVariant("few", tmp_path / "few.c", ("row == 0",), (), {}, frozenset({"row"}))
     monkeypatch.setattr(calls, "costed_of", lambda symbol, _: (few,))
-    with pytest.raises(TargetInvalid, match="few asks for 'row'"):
+    with pytest.raises(TargetInvalid, match="few reads 'row'"):
         pipeline.plan_program(infer(tmp_path, net), Options(TARGET.name, "single", {"L1": 4000}))
 
 
 def _listed(folder: Path, text: str, *files: str) -> list[KernelVariant]:
-    path = folder / KERNEL / "specializations.toml"
+    path = folder / KERNEL / "variants.toml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     for name in files:
@@ -225,7 +227,7 @@ def _listed(folder: Path, text: str, *files: str) -> list[KernelVariant]:
 
 
 def test_choice() -> None:
-    """The first that is valid for all calls of a step and worth it for the first call, or none."""
+    """The first that is valid for all calls of a step and profitable for the first call, or none."""
     large, even, other = (
         _special(("n > 4",), name="large"),
         _special((), ("n % 2 == 0",), "even"),
@@ -258,8 +260,8 @@ WRONG = {
     "one for depthwise windows": ("conv_f32_pointwise", "planes", "m * c == 1"),
     "one for a first layer": ("conv_f32_planes", "first", "c * g * n == 1"),
     "one for whole rows of taps": ("conv_grad_w_f32_plane", "rows", "dh * dw * g == 1"),
-    "none of the kernel": ("conv_f32_planes", "rows", "has no specialization 'rows'"),
-    "another kernel's": ("conv_grad_x_f32_planes", "first", "has no specialization 'first'"),
+    "none of the kernel": ("conv_f32_planes", "rows", "has no variant 'rows'"),
+    "another kernel's": ("conv_grad_x_f32_planes", "first", "has no variant 'first'"),
 }
 """By fault: what a step calls, the function that is put in its place, and what the judge says."""
 
@@ -323,7 +325,7 @@ def test_planning_that_errs_is_caught(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_length_of_blocks() -> None:
     """The longest sum of one block, which conditions say as a number, is that of the operators."""
-    limits = [text for found in LISTED.values() for s in found for text in s.valid if "<= 144" in text]
+    limits = [text for found in LISTED.values() for s in found for text in s.requires if "<= 144" in text]
     assert limits
     assert PRODUCTS == 144
 
@@ -359,7 +361,7 @@ def test_functions_for_all_calls(tmp_path: Path) -> None:
     """A kernel's general function computes the same as its functions for some calls."""
     needs_simulator(TARGET.name)
     jobs = [job for job in _jobs() if job.kernel.symbol in LISTED]
-    results = measure.measure_jobs(TARGET, jobs, tmp_path, specialize=False)
+    results = measure.measure_jobs(TARGET, jobs, tmp_path, use_variants=False)
     compare(jobs, {result.label: result for result in results})
 
 

@@ -16,7 +16,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Const, Kernel, registry
 from deployer.core.samples import Sample
 from deployer.core.traits import BLOCK, GROUP
-from deployer.kernel_variants.conditions import specializations_of
+from deployer.kernel_variants.conditions import variants_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
@@ -187,7 +187,7 @@ def _groups(symbols: Iterable[str]) -> Iterator[list[str]]:
 def _functions(symbols: Iterable[str], kernels: Mapping[str, Kernel]) -> Iterator[tuple[Kernel, str]]:
     """All functions of some kernels, those for all calls without a name."""
     for symbol in symbols:
-        yield from ((kernels[symbol], name) for name in ("", *(s.name for s in specializations_of(symbol, TARGET))))
+        yield from ((kernels[symbol], name) for name in ("", *(s.name for s in variants_of(symbol, TARGET))))
 
 
 @pytest.mark.slow

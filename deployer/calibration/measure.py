@@ -26,7 +26,7 @@ from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import Target, Toolchain
 from deployer.core.traits import with_carry
 from deployer.kernel_variants.calls import value_of
-from deployer.kernel_variants.conditions import KernelVariant, chosen, specializations_of
+from deployer.kernel_variants.conditions import KernelVariant, chosen, variants_of
 from deployer.running import build
 from deployer.running import run as runner
 from deployer.running.kernels import COMMON, function_source, source_folders
@@ -130,10 +130,10 @@ def fits(target: Target, job: KernelJob) -> bool:
     return _Image(target, job).fits
 
 
-def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, specialize: bool = True) -> list[Measured]:
+def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, use_variants: bool = True) -> list[Measured]:
     """Build one program for all jobs in `directory`, run it, and return the measurement of each job, in order.
 
-    Without `specialize` kernels are called by their functions for all calls alone.
+    Without `use_variants` kernels are called by their functions for all calls alone.
     Raises OptionProblem for a target whose clock is a model or whose innermost level is too small, and what build and
     run raise.
     """
@@ -146,7 +146,7 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, specializ
     for image in images:
         if image:
             image.check()
-    called = [function_of(job, target, specialize) if isinstance(job, KernelJob) else None for job in jobs]
+    called = [function_of(job, target, use_variants) if isinstance(job, KernelJob) else None for job in jobs]
     calls = {name: job.kernel for name, job in zip(called, jobs, strict=True) if name and isinstance(job, KernelJob)}
     functions = sorted(calls)
     program(target, [(calls[name], name[1]) for name in functions], _rooms(target, jobs), directory)
@@ -165,18 +165,18 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, specializ
     return results
 
 
-def function_of(job: KernelJob, target: Target, specialize: bool) -> tuple[str, str] | None:
+def function_of(job: KernelJob, target: Target, use_variants: bool) -> tuple[str, str] | None:
     """The kernel of a job, and the name of its function for such calls or an empty one; None for the empty kernel."""
     if job.kernel.symbol == EMPTY:
         return None
-    function = variant_of(job, target) if specialize else None
+    function = variant_of(job, target) if use_variants else None
     return job.kernel.symbol, function.name if function else ""
 
 
 def variant_of(job: KernelJob, target: Target) -> KernelVariant | None:
     """The function for such calls as a job's; None where there is none."""
     values = {**job.scalars, **{name: name in job.operands for name, _, _ in job.kernel.pointers}}
-    return chosen(specializations_of(job.kernel.symbol, target), lambda c: iter((bool(c.holds(values, target.cores)),)))
+    return chosen(variants_of(job.kernel.symbol, target), lambda c: iter((bool(c.holds(values, target.cores)),)))
 
 
 def _rooms(target: Target, jobs: Sequence[Job]) -> dict[str, int]:

@@ -338,7 +338,7 @@ class PlanStep:
 
     @property
     def function(self) -> str:
-        """The C function that its kernel calls call: the specialization, or else the one for all of the kernel's."""
+        """The C function of its kernel calls: the kernel variant, or else the general kernel."""
         return identifier(function_name(self.kernel.symbol, self.variant))
 
     @property

@@ -17,7 +17,7 @@ from deployer.kernel_variants.conditions import (
     Values,
     chosen,
     costed_of,
-    specializations_of,
+    variants_of,
 )
 
 
@@ -56,9 +56,9 @@ def value_of(
     raise InternalError(f"{value} has no value")
 
 
-def specialization_for(step: Step, draft: PlanStep, target: Target) -> str:
+def variant_for(step: Step, draft: PlanStep, target: Target) -> str:
     """The name of the function for some calls of the step's kernel that its calls may take; empty if there is none."""
-    found = _of_draft(step, draft, specializations_of(step.kernel.symbol, target), target.cores)
+    found = _of_draft(step, draft, variants_of(step.kernel.symbol, target), target.cores)
     return found.name if found else ""
 
 

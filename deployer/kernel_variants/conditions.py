@@ -1,10 +1,9 @@
 """Kernel variants of a target, besides the general function of each kernel.
 
-A target's `kernels/SYMBOL/specializations.toml` lists them in the order in which they are tried, each with conditions
-on the kernel's arguments: it is `valid` where these hold for a call, and `worth` it where those do. `work` names the
-way in which its work is counted, one of those that the kernel's operator has (`Operator.cost_models`); without it that
-is the operator's usual one. Its C is the file of its name beside the list, and its function has the kernel's name
-before its own.
+A target's `kernels/SYMBOL/variants.toml` lists them in the order in which they are tried, with conditions on the
+kernel's arguments: `requires` makes a variant valid for a call, `profitable_if` selects it. `work` names one of the
+operator's `cost_models`; the default is the operator's `work`. The C source is the file of the variant's name beside
+the list; its function is named after the kernel and the variant.
 """
 
 import ast
@@ -23,12 +22,12 @@ from deployer.core.target import TARGETS_DIR, Target, TargetInvalid
 
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
-LIST = "specializations.toml"
+LIST = "variants.toml"
 LET = "let"
-"""The table of a list that gives names to values which several conditions need."""
+"""Table of definitions that conditions share."""
 LIKE = "like"
-"""The key of a list that has the functions and conditions of another kernel's."""
-CONDITIONS, WORK = ("valid", "worth"), "work"
+"""Key that refers to the list of another kernel."""
+CONDITIONS, WORK = ("requires", "profitable_if"), "work"
 """The keys of an entry."""
 _BINARY = (
     *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod),
@@ -57,43 +56,43 @@ Met = Callable[[Condition], Iterator[bool]]
 
 @dataclass(frozen=True)
 class KernelVariant:
-    """Kernel variant; `valid` and `worth` are conditions over `names` and the definitions of `let`.
+    """Kernel variant; `requires` and `profitable_if` are conditions over `names` and the definitions of `let`.
 
-    `work` is the way in which its work is counted; empty for the operator's usual one.
+    `work` names its cost model; empty for the operator's default.
     """
 
     name: str
     source: Path
-    valid: tuple[str, ...]
-    worth: tuple[str, ...]
+    requires: tuple[str, ...]
+    profitable_if: tuple[str, ...]
     let: Mapping[str, str]
     names: frozenset[str]
     work: str = ""
 
     @cached_property
-    def _valid(self) -> tuple[Condition, ...]:
-        return _conditions(self.valid, self.let)
+    def _requires(self) -> tuple[Condition, ...]:
+        return _conditions(self.requires, self.let)
 
     @cached_property
-    def _worth(self) -> tuple[Condition, ...]:
-        return _conditions(self.worth, self.let)
+    def _profitable_if(self) -> tuple[Condition, ...]:
+        return _conditions(self.profitable_if, self.let)
 
     def broken(self, values: Values, cores: int) -> str:
-        """The first condition under which it is valid that a call does not meet; empty if there is none."""
+        """Return the first condition of `requires` that a call does not meet; empty if it meets all."""
         try:
-            return next((c.text for c in self._valid if not c.holds(values, cores)), "")
+            return next((c.text for c in self._requires if not c.holds(values, cores)), "")
         except KeyError as missing:
             raise self._unknown(missing) from missing
 
     def suits(self, met: Met) -> bool:
-        """Whether it is worth it for the first call of a step, and valid for each."""
+        """Whether it is profitable for the first call of a step, and valid for each."""
         try:
-            return all(next(met(c)) for c in self._worth) and all(all(met(c)) for c in self._valid)
+            return all(next(met(c)) for c in self._profitable_if) and all(all(met(c)) for c in self._requires)
         except KeyError as missing:
             raise self._unknown(missing) from missing
 
     def _unknown(self, name: KeyError) -> TargetInvalid:
-        cause = f"{self.name} asks for {name}, which is no argument that tells calls apart"
+        cause = f"{self.name} reads {name}, which may differ between calls of equal tiles, or is no argument"
         return TargetInvalid(f"{self.source.with_name(LIST)}: {cause}")
 
 
@@ -101,18 +100,18 @@ def _conditions(texts: Sequence[str], let: Mapping[str, str]) -> tuple[Condition
     return tuple(_compiled(text, tuple(let.items())) for text in texts)
 
 
-def specializations_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]:
-    """The functions that a target has for some calls of a kernel, in the order in which they are tried."""
+def variants_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]:
+    """The kernel variants of a target, in the order in which they are tried."""
     return _listed(symbol, target.toolchain.sources) if target.toolchain else ()
 
 
 def costed_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]:
-    """Those of which the target's costs speak: its own, or of the target that it inherits from."""
+    """The kernel variants that the target's costs apply to: its own, or those of the target that it inherits from."""
     return _listed(symbol, target.cost_sources)
 
 
 def chosen(among: Sequence[KernelVariant], met: Met) -> KernelVariant | None:
-    """The first that is valid for each call of a step and worth it for the first call; None if none is."""
+    """Return the first that is valid for each call of a step and profitable for the first call; None if none is."""
     return next((variant for variant in among if variant.suits(met)), None)
 
 
@@ -125,22 +124,22 @@ def _listed(symbol: str, sources: tuple[str, ...]) -> tuple[KernelVariant, ...]:
 
 
 def read_list(path: Path) -> Iterator[KernelVariant]:
-    """The functions of the list of a kernel, after which its folder is named; TargetInvalid where it is none."""
+    """Read the variants of the kernel that the folder is named after; TargetInvalid for an invalid list."""
     kernel, among = _kernel(path.parent.name), list(_entries(path))
     names = {variant.name for variant in among}
     for name in sorted({source.stem for source in path.parent.glob("*.c")} - names):
-        raise TargetInvalid(f"{path}: {name}.c lies beside it, and it has no entry {name}")
+        raise TargetInvalid(f"{path} has no entry for {name}.c beside it")
     for variant in among:
         if not variant.source.is_file():
             cause = f"{variant.name} has no C file {variant.source.name} beside it"
             raise TargetInvalid(f"{path}: {cause}")
         unknown = sorted(variant.names - kernel.arguments)
         if unknown:
-            cause = f"{variant.name} asks for {unknown[0]}, which is no argument of the kernel"
+            cause = f"{variant.name} reads {unknown[0]}, which is no argument of the kernel"
             raise TargetInvalid(f"{path}: {cause}")
         if variant.work and variant.work not in kernel.ways:
             ways = ", ".join(sorted(kernel.ways)) or "none"
-            cause = f"{variant.name} counts work as {variant.work}, ways of the operator are {ways}"
+            cause = f"{variant.name} has the cost model {variant.work}; the operator's are {ways}"
             raise TargetInvalid(f"{path}: {cause}")
         yield variant
 
@@ -164,29 +163,32 @@ def _entries(path: Path) -> Iterator[KernelVariant]:
     table = _table(path)
     if LIKE in table:
         if len(table) > 1:
-            raise TargetInvalid(f"{path}: besides {LIKE} it has {', '.join(sorted(set(table) - {LIKE}))}")
+            raise TargetInvalid(f"{path}: {LIKE} excludes other keys, here {', '.join(sorted(set(table) - {LIKE}))}")
         table = _table(path.parent.parent / str(table[LIKE]) / LIST)
     let = table.pop(LET, {})
     if not isinstance(let, dict):
-        raise TargetInvalid(f"{path}: {LET} is no table of names and values")
+        raise TargetInvalid(f"{path}: {LET} is not a table of names and expressions")
     asked: dict[str, frozenset[str]] = {}
     for name, text in let.items():
         used = frozenset(_names_in(path, f"{LET}.{name}", text))
         later = used & set(let) - set(asked)
         if later:
-            raise TargetInvalid(f"{path}: {LET}.{name} asks for {min(later)}, which is not defined before")
+            raise TargetInvalid(f"{path}: {LET}.{name} reads {min(later)}, which is defined later")
         asked[name] = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
     for name, entry in table.items():
         if not (is_identifier(name) and _is_entry(entry)):
-            raise TargetInvalid(f"{path}: {name} is no function with conditions `valid` and `worth`")
-        valid, worth = (tuple(entry.get(key, ())) for key in CONDITIONS)
-        used = frozenset(n for text in (*valid, *worth) for n in _names_in(path, name, text))
+            raise TargetInvalid(
+                f"{path}: {name} is not a variant: it needs lists of conditions, `requires` and `profitable_if`, and"
+                " may name its cost model as `work`"
+            )
+        requires, profitable_if = (tuple(entry.get(key, ())) for key in CONDITIONS)
+        used = frozenset(n for text in (*requires, *profitable_if) for n in _names_in(path, name, text))
         names = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
-        yield KernelVariant(name, path.with_name(f"{name}.c"), valid, worth, let, names, entry.get(WORK, ""))
+        yield KernelVariant(name, path.with_name(f"{name}.c"), requires, profitable_if, let, names, entry.get(WORK, ""))
 
 
 def _is_entry(entry: object) -> bool:
-    """Whether an entry of a list has lists of texts, as conditions are, may name a way, and has nothing else."""
+    """Whether an entry of a list has lists of conditions, optionally a cost model, and nothing else."""
     if not isinstance(entry, dict) or not isinstance(entry.get(WORK, ""), str):
         return False
     lists = {key: texts for key, texts in entry.items() if key != WORK}
@@ -197,7 +199,7 @@ def _is_entry(entry: object) -> bool:
 
 
 def _table(path: Path) -> dict[str, Any]:
-    return read_toml(path, "a list of functions, such as those of the deployer's targets", TargetInvalid)
+    return read_toml(path, "a list of kernel variants, such as those of the deployer's targets", TargetInvalid)
 
 
 @cache
@@ -250,7 +252,7 @@ def _parsed(text: str) -> ast.expr:
 
 def _names_in(path: Path, entry: str, text: object) -> Iterator[str]:
     """The names of values in a condition; TargetInvalid where it is none. `turns` divides pieces among the cores."""
-    refused = TargetInvalid(f"{path}: {text!r} of {entry} is no condition")
+    refused = TargetInvalid(f"{path}: {text!r} of {entry} is not a condition")
     try:
         nodes = list(ast.walk(_parsed(str(text))))
     except SyntaxError as error:

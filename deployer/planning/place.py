@@ -22,7 +22,7 @@ from deployer.core.plan import (
     target_for,
 )
 from deployer.core.target import Target
-from deployer.kernel_variants.calls import specialization_for
+from deployer.kernel_variants.calls import variant_for
 from deployer.planning.timeline import StepRuns, drafted
 from deployer.tilers.addresses.placement import Item, Placement, place
 
@@ -180,7 +180,7 @@ def _step(step: Step, choice: StepTiling, tiling: Tiling, runs: StepRuns, placed
         bytes_in=result.bytes_in,
         bytes_out=result.bytes_out,
         staging=result.staging,
-        variant=specialization_for(step, draft, runs.target),
+        variant=variant_for(step, draft, runs.target),
     )
 
 

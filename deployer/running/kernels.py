@@ -6,7 +6,7 @@ from pathlib import Path
 from deployer.core.errors import BuildFailed, InternalError
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
-from deployer.kernel_variants.conditions import specializations_of
+from deployer.kernel_variants.conditions import variants_of
 from deployer.operators.base.elementwise_dsl import printed_kernels
 
 COMMON = TARGETS_DIR / "common"
@@ -40,9 +40,9 @@ def function_source(symbol: str, variant: str, target: Target, tools: Toolchain,
     """The C file of a kernel, or of its function for some calls; InternalError where there is none of the name."""
     if not variant:
         return kernel_source(symbol, tools, generated)
-    found = next((x.source for x in specializations_of(symbol, target) if x.name == variant), None)
+    found = next((x.source for x in variants_of(symbol, target) if x.name == variant), None)
     if found is None:
-        raise InternalError(f"kernel {symbol} has no specialization {variant} on target {target.name}")
+        raise InternalError(f"kernel {symbol} has no variant {variant} on target {target.name}")
     return found
 
 

@@ -20,7 +20,7 @@ from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, 
 from deployer.verify.cross_step.fused_launches import check_fused_launches
 from deployer.verify.cross_step.residency import check_residencies, check_resident
 from deployer.verify.cross_step.transfers import check_cross_step, cross_step_lifetimes, outer_slots
-from deployer.verify.cross_step.variants import check_specialization
+from deployer.verify.cross_step.variants import check_variant
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 
@@ -42,7 +42,7 @@ class Buffer:
 def verify_plan(plan: Plan, tiling: Tiling) -> None:
     """Raise VerifyFailed where the plan breaks a rule against its tiling.
 
-    Rules: digest, plan, specialization, ingress, egress, lifetime, table, visit, crossing, bundle, alignment, overlap,
+    Rules: digest, plan, variant, ingress, egress, lifetime, table, visit, crossing, bundle, alignment, overlap,
     budget, cycles.
     """
     need(plan.digest == digest(tiling), "digest", "the plan is of another tiling", ("plan", plan.digest))
@@ -54,7 +54,7 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
         check_moves(step, declared, homes, target)
         _step(step, declared, choice, tiling)
         check_kernel(step, tiling)
-        check_specialization(step, target)
+        check_variant(step, target)
     check_room(plan, target)
 
 

@@ -25,7 +25,7 @@ from deployer.core.plan import (
 )
 from deployer.core.target import Target
 from deployer.core.traits import MOST_NUMBERS, UpdateNumber
-from deployer.verify.cross_step.variants import check_specialization
+from deployer.verify.cross_step.variants import check_variant
 from deployer.verify.options import verify_options, verify_running
 from deployer.verify.plan import check_kernel, check_moves, check_room
 from deployer.verify.tiling import check_choice, check_depth, need
@@ -39,7 +39,7 @@ MOST_SLOTS = 3
 def verify_plan_alone(plan: Plan) -> None:
     """Raise VerifyFailed where the plan breaks a rule, and OptionProblem for invalid options.
 
-    Rules: plan, specialization, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, visit, table,
+    Rules: plan, variant, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, visit, table,
     crossing, alignment, overlap, budget or cycles.
     """
     target = verify_options(plan.options)
@@ -54,7 +54,7 @@ def verify_plan_alone(plan: Plan) -> None:
         check_choice(declared, choice, tiling, target)
         check_moves(step, declared, homes, target)
         check_kernel(step, tiling)
-        check_specialization(step, target)
+        check_variant(step, target)
     _dataflow(plan, homes)
     check_room(plan, target)
 

@@ -19,7 +19,7 @@ from typing import Any
 from deployer.codegen.generate import kernel_files
 from deployer.core import target
 from deployer.core.operator import function_name, registry
-from deployer.kernel_variants.conditions import specializations_of
+from deployer.kernel_variants.conditions import variants_of
 from deployer.running import build
 from deployer.running.kernels import COMMON, kernel_source, source_folders
 from deployer.sizing.objects import version_of
@@ -91,7 +91,7 @@ def codes(folder: Path) -> dict[str, Code]:
 def functions() -> dict[str, Path]:
     """The C files of functions for some calls, by name."""
     symbols = {op.kernel.symbol for op in registry().values() if op.kernel is not None}
-    found = ((symbol, variant) for symbol in symbols for variant in specializations_of(symbol, target.load(TARGET)))
+    found = ((symbol, variant) for symbol in symbols for variant in variants_of(symbol, target.load(TARGET)))
     return {function_name(symbol, variant.name): variant.source for symbol, variant in found}
 
 

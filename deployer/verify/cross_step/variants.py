@@ -1,6 +1,6 @@
 """Judge of kernel variants: the one that a step calls is valid for each of its calls.
 
-Rule: specialization. The arguments of calls are computed from the plan alone.
+Rule: variant. The arguments of calls are computed from the plan alone.
 """
 
 import itertools
@@ -12,21 +12,21 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Last, Length, Offset, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.target import Target
-from deployer.kernel_variants.conditions import specializations_of
+from deployer.kernel_variants.conditions import variants_of
 from deployer.verify.boxes import Span, step_pieces
 from deployer.verify.tiling import need
 
 RULE = "variant"
 
 
-def check_specialization(step: PlanStep, target: Target) -> None:
+def check_variant(step: PlanStep, target: Target) -> None:
     """The target has the function that a step calls, and each of its calls meets what that needs."""
     if not step.variant:
         return
     place = f"step {step.index} {step.name!r} ({step.op})"
-    found = next((x for x in specializations_of(step.kernel.symbol, target) if x.name == step.variant), None)
+    found = next((x for x in variants_of(step.kernel.symbol, target) if x.name == step.variant), None)
     if found is None:
-        cause = f"{place}: kernel {step.kernel.symbol} has no specialization {step.variant!r} on this target"
+        cause = f"{place}: kernel {step.kernel.symbol} has no variant {step.variant!r} on this target"
         need(False, RULE, cause)
         return
     for tile in _unlike(step):
