@@ -139,15 +139,15 @@ def _with_rates(
         bases = bases if learning_rate is None else (learning_rate,)
         if lr_schedule.listed and len(bases) > 1:
             facts = [("rates", ", ".join(f"{base:g}" for base in bases))]
-            hint = "a schedule of shares, which all of them follow"
-            raise OptionProblem("the optimizer graph has several rates, and a list is of one", facts, hint)
+            hint = "a relative schedule, which all of them follow"
+            raise OptionProblem("the optimizer graph has several learning rates, and a list sets one", facts, hint)
         dataset = replace(dataset, rates=lr_schedule.rates(bases, dataset.updates, bases[0]))
     elif learning_rate is not None:
         hint = "--schedule constant beside it, or another schedule"
         raise OptionProblem("--learning-rate would replace the rates of all updates, which the case holds", hint=hint)
     if dataset.rates.shape[1] != len(bases):
         counts = [("in the file", str(dataset.rates.shape[1])), ("in the optimizer graph", str(len(bases)))]
-        raise DatasetMismatch(f"{read.folder}: the rates are of other groups of parameters", counts, "--schedule")
+        raise DatasetMismatch(f"{read.folder}: the rates belong to other parameter groups", counts, "--schedule")
     return replace(read, program=program), dataset, (shown_rates(dataset.rates, lr_schedule),)
 
 

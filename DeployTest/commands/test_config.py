@@ -63,13 +63,13 @@ def test_shortened(written: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[fit]\nloss = 'mse'\n[tain]\n", ["[tain] is no command", "did you mean train?"]),
-        ("[train]\nlearning_rate = 1\n", ["[train] learning_rate is no option", "did you mean learning-rate?"]),
-        ("[train]\nconfig = 'x'\n", ["config is no option that a file may have"]),
+        ("[fit]\nloss = 'mse'\n[tain]\n", ["[tain] is not a command", "did you mean train?"]),
+        ("[train]\nlearning_rate = 1\n", ["[train] learning_rate is not an option", "did you mean learning-rate?"]),
+        ("[train]\nconfig = 'x'\n", ["config is not an option that a file may have"]),
         ("[train]\nl1 = true\n", ["l1 is not a text, a number, or a list of these"]),
         ("[train]\nfused = 1\n", ["fused is not true or false"]),
         ("[train]\nbudget = [['L1=1']]\n", ["budget is not a text, a number"]),
-        ("l1 = 3\n", ["l1 stands outside of a table", "[fit]"]),
+        ("l1 = 3\n", ["l1 is outside of a table", "[fit]"]),
         ("[train\n", ["is not TOML", "cause"]),
         ("[train]\nl1 = 'much'\n", ["'much' is not a whole number"]),
         (f"# {'x' * (1 << 20)}\n", ["is too large", "1048576 B"]),

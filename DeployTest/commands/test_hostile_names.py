@@ -215,7 +215,7 @@ def test_what_a_plan_names_in_c(
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(document))
     message = refused(capsys, "emit", "--plan", path, "-o", tmp_path / "a" / "b" / "c")
-    assert "is no identifier of C" in message
+    assert "is not an identifier of C" in message
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -136,7 +136,7 @@ ALONE = {
     "tile of nothing": (put("steps", 0, "dims", 2, "tile", value=0), "tile n=0"),
     "tile beyond the stage": (put("steps", 0, "dims", 2, "outer", value=4), "tile n=8 of 4"),
     "stage of nobody": (put("steps", 0, "operands", 0, "stage_slots", value=1), "[stage]"),
-    "window of nothing": (put("steps", 0, "operands", 0, "axes", 0, value={"_": "At", "dim": "q"}), "is no dim"),
+    "window of nothing": (put("steps", 0, "operands", 0, "axes", 0, value={"_": "At", "dim": "q"}), "is not a dim"),
     "window without elements": (
         put("steps", 0, "operands", 0, "axes", 2, value=WINDOW | {"kernel": 0}),
         "has the window",
@@ -163,8 +163,8 @@ def test_plan_alone(fault: str, copied: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 BROKEN = {
-    "a key twice": ('{"kind": "Plan", "kind": "Plan", "version": 1, "body": {}}', "'kind' is there twice"),
-    "NaN": ('{"kind": "Plan", "version": 1, "body": NaN}', "NaN is no number of JSON"),
+    "a key twice": ('{"kind": "Plan", "kind": "Plan", "version": 1, "body": {}}', "'kind' is defined twice"),
+    "NaN": ('{"kind": "Plan", "version": 1, "body": NaN}', "NaN is not a number of JSON"),
     "a number without end": ('{"kind": "Plan", "version": 1, "body": 1e999}', "1e999 is beyond"),
     "a large number": (f'{{"kind": "Plan", "version": 1, "body": {1 << 60}}}', "is beyond 9007199254740992"),
     "a number of 5000 digits": (f'{{"kind": "Plan", "version": 1, "body": {"9" * 5000}}}', "is beyond"),
@@ -174,7 +174,7 @@ BROKEN = {
     "half a character": ('{"kind": "\\ud800", "version": 1, "body": {}}', "is a '\\ud800' 1, not a Plan 1"),
     "a key of half a character": ('{"\\ud800": 1}', "surrogates not allowed"),
     "another kind of thing": ('{"kind": {"a": [1]}, "version": 1, "body": {}}', "not a Plan 1"),
-    "bytes that are no text": ("\udcff", "not a JSON artefact"),
+    "bytes that are not text": ("\udcff", "not a JSON artefact"),
 }
 
 
@@ -243,7 +243,7 @@ def c_files(folder: Path) -> dict[str, str]:
 def test_options_in_an_edited_tiling(
     field: str, artefacts: tuple[Path, Path], copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Options that make no sense are refused in a file as on the command line."""
+    """Options that are invalid are refused in a file as on the command line."""
     value = {"accumulate": 2, "target": "nowhere"}[field]
     edit(copied / "tiling.json", put("lifetimes", "schedule", "options", field, value=value))
     text = {"target": "there is no target"}.get(field, "was made for")

@@ -100,16 +100,16 @@ REFUSED: dict[str, tuple[Words, str]] = {
     "an output that cannot be made": (lambda p: ["train", "-t", p.case, "-o", "/proc/c"], "/proc/c"),
     "a dump below a file": (train("--dump", "{case}/network.onnx/d.npz"), "network.onnx"),
     "a dump that is a folder": (train("--dump", "{folder}"), "is a folder"),
-    "a dump that is a device": (train("--dump", "/dev/full"), "/dev/full is no regular file"),
+    "a dump that is a device": (train("--dump", "/dev/full"), "/dev/full is not a regular file"),
     "a dump over the case": (train("--dump", "{case}/inputs.npz"), "is part of the case"),
-    "a dump over something else": (train("--dump", "{case}/../simple_mlp.onnx"), "is no npz archive"),
+    "a dump over something else": (train("--dump", "{case}/../simple_mlp.onnx"), "is not an npz archive"),
     "a dump of nothing": (train("--skipsim", "--dump", "{folder}/d.npz"), "--dump has no effect"),
     "a dump of C": (compiled("--dump", "{folder}/d.npz"), "--dump has no effect"),
     "an order of what never runs": (compiled("--dma-order", "late"), "--dma-order has no effect"),
     "a tiling that is not there": (compiled("--from", "{folder}/nowhere.json"), "does not exist"),
     "a tiling that is a folder": (compiled("--from", "{folder}"), "{folder}"),
     "a plan of brackets": (lambda p: ["emit", "--plan", _brackets(p), "-o", p.folder / "c"], "is not a JSON artefact"),
-    "an expression that is none": (graph("--trainable", "("), "is no regular expression"),
+    "an expression that is none": (graph("--trainable", "("), "is not a regular expression"),
     "an expression without match": (graph("--trainable", "nothing"), "matches no initializer"),
     "too many samples": (graph("--samples", 10**11), f"{10**11} samples need"),
     "too many passes of a graph": (graph("--n-steps", 10**11), f"{10**11} forward passes need"),
@@ -215,7 +215,7 @@ RUNS = {
     "an unknown instruction": ("kill -4 $$", 2, "signal 4"),
     "a fault of memory": ("kill -11 $$", 70, "signal 11"),
     "a fault of the plan": ("echo hal: step 0 >&2; exit 3", 70, "status 3"),
-    "bytes that are no text": ("printf '\\377\\n'; exit 3", 70, "status 3"),
+    "bytes that are not text": ("printf '\\377\\n'; exit 3", 70, "status 3"),
 }
 
 

@@ -36,7 +36,7 @@ def test_planted_faults(tmp_path: Path) -> None:
     crash = judge.judge(mutant('raw.get("memory", [])', 'raw["memroy"]'))
     assert (crash.outcome, crash.mutant.file) == ("finding", FILE)
     other = judge.judge(mutant('(cause, hint="mega', '(cause + "!", hint="mega'))
-    assert other.outcome == "survived", "the words of a message are no verdict"
+    assert other.outcome == "survived", "the words of a message are not verdict"
     moved = judge.judge(mutant("key=lambda memory: -memory.bytes", "key=lambda memory: memory.bytes"))
     assert moved.outcome == "finding"
     assert judge.judge(mutant("return power\n", "return power  # same\n")).outcome == "survived"

@@ -109,7 +109,7 @@ def test_own_loss(tmp_path: Path) -> None:
     onnx.save(proto, model)
     case = pipeline.load_training(build_train_graph(model, "model", "", 0.01, "", tmp_path).train)
     assert case.train is not None
-    with pytest.raises(OptionProblem, match="what predict computes is not known"):
+    with pytest.raises(OptionProblem, match="the value that predict returns is ambiguous"):
         with_prediction(case.program, case.train)
     verify_program(with_prediction(case.program, case.train, "scores"))
     for name in (nets.INPUT, "nothing"):

@@ -177,7 +177,7 @@ def test_refusals(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     image, out = adapted / "weights.bin", tmp_path / "out.npz"
     assert "takes no --kind" in refused(capsys, "state", "show", image, "--kind", "state")
     assert "writes a file" in refused(capsys, "state", "export", image)
-    assert "is no .npz or .onnx" in refused(capsys, "state", "export", image, "-o", tmp_path / "out.txt")
+    assert "is not an .npz or .onnx" in refused(capsys, "state", "export", image, "-o", tmp_path / "out.txt")
     assert "--model" in refused(capsys, "state", "export", image, "-o", tmp_path / "out.onnx")
     assert deployer("state", "export", image, "-o", out) == 0
     assert "is there" in refused(capsys, "state", "export", image, "-o", out)
@@ -193,7 +193,7 @@ def test_refusals(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "holds a number that int32 does not" in refused(capsys, *start, "--kind", "state", "--force")
     np.savez(tmp_path / "given.npz", **{"step": np.array([1]), "image.passes": np.array(3)})
     message = refused(capsys, *start, "--kind", "state", "--force")
-    assert re.search(r"image.passes is no count of passes\n +in the file +3\n +passes per update +2\n", message)
+    assert re.search(r"image.passes is not a count of passes\n +in the file +3\n +passes per update +2\n", message)
     np.savez(tmp_path / "given.npz", other=np.zeros(1))
     assert "has no tensor of the library" in refused(capsys, *start, "--force")
     assert "manifest.json does not exist" in refused(capsys, *start[:-1], tmp_path, "--force")
@@ -201,4 +201,4 @@ def test_refusals(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     manifest = json.loads((adapted / "manifest.json").read_text())
     for key, value in (("state", [1]), ("identities", ["0"]), ("accumulate", True), ("state", manifest["state"] * 2)):
         (tmp_path / "other/manifest.json").write_text(json.dumps({**manifest, key: value}))
-        assert "is no manifest of a library" in refused(capsys, *start[:-1], tmp_path / "other", "--force")
+        assert "is not a manifest of a library" in refused(capsys, *start[:-1], tmp_path / "other", "--force")

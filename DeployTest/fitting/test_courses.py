@@ -151,7 +151,7 @@ def test_statistics_that_nothing_renews(model: Path, tmp_path: Path) -> None:
     proto.graph.node.insert(1, helper.make_node("ReduceMean", ("h",), ("average",), "average", axes=[0], keepdims=0))
     proto.graph.node.insert(2, helper.make_node("Add", ("average", "mean"), ("computed",), "moved"))
     onnx.save(proto, tmp_path / "computed.onnx")
-    with pytest.raises(UnsupportedOperator, match="no pass renews 'computed', which is no initializer"):
+    with pytest.raises(UnsupportedOperator, match="no pass renews 'computed', which is not an initializer"):
         small_fit(tmp_path / "run", model, validation=small_data(), evaluated=tmp_path / "computed.onnx")
     assert not (tmp_path / "run").exists()
 

@@ -97,7 +97,7 @@ def test_checkpoint_refused(tmp_path: Path) -> None:
     content = checkpoint_bytes(PLACE, ORIGIN)
     for end in range(0, len(content), 7):
         path.write_bytes(content[:end])
-        with pytest.raises(FileProblem, match=r"truncated|damaged|no checkpoint"):
+        with pytest.raises(FileProblem, match=r"truncated|damaged|not a checkpoint"):
             read_checkpoint(path, ORIGIN)
     header = int.from_bytes(content[:8], "little") + 8
     for at in (*range(0, header, 11), *range(header, len(content))):
@@ -110,10 +110,10 @@ def test_checkpoint_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionProblem, match="belongs to another program"):
         read_checkpoint(path, ORIGIN, {"w": np.ones((2, 2), np.float32)})
     path.write_bytes(safetensors_bytes(ARRAYS))
-    with pytest.raises(FileProblem, match="is no checkpoint"):
+    with pytest.raises(FileProblem, match="is not a checkpoint"):
         read_checkpoint(path, ORIGIN)
     path.write_bytes(checkpoint_bytes(PLACE, {**ORIGIN, "data": "[" * 100000}))
-    with pytest.raises(FileProblem, match="is no checkpoint"):
+    with pytest.raises(FileProblem, match="is not a checkpoint"):
         read_checkpoint(path, {**ORIGIN, "data": "{}"})
     with pytest.raises(FileProblem, match="does not exist"):
         read_checkpoint(tmp_path / "none", ORIGIN)
@@ -152,7 +152,7 @@ def test_sources(tmp_path: Path) -> None:
 def test_bad_sources(tmp_path: Path) -> None:
     """Other kinds of files, and batches that do not fit are refused by place."""
     for name, text, word in (
-        ("d.txt", "1", "no file of samples"),
+        ("d.txt", "1", "not a file of samples"),
         ("d.npy", "x", "no .npy array"),
     ):
         (tmp_path / name).write_text(text)

@@ -82,7 +82,7 @@ def test_photographs(tmp_path: Path) -> None:
     images.new("L", (WIDTH, HEIGHT), 128).save(path)
     assert (read_samples(tmp_path, types(1)).arrays["x"] == np.float32(128) / np.float32(255)).all()
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(FileProblem, match=r"a\.jpg is damaged or no image"):
+    with pytest.raises(FileProblem, match=r"a\.jpg is damaged or not an image"):
         read_samples(tmp_path, types(1))
 
 
@@ -90,14 +90,14 @@ FAULTS = {
     "cat/wide.png": (png(PIXELS.transpose(1, 0, 2), COLOURS), "has 3 x 2 pixels, and nothing is scaled"),
     "cat/deep.png": (png(PIXELS.astype(">u2"), COLOURS, 16), "more than 8 bits"),
     "cat/clear.png": (png(PIXELS[..., :2], GRAY_ALPHA), "has transparent pixels"),
-    "cat/short.png": (png(PIXELS, COLOURS)[:-30], "is damaged or no image"),
-    "cat/turned.png": (png(PIXELS, COLOURS).replace(b"IDAT", b"IDAX"), "is damaged or no image"),
+    "cat/short.png": (png(PIXELS, COLOURS)[:-30], "is damaged or not an image"),
+    "cat/turned.png": (png(PIXELS, COLOURS).replace(b"IDAT", b"IDAX"), "is damaged or not an image"),
     "cat/pale.png": (png(PIXELS[..., 0], PALETTE), "has no palette for its pixels"),
-    "cat/text.png": (b"no image", "is damaged or no image"),
-    "cat/photo.jpg": (png(PIXELS, COLOURS), "is damaged or no image"),
-    "cat/notes.txt": (b"", "is no image"),
+    "cat/text.png": (b"no image", "is damaged or not an image"),
+    "cat/photo.jpg": (png(PIXELS, COLOURS), "is damaged or not an image"),
+    "cat/notes.txt": (b"", "is not an image"),
     "list.csv": (b"", "is in no folder of a class"),
-    "cat/more/a.png": (b"", "is no image"),
+    "cat/more/a.png": (b"", "is not an image"),
 }
 
 
@@ -139,7 +139,7 @@ def test_faults_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "a/cat/link.png").symlink_to(folder(tmp_path / "b") / "dog/b.png")
     with pytest.raises(FileProblem, match=r"link\.png leads out of"):
         read_samples(tmp_path / "a", types(3))
-    with pytest.raises(FileProblem, match="dog is no class of the samples that are trained"):
+    with pytest.raises(FileProblem, match="dog is not a class of the samples that are trained"):
         read_samples(tmp_path / "b", types(3), request=Request(classes=("cat", "mouse")))
     with pytest.raises(DatasetMismatch, match="the model takes no images"):
         read_samples(tmp_path / "b", {"x": TensorType("float32", (2, 4)), "labels": LABELS})

@@ -146,7 +146,9 @@ def test_first_heading_is_the_target(heading: str, bom: str, tmp_path: Path) -> 
     assert (found.taken.inputs, found.taken.target) == (("a", "b"), heading.strip().strip('"'))
 
 
-@pytest.mark.parametrize(("cell", "word"), [("", "is empty"), ("NA", "is no decimal"), ("1_000", "is no decimal")])
+@pytest.mark.parametrize(
+    ("cell", "word"), [("", "is empty"), ("NA", "is not a decimal"), ("1_000", "is not a decimal")]
+)
 def test_odd_first_rows_are_no_headings(cell: str, word: str, tmp_path: Path) -> None:
     """A row with a number is one of samples: a cell in it that is none is an error, and drops nothing."""
     assert f"line 1 (row 1), column 2: '{cell}' {word}" in refused(tmp_path, f"0.5,{cell},1\n2,3,0\n")
@@ -158,14 +160,14 @@ def test_odd_first_rows_are_no_headings(cell: str, word: str, tmp_path: Path) ->
         ("", ["is empty"]),
         ("\n \n", ["is empty"]),
         (BOM, ["is empty"]),
-        ("a,b,y\n", ["has headings alone", "'a', 'b', 'y'"]),
+        ("a,b,y\n", ["has only a header row", "'a', 'b', 'y'"]),
         ("a,b,y\n1,2,0\n\n1,2\n", ["line 4 (row 2) has 2 cells", "columns        3"]),
         ("a,b,y\n1,2,0,\n", ["line 2 (row 1) has 4 cells"]),
         ("a,a,y\n1,2,0\n", ["two columns have the heading 'a'"]),
         (" a,a ,y\n1,2,0\n", ["two columns have the heading 'a'"]),
         (",a,y\n1,2,0\n", ["line 1: column 1 has no heading", "index=False"]),
         ("a,y,Label\n1,2,0\n", ["'y', 'Label' may each be the target", "--target-column"]),
-        ("1;2,5;0\n", ["line 1", "separates columns is not clear", "semicolon      2 times", "comma          1 times"]),
+        ("1;2,5;0\n", ["line 1", "column separator is ambiguous", "semicolon      2 times", "comma          1 times"]),
         ("a b y\n1 2 0\n", ["has one column", "'a b y'", "comma, semicolon, tab"]),
         ("a|b|y\n1|2|0\n", ["has one column"]),
         ('a,b,y\n1,"2,0\n3,4,1\n', ["line 2: a quote is not closed"]),
@@ -175,21 +177,21 @@ def test_odd_first_rows_are_no_headings(cell: str, word: str, tmp_path: Path) ->
         ("a,b,y\n1,1e999,0\n", ["column 'b': '1e999' is beyond"]),
         ("a,b,y\n1,1e39,0\n", ["column 'b': '1e39' is beyond 3.4028235e+38"]),
         ("a,b,y\n1,2,3000000000\n", ["column 'y': '3000000000' is beyond"]),
-        ("a,b,y\n1,2,0.5\n", ["(row 1), column 'y': '0.5' is no whole number"]),
-        ("a,b,y\n1,\u0661,0\n", ["column 'b': '\u0661' is no decimal number"]),
-        ("a,b,y\n1,2 3,0\n", ["column 'b': '2 3' is no decimal number"]),
+        ("a,b,y\n1,2,0.5\n", ["(row 1), column 'y': '0.5' is not a whole number"]),
+        ("a,b,y\n1,\u0661,0\n", ["column 'b': '\u0661' is not a decimal number"]),
+        ("a,b,y\n1,2 3,0\n", ["column 'b': '2 3' is not a decimal number"]),
         ("a,b,y\n1,2,cat\n1,2,\n", ["(row 2), column 'y': '' is empty"]),
         (
             "a,b,y\n1,2,1_000\n1,2,2_000\n",
-            ["(row 1), column 'y': '1_000' is no decimal number", "or words in all rows"],
+            ["(row 1), column 'y': '1_000' is not a decimal number", "or words in all rows"],
         ),
         ('a,b,y\n1,2,cat\n1,2,"1,5"\n', ["(row 2), column 'y': '1,5' has a decimal comma"]),
-        ("a,b,y\n1,2,cat\n1,2,inf\n", ["(row 2), column 'y': 'inf' is no decimal number"]),
+        ("a,b,y\n1,2,cat\n1,2,inf\n", ["(row 2), column 'y': 'inf' is not a decimal number"]),
         ("a,b,y\n1,2,0\n1,2,dog\n", ["(row 2), column 'y': 'dog' is a word", "'0' in line 2 (row 1)"]),
         ("2019,2020,label\n1,2,cat\n", ["line 1 (row 1), column 3: 'label' looks like a heading"]),
-        ("2019,b,y\n1,2,0\n", ["line 1 (row 1), column 2: 'b' is no decimal number", "'2019' is a number"]),
-        ("a,b,y\n1,2,0\n\ufeffa,b,y\n", ["line 3 (row 2), column 'a': '\\ufeffa' is no decimal number"]),
-        (b"a,b,y\n1,2,caf\xe9\n", ["line 2 is no text in UTF-8", "0xe9"]),
+        ("2019,b,y\n1,2,0\n", ["line 1 (row 1), column 2: 'b' is not a decimal number", "'2019' is a number"]),
+        ("a,b,y\n1,2,0\n\ufeffa,b,y\n", ["line 3 (row 2), column 'a': '\\ufeffa' is not a decimal number"]),
+        (b"a,b,y\n1,2,caf\xe9\n", ["line 2 is not text in UTF-8", "0xe9"]),
         ("a,b,y\n1,2,0\n".encode("utf-16"), ["is text in UTF-16"]),
     ],
 )
@@ -217,8 +219,8 @@ def test_types_of_cells(tmp_path: Path) -> None:
     assert [kinds["f"][name].dtype.kind for name in FLOATS] == ["f", "f"]
     assert [kinds["i"][name].dtype.kind for name in CLASSES] == ["f", "i"]
     assert [kinds["d"][name].dtype.kind for name in IDS] == ["i", "i"]
-    assert "column 'b': '2.5' is no whole number" in refused(tmp_path, "a,b,y\n1,2.5,3\n", IDS)
-    assert "column 'y': 'cat' is no decimal number" in refused(tmp_path, "a,b,y\n1,2.5,cat\n", FLOATS)
+    assert "column 'b': '2.5' is not a whole number" in refused(tmp_path, "a,b,y\n1,2.5,3\n", IDS)
+    assert "column 'y': 'cat' is not a decimal number" in refused(tmp_path, "a,b,y\n1,2.5,cat\n", FLOATS)
     assert table(tmp_path, "a,b,y\n1,2,.5\n", FLOATS).columns["target"].tolist() == [0.5]
 
 
@@ -251,9 +253,9 @@ def test_known_classes(tmp_path: Path) -> None:
     assert found.columns["labels"].tolist() == [2]
     assert found.columns["x"].tolist() == [[7, 8]], "columns are those of the trained table, in its order"
     message = refused(tmp_path, "y,a,b\ncat,1,2\ncow,1,2\n", **like)
-    assert "line 3 (row 2), column 'y': 'cow' is no class of the samples that are trained" in message
+    assert "line 3 (row 2), column 'y': 'cow' is not a class of the samples that are trained" in message
     assert "'cat', 'dog', 'emu'" in message
-    assert "'0' is no class of" in refused(tmp_path, "y,a,b\n0,1,2\n", **like)
+    assert "'0' is not a class of" in refused(tmp_path, "y,a,b\n0,1,2\n", **like)
     for text in ("y,a,c\ncat,1,2\n", "y,a\ncat,1\n", "1,2,cat\n"):
         with pytest.raises(DatasetMismatch, match="other input columns than the table that is trained"):
             table(tmp_path, text, **like)
@@ -263,7 +265,7 @@ def test_known_classes(tmp_path: Path) -> None:
     )
     named = table(tmp_path, "1,2,dog\n1,2,cat\n", classes=("dog", "cat"))
     assert (named.columns["labels"].tolist(), named.classes) == ([0, 1], ("dog", "cat"))
-    assert "'cow' is no class" in refused(tmp_path, "1,2,cow\n", classes=("dog", "cat"))
+    assert "'cow' is not a class" in refused(tmp_path, "1,2,cow\n", classes=("dog", "cat"))
 
 
 def test_many_rows(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_samples_that_do_not_go_together() -> None:
 def test_pictures(tmp_path: Path) -> None:
     """A data set that gives pictures says what it needs; a folder is read, gray where its first image is."""
     images = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-    with pytest.raises(DatasetMismatch, match="no tensor and no number") as caught:
+    with pytest.raises(DatasetMismatch, match="neither a tensor nor a number") as caught:
         read(Pairs([images.new("RGB", (2, 2))] * 2, [0, 1]), Two(), pytest.fail)
     assert "ToTensor" in caught.value.hint
     columns = read(folder(tmp_path / "both"), Two(), pytest.fail)
@@ -139,7 +139,7 @@ def test_pictures(tmp_path: Path) -> None:
     (tmp_path / "both/cat/a.PNG").write_bytes((tmp_path / "both/dog/b.png").read_bytes())
     assert read(tmp_path / "both", Two(), pytest.fail).arrays[0].shape == (2, 1, HEIGHT, WIDTH)
     (tmp_path / "both/cat/a.PNG").write_bytes(b"no picture")
-    with pytest.raises(FileProblem, match="is damaged or no image"):
+    with pytest.raises(FileProblem, match="is damaged or not an image"):
         read(tmp_path / "both", Two(), pytest.fail)
     (tmp_path / "none").mkdir()
     with pytest.raises(FileProblem, match="is empty"):
@@ -186,10 +186,10 @@ def test_tables(tmp_path: Path) -> None:
     assert (one.losses, one.rows) == (two.losses, two.rows)
     assert (one.classes, one.data.inputs, one.data.target) == (("cat", "dog"), ("a", "b", "c"), "kind")
     assert (one.validation.samples, two.classes, two.data.kind) == (1, (), "arrays")
-    with pytest.raises(DatasetMismatch, match="which column is the target is not clear"):
+    with pytest.raises(DatasetMismatch, match="the target column is ambiguous"):
         front.train(module, tmp_path / "data.csv", "cross_entropy", **options)
     (tmp_path / "held.csv").write_text("c;b;kind;a\n3;2;cow;1\n")
-    with pytest.raises(FileProblem, match="'cow' is no class of the samples that are trained"):
+    with pytest.raises(FileProblem, match="'cow' is not a class of the samples that are trained"):
         front.train(module, tmp_path / "data.csv", "cross_entropy", **files, **options)
     with pytest.raises(OptionProblem, match="target-column has no effect"):
         front.train(module, (x, y), "cross_entropy", target_column="kind", **options)

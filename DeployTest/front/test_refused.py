@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "item": (lambda: Net(lambda net, h: net.extra(h) * h.max().item()), "a Python number of a tensor"),
     "python_random": (lambda: Net(dropping), "draws from Python's random"),
     "numpy_random": (lambda: Net(lambda net, h: net.extra(h) * float(np.random.rand())), r"draws from numpy\.random"),
-    "outside": (lambda: Net(outside), "no buffer"),
+    "outside": (lambda: Net(outside), "not a buffer"),
     "parameter": (lambda: Net(lambda net, h: (net.extra.weight.data.mul_(0.5), net.extra(h))[1]), r"extra\.weight"),
     "no_grad_parameter": (
         lambda: Net(lambda net, h: (torch.no_grad()(lambda: net.extra.weight.div_(2))(), net.extra(h))[1]),

@@ -147,7 +147,7 @@ def test_counts_must_be_positive(tmp_path: Path, count: int) -> None:
             Case(arrays={key: np.array([count])}),
             tmp_path,
             DatasetMismatch,
-            f"{key} is no positive integer",
+            f"{key} is not a positive integer",
             str(count),
         )
     fails(Case(), tmp_path, DatasetMismatch, f"{count} passes with 2 per update make no update", n_steps=count)

@@ -44,7 +44,7 @@ def test_files_that_are_no_graph(tmp_path: Path) -> None:
     graph_bytes = TRAIN.save(tmp_path / "whole.onnx").read_bytes()
     cases = {
         "empty": b"",
-        "text": b"hello, this is no graph at all\n",
+        "text": b"hello, this is not a graph at all\n",
         "cut": graph_bytes[: len(graph_bytes) // 2],
         "zeros": bytes(64),
     }
@@ -133,7 +133,7 @@ def test_initializer_of_another_type(shape: tuple[int, ...], array: np.ndarray, 
 
 
 def test_duplicate_input_and_no_outputs(tmp_path: Path) -> None:
-    with raises(GraphProblem, "graph input 'x' of the train graph is there twice"):
+    with raises(GraphProblem, "graph input 'x' of the train graph is defined twice"):
         Case(train=replace(TRAIN, inputs=(*TRAIN.inputs, value("x", (2, 3))))).program(tmp_path)
     with raises(GraphProblem, "has no outputs"):
         infer(tmp_path, replace(chain(node("Relu", ("x",), ("y",))), outputs=()))
@@ -157,7 +157,7 @@ def test_unreachable_weights(tmp_path: Path) -> None:
 
 
 def test_optimizer_that_does_not_fit(tmp_path: Path) -> None:
-    with raises(GraphProblem, "optimizer input 'v' is no input of the training graph"):
+    with raises(GraphProblem, "optimizer input 'v' is not an input of the training graph"):
         Case(optimizer=replace(OPTIMIZER, inputs=(*OPTIMIZER.inputs, value("v", (4, 3))))).program(tmp_path)
     for shape, element in (((3, 4), 1), ((4, 3), INT64)):
         wrong = (value("w", shape, element), OPTIMIZER.inputs[1])
@@ -200,7 +200,7 @@ def test_several_flags_and_double_updates(tmp_path: Path) -> None:
     with raises(GraphProblem, "several reset flags", "lazy_reset_grad, x"):
         Case(train=with_nodes(TRAIN, again)).program(tmp_path)
     computed = node("InPlaceAccumulatorV2", ("y", "y_grad", "lazy_reset_grad"), ("y_out",))
-    with raises(GraphProblem, "'y' feeds a gradient accumulation, but is no graph input"):
+    with raises(GraphProblem, "'y' feeds a gradient accumulation, but is not a graph input"):
         Case(train=with_nodes(TRAIN, computed)).program(tmp_path)
     twice = node("SGD", ("w_updated", BUFFER), ("w_2",))
     outputs = (*OPTIMIZER.outputs, value("w_2", (4, 3)))
@@ -229,7 +229,7 @@ def test_operands_that_are_overwritten(tmp_path: Path) -> None:
 
 
 def test_first_output_must_be_a_loss(tmp_path: Path) -> None:
-    with raises(ShapeMismatch, "'w_out', is no loss"):
+    with raises(ShapeMismatch, "'w_out', is not a loss"):
         Case(train=replace(TRAIN, outputs=TRAIN.outputs[::-1])).program(tmp_path)
 
 

@@ -183,7 +183,7 @@ REFUSED: dict[str, tuple[Model, str]] = {
     "allowzero 2": (reduction("Reshape", np.array([3, 2]), allowzero=2), "allowzero is 2"),
     "two -1": (reduction("Reshape", np.array([-1, -1])), "more than one -1"),
     "a shape of floats": (reduction("Reshape", f32(3, 2)), "not a list of integers"),
-    "no permutation": (reduction("Transpose", perm=[0, 0]), "no permutation"),
+    "no permutation": (reduction("Transpose", perm=[0, 0]), "not a permutation"),
     "step 0": (reduction("Slice", *(np.array([n]) for n in (0, 1, 0, 0))), "(Slice)"),
     "mode mirror": (reduction("Pad", np.array([1, 0, 1, 0]), mode="mirror"), "mode is 'mirror'"),
     "two numbers that no element is filled with": (

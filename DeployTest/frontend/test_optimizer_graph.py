@@ -208,7 +208,7 @@ FAULTS: dict[str, tuple[dict[str, Model], type[DeployerError], tuple[str, ...]]]
         UnsupportedOperator,
         ("(InplaceClipGradNorm): it works on what SGDOptimizerV2 updates",),
     ),
-    "tensors": ({"optimizer": TENSORS}, UnsupportedOperator, ("input 1 ('params') is no sequence",)),
+    "tensors": ({"optimizer": TENSORS}, UnsupportedOperator, ("input 1 ('params') is not a sequence",)),
     "twice": (
         {"optimizer": replace(SGD, nodes=(sgd_node("learning_rate", "params", "params"),))},
         UnsupportedOperator,

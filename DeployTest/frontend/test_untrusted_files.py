@@ -85,9 +85,9 @@ LOCATIONS = {
     "NUL": ("w\0.bin", ELSEWHERE),
     "linked file": ("link.bin", ELSEWHERE),
     "linked folder": ("linked/secret.bin", ELSEWHERE),
-    "fifo": ("fifo", "which is no file there"),
-    "folder": ("part", "which is no file there"),
-    "missing": ("nothing.bin", "which is no file there"),
+    "fifo": ("fifo", "which is not a file there"),
+    "folder": ("part", "which is not a file there"),
+    "missing": ("nothing.bin", "which is not a file there"),
     "linked device": ("zero", ELSEWHERE),
 }
 
@@ -383,5 +383,5 @@ def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
             continue
         (folder / "network.onnx").write_bytes(content.replace(mark.encode(), b"A\xff\xfeB"))
         message = refused(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
-        assert "no UTF-8 text" in message
+        assert "not UTF-8 text" in message
         assert r"b'A\xff\xfeB'" in message

@@ -32,7 +32,7 @@ def test_foreign_folder(link: bool, tmp_path: Path) -> None:
         (tmp_path / ".venv").symlink_to(place)
     run = make_environment(tmp_path)
     assert run.returncode == 2
-    assert ("is a link" if link else "is no virtual environment") in run.stderr
+    assert ("is a link" if link else "is not a virtual environment") in run.stderr
     assert "set VENV=DIR" in run.stderr
     assert (place / "theirs").read_text() == "kept"
 

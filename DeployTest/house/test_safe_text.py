@@ -89,7 +89,7 @@ def test_members_stay_different() -> None:
 @pytest.mark.parametrize("text", ["", "1a", "a b", "a-b", "größe", "int", "_a", "a\n", "a*/", "../a", "a@b", "x" * 300])
 def test_no_identifier(text: str) -> None:
     assert not is_identifier(text)
-    with pytest.raises(ValueError, match="is no identifier of C"):
+    with pytest.raises(ValueError, match="is not an identifier of C"):
         identifier(text)
 
 
@@ -119,7 +119,7 @@ def test_suffix_makes_identifiers(piece: str) -> None:
     ],
 )
 def test_no_code(text: str) -> None:
-    with pytest.raises(ValueError, match="no code of ours"):
+    with pytest.raises(ValueError, match="not code of the deployer's own"):
         code(text)
 
 

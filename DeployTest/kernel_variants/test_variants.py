@@ -159,11 +159,11 @@ def test_faults_of_lists(text: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "text", "said"),
     [
-        (["few"], '[few]\nrequires = ["columns > 1"]', "few reads columns, which is no argument of the kernel"),
+        (["few"], '[few]\nrequires = ["columns > 1"]', "few reads columns, which is not an argument of the kernel"),
         (
             ["few"],
             '[let]\nwide = "columns > 1"\nwider = "2 * wide"\n[few]\nprofitable_if = ["wider"]',
-            "few reads columns, which is no argument of the kernel",
+            "few reads columns, which is not an argument of the kernel",
         ),
         ([], '[few]\nrequires = ["n > 1"]', "few has no C file few.c beside it"),
         (["few", "more"], '[few]\nrequires = ["n > 1"]', "has no entry for more.c beside it"),

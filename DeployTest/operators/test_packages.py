@@ -214,8 +214,8 @@ NAME_CLASHES = {
     ),
     "a part is missing": ("operators", ("soft_ratio.py", "def gradient", "def other"), ("SoftRatio lacks gradient",)),
     "no module": ("operators", ("soft_ratio.py", "import numpy", "import nonumpy"), ("cannot be loaded", "nonumpy")),
-    "a folder": ("operators", ("__init__.py", '"kernels"', '"kernel"'), ("KERNELS of lab_operators is no folder",)),
-    "a target": ("targets", ("lab.toml", "", ""), ("target 'host' is there twice", "lab_targets/host.toml")),
+    "a folder": ("operators", ("__init__.py", '"kernels"', '"kernel"'), ("KERNELS of lab_operators is not a folder",)),
+    "a target": ("targets", ("lab.toml", "", ""), ("target 'host' is defined twice", "lab_targets/host.toml")),
 }
 
 

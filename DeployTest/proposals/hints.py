@@ -78,7 +78,7 @@ def _proposed(hint: str, found: "re.Match[str]", action: argparse.Action | None,
         return values[flag]
     if _LEFT_OUT.search(before) or after.startswith(" out"):
         return (LEFT_OUT,)
-    assert action is not None, f"{flag} is no option of the command: {hint}"
+    assert action is not None, f"{flag} is not an option of the command: {hint}"
     if action.nargs == 0:
         return (None,)
     if ends := re.match(r"( \S+)? between (\S+) and (\S+)", after):

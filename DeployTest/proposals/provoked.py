@@ -434,7 +434,7 @@ _REASONS = {
         "--strict makes it a failure",
         "arrays by input name, samples along the first axis, or a table (.csv, .tsv) (default: drawn from --seed)",
         "--library DIR, the folder of the library, says which tensors these are",
-        "a case by train-graph --statistics",
+        "a case by train-graph --running-stats",
         "--learning-rate 0.01",
         " (--partial-accumulation ",
         "-Wl,--wrap=",
@@ -455,7 +455,7 @@ _REASONS = {
     ),
     _MACHINE: (
         "-p host simulates its memories and clock",
-        "free some, or another -o",
+        "free some, or use another -o",
         "a smaller --batch",
         ", or --skipsim to build only",
         "; --skipsim builds only",

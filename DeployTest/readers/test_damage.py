@@ -144,7 +144,7 @@ def test_shapes_that_are_no_lists(shape: str, tmp_path: Path) -> None:
     header = f'{{"x":{{"dtype":"F32","shape":{shape},"data_offsets":[0,4]}}}}'.encode()
     path = tmp_path / "s.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
-    assert "are no counts" in told(path, read_safetensors)
+    assert "are not counts" in told(path, read_safetensors)
 
 
 @pytest.mark.parametrize("target", ['"nobody"', "[]", "7", "{}"])
@@ -178,10 +178,10 @@ class _Ends:
 @pytest.mark.parametrize("words", ["Unable to allocate 9 GiB", ""])
 def test_memory_that_ends_is_no_damage(words: str) -> None:
     """Within `damage` the end of memory stays what it is, and names the file."""
-    with pytest.raises(MemoryError) as caught, reading.damage("/x/y.json is no JSON", "write it again"):
+    with pytest.raises(MemoryError) as caught, reading.damage("/x/y.json is not JSON", "write it again"):
         raise MemoryError(words)
     assert str(caught.value).startswith(words)
-    assert "it is not known whether /x/y.json is no JSON" in str(caught.value)
+    assert "it is not known whether /x/y.json is not JSON" in str(caught.value)
 
 
 @pytest.mark.parametrize("module", ["numpy.load", "deployer.core.files.reading.json.loads"])

@@ -73,7 +73,7 @@ def test_emulators() -> None:
     ("text", "why"),
     [
         ("[", "is not TOML"),
-        ('name = "x"\nsource = ""', "'source' is no text"),
+        ('name = "x"\nsource = ""', "'source' is not text"),
         ('name = "x"\nsource = "y"\nweight = 1', "no key 'weight'"),
         ('name = "x"\nsource = "y"', "either a core or a target"),
         (
@@ -87,7 +87,7 @@ def test_emulators() -> None:
             'name = "x"\nsource = "y"\ncore = ["cortex-m4"]\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"\nbytes = 1',
             "no core",
         ),
-        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\nmemory = 5', "memory is no list"),
+        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\nmemory = 5', "memory is not of type list"),
         ('name = "x"\nsource = "y"\ntarget = "siracusa"\nflash = 1\nmhz = 1', "'flash' has no effect"),
         (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format(-1.0, '"s"'), "milliamperes is -1.0"),
         (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format("nan", '"s"'), "milliamperes is nan"),
@@ -121,14 +121,14 @@ def test_sizes_and_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (row["memory"], row["flash"]) == (sizes["struct"], sum(sizes.values()) - sizes["struct"])
     assert row["unknown"] == ["code", "stack", "instructions"]
     assert row["least_ms"] is row["instructions"] is row["least_uj"] is None
-    assert fitting["ways"] == []
+    assert fitting["remedies"] == []
     small = board_file(tmp_path, sizes["struct"] - 1)
     words = (model, "--optimizer", "adam", "--loss", "cross_entropy", "--board", small)
     lacking = result(capsys, *words)
     assert (lacking["loss"], "loss" in fitting) == ("cross_entropy", False)
     assert not lacking["boards"][0]["fits"]
     assert "too many for SRAM" in lacking["boards"][0]["lacking"][0]
-    ways = {way["options"]: way for way in lacking["ways"]}
+    ways = {way["options"]: way for way in lacking["remedies"]}
     assert str(small.stem) in ways[r"--trainable '^(fc2\.weight|fc2\.bias)$'"]["boards"]
     usual = result(capsys, model, "--loss", "cross_entropy", "--board", "esp32s3")["boards"][0]
     assert ways["--optimizer sgd"]["memory"] == usual["memory"] < lacking["boards"][0]["memory"]

@@ -156,7 +156,7 @@ def node_tests(pattern: str = "") -> Iterator[NodeTest | Outcome]:
             for arrays in case.data_sets[0]
         )
         if not all(isinstance(x, np.ndarray | np.generic) for x in (*inputs, *outputs)):
-            yield Outcome(case.name, graph.node[-1].op_type, REFUSED, "values that are no tensors")
+            yield Outcome(case.name, graph.node[-1].op_type, REFUSED, "values that are not tensors")
             continue
         named = [{v.name: np.asarray(a) for v, a in zip(values, arrays, strict=False)}
                  for values, arrays in ((graph.input, inputs), (graph.output, outputs))]  # fmt: skip

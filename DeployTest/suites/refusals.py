@@ -11,7 +11,7 @@ GROUPS: Sequence[tuple[str, str, str]] = (
         r"has element type",
         "element types that no target has: text, bfloat16, floats of 8 bits, all of 4 and fewer",
     ),
-    ("no tensors", r"values that are no tensors|optional_type", "sequences, optional values, maps"),
+    ("no tensors", r"values that are not tensors|optional_type", "sequences, optional values, maps"),
     ("folded", r"its result is folded", "the result follows from shapes and constants; no C is left to compute it"),
     ("empty", r"at least one element|has no elements|takes nothing|takes no turn", "tensors without elements"),
     (

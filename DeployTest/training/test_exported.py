@@ -76,7 +76,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train-graph", path, "--loss", "mse", "-o", tmp_path / "case", "--parameters", tmp_path / "names.txt"]
     assert deployer(*words) == 0
     assert "missing        'bias'" in capsys.readouterr().err
-    for content, text in ((b"\n \n", "has no names"), (b"\xff\xfe", "is no text")):
+    for content, text in ((b"\n \n", "has no names"), (b"\xff\xfe", "is not text")):
         (tmp_path / "names.txt").write_bytes(content)
         assert deployer(*words, "--force") == 2
         assert text in capsys.readouterr().err

@@ -280,7 +280,7 @@ def test_drawn_targets_are_in_range(tmp_path: Path) -> None:
         ("cross_entropy --class-weights 1,2", ["--class-weights are not as many", "5"]),
         ("cross_entropy --class-weights 1,1,1,1,-1", ["--class-weights are not all numbers from 0 on"]),
         ("cross_entropy --class-weights 1,1,1,1,nan", ["not a finite number"]),
-        ("model", ["output 'y' is no loss", "[6,5]"]),
+        ("model", ["output 'y' is not a loss", "[6,5]"]),
     ],
 )
 def test_refused(words: str, said: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

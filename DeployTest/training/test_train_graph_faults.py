@@ -48,7 +48,7 @@ FAULTS: dict[str, tuple[Model, dict[str, Any], pytest.RaisesExc]] = {
         raises(NotDifferentiable, "'power' (Pow)", "exponent", "p", "freeze"),
     ),
     "no_match": (RELU, {"trainable": "bias"}, raises(OptionProblem, "'bias' matches no", "w1", "try")),
-    "no_expression": (RELU, {"trainable": "w["}, raises(OptionProblem, "no regular expression", "unterminated")),
+    "no_expression": (RELU, {"trainable": "w["}, raises(OptionProblem, "not a regular expression", "unterminated")),
     "unused": (RELU, {"trainable": "w2"}, raises(GraphProblem, "does not depend", "'w2'", "no node", "freeze")),
     "no_way_to_the_loss": (
         mlp(

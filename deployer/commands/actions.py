@@ -199,7 +199,7 @@ def _judge(
         units = judging.with_values(case, plan, result.checks.explained, directory)
         result = replace(result, checks=replace(result.checks, explained=units))
         warning = DeployerWarning(
-            f"decisions that rounding turned explain values beyond the tolerance: {len(units)}",
+            f"near-tie decisions that rounding flipped explain values beyond the tolerance: {len(units)}",
             [("unit", str(unit)) for unit in units],
             "--strict makes it a failure",
         )
@@ -316,7 +316,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         mean=a.accumulate == ACCUMULATIONS[1],
         flush=a.partial_accumulation == PARTIAL_ACCUMULATION[True],
         dropout=a.dropout == "on",
-        statistics=a.statistics,
+        statistics=a.running_stats,
         axes=requests.axes_of(a),
         expected=requests.expected_of(a),
         initial=a.init,

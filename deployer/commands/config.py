@@ -64,14 +64,14 @@ def _words(file: Path, command: str, commands: Mapping[str, LazyParser], overrul
     tables = _tables(file)
     for name in tables:
         if name not in commands:
-            raise OptionProblem(f"{file}: [{name}] is no command", hint=_nearest(name, commands, "a command"))
+            raise OptionProblem(f"{file}: [{name}] is not a command", hint=_nearest(name, commands, "a command"))
     actions = commands[command]._option_string_actions
     known = {word.removeprefix("--"): action for word, action in actions.items() if word.startswith("--")}
     known = {key: action for key, action in known.items() if key not in NOT_IN_FILES}
     for key, value in tables.get(command, {}).items():
         if key not in known:
             hint = _nearest(key, sorted(known), "the long name of an option")
-            raise OptionProblem(f"{file}: [{command}] {key} is no option that a file may have", hint=hint)
+            raise OptionProblem(f"{file}: [{command}] {key} is not an option that a file may have", hint=hint)
         for item in value if isinstance(value, list) else [value]:
             word = _word(file, command, key, item, known[key].nargs)
             yield from word if known[key].dest not in overruled else ()
@@ -93,7 +93,7 @@ def _tables(file: Path) -> dict[str, dict[str, Any]]:
     tables = read_toml(file, f"give a file of options to {OPTION}")
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise OptionProblem(f"{file}: {name} stands outside of a table", hint="a table per command, such as [fit]")
+            raise OptionProblem(f"{file}: {name} is outside of a table", hint="a table per command, such as [fit]")
     return tables
 
 

@@ -79,7 +79,7 @@ def _user_error(error: Exception) -> DeployerError:
         case ModuleNotFoundError() if not (error.name or "").startswith("deployer"):
             return ToolMissing(f"the package {error.name} is not installed", hint="pip install it")
         case _:
-            unforeseen = InternalError(f"unforeseen {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            unforeseen = InternalError(f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:200]}")
             unforeseen.__cause__ = error
             return unforeseen
 

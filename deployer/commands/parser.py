@@ -193,7 +193,7 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LazyParser]") -> None
     text += " batch (default sum)"
     p.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)
     text = "update the running statistics of normalization layers in each pass, as PyTorch does"
-    p.add_argument("--statistics", action="store_true", help=text)
+    p.add_argument("--running-stats", action="store_true", help=text)
     add_partial_accumulation(p, "skip")
     p.add_argument("--seed", type=seed, metavar="N", help="random seed of samples, --init and dropout (default 0)")
     add_output(p, "output folder of the case", required=True)
@@ -217,7 +217,7 @@ def _add_task(p: LazyParser, loss: str = "") -> None:
     group = (
         "parameter group: overrides for parameters whose names REGEX matches: rate=X, hyperparameters by name, frozen,"
     )
-    group += " or trained for a tensor that is no parameter of a layer; may be repeated"
+    group += " or trained for a tensor that is not a parameter of a layer; may be repeated"
     p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
     for kind, text in (("value", "each gradient element to [-X, X]"), ("norm", "the global gradient norm to X")):
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"clip {text} (default: off)")

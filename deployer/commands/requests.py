@@ -185,7 +185,7 @@ def check_dump(dump: Path, case: Path, force: bool) -> None:
     if dump.is_dir():
         raise OptionProblem(f"--dump {dump} is a folder", hint=f"--dump {dump / 'out.npz'}")
     if dump.exists() and not dump.is_file():
-        raise OptionProblem(f"--dump {dump} is no regular file", hint="the name of a file")
+        raise OptionProblem(f"--dump {dump} is not a regular file", hint="the name of a file")
     place = real_path(dump)
     if runtime_case.is_runtime_case(case):
         own = place.parent == real_path(case) and runtime_case.is_read(place.name)
@@ -196,7 +196,7 @@ def check_dump(dump: Path, case: Path, force: bool) -> None:
     if dump.is_file() and not force:
         with dump.open("rb") as file:
             if file.read(len(ARCHIVE)) != ARCHIVE:
-                raise OptionProblem(f"--dump {dump} is there and is no npz archive", hint="another name, or --force")
+                raise OptionProblem(f"--dump {dump} exists and is not an npz archive", hint="another name, or --force")
     try:
         output.check_writable(dump)
     except OSError as error:

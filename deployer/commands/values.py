@@ -111,7 +111,9 @@ def _number(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a finite number")
     if value and abs(value) <= FLOAT32_MAX and struct.unpack("<f", struct.pack("<f", value))[0] == 0:
-        raise argparse.ArgumentTypeError(f"{_quoted(text)} is 0 in float32, whose least number is {FLOAT32_LEAST:.9g}")
+        raise argparse.ArgumentTypeError(
+            f"{_quoted(text)} is 0 in float32, whose smallest positive number is {FLOAT32_LEAST:.9g}"
+        )
     return value
 
 

@@ -149,7 +149,7 @@ class FileProblem(UserError):
 def unreadable(path: object, error: OSError) -> FileProblem:
     """The error of a file that is there, and that the machine does not read."""
     cause = f"{path} cannot be read: {error.strerror or error}"
-    return FileProblem(cause, hint="start it again, or correct the path or its permissions")
+    return FileProblem(cause, hint="try again, or correct the path or its permissions")
 
 
 class GraphProblem(UserError):

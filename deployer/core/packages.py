@@ -48,7 +48,7 @@ def kernel_folders() -> dict[str, Path]:
         if name is not None:
             folder = _folder(module) / name
             if not folder.is_dir():
-                raise PackageProblem(f"KERNELS of {module.__name__} is no folder", [("looked for", str(folder))])
+                raise PackageProblem(f"KERNELS of {module.__name__} is not a folder", [("looked for", str(folder))])
             folders[module.__name__] = folder
     return folders
 

@@ -95,14 +95,14 @@ def is_identifier(text: str) -> bool:
 def identifier(text: str) -> CText:
     """The text, which names something of ours in C (a kernel, an argument, a level); ValueError where it cannot."""
     if not is_identifier(text):
-        raise ValueError(f"{text[:LONGEST]!r} is no identifier of C")
+        raise ValueError(f"{text[:LONGEST]!r} is not an identifier of C")
     return CText(text)
 
 
 def code(text: str) -> CText:
     """A piece of generated C; ValueError where it has characters that only a name without escapes could bring."""
     if not _CODE.fullmatch(text) or _TRIGRAPH.search(text):
-        raise ValueError(f"this is no code of ours: {text[:LONGEST]!r}")
+        raise ValueError(f"not code of the deployer's own: {text[:LONGEST]!r}")
     return CText(text)
 
 

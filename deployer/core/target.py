@@ -254,7 +254,7 @@ class _Faults:
     def table(self, raw: dict[str, Any], key: str, kind: type) -> Any:
         """The list or table at a key; an empty one, after recording the fault, where the value is of another kind."""
         value = raw.get(key, kind())
-        self.check(isinstance(value, kind), f"{key} is no {kind.__name__}")
+        self.check(isinstance(value, kind), f"{key} is not of type {kind.__name__}")
         return value if isinstance(value, kind) else kind()
 
     def check(self, holds: bool, text: str) -> None:
@@ -269,7 +269,7 @@ def files() -> dict[str, Path]:
     for path in (p for folder in (TARGETS_DIR, *target_folders()) for p in sorted(folder.glob("*.toml"))):
         if path.stem in paths:
             facts = [("files", f"{paths[path.stem]}\n{path}")]
-            raise PackageProblem(f"target {path.stem!r} is there twice", facts, "another name for one of them")
+            raise PackageProblem(f"target {path.stem!r} is defined twice", facts, "another name for one of them")
         paths[path.stem] = path
     return paths
 
@@ -343,7 +343,7 @@ def _check(path: Path, merged: _Merged) -> Target:
     for key, kind in (("name", str), ("clock", str), *((key, int) for key in numbers)):
         faults.check(isinstance(raw.get(key), kind), f"{key} is missing or no {kind.__name__}")
     for key, kind in optional.items():
-        faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is no {kind.__name__}")
+        faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is not of type {kind.__name__}")
     guard = raw.get("guard_bytes", 0)
     faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
     for key in COSTS:
@@ -356,7 +356,7 @@ def _check(path: Path, merged: _Merged) -> Target:
         fits = level is None or 0 < level.budget <= level.room
         faults.check(fits, f"level {level and level.name}: budget + reserved exceeds bytes, or nothing is left")
         named = level is None or is_identifier(level.name)
-        faults.check(named, f"level {level and level.name!r} is no identifier of C")
+        faults.check(named, f"level {level and level.name!r} is not an identifier of C")
     level_names = [level.name.lower() for level in levels if level is not None]
     faults.check(
         len(set(level_names)) == len(level_names), f"levels {level_names} have one name, but for the case of letters"
@@ -452,7 +452,7 @@ def _merged(path: Path, texts: list[str], above: tuple[Path, ...] = ()) -> _Merg
         model_of = path.stem if "kernel_model" in raw else ""
         return _Merged({"kernel_model": dict(_read(DEFAULT_MODEL, texts)), **raw}, own, path.stem, model_of)
     if not isinstance(base, str) or not re.fullmatch(r"\w+", base):
-        raise TargetInvalid(f"{path}: inherits is {base!r}, which is no target's name")
+        raise TargetInvalid(f"{path}: inherits is {base!r}, which is not a target's name")
     sibling = path.with_name(f"{base}.toml")
     found = _merged(sibling if sibling.is_file() else files().get(base, sibling), texts, (*above, path))
     inherited = {name: value for name, value in found.raw.items() if name != "toolchain"}

@@ -25,7 +25,7 @@ def check_name(name: str) -> CText:
     """The name; OptionProblem where it cannot be one."""
     hint = f"--name with small letters, digits and single underscores, at most {LONGEST} characters"
     if not _NAME.fullmatch(name) or len(name) > LONGEST or not is_identifier(name):
-        raise OptionProblem(f"--name {name!r} is no name of a library", hint=hint)
+        raise OptionProblem(f"--name {name!r} is not a valid library name", hint=hint)
     for kind, words in reserved().items():
         if name in words:
             raise OptionProblem(

@@ -40,7 +40,7 @@ def _compared(program: Program, train: RawGraph) -> str:
     if len(own or losses) != 1:
         facts = [("losses", ", ".join(node.name for node in losses) or "none")]
         raise OptionProblem(
-            "what predict computes is not known", facts, "--predict VALUE, by its name in the training graph"
+            "the value that predict returns is ambiguous", facts, "--predict VALUE, by its name in the training graph"
         )
     return (own or losses)[0].inputs[0]
 
@@ -54,8 +54,8 @@ def _model(train: RawGraph, output: str, warn: Warn) -> RawGraph:
     nodes = live_nodes(model.nodes, (output,), {}, lambda node: False)
     mixing = [node.name for node in nodes if node.op in registry() and _mixes(node)]
     if mixing:
-        cause = f"predict takes statistics of its own batch in {len(mixing)} nodes, as the case renews no running ones"
-        warn(DeployerWarning(cause, [("nodes", ", ".join(mixing))], "a case by train-graph --statistics"))
+        cause = f"predict uses batch statistics in {len(mixing)} nodes, as the case updates no running statistics"
+        warn(DeployerWarning(cause, [("nodes", ", ".join(mixing))], "a case by train-graph --running-stats"))
     read = {name for node in nodes for name in node.inputs}
     return replace(model, nodes=nodes, inputs=tuple(item for item in train.inputs if item.name in read))
 

@@ -52,7 +52,7 @@ def read_library(folder: Path) -> Library:
     content = content_of(
         path, IMAGE_BYTES, "--library FOLDER, which `deployer package` made", "the folder of a library"
     )
-    with damage(f"{path} is no manifest of a library", "package the case again"):
+    with damage(f"{path} is not a manifest of a library", "package the case again"):
         library = _described(parse_json(content))
     image = newest_image(find_images(first), first, library.identities)
     if image.kind != STATE:
@@ -79,7 +79,7 @@ def _saved(row: Any) -> Saved:
     name, dtype, shape, weight = row["name"], row["type"], row["shape"], row["weight"]
     lengths = isinstance(shape, list) and len(shape) <= RANK and all(type(n) is int and n >= 0 for n in shape)
     if not isinstance(name, str) or dtype not in DTYPES or not lengths or not isinstance(weight, bool):
-        raise ValueError(f"state: {str(row)[:80]} is no tensor")
+        raise ValueError(f"state: {str(row)[:80]} is not a tensor")
     return Saved(name, TensorType(dtype, tuple(shape)), weight)
 
 

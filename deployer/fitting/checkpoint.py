@@ -62,12 +62,12 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
     if metadata.get("format") != FORMAT:
         facts = [("format", metadata.get("format", "none")), ("known", FORMAT)]
         raise FileProblem(
-            f"{path} is no checkpoint of this version", facts, "a file that this version's `deployer fit` wrote"
+            f"{path} is not a checkpoint of this version", facts, "a file that this version's `deployer fit` wrote"
         )
     signed = {name: text for name, text in metadata.items() if name != "digest"}
     if metadata.get("digest") != _digest(arrays, signed):
         raise FileProblem(f"{path} is damaged: its content has another digest", hint="an earlier copy of it")
-    with damage(f"{path} is no checkpoint", "an earlier copy of it, or a new run"):
+    with damage(f"{path} is not a checkpoint", "an earlier copy of it, or a new run"):
         theirs = from_jsonable(dict[str, str], parse_json(metadata["origin"]))
         record = from_jsonable(dict[str, Any], parse_json(metadata["place"], nonfinite=True))
         _check_origin(path, theirs, origin)
@@ -78,7 +78,7 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
         place = CheckpointPlace(**_typed_fields(CheckpointPlace, record), losses=arrays[LOSSES], state=state, rows=rows)
     if place.losses.shape != (place.passes,) or place.losses.dtype != np.float32:
         facts = [("losses", str(place.losses.shape)), ("passes", str(place.passes))]
-        raise FileProblem(f"{path} is no checkpoint", facts, "an earlier copy of it, or a new run")
+        raise FileProblem(f"{path} is not a checkpoint", facts, "an earlier copy of it, or a new run")
     return place
 
 

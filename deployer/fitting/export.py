@@ -82,7 +82,7 @@ def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: 
         raise DatasetMismatch(f"{weights} has no array for an initializer of {model}", facts, "weights of this model")
     written += _copies(proto, before, written)
     if not out.parent.is_dir():
-        raise FileProblem(f"{out.parent} is no folder", hint="a folder that is there")
+        raise FileProblem(f"{out.parent} is not a folder", hint="a folder that is there")
     replace_file(out, proto.SerializeToString(deterministic=True))
     return tuple(written)
 

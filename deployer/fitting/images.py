@@ -53,7 +53,7 @@ def read_images(
     shape = kind.shape[1:]
     if 4 * len(files) * int(np.prod(shape)) > ARCHIVE_BYTES:
         facts = [("images", str(len(files))), ("at most", f"{ARCHIVE_BYTES} B of pixels as float32")]
-        raise FileProblem(f"{folder} holds more than what is held in memory", facts, "fewer images")
+        raise FileProblem(f"{folder} exceeds the memory limit of samples", facts, "fewer images")
     pixels = np.empty((len(files), *shape), np.float32)
     for at, (_, path) in enumerate(files):
         pixels[at] = _pixels(library, path, shape)
@@ -85,7 +85,7 @@ def _content(path: Path) -> bytes:
 @contextmanager
 def _damage(library: Any, path: Path, suspicions: Literal["error", "ignore"] = "error") -> Iterator[None]:
     """Within this context, of calls of Pillow alone, its errors and suspicions become a FileProblem of the image."""
-    cause, hint = f"{path} is damaged or no image", "write it again, or leave it out"
+    cause, hint = f"{path} is damaged or not an image", "write it again, or leave it out"
     try:
         with damage(cause, hint), warnings.catch_warnings():
             for kind in SUSPICIONS:
@@ -123,10 +123,10 @@ def _files(folder: Path, classes: Sequence[str]) -> Iterator[tuple[int, Path]]:
             raise FileProblem(f"{part} is in no folder of a class", hint="a folder for each class, with its images")
         if part.name not in classes:
             facts = [("classes", ", ".join(classes))]
-            raise FileProblem(f"{part} is no class of the samples that are trained", facts, "folders of these names")
+            raise FileProblem(f"{part} is not a class of the samples that are trained", facts, "folders of these names")
         for path in _inside(part, folder):
             if not path.is_file() or path.suffix.lower() not in FORMATS:
-                raise FileProblem(f"{path} is no image", hint=f"files alone that end with {', '.join(FORMATS)}")
+                raise FileProblem(f"{path} is not an image", hint=f"files alone that end with {', '.join(FORMATS)}")
             yield classes.index(part.name), path
 
 

@@ -73,7 +73,7 @@ def metrics_of(graph: TrainGraph, top: tuple[int, ...] = ()) -> Metrics:
         return Metrics(None, graph.model.output, "", {}, None)
     node = loss.nodes[0]
     declared = operator_of(node).loss
-    assert declared is not None, f"{node.op} is no loss"
+    assert declared is not None, f"{node.op} is not a loss"
     ignored = _ignored(node) if declared.class_axis is not None else None
     return Metrics(node, node.inputs[0], node.inputs[1], loss.constants, declared.class_axis, ignored, top)
 

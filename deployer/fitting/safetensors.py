@@ -59,7 +59,7 @@ def parse_safetensors(content: bytes) -> tuple[dict[str, Array], dict[str, str]]
         raise ValueError(f"the header has {length} B, the file {len(content)} B")
     header = parse_json(content[LENGTH : LENGTH + length])
     if not isinstance(header, dict):
-        raise ValueError("the header is no object")
+        raise ValueError("the header is not an object")
     metadata = {str(k): str(v) for k, v in header.pop(METADATA, {}).items()}
     body = memoryview(content)[LENGTH + length :]
     arrays, spans = {}, []
@@ -77,7 +77,7 @@ def parse_safetensors(content: bytes) -> tuple[dict[str, Array], dict[str, str]]
 
 def _wholes(values: Any) -> tuple[int, ...]:
     if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
-        raise ValueError(f"{shortened(repr(values), 60)} are no counts")
+        raise ValueError(f"{shortened(repr(values), 60)} are not counts")
     return tuple(values)
 
 

@@ -105,7 +105,7 @@ def to_array(values: Any) -> Array:
     """A numpy array of what is one, or can tell its numbers: tensors of PyTorch, lists."""
     array = values.detach().cpu().numpy() if hasattr(values, "detach") else np.asarray(values)
     if array.dtype.kind not in "fiub":
-        raise DatasetMismatch(f"data of type {array.dtype} are no numbers", hint="arrays of numbers")
+        raise DatasetMismatch(f"data of type {array.dtype} are not numbers", hint="arrays of numbers")
     return array
 
 
@@ -117,7 +117,7 @@ def _file(path: Path, names: Sequence[str], target: Path | None) -> Columns:
     kind = path.suffix.lower()
     if kind not in (ARRAY, ".npz", ".safetensors"):
         raise FileProblem(
-            f"{path} is no file of samples", hint="an .npz, .npy, .csv or .safetensors file, or a folder of images"
+            f"{path} is not a file of samples", hint="an .npz, .npy, .csv or .safetensors file, or a folder of images"
         )
     if kind in (".npz", ".safetensors"):
         return read_npz(path, "the path of the samples") if kind == ".npz" else read_safetensors(path)[0]
@@ -146,7 +146,7 @@ def _drained(source: Iterable[Any], names: Sequence[str], place: str, warn: Warn
             size += parts[name][-1].nbytes
         if size > ARCHIVE_BYTES:
             facts = [("batches", str(number + 1)), ("at most", f"{ARCHIVE_BYTES} B")]
-            raise DatasetMismatch(f"{place} is larger than what is held in memory", facts, "fewer samples")
+            raise DatasetMismatch(f"{place} exceeds the memory limit of samples", facts, "fewer samples")
     if not size:
         raise DatasetMismatch(f"{place} gives no samples", hint="batches of inputs and target")
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}

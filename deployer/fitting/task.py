@@ -113,7 +113,7 @@ class TrainingRun:
         if self.overfit is not None and self.validation is not None:
             raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
         if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
-            raise OptionProblem("validation_target has no effect", hint="leave it out: validation is no file")
+            raise OptionProblem("validation_target has no effect", hint="leave it out: validation is not a file")
 
     @property
     def flush(self) -> bool:

@@ -154,7 +154,7 @@ def _check_loss(main: RawGraph, train: Resolved, loss: str, inputs: Collection[s
     kind, root = train.types[loss], train.root(loss)
     if kind.dtype != "float32" or kind.size != 1 or root in inputs:
         raise ShapeMismatch(
-            f"the first output of the training graph, {loss!r}, is no loss",
+            f"the first output of the training graph, {loss!r}, is not a loss",
             [("type", str(kind)), ("memory of", root), ("outputs", ", ".join(main.outputs))],
             "put the loss, one computed float, first among the outputs",
         )

@@ -109,7 +109,7 @@ def _chooses_alone(program: Program, name: str) -> bool:
 
 def _counted_from_front(indices: Indices) -> Indices:
     rows = indices.least + indices.count
-    hint = "numbers of rows from 0 on; a negative one is no row of a table that is trained"
+    hint = "numbers of rows from 0 on; a negative one is not a row of a table that is trained"
     return replace(indices, least=0, count=rows, hint=hint)
 
 

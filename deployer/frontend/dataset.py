@@ -140,7 +140,7 @@ def with_shares(dataset: Dataset, program: Program, place: int, path: Path | str
     kind = program.tensors[name].type if name else None
     if kind is None or kind.dtype != "float32" or kind.size != 1:
         facts = [("input", str(place)), ("found", f"{name} {kind}"), ("data inputs", ", ".join(program.data))]
-        raise DatasetMismatch(f"{path}: {MEAN} is no data input of one float", facts, "make the case again")
+        raise DatasetMismatch(f"{path}: {MEAN} is not a scalar float data input", facts, "make the case again")
     shares = mean_shares(loss_counts(program, dataset.samples), dataset.n_batches, dataset.n_accum)
     return replace(dataset, shares=shares, share_at=place - 1)
 
@@ -240,7 +240,7 @@ def _meta(arrays: Arrays, path: Path, key: str, default: int | None) -> int:
     array = arrays[key]
     if array.size != 1 or array.dtype.kind not in "iu" or int(array.reshape(-1)[0]) < 1:
         text = np.array2string(array.reshape(-1)[:4])
-        raise DatasetMismatch(f"{path}: {key} is no positive integer", [("found", text)], "export the case again")
+        raise DatasetMismatch(f"{path}: {key} is not a positive integer", [("found", text)], "export the case again")
     return int(array.reshape(-1)[0])
 
 

@@ -108,13 +108,13 @@ def _check_join(names: list[str], shared: set[str], flags: set[str], buffers: se
         )
     for name in sorted(shared - set(names)):
         raise GraphProblem(
-            f"optimizer input {name!r} is no input of the training graph",
+            f"optimizer input {name!r} is not an input of the training graph",
             [("training inputs", ", ".join(names))],
             "give both graphs the same names",
         )
     for name in sorted((flags | buffers) - set(names)):
         raise GraphProblem(
-            f"{name!r} feeds a gradient accumulation, but is no graph input",
+            f"{name!r} feeds a gradient accumulation, but is not a graph input",
             [("training inputs", ", ".join(names))],
             "make buffers and the reset flag graph inputs",
         )

@@ -18,7 +18,9 @@ def check_producers(graph: RawGraph) -> None:
             raise GraphProblem(fault, hint="give it one; in ONNX an empty name stands for what is left out")
     for item in graph.inputs:
         if item.name in producers:
-            raise GraphProblem(f"graph input {item.name!r} of the {graph.name} graph is there twice", hint="remove one")
+            raise GraphProblem(
+                f"graph input {item.name!r} of the {graph.name} graph is defined twice", hint="remove one"
+            )
         producers[item.name] = "a graph input"
     for name in graph.constants:
         producers.setdefault(name, "a constant")

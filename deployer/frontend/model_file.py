@@ -42,7 +42,9 @@ def load_model(path: Path) -> ModelProto:
     if model.ir_version > onnx.IR_VERSION:
         limits = [("known", f"up to IR version {onnx.IR_VERSION}")]
         raise FileProblem(
-            f"{path} is of IR version {model.ir_version}", limits, "an exporter's older form, or a newer onnx"
+            f"{path} is of IR version {model.ir_version}",
+            limits,
+            "export with an older IR version, or install a newer onnx",
         )
     if len(model.graph.node) > NODES:
         facts = [("nodes", str(len(model.graph.node))), ("at most", str(NODES))]
@@ -72,7 +74,9 @@ def _check_text(path: Path, model: ModelProto) -> None:
             for text in [value] if isinstance(value, (str, bytes)) else value:
                 if isinstance(text, bytes):
                     facts = [("field", f"{field.name} of a {type(message).__name__}"), ("bytes", repr(text[:80]))]
-                    raise GraphProblem(f"{path} holds a name that is no UTF-8 text", facts, "rename it in the exporter")
+                    raise GraphProblem(
+                        f"{path} holds a name that is not UTF-8 text", facts, "rename it in the exporter"
+                    )
 
 
 def _read_external(path: Path, model: ModelProto) -> None:
@@ -146,7 +150,7 @@ def _inside(place: str, folder: Path, location: str) -> Path:
         regular = False
     if not regular:
         hint = f"put the external data file into {home}"
-        raise FileProblem(f"{place} keeps its data in {location!r}, which is no file there", hint=hint)
+        raise FileProblem(f"{place} keeps its data in {location!r}, which is not a file there", hint=hint)
     return file
 
 

@@ -91,7 +91,7 @@ def _functions(protos: Iterable[FunctionProto]) -> Mapping[Key, FunctionProto]:
     for function in protos:
         key = (domain_of(function.domain), function.name, function.overload)
         if key in functions:
-            raise GraphProblem(f"function {function.name!r} is there twice", [("domain", key[0])], "keep one of both")
+            raise GraphProblem(f"function {function.name!r} is defined twice", [("domain", key[0])], "keep one of both")
         if key[0] in ("", MICROSOFT) and function.name in registry():
             cause = f"function {function.name!r} has the name of an operator"
             raise GraphProblem(cause, [("domain", key[0] or "default")], "another name, or another domain")

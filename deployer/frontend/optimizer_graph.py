@@ -126,7 +126,7 @@ def _check_sequences(graph: RawGraph, node: Node, rest: list[Node]) -> None:
         name = node.inputs[position]
         if ours != declared.count and not (name in graph.sequences and name in inputs):
             raise unsupported(
-                node, f"input {position} ({name!r}) is no sequence that the graph has as an input", node.op
+                node, f"input {position} ({name!r}) is not a sequence that the graph has as an input", node.op
             )
     for name in node.inputs:
         if node.inputs.count(name) > 1:

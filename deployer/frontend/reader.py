@@ -290,7 +290,7 @@ def tensor_constant(name: str, tensor: TensorProto) -> RawConstant:
 def _packed(name: str, array: npt.NDArray[np.generic]) -> RawConstant:
     """The array as float32 or int64; raises ShapeMismatch for a float64 beyond float32."""
     if array.dtype == np.uint64 and (array.view(np.int64) < 0).any():
-        raise ShapeMismatch(f"constant {name!r} holds numbers beyond int64", hint="smaller numbers")
+        raise ShapeMismatch(f"constant {name!r} holds numbers outside the range of int64", hint="smaller numbers")
     if array.dtype.kind != "f":
         return RawConstant("int64", array.shape, array.astype("<i8").tobytes())
     with np.errstate(over="ignore"):

@@ -76,7 +76,7 @@ class Resolved:
             (op, ", ".join(n for n, of in self.bodies.items() if of == op)) for op in sorted({*self.bodies.values()})
         ]
         count = f"{len(facts)} operators of ONNX have" if len(facts) > 1 else f"{facts[0][0]} of ONNX has"
-        cause = f"{count} no form here of their own and are computed by their function bodies"
+        cause = f"{count} no implementation here and are computed by their ONNX function bodies"
         return (*found, DeployerWarning(cause, facts))
 
     def check_computed(self, name: str, reader: str) -> None:

@@ -92,7 +92,7 @@ class KernelVariant:
             raise self._unknown(missing) from missing
 
     def _unknown(self, name: KeyError) -> TargetInvalid:
-        cause = f"{self.name} reads {name}, which may differ between calls of equal tiles, or is no argument"
+        cause = f"{self.name} reads {name}, which may differ between calls of equal tiles, or is not an argument"
         return TargetInvalid(f"{self.source.with_name(LIST)}: {cause}")
 
 
@@ -135,7 +135,7 @@ def read_list(path: Path) -> Iterator[KernelVariant]:
             raise TargetInvalid(f"{path}: {cause}")
         unknown = sorted(variant.names - kernel.arguments)
         if unknown:
-            cause = f"{variant.name} reads {unknown[0]}, which is no argument of the kernel"
+            cause = f"{variant.name} reads {unknown[0]}, which is not an argument of the kernel"
             raise TargetInvalid(f"{path}: {cause}")
         if variant.work and variant.work not in kernel.ways:
             ways = ", ".join(sorted(kernel.ways)) or "none"
@@ -242,7 +242,7 @@ def _rebuilt(tree: ast.expr, let: Mapping[str, str]) -> ast.expr:
                 ast.UnaryOp(ast.USub(), _rebuilt(argument, let)), ast.FloorDiv(), ast.Name("cores", ast.Load())
             )
             return ast.UnaryOp(ast.USub(), least)
-    raise InternalError(f"{ast.unparse(tree)!r} is no condition")
+    raise InternalError(f"{ast.unparse(tree)!r} is not a condition")
 
 
 @cache

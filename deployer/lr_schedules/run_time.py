@@ -88,11 +88,11 @@ def update_numbers(program: Program, rates: Sequence[float]) -> Array:
     for place in sorted(by_place):
         node = at_rates(by_place[place], rates)
         operator = operator_of(node)
-        assert operator.optimizer is not None, f"{node.op} has a rate and is no optimizer"
+        assert operator.optimizer is not None, f"{node.op} has a rate and is not an optimizer"
         args = operator.args(node, operator.access(node, types))
         for name in operator.optimizer.rated:
             value = args[name]
-            assert isinstance(value, Const), f"{node.op}: {name} is no constant"
+            assert isinstance(value, Const), f"{node.op}: {name} is not a constant"
             numbers.append(value.value)
     with np.errstate(over="ignore"):
         return np.array(numbers, np.float32)

@@ -192,7 +192,9 @@ def compiler(tools: Toolchain) -> list[str]:
     try:
         words = shlex.split(setting) or list(tools.compiler)
     except ValueError as error:
-        raise OptionProblem(f"{tools.compiler_env}={setting} is no command: {error}", hint="close the quote") from error
+        raise OptionProblem(
+            f"{tools.compiler_env}={setting} is not a command: {error}", hint="close the quote"
+        ) from error
     if shutil.which(words[0]) is None:
         raise ToolMissing(
             f"compiler {words[0]!r} is not installed",
@@ -263,13 +265,13 @@ def _run_tool(command: list[str], task: str, place: Path | None = None) -> list[
         )
     except OSError as error:
         cause = f"{command[0]} cannot be run: {error.strerror}"
-        raise ToolFailed(cause, hint="start it again, or another compiler") from error
+        raise ToolFailed(cause, hint="run it again, or use another compiler") from error
     facts = [("command", shlex.join(command)), ("compiler", result.stderr.strip()[-3000:])]
     if any(text in result.stderr for text in NO_SPACE):
-        raise ToolFailed(f"{task} failed: the machine is out of space", facts, "free some, or another -o")
+        raise ToolFailed(f"{task} failed: the machine is out of space", facts, "free some, or use another -o")
     if result.returncode < 0 or any(text in result.stderr for text in BROKEN):
         ended = f"ended by signal {-result.returncode}" if result.returncode < 0 else "a part of it broke down"
-        raise ToolFailed(f"{task} failed: {command[0]!r}: {ended}", facts, "start it again, or another compiler")
+        raise ToolFailed(f"{task} failed: {command[0]!r}: {ended}", facts, "run it again, or use another compiler")
     if result.returncode != 0:
         raise BuildFailed(f"{task} failed", facts)
     return facts

@@ -112,7 +112,7 @@ def _answer(command: list[str]) -> str:
         answer = subprocess.run(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False).stdout
     except OSError as error:
         cause = f"{command[0]} cannot be run: {error.strerror}"
-        raise ToolFailed(cause, hint="start it again, or another compiler") from error
+        raise ToolFailed(cause, hint="run it again, or use another compiler") from error
     return answer.decode(errors="replace")
 
 

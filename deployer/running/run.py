@@ -158,7 +158,7 @@ def _broken(place: str, status: int, full: bool, facts: list[tuple[str, str]], t
             cause, facts, f"another compiler in {tools.compiler_env}, no flags of fast math, or another machine"
         )
     if -status in OUTSIDE:
-        hint = "start it again where memory, time, file sizes and the processor's instructions suffice"
+        hint = "run it again with enough memory, time, disk space and the instructions it needs"
         return ToolFailed(f"{place} was ended by signal {-status} ({signal.strsignal(-status)})", facts, hint)
     ended = f"by signal {-status} ({signal.strsignal(-status)})" if status < 0 else f"with status {status}"
     return RunFailed(f"{place} ended {ended}", facts)

@@ -120,7 +120,7 @@ def read_board(path: Path) -> Board:
         raise BoardInvalid(f"{path}: there is no key {key!r}", hint=f"one of {', '.join(sorted(known))}")
     for key in ("name", "source"):
         if not isinstance(raw.get(key), str) or not raw[key]:
-            raise BoardInvalid(f"{path}: {key!r} is no text", hint="each board says what it is and who says its sizes")
+            raise BoardInvalid(f"{path}: {key!r} is not text", hint="each board says what it is and who says its sizes")
     if ("core" in raw) == ("target" in raw):
         facts = [("keys", ", ".join(sorted(raw)))]
         raise BoardInvalid(f"{path}: a board has either a core or a target", facts, "one of the two keys")
@@ -158,7 +158,7 @@ def _power(row: object, where: str) -> Power:
         value = getattr(power, name)
         if not 0 < value < math.inf:
             hint = "what the core's sheet says"
-            raise BoardInvalid(f"{where}: {name} is {value!r}, and no number above 0", hint=hint)
+            raise BoardInvalid(f"{where}: {name} is {value!r}, which is not a number above 0", hint=hint)
     if not power.source:
         raise BoardInvalid(f"{where} has no source", hint="who says what current the core draws")
     return power
@@ -166,7 +166,7 @@ def _power(row: object, where: str) -> Power:
 
 def _bytes(value: object, where: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MOST_BYTES:
-        cause = f"{where} is {shortened(repr(value), 60)}, and no whole number from 1 to {MOST_BYTES}"
+        cause = f"{where} is {shortened(repr(value), 60)}, which is not a whole number from 1 to {MOST_BYTES}"
         raise BoardInvalid(cause, hint="megahertz, or bytes")
     return value
 
@@ -176,7 +176,7 @@ def _record(kind: type, row: Any, where: str) -> Any:
     fields = kind.__annotations__
     if not isinstance(row, dict) or set(row) != set(fields):
         hint = "each of these keys, and no other"
-        raise BoardInvalid(f"{where} is no table of {', '.join(fields)}", hint=hint)
+        raise BoardInvalid(f"{where} is not a table of {', '.join(fields)}", hint=hint)
     with damage(f"{where} has a value of another type", f"a table of {', '.join(fields)}", kind=BoardInvalid):
         return kind(**{name: from_jsonable(fields[name], value) for name, value in row.items()})
 

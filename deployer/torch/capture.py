@@ -208,7 +208,7 @@ class _Walk:
         if name is None:
             example = node.meta["val"]
             if not isinstance(example, torch.Tensor):
-                raise GraphProblem(f"input {node.name!r} is no tensor", hint="tensors as inputs")
+                raise GraphProblem(f"input {node.name!r} is not a tensor", hint="tensors as inputs")
             value = self.builder.declare(self.builder.fresh(node.name), tuple(example.shape), _dtype(example))
             self.inputs.append(value)
         else:
@@ -248,7 +248,9 @@ class _Walk:
         ]
         value = self.values[results[self.output]] if self.output < len(results) else None
         if not isinstance(value, Value):
-            raise GraphProblem(f"result {self.output} of the module is no computed tensor", [("results", str(results))])
+            raise GraphProblem(
+                f"result {self.output} of the module is not a computed tensor", [("results", str(results))]
+            )
         return value
 
 

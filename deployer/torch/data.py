@@ -130,7 +130,10 @@ def _collated(samples: list[Any]) -> Any:
     try:
         return default_collate(samples)
     except TypeError as error:
-        cause, hint = "the data set gives what is no tensor and no number", "tensors, such as torchvision's ToTensor()"
+        cause, hint = (
+            "the data set yields neither a tensor nor a number",
+            "tensors, such as torchvision's ToTensor()",
+        )
         raise DatasetMismatch(cause, _facts(error), f"a transform that gives {hint}") from None
     except (RuntimeError, KeyError) as error:
         cause, hint = "samples of the data set cannot be put together", "samples of one shape"

@@ -114,7 +114,7 @@ class _Named:
         if self.weight is not None:
             if self.weight.shape != scores.shape[1:2]:
                 counts = [("weights", str(len(self.weight))), ("classes", str(scores.shape[1:2]))]
-                raise OptionProblem("class weights are not as many as there are classes", counts, "one for each class")
+                raise OptionProblem("class_weights needs one weight per class", counts, "one for each class")
             options["weight"] = self.weight.to(scores.dtype)
         if declared.class_axis is None:
             target = self._matched(scores, target)

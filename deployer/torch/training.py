@@ -68,7 +68,7 @@ def train(
     leaves dropout out. Validation is in evaluation mode, with running statistics.
     Raises OptionProblem for options without meaning, CaptureMismatch where the captured step is not PyTorch's,
     DatasetMismatch for data that does not fit and a run that diverges or does not learn what it was to learn by heart,
-    RunFailed where the check has something against what was computed, and what capturing, planning and running raise.
+    RunFailed where the check found faults in the run, and what capturing, planning and running raise.
     """
     if dropout not in ("on", "off"):
         raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
@@ -130,9 +130,9 @@ UNCHECKED = "the captured step was not compared with PyTorch, as asked"
 def _raise_faults(fitted: Fitted, learns_by_heart: bool) -> None:
     facts = [("found", "\n".join(fitted.faults))]
     if fitted.faults and (fitted.ended == DIVERGED or learns_by_heart):
-        raise DatasetMismatch("the run came to nothing", facts, "a smaller learning rate, or more epochs")
+        raise DatasetMismatch("the run failed", facts, "a smaller learning rate, or more epochs")
     if fitted.faults:
-        raise RunFailed("the check has something against what was computed", facts)
+        raise RunFailed("the check found faults in the run", facts)
 
 
 def load_into(module: nn.Module, trained: Fitted) -> nn.Module:

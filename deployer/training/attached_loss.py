@@ -45,7 +45,7 @@ class OutputChoice:
     def declared(self) -> Loss:
         """The loss that the operator declares."""
         assert self.operator is not None
-        assert self.operator.loss is not None, f"{self.operator.name} is no loss"
+        assert self.operator.loss is not None, f"{self.operator.name} is not a loss"
         return self.operator.loss
 
     @property
@@ -77,7 +77,9 @@ def attach(choice: OutputChoice, model: Forward, state: Resolved, names: GraphNa
         if output.dtype != "float32" or output.size != 1:
             facts = [("output", str(output)), ("needs", "one float")]
             raise ShapeMismatch(
-                f"output {model.output!r} is no loss", facts, f"a loss of {', '.join(losses())}, or a mean in the model"
+                f"output {model.output!r} is not a loss",
+                facts,
+                f"a loss of {', '.join(losses())}, or a mean in the model",
             )
         return AttachedLoss(model.output)
     loss = choice.declared
@@ -96,7 +98,7 @@ def attach(choice: OutputChoice, model: Forward, state: Resolved, names: GraphNa
         classes = output.shape[loss.class_axis]
         if len(choice.weights) != classes:
             counts = [("weights", str(len(choice.weights))), ("classes", f"{classes}, of output {model.output!r}")]
-            raise OptionProblem("--class-weights are not as many as there are classes", counts, "one for each class")
+            raise OptionProblem("--class-weights needs one weight per class", counts, "one for each class")
         inputs += [""] * (loss.weights + 1 - len(inputs))
         inputs[loss.weights] = names.fresh(WEIGHTS)
         constants[inputs[loss.weights]] = np.array(choice.weights, np.float32)

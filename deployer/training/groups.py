@@ -47,7 +47,7 @@ def read_group(text: str) -> ParameterGroup:
     pattern, colon, rest = text.rpartition(":")
     place = f"--group {text!r}"
     if not colon or not rest:
-        raise OptionProblem(f"{place} says nothing of its parameters", hint=FORM)
+        raise OptionProblem(f"{place} has no settings for its parameters", hint=FORM)
     try:
         expression = re.compile(pattern)
     except re.error as error:
@@ -63,9 +63,9 @@ def read_group(text: str) -> ParameterGroup:
             raise OptionProblem(f"{place}: {word!r} is not NAME=NUMBER, once for each name", hint=FORM)
         numbers[key] = _number(number, f"{place}: {name}")
     if words.count(TRAINED) > 1:
-        raise OptionProblem(f"{place}: {TRAINED!r} is there twice", hint=FORM)
+        raise OptionProblem(f"{place}: {TRAINED!r} is defined twice", hint=FORM)
     if FROZEN in words and len(words) > 1:
-        raise OptionProblem(f"{place}: what is {FROZEN} has no other settings", hint=f"{pattern}:{FROZEN}")
+        raise OptionProblem(f"{place}: a {FROZEN} group has no other settings", hint=f"{pattern}:{FROZEN}")
     return ParameterGroup(expression, numbers.pop(RATE, None), FROZEN in words, TRAINED in words, numbers)
 
 
@@ -73,7 +73,7 @@ def _number(text: str, place: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise OptionProblem(f"{place} is {text!r}, which is no number", hint=FORM) from None
+        raise OptionProblem(f"{place} is {text!r}, which is not a number", hint=FORM) from None
     return int(value) if value.is_integer() and "." not in text and "e" not in text.lower() else value
 
 

@@ -33,7 +33,7 @@ def evaluation_form(graph: RawGraph, renewed: Collection[str] = ()) -> RawGraph:
         used, stands = operator_of(node).evaluated(node, renewed) if node.op in registry() else (node, {})
         lost = [name for name in stands.values() if name not in graph.constants and name not in renewed]
         if lost:
-            why = f"no pass renews {lost[0]!r}, which is no initializer, and evaluation would read it"
+            why = f"no pass renews {lost[0]!r}, which is not an initializer, and evaluation would read it"
             raise unsupported(node, why, "initializers as running statistics, or no validation")
         roots |= {output: source for output, source in stands.items() if output}
         nodes.append(used)

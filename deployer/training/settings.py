@@ -61,7 +61,7 @@ def shown(setting: Hyperparameter) -> str:
 
 
 def _settings(operator: Operator) -> dict[str, Hyperparameter]:
-    assert operator.optimizer is not None, f"{operator.name} is no optimizer"
+    assert operator.optimizer is not None, f"{operator.name} is not an optimizer"
     return {setting.name: setting for setting in operator.optimizer.settings}
 
 

@@ -66,11 +66,11 @@ def with_record(model: ModelProto, record: StepRecord) -> ModelProto:
 
 
 def read_record(path: Path) -> StepRecord | None:
-    """Read the record of a step; None where a file is no step model, FileProblem for metadata that make no sense."""
+    """Read the record of a step; None where a file is no step model, FileProblem for metadata that are invalid."""
     entries = [entry.value for entry in load_model(path).metadata_props if entry.key == STEP]
     if not entries:
         return None
-    with damage(f"{path} has metadata {STEP!r} that make no sense", "save the step again"):
+    with damage(f"{path} has metadata {STEP!r} that are invalid", "save the step again"):
         return StepRecord(**_checked(parse_json(entries[0])))
 
 
@@ -85,7 +85,7 @@ def read_trained(path: Path) -> str:
     entries = [entry.value for entry in load_model(path).metadata_props if entry.key == TRAINED_NAMES]
     if not entries:
         return ""
-    with damage(f"{path} has metadata {TRAINED_NAMES!r} that make no sense", "save it again"):
+    with damage(f"{path} has metadata {TRAINED_NAMES!r} that are invalid", "save it again"):
         names = parse_json(entries[0])
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("no list of names")
@@ -101,14 +101,14 @@ def _checked(given: Any) -> dict[str, Any]:
     )
     for name in tables:
         if not all(isinstance(k, str) and isinstance(v, str | int | float) for k, v in dict(given[name]).items()):
-            raise TypeError(f"{name} is no table")
+            raise TypeError(f"{name} is not a table")
     for name in lists:
         given[name] = tuple(given[name])
         if not all(isinstance(value, str | float | int) for value in given[name]):
             raise TypeError(f"{name} is no list of names or numbers")
     for name in words:
         if not isinstance(given[name], str):
-            raise TypeError(f"{name} is no word")
+            raise TypeError(f"{name} is not a word")
     return {name: given[name] for name in (*tables, *lists, *words)}
 
 

@@ -53,7 +53,7 @@ def write_optimizer(
     for name, kind in types.items():
         rule = rules[name]
         operator, declared = rule.operator, rule.operator.optimizer
-        assert declared is not None, f"{operator.name} is no optimizer"
+        assert declared is not None, f"{operator.name} is not an optimizer"
         rate_inputs = [i for i, attribute in operator.static_inputs.items() if attribute == declared.rate]
         if rate_inputs and rule.rate not in rates:
             rates[rule.rate] = gs.Constant(names.fresh("learning_rate"), np.array(rule.rate, np.float32))

@@ -99,7 +99,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     need(plan.groups == tiling.groups, "table", f"groups begin at steps {plan.groups}, tiled {tiling.groups}")
     need(plan.tables == tiling.tables, "table", "steps share other argument tables than tiled")
-    need(plan.residencies == tiling.residencies, "visit", "storages have other visits than tiled")
+    need(plan.residencies == tiling.residencies, "visit", "storages have other residencies than tiled")
     check_resident(tiling)
     steps = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
     expected = [(s.index, s.name, s.graph, s.node.op) for s in schedule.steps]
@@ -110,7 +110,7 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     need(same, "plan", "data, weights or outputs are not the program's")
     need(plan.rewrites == program.rewrites, "plan", "rewrites are not those of the program")
     left_out = sorted(set(plan.rewrites) & set(plan.options.disabled_rewrites))
-    need(not left_out, "plan", f"rewrites {left_out} were applied, which the options leave out")
+    need(not left_out, "plan", f"fusions {left_out} were applied, which the options leave out")
     storages = {name: program.storage(name) for names in interface for name in names}
     need(plan.storage_of == storages, "plan", "storages of data, weights or outputs are not the program's")
 

@@ -169,7 +169,7 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
     for axis in operand.axes:
         dim = getattr(axis, "dim", None)
         valid = dim is None or dim in {d.name for d in step.dims}
-        need(valid, "plan", f"{place} depends on {dim!r}, which is no dim of the step")
+        need(valid, "plan", f"{place} depends on {dim!r}, which is not a dim of the step")
         if isinstance(axis, Windowed):
             sizes = (axis.kernel, axis.stride, axis.dilation, getattr(axis, "count", 1))
             sound = all(1 <= n <= LARGEST for n in sizes) and abs(axis.pad) <= LARGEST

@@ -39,7 +39,7 @@ def _ssa(program: Program) -> None:
         ("graph", [g.name for g in program.graphs]),
     ):
         twice = [name for name, count in Counter(names).items() if count > 1]
-        _need(not twice, "ssa", f"{label} name {twice[:1]} is there twice")
+        _need(not twice, "ssa", f"{label} name {twice[:1]} is defined twice")
     for node in program.nodes:
         for name in _names((*node.inputs, *node.outputs)):
             _need(name in program.tensors, "ssa", f"node {node.name!r} uses {name!r}, which does not exist")
@@ -161,7 +161,7 @@ def _order(program: Program) -> None:
 def _operators(program: Program) -> None:
     for node in program.nodes:
         operator = registry().get(node.op)
-        _need(operator is not None, "typed", f"node {node.name!r} ({node.op}) is no operator")
+        _need(operator is not None, "typed", f"node {node.name!r} ({node.op}) is not an operator")
         _need(
             operator is None or operator.kernel is not None,
             "typed",

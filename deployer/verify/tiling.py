@@ -127,7 +127,7 @@ def _order(tiling: Tiling) -> None:
         for step in schedule.steps:
             if step.graph == graph.name:
                 same = nodes.pop(step.name, None) == step.node
-                need(same, "schedule", f"{_place(step)} is no node of {graph.name}, or there twice")
+                need(same, "schedule", f"{_place(step)} is not a node of {graph.name}, or there twice")
     names = [choice.step for choice in tiling.steps]
     need(
         names == [s.name for s in schedule.steps],

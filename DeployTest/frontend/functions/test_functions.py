@@ -185,7 +185,7 @@ def test_functions_that_cannot_be_put_in_place(tmp_path: Path) -> None:
     shadow.domain = ""
     faults: tuple[tuple[tuple[FunctionProto, ...], str], ...] = (
         (cycle, "a function calls itself"),
-        ((_relu("F"), _relu("F")), "'F' is there twice"),
+        ((_relu("F"), _relu("F")), "'F' is defined twice"),
         ((twice,), "has an input twice"),
         ((_relu("F"), shadow), "'Relu' has the name of an operator"),
     )

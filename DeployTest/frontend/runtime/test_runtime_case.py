@@ -269,7 +269,7 @@ FAULTS: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     ),
     "damaged archive": ({"parameters": {"parameters.npz": b"PK"}}, FileProblem, ("parameters.npz", "truncated")),
     "damaged model": ({"parameters": {"forward.onnx": b"?"}}, FileProblem, ("forward.onnx", "truncated")),
-    "no checkpoint": ({"parameters": {"checkpoint": b"????????"}}, FileProblem, ("no checkpoint", "8 B")),
+    "no checkpoint": ({"parameters": {"checkpoint": b"????????"}}, FileProblem, ("not a checkpoint", "8 B")),
 }
 
 

@@ -72,10 +72,10 @@ COMMANDS = (
     ("A length is open: memory is laid out before the program runs.", "infer -t open.onnx -o out"),
     ("Operators are missing: all of them are named at once.", "infer -t missing.onnx -o out"),
     ("The scratchpad is too small for the smallest tile.", "infer -t large.onnx --l1 60 -o out"),
-    ("A label is no class.", "fit classes.onnx --data labels.npz --loss cross_entropy -o run"),
+    ("A label is not a class.", "fit classes.onnx --data labels.npz --loss cross_entropy -o run"),
     ("The target of a table is not clear.", "fit classes.onnx --data kinds.csv --loss cross_entropy -o run"),
     (
-        "A cell of a table is no number.",
+        "A cell of a table is not a number.",
         "fit classes.onnx --data kinds.csv --loss cross_entropy --target-column kind -o run",
     ),
     ("A rate is beyond the guard.", "fit classes.onnx --data data.npz --loss cross_entropy --lr 40 -o run"),

@@ -215,7 +215,7 @@ def test_ambiguous_parameters(tmp_path: Path) -> None:
     for index, name in enumerate(names):
         nodes.append(node("LayerNormalization", (nodes[-1].output[0], name), ("n", "y")[index : index + 1]))
     model = Model(nodes, X, Y, [constant("w", W), *(constant(n, ones) for n in names)], opsets=OPSET)
-    with pytest.raises(OptionProblem, match="several tensors may be a parameter") as caught:
+    with pytest.raises(OptionProblem, match="several tensors match a parameter") as caught:
         made(tmp_path, model, expected={"w": W, "norm.weight": ones})
     assert "gain1 [4]" in str(caught.value)
     assert "gain2 [4]" in str(caught.value)

@@ -106,7 +106,7 @@ def show_fits(a: argparse.Namespace, console: Terminal) -> int:
     record = [{**asdict(row), "fits": row.fits} for row in rows]
     told = {"loss": model.loss} if model else {}
     listed = [asdict(remedy) for remedy in remedies]
-    console.event("end", {"boards": record, "ways": listed, "instructions": PURPOSE, **told})
+    console.event("end", {"boards": record, "remedies": listed, "instructions": PURPOSE, **told})
     return 0
 
 

@@ -128,7 +128,7 @@ def _export(a: argparse.Namespace, console: Terminal) -> int:
         replace_file(out, npz_bytes(members))
         names = tuple(arrays)
     else:
-        raise OptionProblem(f"{out} is no .npz or .onnx", hint="-o FILE with one of these endings")
+        raise OptionProblem(f"{out} is not an .npz or .onnx", hint="-o FILE with one of these endings")
     console.lines(f"{out}: {len(names)} tensors of {a.file}")
     console.event("end", {"output": str(out), "tensors": list(names)})
     return 0
@@ -163,5 +163,5 @@ def _passes(path: Path, arrays: Mapping[str, Array], most: int) -> int:
     if array.size != 1 or array.dtype.kind not in "iu" or not 0 <= int(array.reshape(-1)[0]) <= most:
         found = str(array.item()) if array.size == 1 else f"{array.dtype}{list(array.shape)}"
         facts = [("in the file", found), ("passes per update", str(most))]
-        raise DatasetMismatch(f"{path}: {PASSES} is no count of passes", facts)
+        raise DatasetMismatch(f"{path}: {PASSES} is not a count of passes", facts)
     return int(array.reshape(-1)[0])

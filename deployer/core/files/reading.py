@@ -126,7 +126,7 @@ def content_of(path: Path, most: int, hint: str, smaller: str = "", kind: type[U
 def text_of(path: Path, most: int, hint: str, kind: type[UserError] = FileProblem) -> str:
     """The text of a file in UTF-8; errors as `check_file` has them."""
     content = content_of(path, most, hint, kind=kind)
-    with damage(f"{path} is no text in UTF-8", hint, kind=kind):
+    with damage(f"{path} is not text in UTF-8", hint, kind=kind):
         return content.decode()
 
 
@@ -168,14 +168,14 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(f"the key {twice!r} is there twice")
+        raise ValueError(f"the key {twice!r} is defined twice")
     for key in table:
         key.encode()
     return table
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")
 
 
 def _integer(text: str) -> int:

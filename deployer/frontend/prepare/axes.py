@@ -33,10 +33,12 @@ class Axes:
         listing = [("open axes", ", ".join(f"{value.name}{shown(value)}" for value in inputs) or "none")]
         for name in lengths:
             if name not in named:
-                raise OptionProblem(f"--axis {name} is of no axis of an input", listing, "a name that an input has")
+                raise OptionProblem(f"--axis {name} names no axis of an input", listing, "a name that an input has")
         if self.batch is not None:
             if not first:
-                raise OptionProblem("--batch has no effect here", listing, "leave it out: all first axes have lengths")
+                raise OptionProblem(
+                    "--batch has no effect here", listing, "leave it out: all first axes have fixed lengths"
+                )
             for axis in first:
                 if axis.dim_param and lengths.setdefault(axis.dim_param, self.batch) != self.batch:
                     cause = f"axis {axis.dim_param!r} has the lengths {lengths[axis.dim_param]} and {self.batch}"

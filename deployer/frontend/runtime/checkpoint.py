@@ -36,7 +36,7 @@ def read_checkpoint(path: Path) -> Arrays:
     data = content_of(path, MODEL_BYTES, _WAY_OUT, "a smaller model")
     facts = [("size", f"{len(data)} B")]
     if data[4:8] != IDENTIFIER:
-        raise FileProblem(f"{path} is no checkpoint of ONNX Runtime", facts, _WAY_OUT)
+        raise FileProblem(f"{path} is not a checkpoint of ONNX Runtime", facts, _WAY_OUT)
     with damage(f"{path} is truncated or not a checkpoint", _WAY_OUT, facts):
         return _parameters(path, data)
 
@@ -53,14 +53,14 @@ def _parameters(path: Path, data: bytes) -> Arrays:
         raise FileProblem(f"{path} holds {kind}", hint="the full checkpoint that lies beside it, in one file")
     if root.tables(_OPTIMIZERS):
         raise DatasetMismatch(
-            f"{path} holds the state of an optimizer, which would not be read: states begin with their initial values",
+            f"{path} holds the state of an optimizer, which is not supported: states start at their initial values",
             hint="save it with include_optimizer_state=False",
         )
     parameters: Arrays = {}
     for tensor in (*module.tables(_TRAINED), *module.tables(_FROZEN)):
         name = tensor.text(_NAME)
         if name in parameters:
-            raise ValueError(f"{name!r} is there twice")
+            raise ValueError(f"{name!r} is defined twice")
         parameters[name] = _array(name, tensor)
     return parameters
 

@@ -33,7 +33,7 @@ class BitShift(Operator):
         if node.attr_str("direction", "") not in DIRECTIONS:
             raise unsupported(node, f"its direction is {node.attrs.get('direction')!r}", "LEFT or RIGHT")
         if a.dtype != "int32" or b.dtype != "int32":
-            raise mismatch(node, "its operands are no integers", inputs)
+            raise mismatch(node, "its operands are not integers", inputs)
         try:
             return (TensorType(a.dtype, np.broadcast_shapes(a.shape, b.shape)),)
         except ValueError:

@@ -27,7 +27,7 @@ class DequantizeLinear(Operator):
         x, scale = operands(node, inputs, 2)
         point = inputs[2] if len(inputs) > 2 else None
         if x.dtype != "int32" or scale.dtype != "float32" or (point and point != TensorType("int32", scale.shape)):
-            raise mismatch(node, "X or its zero point is no integer, or the scale no float", inputs)
+            raise mismatch(node, "X or its zero point is not an integer, or the scale no float", inputs)
         if node.attr_int("block_size", 0) or len(scale.shape) > 1:
             raise unsupported(node, "its scales are those of blocks", "a scale, or one for each index of an axis")
         _column(node, x, scale, inputs)

@@ -50,7 +50,7 @@ def table_axis(node: Node, table: Sequence[int], inputs: Sequence[TensorType | N
 def check_ids(node: Node, ids: TensorType, inputs: Sequence[TensorType | None]) -> None:
     """Raise ShapeMismatch where the numbers of rows are no integers."""
     if ids.dtype != "int32":
-        raise mismatch(node, "its indices are no integers", inputs)
+        raise mismatch(node, "its indices are not integers", inputs)
 
 
 def absent(dtype: np.dtype[Any]) -> Array:

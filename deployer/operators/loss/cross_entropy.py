@@ -304,7 +304,7 @@ class SoftmaxCrossEntropy(Operator):
         if dloss is not None and not (dloss.shape == labels.shape if _per_label(node) else dloss.size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
         if _output(node, LOSS) and not (_per_label(node) or labels.size == 1):
-            raise mismatch(node, "the loss of several labels is no output", inputs)
+            raise mismatch(node, "the loss of several labels is not an output", inputs)
         loss = TensorType("float32", labels.shape if _per_label(node) else ())
         return (scores, loss, scores)[: len(node.outputs)]
 

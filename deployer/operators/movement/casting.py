@@ -73,7 +73,7 @@ class Assign(Flat):
     name = "Assign"
     custom = Signature((2, 2), (0, 1))
     inplace: ClassVar[dict[int, int]] = {0: 0}
-    no_gradient = "what lasts from pass to pass is no part of a gradient"
+    no_gradient = "what lasts from pass to pass is not part of a gradient"
     moved = ("state", "x")
     kernel = Kernel("assign_f32", (("state", "float32", True), ("x", "float32", False)), (("n", "u32"),))
 

@@ -45,7 +45,7 @@ class Transpose(Operator):
         x = operands(node, inputs, 1)[0]
         perm = _perm(node, len(x.shape))
         if sorted(perm) != list(range(len(x.shape))):
-            raise mismatch(node, f"perm {perm} is no permutation of {len(x.shape)} axes", inputs)
+            raise mismatch(node, f"perm {perm} is not a permutation of {len(x.shape)} axes", inputs)
         return (TensorType(x.dtype, tuple(x.shape[axis] for axis in perm)),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -283,7 +283,7 @@ class Trilu(Operator):
         """The type of X; an error where it is no matrix, or k is not one number."""
         x = operands(node, inputs, 1)[0]
         if len(x.shape) < 2:
-            raise mismatch(node, f"{x} is no matrix", inputs)
+            raise mismatch(node, f"{x} is not a matrix", inputs)
         one_number(node, "k")
         return (x,)
 

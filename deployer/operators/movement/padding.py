@@ -61,7 +61,7 @@ class Pad(Picking):
         if min(shape, default=1) < int(x.dtype == "float32"):
             raise mismatch(node, f"pads leave shape {shape}, nothing of X", inputs)
         if x.dtype != "float32" and abs(_value(node)) >= EXACT:
-            raise mismatch(node, f"the constant {_value(node)} is no integer that X can hold", inputs)
+            raise mismatch(node, f"the constant {_value(node)} is not an integer that X can hold", inputs)
         places_of(node, x)
         return (TensorType(x.dtype, shape),)
 

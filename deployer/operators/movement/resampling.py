@@ -512,7 +512,7 @@ def _axes(node: Node, x: TensorType) -> tuple[Axis, ...]:
         if "scales" in node.attrs:
             result, scale = math.floor(np.float32(size) * np.float32(value)), value
             if place == ENDS and result != np.float32(size) * np.float32(value):
-                why = f"scale {value} of {size} elements is no length, which {ENDS} needs"
+                why = f"scale {value} of {size} elements is not a length, which {ENDS} needs"
                 raise unsupported(node, why, "sizes, or scales that give whole numbers")
         elif choice:
             result, scale = math.floor(size * shared + 0.5), shared

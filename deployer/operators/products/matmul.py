@@ -303,7 +303,7 @@ def order_of(node: Node, name: str, rank: int) -> tuple[int, ...]:
     """The order that an attribute says, by default that of the axes; ShapeMismatch where it is none."""
     order = node.attr_ints(name, tuple(range(rank)))
     if sorted(order) != list(range(rank)):
-        raise mismatch(node, f"{name} {order} is no order of {rank} axes", ())
+        raise mismatch(node, f"{name} {order} is not an order of {rank} axes", ())
     return order
 
 

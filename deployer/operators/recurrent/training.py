@@ -98,7 +98,7 @@ class Trained(Operator):
         """Raise ShapeMismatch for an input of another shape, and UnsupportedOperator for one that has none here."""
         for position, (kind, shape) in enumerate(zip(inputs, shapes, strict=False)):
             if kind is not None and shape is None:
-                why = f"input {position} is there: lengths of sequences, or peepholes"
+                why = f"input {position} is given: sequence lengths or peepholes"
                 raise unsupported(node, why, "a node without it")
             if kind is not None and kind != TensorType("float32", shape or ()):
                 raise mismatch(node, f"its input {position} is not of shape {list(shape or ())}", inputs)

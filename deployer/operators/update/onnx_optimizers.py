@@ -63,9 +63,9 @@ class TensorUpdates(Operator):
         if len(tensors) % len(self.group):
             raise mismatch(node, f"it has {len(tensors)} tensors, no multiple of {', '.join(self.group)}", inputs)
         if rate is None or rate.dtype != "float32" or rate.size != 1:
-            raise mismatch(node, "its rate R is no float32 number", inputs)
+            raise mismatch(node, "its rate R is not a float32 number", inputs)
         if count is None or count.dtype != "int32" or count.size != 1:
-            raise mismatch(node, "its count T is no integer", inputs)
+            raise mismatch(node, "its count T is not an integer", inputs)
         present = floats(node, tensors, len(tensors))
         number = len(present) // len(self.group)
         for place in range(number):

@@ -265,7 +265,7 @@ def _layers(
     directions, each = 2 if bidirectional else 1, 4 if has_bias else 2
     if len(weights) != count * directions * each:
         hint = "proj_size=0, and a Linear behind the layer"
-        raise UnsupportedOperator(f"aten.{kind}: the layer has projections of its state", hint=hint)
+        raise UnsupportedOperator(f"aten.{kind}: projected states (proj_size) are not supported", hint=hint)
     unbatched = x.dim() == 2
     x, states = (x.unsqueeze(1), [s.unsqueeze(1) for s in states]) if unbatched else (x, list(states))
     x = x.transpose(0, 1) if batch_first and not unbatched else x

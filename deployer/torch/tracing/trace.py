@@ -99,7 +99,7 @@ def _check_constants(joint: GraphModule) -> None:
                     ("tensor", f"of shape {shape}"),
                     ("in", place_of(node) or "the module"),
                 ]
-                raise GraphProblem("forward writes a tensor that is no buffer of the module", facts, hint)
+                raise GraphProblem("forward writes a tensor that is not a buffer of the module", facts, hint)
 
 
 def _is_view(node: torch.fx.Node) -> bool:

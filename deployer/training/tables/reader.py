@@ -122,7 +122,7 @@ class _Reader:
             targets += [] if columns.target is None else [record.cells[columns.target]]
         if not lines:
             facts = [("headings", listed(list(map(repr, columns.names)), SHOWN))]
-            raise FileProblem(f"{self.path} has headings alone", facts, "a row per sample behind them")
+            raise FileProblem(f"{self.path} has only a header row", facts, "a row per sample below it")
         return self._table(columns, np.frombuffer(rows).reshape(len(lines), -1), targets, lines)
 
     def _table(self, columns: _Columns, inputs: Array, targets: Sequence[str], lines: Sequence[int]) -> Table:
@@ -197,7 +197,7 @@ class _Reader:
         if len(known) != 1:
             several = ", ".join(repr(headings[place]) for place in known)
             cause = f"{several} may each be the target" if known else f"none is called {', '.join(TARGETS)}"
-            cause = f"{self.path}: which column is the target is not clear: {cause}"
+            cause = f"{self.path}: the target column is ambiguous: {cause}"
             raise DatasetMismatch(cause, facts, f"{OPTION} NAME (target_column in Python), with one of the headings")
         return known[0]
 

@@ -66,7 +66,7 @@ class TargetColumn:
         strange = next((row for row, text in enumerate(self.texts) if known and text not in known), None)
         if strange is not None:
             facts = [("classes", listed(list(map(repr, known)), SHOWN))]
-            cause = "is no class of the samples that are trained" if like is not None else "is no class"
+            cause = "is not a class of the samples that are trained" if like is not None else "is not a class"
             raise self._place(strange).error(self.texts[strange], cause, facts, "one of these, or the row left out")
         self._check_first()
         return tuple(known) or tuple(sorted(set(self.texts)))
@@ -81,7 +81,7 @@ class TargetColumn:
         text = self.texts[0]
         if not self.headed and text.lower() in TARGETS and self.texts.count(text) == 1:
             cause = "looks like a heading, and the row is one of samples since another cell of it is a number"
-            raise self._place(0).error(text, cause, (), "headings that are no numbers, or none")
+            raise self._place(0).error(text, cause, (), "headings that are not numbers, or none")
 
     def _place(self, row: int) -> TablePlace:
         return TablePlace(self.path, self.lines[row], row + 1, self.label)

@@ -128,7 +128,7 @@ def open_table(path: Path) -> TableText:
     if len(counts) > 1:
         facts = [(DELIMITERS[mark], f"{count} times") for mark, count in counts.items()]
         hint = "one of them alone; quotes around cells that hold another, and a point in decimal numbers"
-        raise FileProblem(f"{path}, line {number}: what separates columns is not clear", facts, hint)
+        raise FileProblem(f"{path}, line {number}: the column separator is ambiguous", facts, hint)
     return TableText(path, next(iter(counts), next(iter(DELIMITERS))))
 
 
@@ -150,7 +150,7 @@ def _check_encoding(path: Path) -> None:
                 line.decode("utf-8")
             except UnicodeDecodeError as error:
                 facts = [("byte", f"0x{line[error.start]:02x}, behind {line[: error.start][-40:].decode('utf-8')!r}")]
-                raise FileProblem(f"{path}, line {number} is no text in UTF-8", facts, hint) from None
+                raise FileProblem(f"{path}, line {number} is not text in UTF-8", facts, hint) from None
 
 
 def cell_fault(text: str, whole: bool, limit: float) -> str:
@@ -159,11 +159,11 @@ def cell_fault(text: str, whole: bool, limit: float) -> str:
         return "is empty"
     if not is_number(text):
         comma = "," in text and is_number(text.replace(",", "."))
-        return "has a decimal comma and no point" if comma else "is no decimal number"
+        return "has a decimal comma and no point" if comma else "is not a decimal number"
     value = float(text)
     if not math.isfinite(value) or abs(value) > limit:
         return f"is beyond {limit:.8g}"
-    return "is no whole number" if whole and not value.is_integer() else ""
+    return "is not a whole number" if whole and not value.is_integer() else ""
 
 
 def numbers_of(cells: Sequence[str], whole: bool, limit: float) -> list[float] | None:

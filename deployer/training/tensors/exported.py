@@ -99,7 +99,7 @@ class _Signs:
         invented = [name for name in self.parameters if self._is_computed(name)]
         if invented:
             facts = [("parameters", listed(list(map(repr, invented))))]
-            facts += [("as where", "a norm was folded, a weight was turned, or a number that is no parameter")]
+            facts += [("as where", "a norm was folded, a weight was turned, or a number that is not a parameter")]
             hint = f"--parameters with their numbers, as an .npz or .safetensors file; --trainable; {KEEPING}"
             yield DeployerWarning("parameters have names of the exporter's: it computed them from others", facts, hint)
 
@@ -130,7 +130,7 @@ class _Signs:
         still = [n for n in nodes if not self.readers.keys().isdisjoint(n.inputs)]
         if still:
             facts = [("nodes", listed([f"{node.name!r} ({node.op})" for node in still]))]
-            cause = "norms have the form of inference: their parameters are trained with statistics that stand still"
+            cause = "norms are in inference mode: their parameters are trained with fixed statistics"
             yield DeployerWarning(cause, facts, f"--trainable, where that is meant; {KEEPING}")
 
 

@@ -161,7 +161,7 @@ class Matcher:
             if len(named) != 1:
                 facts = [("may be", name) for name in sources]
                 hint = "numbers that differ when the module is exported, or deployer.torch"
-                raise OptionProblem(f"{tensor!r} has the numbers of several parameters", facts, hint)
+                raise OptionProblem(f"{tensor!r} matches the values of several parameters", facts, hint)
             source = named[0]
         array = self.arrays[source]
         copy = copy_of(source, once(array) if source in self.found.repeated else array, self.arrays[tensor])
@@ -218,7 +218,7 @@ class Matcher:
             if len(free) > len(left) > 0:
                 facts = [(name, "\n".join(self._lines(free))) for name in left]
                 hint = "numbers that differ when the module is exported, --trainable REGEX, or deployer.torch"
-                raise OptionProblem(f"several tensors may be a parameter whose numbers are all {number:g}", facts, hint)
+                raise OptionProblem(f"several tensors match a parameter whose values are all {number:g}", facts, hint)
             for tensor, name in zip(free, list(left), strict=False):
                 self._take(tensor, name)
                 left.remove(name)
@@ -295,4 +295,4 @@ def said(found: Matches, place: str) -> Iterator[DeployerWarning]:
     if found.left:
         facts = facts_of("parameter", [f"{name}: {why}" for name, why in found.left.items()])
         hint = "--group 'REGEX:trained' trains one all the same"
-        yield DeployerWarning(f"tensors of {place} are not trained, as they are no parameters", facts, hint)
+        yield DeployerWarning(f"tensors of {place} are not trained, as they are not parameters", facts, hint)

@@ -72,7 +72,7 @@ def chosen_by(decider: Decider, decisions: Sequence[Decision], pattern: str) -> 
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise OptionProblem(f"--trainable {pattern!r} is no regular expression", [("cause", str(error))]) from None
+        raise OptionProblem(f"--trainable {pattern!r} is not a regular expression", [("cause", str(error))]) from None
     model, names = decider.model, list[str]()
     for decision in decisions:
         name = decision.name
@@ -245,7 +245,7 @@ def _check_shared(model: Forward, parameters: Sequence[str]) -> None:
         twins = [other for other in parameters if model.shared.get(other) == model.shared.get(name, "")]
         if name in model.shared and len(twins) > 1:
             raise OptionProblem(
-                f"a function of the file that is called {len(twins)} times holds the trained constant {name!r}",
+                f"a function that is called {len(twins)} times holds the trained constant {name!r}",
                 facts_of("in call", twins),
                 "make it an input of the function and an initializer of the graph",
             )

@@ -44,11 +44,13 @@ def check_resident(tiling: Tiling) -> None:
     """Copies are of spilled storages, and each step that uses such a storage is in one of its visits."""
     spans = [(v.storage, range(v.first, v.last + 1)) for v in tiling.residencies]
     of = {storage for storage, _ in spans}
-    need(of <= set(tiling.spilled), "visit", f"{sorted(of - set(tiling.spilled))} have visits, and are not spilled")
+    need(
+        of <= set(tiling.spilled), "visit", f"{sorted(of - set(tiling.spilled))} have residencies, and are not spilled"
+    )
     ordered = [(v.first, v.storage) for v in tiling.residencies] == sorted(
         (v.first, v.storage) for v in tiling.residencies
     )
-    need(ordered, "visit", "the visits are not in the order of their first steps")
+    need(ordered, "visit", "the residencies are not in the order of their first steps")
     program = tiling.lifetimes.schedule.program
     names = [residency.name for residency in tiling.residencies]
     need(len({*names, *program.tensors}) == len(names) + len(program.tensors), "visit", "copies share a name")
@@ -58,7 +60,7 @@ def check_resident(tiling: Tiling) -> None:
             need(
                 count == 1,
                 "visit",
-                f"step {step.index} {step.name!r} uses {storage!r}, and is in {count} of its visits",
+                f"step {step.index} {step.name!r} uses {storage!r}, and is in {count} of its residencies",
             )
 
 
@@ -76,7 +78,7 @@ def _outline(plan: Plan, residency: Residency, homes: dict[str, Home], text: str
     home, copy = homes[residency.storage], homes[residency.name]
     levels = [level.name for level in plan.levels]
     _need([home.level, copy.level] == [*levels[L_OUTER:], levels[L_HOME]], f"{text}: the homes are in other levels")
-    _need(not (home.loaded or home.persistent), f"{text}: the storage is no value")
+    _need(not (home.loaded or home.persistent), f"{text}: the storage is not a value")
     _need(home.type == copy.type, f"{text}: the copy is a {copy.type}, the storage a {home.type}")
     ordered = home.first <= residency.begin <= residency.first <= residency.last <= residency.end <= home.last
     _need(ordered and (copy.first, copy.last) == (residency.begin, residency.end), f"{text}: the copy has another life")
