@@ -106,6 +106,12 @@ class Places:
         return _model(self.root / "large.onnx", nodes, ([1, 1024], [1, 1024]), w=np.ones((1024, 1024)) / 1024)
 
     @cached_property
+    def batched(self) -> Path:
+        """A classifier whose batch is larger than the number of samples."""
+        nodes, batch = [helper.make_node("MatMul", ["x", "w"], ["y"])], 2 * SAMPLES
+        return _model(self.root / "batched.onnx", nodes, ([batch, WIDE], [batch, CLASSES]), w=np.ones((WIDE, CLASSES)))
+
+    @cached_property
     def data(self) -> Path:
         """Samples of the classifier."""
         draw = np.random.default_rng(0)
@@ -288,6 +294,9 @@ PROVOKED: dict[str, Provoked] = {
     "a warm-up as long as the run": Provoked(
         lambda p: _graph(p, "--data", p.data, "--warm-up", str(SAMPLES)), lambda p: {"--n-steps": [SAMPLES + 2]}
     ),
+    "no complete batch": Provoked(
+        lambda p: ["fit", p.batched, "--data", p.data, "--loss", "cross_entropy", "--epochs", "1", "--drop-last"]
+    ),
     "a list of rates for none": Provoked(
         lambda p: ["compile", "-t", p.mlp, "--n-steps", "2", "--schedule", f"list:{_rates(p)}", "--learning-rate", "0"],
         lambda p: {"--learning-rate": ["0.01"]},
@@ -432,7 +441,7 @@ _REASONS = {
     _NO_ERROR: (
         " by `deployer calibrate -p ",
         "--strict makes it a failure",
-        "arrays by input name, samples along the first axis, or a table (.csv, .tsv) (default: drawn from --seed)",
+        "arrays by input name, samples along the first axis; or a table (.csv, .tsv) (default: random, from --seed)",
         "--library DIR, the folder of the library, says which tensors these are",
         "a case by train-graph --running-stats",
         "--learning-rate 0.01",

@@ -56,7 +56,7 @@ class LrSchedule:
         if self.warm_up >= updates and self.warm_up:
             facts = [("warm-up", f"{self.warm_up} updates"), ("run", f"{updates} updates")]
             raise OptionProblem(
-                "the warm-up does not end before the run", facts, "a shorter --warm-up, or more passes (--n-steps)"
+                "the warm-up does not end before the run", facts, "a shorter warm-up, or more passes (--n-steps)"
             )
         rest = updates - self.warm_up
         rise = [self.first + (1 - self.first) * u / self.warm_up for u in range(self.warm_up)]
