@@ -16,7 +16,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan, RunOptions, Tiling, target_of
 from deployer.frontend import check, parse
 from deployer.frontend.dataset import FILE_LIMIT, Dataset, data_inputs, load, load_inference, windows
-from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.frontend.raw_graph import RawGraph
 from deployer.frontend.runtime import case as runtime_case
 from deployer.frontend.runtime.case import Parameters

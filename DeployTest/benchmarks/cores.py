@@ -28,8 +28,7 @@ from deployer.pipeline import Case
 from deployer.running import build
 from deployer.sizing.boards import core_of
 from deployer.sizing.emulated import run_example
-from deployer.sizing.material import material
-from deployer.sizing.needs import NAME, is_constant
+from deployer.sizing.needs import NAME, is_constant, material
 from deployer.sizing.objects import Files, compile_library
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.building.cases import SHARED, case_dir

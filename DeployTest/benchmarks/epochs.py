@@ -17,7 +17,7 @@ import numpy as np
 
 from deployer.commands.fit import Lines
 from deployer.fitting.fit import fit
-from deployer.fitting.metrics import ACCURACY
+from deployer.fitting.history import ACCURACY
 from deployer.running.terminal import Terminal
 from DeployTest.benchmarks.flat import processor
 from DeployTest.benchmarks.upkeep.commits import publish

@@ -14,34 +14,34 @@ from deployer.codegen.generate import TEMPLATES
 from deployer.core import target as targets
 from deployer.core.cost import Clock
 from deployer.core.safe_text import CText
-from deployer.planning.expr import (
+from deployer.loops.expr import (
     Clipped,
     Difference,
-    Equal,
+    EqualExpr,
     Expr,
     Least,
     Quotient,
     Reached,
     Signed,
     SignedVar,
-    Size,
+    SizeExpr,
     Slot,
     Var,
     add,
     mul,
     sub,
 )
-from deployer.planning.loop_program import (
+from deployer.loops.loop_program import (
+    ArgumentTable,
     Block,
-    Call,
+    CallStmt,
     Done,
-    If,
+    IfStmt,
     Let,
-    Loop,
+    LoopStmt,
     Set,
-    Start,
+    StartStmt,
     Statement,
-    Table,
     Ticket,
     TicketArray,
     Tickets,
@@ -49,7 +49,7 @@ from deployer.planning.loop_program import (
     Wait,
     WaitAll,
 )
-from deployer.planning.program_run import ProgramRun
+from deployer.loops.program_run import ProgramRun
 
 pytestmark = [pytest.mark.host]
 TARGETS = Path(targets.__file__).resolve().parents[2] / "targets"
@@ -75,12 +75,12 @@ def printed(*statements: Statement) -> str:
 def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
     """One program starts a transfer and another waits for it; a loop calls two kernels; elements have 1 B."""
     ticket = Ticket("x_in", "in", (0,))
-    fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (Size(48, "x_bytes"),))
+    fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (SizeExpr(48, "x_bytes"),))
     out = Transfer("out", 0, Slot(1, "x", True), Slot(2, "y", False), (6,))
-    before = (Tickets((TicketArray("x_in", 1, (Done(),)),)), Start(ticket, fetch))
+    before = (Tickets((TicketArray("x_in", 1, (Done(),)),)), StartStmt(ticket, fetch))
     turn = Var("tile")
-    calls = (Call("conv_i8", Table(1)), Call("relu_i8", Table(2)))
-    loop = Loop(turn, 3, (), (If(Equal(turn, 0), (Wait(ticket),)), *calls, Wait(out)))
+    calls = (CallStmt("conv_i8", ArgumentTable(1)), CallStmt("relu_i8", ArgumentTable(2)))
+    loop = LoopStmt(turn, 3, (), (IfStmt(EqualExpr(turn, 0), (Wait(ticket),)), *calls, Wait(out)))
     assert printed(*before, loop) == (
         "hal_ticket_t x_in[1] = {HAL_DONE};\n"
         "x_in[0] = hal_dma_in_1d(0, SLOT_01_X, STAGE_01_X, 48);\n"
@@ -106,7 +106,7 @@ def test_a_wait_for_nothing_costs_nothing() -> None:
     host = targets.load("host")
     run = ProgramRun(Clock(host.hops), (1,), {})
     ticket = Ticket("x_in", "in", (0,))
-    run.block(Block((Tickets((TicketArray("x_in", 2, (Done(),)),)), Start(ticket, Done()), Wait(ticket))))
+    run.block(Block((Tickets((TicketArray("x_in", 2, (Done(),)),)), StartStmt(ticket, Done()), Wait(ticket))))
     assert run.clock.now == 0
 
 
@@ -129,7 +129,7 @@ def test_tickets_of_slots_and_operands() -> None:
     run = ProgramRun(Clock(host.hops), (1,), {"use": 1})
     fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (800,))
     array = TicketArray("in", 2, (Done(), Done(), Done()))
-    started = tuple(Start(Ticket("in", "in", (1, place)), fetch) for place in range(3))
+    started = tuple(StartStmt(Ticket("in", "in", (1, place)), fetch) for place in range(3))
     run.block(Block((Tickets((array,)), *started, WaitAll(Ticket("in", "in", (0,)), 3))))
     before = run.clock.now
     run.block(Block((WaitAll(Ticket("in", "in", (Var("use"),)), 3),)))

@@ -11,19 +11,19 @@ from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, TileView
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
 from deployer.core.operator import Kernel
-from deployer.planning.cross_step.graph_program import GraphStep
-from deployer.planning.expr import Expr, Home, Product, Real, Size, Slot, Sum, Var, add, mul, sized
-from deployer.planning.loop_program import (
+from deployer.loops.expr import Expr, HomeExpr, Product, Real, SizeExpr, Slot, SumExpr, Var, add, mul, sized
+from deployer.loops.graph_program import GraphStep
+from deployer.loops.loop_program import (
     Arguments,
-    Assign,
+    ArgumentTable,
+    AssignStmt,
     Block,
-    Call,
+    CallStmt,
     Increase,
     Let,
-    Loop,
     LoopProgram,
+    LoopStmt,
     Statement,
-    Table,
     Transfer,
     Wait,
 )
@@ -48,8 +48,8 @@ PRINTER = Printer(Homes())
 
 def step(index: int, *statements: Statement, kernel: str = "relu_f32", kind: str = "float32") -> LoopProgram:
     """A step with operands x and y, at homes of their own, of these statements and a call."""
-    table = Table(index)
-    body = (Arguments(kernel, table), *statements, Block((Assign("n", 3), Call(kernel, table))))
+    table = ArgumentTable(index)
+    body = (Arguments(kernel, table), *statements, Block((AssignStmt("n", 3), CallStmt(kernel, table))))
     described = Kernel(kernel, (("x", kind, False), ("y", kind, True)), (("n", "u32"),))
     storages = (("x", f"x{index}"), ("y", f"y{index}"))
     return LoopProgram(index, "Relu", f"r{index}", described, index, storages, (), Block(body))
@@ -62,7 +62,7 @@ def move(target: Expr, source: Expr, *sizes: Expr) -> Wait:
 
 def copy(index: int, kind: str = "float32") -> Wait:
     """A transfer of a step's own addresses."""
-    return move(Slot(index, "x", False), Home(f"x{index}", kind))
+    return move(Slot(index, "x", False), HomeExpr(f"x{index}", kind))
 
 
 def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
@@ -92,10 +92,10 @@ def test_addresses_are_parameters() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        step(7, move(Slot(7, "x", False), Home("x7", "float32"), 9)),
-        step(7, move(Home("x7", "float32"), Slot(7, "x", False))),
+        step(7, move(Slot(7, "x", False), HomeExpr("x7", "float32"), 9)),
+        step(7, move(HomeExpr("x7", "float32"), Slot(7, "x", False))),
         step(7, move(Slot(7, "x", False), Slot(7, "x", False))),
-        step(7, move(Slot(7, "x", True), Home("x7", "float32"))),
+        step(7, move(Slot(7, "x", True), HomeExpr("x7", "float32"))),
         step(7, copy(7), copy(7)),
         step(7, copy(7), kernel="relu_grad_f32"),
         step(7, copy(7, "int32"), kind="int32"),
@@ -131,14 +131,14 @@ def test_a_lone_step_keeps_its_sizes() -> None:
 
 def test_two_sizes_of_one_name_are_two_parameters() -> None:
     values = {4: (12, 3, 12), 7: (16, 5, 16)}
-    (function,), calls = shared(*(step(i, move(0, 0, *(Size(n, "x") for n in v))) for i, v in values.items()))
+    (function,), calls = shared(*(step(i, move(0, 0, *(SizeExpr(n, "x") for n in v))) for i, v in values.items()))
     assert moves(function) == ["hal_dma_in_2d(0, 0, 0, x, x_2, x)"]
     assert calls == ("step_04_like(4, &step_04_args, 12, 3);", "step_04_like(7, &step_07_args, 16, 5);")
 
 
 def alike(index: int, **values: int) -> LoopProgram:
     """A step whose transfer has sizes of these names."""
-    return step(index, move(0, 0, *(Size(value, name) for name, value in values.items())))
+    return step(index, move(0, 0, *(SizeExpr(value, name) for name, value in values.items())))
 
 
 def test_equal_sizes_of_one_kind_are_one_parameter() -> None:
@@ -166,7 +166,9 @@ def test_slots_that_a_table_holds_are_read_from_it() -> None:
 
     def program(index: int) -> LoopProgram:
         x, y = Slot(index, "x", False), Slot(index, "y", False)
-        plain = step(index, move(x, Home(f"x{index}", "float32")), move(y, Home(f"y{index}", "float32")), move(x, x))
+        plain = step(
+            index, move(x, HomeExpr(f"x{index}", "float32")), move(y, HomeExpr(f"y{index}", "float32")), move(x, x)
+        )
         return replace(plain, arguments=(("x", x), ("y", y)))
 
     (function,), calls = shared(program(4), program(7))
@@ -184,15 +186,15 @@ def test_parameters_stand_in_an_order_of_their_own() -> None:
     names = ["tiles", "bytes", "further", "ahead_step", "length", "ahead_length", "inner"]
 
     def program(index: int) -> LoopProgram:
-        def size(name: str) -> Size:
-            return Size(index + names.index(name) * index**2, name)
+        def size(name: str) -> SizeExpr:
+            return SizeExpr(index + names.index(name) * index**2, name)
 
         ahead = (Let("next_n_len", size("ahead_length")), move(0, 0, size("bytes")))
         ahead += (Increase(Var("next_n"), size("ahead_step")),)
-        inside = Block((Assign("m", size("inner")),))
+        inside = Block((AssignStmt("m", size("inner")),))
         rest = (Let("n_len", size("length")), inside, Increase(Var("n"), size("further")))
         turn = Var("turn")
-        return step(index, Loop(turn, size("tiles"), ahead, rest))
+        return step(index, LoopStmt(turn, size("tiles"), ahead, rest))
 
     (function,), _ = shared(program(4), program(7))
     assert function.parameters.split(", uint32_t ")[1:] == names
@@ -212,11 +214,11 @@ N, A, B = Var("n"), Var("a"), Var("b")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (9216, Size(9216, "x")),
-        (mul(N, 36), Product((N, Size(36, "x")))),
-        (add(A, mul(B, 2)), Sum((A, Product((B, Size(2, "x")))))),
-        (add(mul(add(A, 4), 2), B), Sum((Product((Sum((A, 4)), 2)), B))),
-        (add(A, 4), Sum((A, 4))),
+        (9216, SizeExpr(9216, "x")),
+        (mul(N, 36), Product((N, SizeExpr(36, "x")))),
+        (add(A, mul(B, 2)), SumExpr((A, Product((B, SizeExpr(2, "x")))))),
+        (add(mul(add(A, 4), 2), B), SumExpr((Product((SumExpr((A, 4)), 2)), B))),
+        (add(A, 4), SumExpr((A, 4))),
         (N, N),
     ],
     ids=str,
@@ -242,7 +244,7 @@ def test_tables_share_what_they_have_in_common() -> None:
     """Equal sizes become a macro of the first step's; addresses stay, and too few or single sizes are no macro."""
     sizes: list[tuple[str, Expr]] = [(f"n{i}", i) for i in range(5)]
     own: list[tuple[str, Expr]] = [*sizes, ("m", 1)]
-    tables = [[("x", Slot(1, "x", False)), *sizes], [("x", Slot(2, "x", False)), *sizes], [("y", Home("y")), *own]]
+    tables = [[("x", Slot(1, "x", False)), *sizes], [("x", Slot(2, "x", False)), *sizes], [("y", HomeExpr("y")), *own]]
     labels = ["step_01", "step_02", "step_03", "step_04", "step_05"]
     macros, fields = common_sizes([*tables, [("m", 1)], [("m", 1)]], labels, PRINTER)
     texts = [f".n{i} = {i}" for i in range(5)]

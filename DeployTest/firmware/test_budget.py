@@ -11,7 +11,7 @@ from deployer.core import target as targets
 from deployer.core.plan import Options
 from deployer.firmware.segments import step_cycles
 from deployer.firmware.sources import library_rules
-from deployer.sizing.material import material
+from deployer.sizing.needs import material
 from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, ran
 

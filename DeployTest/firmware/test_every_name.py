@@ -14,12 +14,11 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import OptionProblem, ToolFailed
 from deployer.core.plan import Options
+from deployer.firmware.bill import LONGEST, check_name, reserved
 from deployer.firmware.library import Material, library_files
-from deployer.firmware.names import LONGEST, check_name, reserved
 from deployer.firmware.sources import library_rules
-from deployer.sizing.host_compile import compile_here
-from deployer.sizing.material import material
-from deployer.sizing.objects import run_tool
+from deployer.sizing.needs import material
+from deployer.sizing.objects import compile_here, run_tool
 from DeployTest.firmware import nets
 from DeployTest.support.building.command_line import deployer, refused
 

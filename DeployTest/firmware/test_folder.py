@@ -9,7 +9,7 @@ import pytest
 
 from deployer import __version__ as deployer_version
 from deployer.core.errors import OptionProblem
-from deployer.firmware.names import check_name
+from deployer.firmware.bill import check_name
 from deployer.firmware.state import fnv1a
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.training.train_graph import build_train_graph

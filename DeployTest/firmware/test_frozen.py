@@ -12,7 +12,7 @@ from deployer import pipeline
 from deployer.core.plan import Options
 from deployer.firmware.memory import FROZEN
 from deployer.firmware.sources import library_rules
-from deployer.sizing.material import material
+from deployer.sizing.needs import material
 from DeployTest.firmware.test_library import WARNINGS, packaged, ran, trained
 from DeployTest.support.building.command_line import deployer, refused
 

@@ -14,7 +14,7 @@ from deployer import pipeline
 from deployer.core.errors import OptionProblem, UnsupportedOperator
 from deployer.fitting.export import export_weights
 from deployer.fitting.fit import Fitted
-from deployer.fitting.metrics import LOSS
+from deployer.fitting.history import LOSS
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.training.order import Order
 from deployer.training.train_graph import build_train_graph

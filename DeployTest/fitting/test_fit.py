@@ -23,7 +23,7 @@ from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, FileProblem, GraphProblem, OptionProblem
 from deployer.fitting.export import export_weights
 from deployer.fitting.fit import Fitted, fit
-from deployer.fitting.metrics import ACCURACY, LOSS
+from deployer.fitting.history import ACCURACY, LOSS
 from deployer.running.run import Outcome
 from deployer.training.order import Order
 from deployer.training.train_graph import build_train_graph

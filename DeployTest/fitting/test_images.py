@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from deployer.core.errors import DatasetMismatch, FileProblem, ToolMissing
 from deployer.core.ir import TensorType
 from deployer.fitting.sources import read_samples
-from deployer.training.tables.reader import Request
+from deployer.training.tables import Request
 from DeployTest.support.building.command_line import deployer
 
 pytestmark = [pytest.mark.host]

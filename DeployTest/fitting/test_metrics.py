@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deployer.core.operator import losses
-from deployer.fitting.metrics import ACCURACY, LOSS, metrics_of
+from deployer.fitting.history import ACCURACY, LOSS, metrics_of
 from deployer.fitting.task import Task
 from deployer.operators.loss.label_loss import IGNORED
 from deployer.training.order import Samples

@@ -12,8 +12,7 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, UserError
 from deployer.core.ir import TensorType
-from deployer.training.tables.reader import Request, Table, read_table
-from deployer.training.tables.text import is_number, numbers_of
+from deployer.training.tables import Request, Table, is_number, numbers_of, read_table
 
 pytestmark = [pytest.mark.host]
 BOM = b"\xef\xbb\xbf"

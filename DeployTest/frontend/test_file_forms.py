@@ -15,8 +15,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Operator, registry
 from deployer.core.signatures import NOTE, schema_signature
 from deployer.frontend import check, parse
-from deployer.frontend.opsets import imports_of, schema_version, versions_of
-from deployer.frontend.prepare.harmless_attributes import harmless
+from deployer.frontend.opsets import harmless, imports_of, schema_version, versions_of
 from deployer.testing.bench import step_of
 from deployer.testing.gradients import EvaluatingBuilder
 from deployer.training.onnx_writer import node_proto

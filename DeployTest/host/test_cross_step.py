@@ -13,7 +13,7 @@ from deployer.core.errors import RunFailed, VerifyFailed
 from deployer.core.level import CrossStepTransfer
 from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_of
 from deployer.core.safe_text import c_comment
-from deployer.planning.cross_step.graph_run import timed
+from deployer.loops.graph_program import timed
 from deployer.verify.plan import verify_plan
 from DeployTest.support.building.cases import Built, canonical_hash, case_dir, compile_case, load_case, result_hash
 from DeployTest.support.building.planted import planted

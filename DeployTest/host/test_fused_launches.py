@@ -14,11 +14,11 @@ from deployer.core.level import FusedLaunch, followers
 from deployer.core.plan import Options, Plan, PlanStep, Tiling, target_of
 from deployer.kernel_variants import conditions
 from deployer.kernel_variants.conditions import KernelVariant
+from deployer.loops.graph_program import timed
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.planning import plan_choice
 from deployer.planning.cross_step.fused_launches import with_fused_launches
-from deployer.planning.cross_step.graph_run import timed
-from deployer.running.kernels import COMMON
+from deployer.running.build import COMMON
 from deployer.tilers.levels.tables import tables_in
 from deployer.verify.plan import verify_plan
 from DeployTest.support.building.cases import (

@@ -11,7 +11,7 @@ from deployer.core import artefact
 from deployer.core.errors import RunFailed
 from deployer.core.level import L_HOME
 from deployer.core.plan import Home, Plan
-from deployer.planning.cross_step.copies import ResidencyCopy, copies
+from deployer.loops.moves import ResidencyCopy, copies
 from deployer.running.watch import computed
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone

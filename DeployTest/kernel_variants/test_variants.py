@@ -27,7 +27,7 @@ from deployer.kernel_variants.conditions import (
     variants_of,
 )
 from deployer.operators.base.sums import PRODUCTS
-from deployer.operators.products.gemm import Epilogue, products
+from deployer.operators.products.gemm import EpilogueCost, products
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
@@ -340,7 +340,7 @@ def test_products_take_the_form_that_they_cost(seed: int) -> None:
             int(draw.choice(sizes)) for sizes in ((1, 1, 2, 4), range(1, 40), range(1, 40), range(2, 145))
         )
         job = gemm_job(m, n, k, "nn", batch)
-        form, found = products(batch, m, n, k, Epilogue(0, 0), beside=False).form, measure.variant_of(job, TARGET)
+        form, found = products(batch, m, n, k, EpilogueCost(0, 0), beside=False).form, measure.variant_of(job, TARGET)
         assert found, job.label
         assert found.name == forms[form] or (form, found.work) == ("edged", "blocks"), job.label
 

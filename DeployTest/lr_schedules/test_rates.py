@@ -12,9 +12,8 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import DeployerWarning, FileProblem, OptionProblem
 from deployer.core.operator import Const, Operator, operator_of, registry
-from deployer.lr_schedules.lr_schedule import LARGEST_RATE, check_rate, read_schedule
+from deployer.lr_schedules.lr_schedule import LARGEST_RATE, SCHEDULES, TABLE, check_rate, read_schedule
 from deployer.lr_schedules.run_time import kernel_args, rate_groups, update_numbers, with_run_time_rates
-from deployer.lr_schedules.schedules import SCHEDULES, TABLE
 from deployer.testing.bench import MODEL, step_of
 from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph

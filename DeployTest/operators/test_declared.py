@@ -11,9 +11,8 @@ from deployer.core.errors import InternalError
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
-from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative
-from deployer.formulas.tree import SIGNATURES, Attr, Call, Number, call, choose, least, most, walk
-from deployer.formulas.values import evaluate
+from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative, evaluate
+from deployer.formulas.tree import SIGNATURES, Attr, FunctionCall, Number, call, choose, least, most, walk
 from deployer.operators.base.elementwise_dsl import BroadcastElementwise, ElementwiseFormula, Pointwise, X
 from deployer.testing.bench import run_step, step_of
 from deployer.testing.runtime import run_by_onnx
@@ -90,7 +89,7 @@ def test_odd_values_are_those_of_onnxruntime(name: str) -> None:
 def _agree(operator: ElementwiseFormula, result: Array, meaning: Array) -> None:
     """Kernel and formula: bit for bit, signs of zeros included, where no function is called that is approximated."""
     assert_close(operator.name, result, meaning)
-    called = {FUNCTIONS[part.function].header for part in walk(operator.formula) if isinstance(part, Call)}
+    called = {FUNCTIONS[part.function].header for part in walk(operator.formula) if isinstance(part, FunctionCall)}
     if not called & APPROXIMATIONS:
         np.testing.assert_array_equal(result, meaning)
         numbers = ~np.isnan(meaning)

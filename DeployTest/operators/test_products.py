@@ -12,7 +12,7 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.sums import PRODUCTS, block_of, is_single, quantum_of
-from deployer.running.kernels import COMMON
+from deployer.running.build import COMMON
 from deployer.testing.bench import Step, bits, run_step, step_of
 from deployer.tilers.levels.grid import grid_of, tile_sizes
 

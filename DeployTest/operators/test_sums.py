@@ -9,7 +9,7 @@ import pytest
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.core.traits import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
-from deployer.running.kernels import COMMON
+from deployer.running.build import COMMON
 from deployer.testing.bench import Step, bits, lawful, run_step, step_of
 from DeployTest.support.kernels.functions import sweep
 from DeployTest.support.tolerances import table

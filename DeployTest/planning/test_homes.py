@@ -16,7 +16,7 @@ from deployer.core.target import load
 from deployer.tilers.levels import dma_timeline, home_search, model
 from deployer.tilers.levels.candidates import Candidate
 from deployer.tilers.levels.home_search import HomeSearch
-from deployer.tilers.levels.model import HomeProblem, Resident, Selection, _Greedy, feasible
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, Resident, _Greedy, feasible
 from deployer.tilers.levels.staging import StageCost, StageTraffic
 from DeployTest.support.building.cases import load_case
 
@@ -50,13 +50,13 @@ def test_the_solver_is_left_out_of_large_problems(monkeypatch: pytest.MonkeyPatc
     both = (candidate(8, 10), candidate(0, 1, "a"))
     dear = replace(HOME, storage="b", bytes=45)
     problem = HomeProblem((both, (candidate(50, 5),)), (frozenset("a"), frozenset()), (HOME, dear), 60, (1, 1))
-    bad = Selection((0, 0), frozenset(), 15)
+    bad = HomeSelection((0, 0), frozenset(), 15)
     monkeypatch.setattr(model, "greedy", lambda problem: bad)
-    assert model.solve(problem) == Selection((1, 0), frozenset("a"), 6)
+    assert model.solve(problem) == HomeSelection((1, 0), frozenset("a"), 6)
     monkeypatch.setattr(model, "LARGEST", 2)
     assert model.solve(problem) == bad
     monkeypatch.setattr(model, "greedy", lambda problem: None)
-    assert model.solve(problem) == Selection((1, 0), frozenset("a"), 6)
+    assert model.solve(problem) == HomeSelection((1, 0), frozenset("a"), 6)
 
 
 # The search
@@ -99,14 +99,14 @@ def queue(problem: HomeProblem, picks: Sequence[int], cached: Iterable[str]) -> 
     return now
 
 
-def choices(problem: HomeProblem) -> Iterator[Selection]:
+def choices(problem: HomeProblem) -> Iterator[HomeSelection]:
     """All choices of a problem that fit."""
     names, residents = [x.storage for x in problem.eligible], {x.storage for x in problem.residents}
     for places in itertools.product("ohv", repeat=len(names)):
         at = {kind: frozenset(n for n, p in zip(names, places, strict=True) if p == kind) for kind in "hv"}
         for picks in itertools.product(*(range(len(c)) for c in problem.candidates)):
             if at["v"] <= residents and feasible(problem, picks, at["h"], at["v"]):
-                yield Selection(picks, at["h"], 0, at["v"])
+                yield HomeSelection(picks, at["h"], 0, at["v"])
 
 
 @given(problems())
@@ -119,10 +119,10 @@ def test_of_few_storages_all_homes_are_tried(problem: HomeProblem) -> None:
     if start is None:
         return
 
-    def cycles(choice: Selection) -> int:
+    def cycles(choice: HomeSelection) -> int:
         return queue(problem, choice.picks, choice.cached)
 
-    groups: dict[tuple[frozenset[str], frozenset[str]], list[Selection]] = {}
+    groups: dict[tuple[frozenset[str], frozenset[str]], list[HomeSelection]] = {}
     for choice in every:
         groups.setdefault((choice.resident, choice.cached), []).append(choice)
     cheapest = [min(group, key=lambda c: model.objective(problem, c.picks)) for group in groups.values()]
@@ -182,7 +182,7 @@ def test_a_storage_that_moves_gives_and_takes_room() -> None:
     steps = (ends, (candidate(8, 10), candidate(0, 30)), ends)
     touches = (frozenset("a"), frozenset[str](), frozenset("a"))
     search = HomeSearch(HomeProblem(steps, touches, (life,), 10, (1, 1, 1)), lambda picks, cached, differing: 0)
-    start = search._changed(search._state(Selection((0, 0, 0), frozenset(), 0)), [], True)
+    start = search._changed(search._state(HomeSelection((0, 0, 0), frozenset(), 0)), [], True)
     assert start is not None
     home = search._changed(start, [(0, home_search.HOME)])
     assert home is not None
@@ -263,7 +263,7 @@ def test_a_plan_is_never_dearer_for_the_search(models_root: Path, monkeypatch: p
     solved = planned(L_OUTER, models_root)
     assert cycles_of(found) <= cycles_of(solved)
 
-    def worst(self: HomeSearch, start: Selection, others: Sequence[Selection] = ()) -> Selection:
+    def worst(self: HomeSearch, start: HomeSelection, others: Sequence[HomeSelection] = ()) -> HomeSelection:
         nowhere = replace(start, resident=frozenset(), cached=frozenset())
         state = self._placed(nowhere)
         return self._choice(state) if state else start

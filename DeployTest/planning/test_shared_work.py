@@ -21,7 +21,7 @@ from deployer.tilers.addresses.placement import Item, _filled
 from deployer.tilers.levels import inner
 from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, fronts, smallest, thinned
 from deployer.tilers.levels.inner import InnerLevel
-from deployer.tilers.levels.model import HomeProblem, Selection, _fill, _Numbers, greedy
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, _fill, _Numbers, greedy
 from DeployTest.planning.test_placement import buffers
 from DeployTest.planning.test_tilers import problems
 from DeployTest.support.building.cases import load_case
@@ -74,7 +74,7 @@ def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]], cross_s
     assert _greatest(low, high, sums).tolist() == [max(sums[a:b]) for a, b, _ in spans]
 
 
-def by_expressions(problem: HomeProblem, start: Selection | None) -> cp_model.CpModel:
+def by_expressions(problem: HomeProblem, start: HomeSelection | None) -> cp_model.CpModel:
     """The model of a problem by the solver's expressions, a term at a time."""
     model = cp_model.CpModel()
     picked = [[model.new_bool_var("") for _ in candidates] for candidates in problem.candidates]

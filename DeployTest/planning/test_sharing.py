@@ -14,11 +14,11 @@ from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
 from deployer.core.operator import Const
 from deployer.core.plan import Options, Plan, PlanStep, Step, Tiling, target_for
+from deployer.loops.loop_program import AssignStmt
+from deployer.loops.lower import has_address, lower
 from deployer.planning import plan_choice, sharing
 from deployer.planning.fuse import fuse_program
 from deployer.planning.lifetimes import find_lifetimes
-from deployer.planning.loop_program import Assign
-from deployer.planning.lower import has_address, lower
 from deployer.planning.plan_choice import place_tiling, plan_with_tables
 from deployer.planning.schedule import make_schedule
 from deployer.planning.sharing import shared_tables, with_shared_tables
@@ -81,14 +81,14 @@ def written(root: Path, folder: Path, tiling: Tiling, plan: Plan) -> Built:
 
 def own(step: PlanStep) -> list[str]:
     """The arguments that a step with a shared table sets before all else."""
-    return [s.argument for s in lower(step, 0, step.index).body.body if isinstance(s, Assign)]
+    return [s.argument for s in lower(step, 0, step.index).body.body if isinstance(s, AssignStmt)]
 
 
 def test_the_judge_finds_what_lowering_keeps(models_root: Path) -> None:
     """The verifier and the loop program agree on the arguments that stay in a table, and on steady addresses."""
     for step in grouped(models_root)[2].steps:
         program = lower(step)
-        changed = {s.argument for s in program.body.walk() if isinstance(s, Assign)}
+        changed = {s.argument for s in program.body.walk() if isinstance(s, AssignStmt)}
         kept = {name for name, _ in step.kernel.scalars if lasting(step, step.args[name]) is not None}
         assert kept == {name for name, _ in step.kernel.scalars} - changed
         values = {name: value for name, value in program.arguments if isinstance(value, int)}

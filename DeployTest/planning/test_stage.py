@@ -11,9 +11,9 @@ from deployer.core import artefact
 from deployer.core import target as targets
 from deployer.core.errors import RunFailed, TilingInfeasible
 from deployer.core.plan import Options, Stage, StepTiling, Tiling, target_for
+from deployer.loops.expr import SizeExpr
+from deployer.loops.lower import lower
 from deployer.planning import fuse, lifetimes, place, schedule, tile
-from deployer.planning.expr import Size
-from deployer.planning.lower import lower
 from deployer.tilers.addresses.placement import Item, Placement
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.middle_level import LEAST_SHARE, MiddleLevel, fits
@@ -52,7 +52,7 @@ def test_sizes_are_named_after_what_they_measure(built: Built) -> None:
     """The C calls a length the stage's tile of a dim only where the stage cuts that dim."""
     for step in built.plan.steps:
         cut = {f"stage_{d.name}_tile" for d in step.dims if d.outer < d.size}
-        names = {size.name for size in lower(step).body.walk() if isinstance(size, Size)}
+        names = {size.name for size in lower(step).body.walk() if isinstance(size, SizeExpr)}
         assert {name for name in names if re.fullmatch("stage_.*_tile", name)} <= cut, step.name
 
 

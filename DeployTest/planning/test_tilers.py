@@ -37,7 +37,7 @@ from deployer.tilers.levels import exhaustive, model
 from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, pareto
 from deployer.tilers.levels.grid import boxes as grid_boxes
 from deployer.tilers.levels.grid import distinct_boxes, grid_at, grid_of, load_counts, loop_orders, tile_sizes
-from deployer.tilers.levels.model import HomeProblem, Selection, feasible, objective
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, feasible, objective
 from deployer.tilers.levels.staging import Costs
 from deployer.tilers.strategies.strategy import register
 from deployer.tilers.strategies.strategy import registry as strategies
@@ -328,7 +328,7 @@ def problems(draw: st.DrawFn) -> HomeProblem:
     )
 
 
-def check_choice(problem: HomeProblem, choice: Selection) -> None:
+def check_choice(problem: HomeProblem, choice: HomeSelection) -> None:
     """Check that a choice fits the level and that its cycles are right."""
     assert feasible(problem, choice.picks, choice.resident)
     assert choice.cycles == objective(problem, choice.picks)
@@ -365,7 +365,7 @@ def test_model_without_time_gives_the_better_start(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(model, "SOLVER_LIMIT", 0.0)
     life = Lifetime("a", 40, 0, 0, False, False)
     problem = HomeProblem(((candidate(8, 100), candidate(0, 1, frozenset("a"))),), (frozenset("a"),), (life,), 50, (1,))
-    bad, good = Selection((0,), frozenset(), 100), Selection((1,), frozenset("a"), 1)
+    bad, good = HomeSelection((0,), frozenset(), 100), HomeSelection((1,), frozenset("a"), 1)
     for hint in (None, bad, good):
         assert model.solve(problem, hint) == good
     monkeypatch.setattr(model, "greedy", lambda problem: bad)

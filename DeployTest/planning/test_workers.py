@@ -22,7 +22,7 @@ from deployer.planning.alternatives import Ahead, Alternative
 from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.schedule import make_schedule
 from deployer.planning.workers import Stopped, Workers, gc_paused
-from deployer.tilers.levels.model import HomeProblem, Selection
+from deployer.tilers.levels.model import HomeProblem, HomeSelection
 from DeployTest.support.building.cases import case_dir, load_case
 from DeployTest.support.building.command_line import deployer
 
@@ -157,7 +157,7 @@ def test_solvers_start_where_they_would_alone(models_root: Path, monkeypatch: py
     """The last rival starts from the best before it, however many workers there are."""
     starts, results, real = list[int](), list[int](), alternatives.improved
 
-    def noted(problem: HomeProblem, start: Selection | None) -> Selection | None:
+    def noted(problem: HomeProblem, start: HomeSelection | None) -> HomeSelection | None:
         choice = real(problem, start)
         assert start is not None
         assert choice is not None

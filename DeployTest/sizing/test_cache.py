@@ -13,7 +13,7 @@ from deployer.running import objects as kept
 from deployer.sizing.boards import core_of
 from deployer.sizing.cache import cache_folder, own_files, remembered
 from deployer.sizing.emulated import run_example
-from deployer.sizing.material import material
+from deployer.sizing.needs import material
 from deployer.sizing.objects import compile_library
 from deployer.tilers.addresses import placement
 from DeployTest.firmware import nets

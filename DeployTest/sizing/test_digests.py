@@ -8,7 +8,7 @@ import pytest
 from deployer.core.plan import Options
 from deployer.firmware.library import library_files
 from deployer.firmware.sources import library_rules
-from deployer.sizing.material import material
+from deployer.sizing.needs import material
 from DeployTest.benchmarks import cores
 from DeployTest.support.building.cases import SHARED
 from DeployTest.support.documents.pages import generated

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deployer.sizing.stack import deepest, read_graph
+from deployer.sizing.objects import deepest, read_graph
 
 pytestmark = [pytest.mark.host]
 FRAMES = {"top": 16, "src/a.c:left": 40, "right": 8, "leaf": 100}

@@ -21,7 +21,7 @@ from deployer.core.level import Slots
 from deployer.core.limits import PROGRAM_BYTES
 from deployer.core.plan import Options
 from deployer.running import build, run
-from deployer.running.kernels import COMMON, source_folders
+from deployer.running.build import COMMON, source_folders
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from deployer.verify.tiling import verify_tiling

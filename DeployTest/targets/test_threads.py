@@ -10,7 +10,7 @@ from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.plan import Options
 from deployer.running import build
-from deployer.running.kernels import COMMON, source_folders
+from deployer.running.build import COMMON, source_folders
 from DeployTest.support.building.cases import load_case, result_hash
 from DeployTest.support.building.command_line import refused
 

@@ -15,8 +15,8 @@ from deployer.core.ir import Node
 from deployer.core.plan import Options, Plan, RunOptions
 from deployer.pipeline import Case
 from deployer.running import report
-from deployer.running.drift import drift_of, drift_svg
 from deployer.running.run import Outcome
+from deployer.running.watch import drift_of, drift_svg
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.checked import FIRST_CHECKS, STATES_BYTES, checked_passes, moments, state_bytes, usual_checks
 from deployer.verify.checks import Judge

@@ -29,7 +29,7 @@ from deployer.kernel_variants.calls import value_of
 from deployer.kernel_variants.conditions import KernelVariant, chosen, variants_of
 from deployer.running import build
 from deployer.running import run as runner
-from deployer.running.kernels import COMMON, function_source, source_folders
+from deployer.running.build import COMMON, function_source, source_folders
 
 RUNS = 3
 """The number of runs of each job: the first has cold instruction caches, the others warm ones."""

@@ -13,43 +13,43 @@ from deployer.codegen.c_names import Names
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, code, identifier
-from deployer.planning.expr import (
+from deployer.loops.expr import (
     All,
     AtLeast,
     Choice,
     Clipped,
     Difference,
     Element,
-    Equal,
+    EqualExpr,
     Expr,
-    Home,
+    ExprNode,
+    HomeExpr,
     Least,
-    Node,
-    Not,
+    NotExpr,
     Product,
     Quotient,
     Reached,
     Real,
     Signed,
     SignedVar,
-    Size,
+    SizeExpr,
     Slot,
-    Sum,
+    SumExpr,
     Var,
 )
-from deployer.planning.loop_program import (
-    CallEach,
+from deployer.loops.loop_program import (
+    ArgumentTable,
+    CallEachStmt,
     Declare,
     Done,
     Group,
     GroupSize,
     HeldArgument,
-    If,
-    Loop,
+    IfStmt,
+    LoopStmt,
     Rotate,
-    Start,
+    StartStmt,
     Statement,
-    Table,
     Ticket,
     TicketArray,
     Tickets,
@@ -94,18 +94,18 @@ class Printer:
         """An expression as C."""
         t = self.text
         match value:
-            case int() | Size():
-                return str(value.value if isinstance(value, Size) else value)
+            case int() | SizeExpr():
+                return str(value.value if isinstance(value, SizeExpr) else value)
             case Var(name):
                 return name
             case Element(array, index):
                 return f"{array}[{t(index)}]"
-            case Home(storage, dtype):
+            case HomeExpr(storage, dtype):
                 cast = f"({C_TYPES[dtype]} *)" if self.types.get(storage, dtype) != dtype else ""
                 return cast + self.names.home(storage)
             case Slot(step, arg, staged):
                 return self.names.slot(step, arg, staged)
-            case Table(step):
+            case ArgumentTable(step):
                 return f"&{table_name(step)}"
             case HeldArgument(argument, const):
                 return f"(void *)args->{argument}" if const else f"args->{argument}"
@@ -115,7 +115,7 @@ class Printer:
                 return f"sizeof {group_name(step)}"
             case Real(number):
                 return float_literal(number)
-            case Sum(terms):
+            case SumExpr(terms):
                 return " + ".join(map(self._term, terms))
             case Product(factors):
                 return " * ".join(map(self._factor, factors))
@@ -130,7 +130,7 @@ class Printer:
             case _:
                 return self._call(value)
 
-    def _call(self, value: Node) -> str:
+    def _call(self, value: ExprNode) -> str:
         """An expression that is an operator or a function call in C."""
         t = self.text
         match value:
@@ -140,11 +140,11 @@ class Printer:
                 return f"hal_window({t(index)}, {before}, {t(extent)})"
             case Reached(index, reach, stride, extent):
                 return f"hal_reach({t(index)}, {reach}, {stride}, {extent})"
-            case Equal(first, second):
+            case EqualExpr(first, second):
                 return f"{t(first)} == {t(second)}"
             case AtLeast(first, second):
                 return f"{t(first)} >= {t(second)}"
-            case Not(inner):
+            case NotExpr(inner):
                 return f"!{t(inner)}"
             case All(terms):
                 return " && ".join(map(t, terms))
@@ -165,7 +165,7 @@ class Printer:
 
     def _factor(self, value: Expr) -> str:
         """A factor of a product, or what is subtracted."""
-        bracketed = isinstance(value, (Difference, Sum, Quotient))
+        bracketed = isinstance(value, (Difference, SumExpr, Quotient))
         return f"({self.text(value)})" if bracketed else self.text(value)
 
     def view(self, statement: Statement) -> TileView:
@@ -184,16 +184,16 @@ class Printer:
             else:
                 texts[field.name] = self._printable(value)
         match statement:
-            case If(body=(_,)):
+            case IfStmt(body=(_,)):
                 kind = "if_line"
-            case Loop(ahead=(_, *_)):
+            case LoopStmt(ahead=(_, *_)):
                 kind = "loop_ahead"
-            case Start(Ticket(index=())):
+            case StartStmt(Ticket(index=())):
                 kind = "start_local"
             case Rotate(slots=slots):
                 kind = "rotate" if slots > 2 else "rotate_two"
                 texts["last"] = code(str(slots - 1))
-            case CallEach(functions=(_, _, *_) as functions):
+            case CallEachStmt(functions=(_, _, *_) as functions):
                 kind = "call_each_own"
                 texts["lines"] = wrapped(functions)
             case Declare(names, values):

@@ -14,9 +14,9 @@ from deployer.core.plan import Home, Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.frontend.dataset import Dataset
+from deployer.loops.tile_loop import NUMBERS
 from deployer.lr_schedules.run_time import update_numbers
 from deployer.lr_schedules.windows import Updates
-from deployer.planning.tile_loop import NUMBERS
 from deployer.verify.checked import moments, state_homes
 from deployer.verify.reference import as_float32
 

@@ -8,7 +8,7 @@ from deployer.codegen.c_text import WIDTH, float_literal
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, operations
-from deployer.formulas.tree import Attr, Call, Formula, Input, Number, walk
+from deployer.formulas.tree import Attr, Formula, FunctionCall, Input, Number, walk
 from deployer.operators.base.elementwise_dsl import ElementwiseFormula, Pointwise, printed_kernels
 
 C_TYPES = {"float32": "float", "int32": "int32_t"}
@@ -55,7 +55,7 @@ def _view(operator: ElementwiseFormula) -> KernelView:
     formula, kernel = operator.formula, operator.kernel
     if kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")
-    headers = {FUNCTIONS[part.function].header for part in walk(formula) if isinstance(part, Call)} - {""}
+    headers = {FUNCTIONS[part.function].header for part in walk(formula) if isinstance(part, FunctionCall)} - {""}
     pointers = [_Pointer(identifier(name), code(C_TYPES[dtype])) for name, dtype, _ in kernel.pointers]
     parts, value = _statements(formula, bool(APPROXIMATIONS & headers))
     return KernelView(
@@ -84,7 +84,7 @@ def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CT
     lines: list[CText] = []
     for part in parts:
         texts[part] = _text(part, texts, literals)
-        if isinstance(part, Call) and reads[part] > 1:
+        if isinstance(part, FunctionCall) and reads[part] > 1:
             name = f"part{len(lines)}"
             kind = {"real": "float", "truth": "int", "whole": "int32_t"}[part.kind]
             lines.append(_folded(f"const {kind} {name} = {_whole(part, texts)}"))
@@ -103,14 +103,14 @@ def _text(part: Formula, texts: dict[Formula, str], literals: bool) -> str:
             return name
         case Attr(name):
             return name
-        case Call(function, operands):
+        case FunctionCall(function, operands):
             return FUNCTIONS[function].c.format(*(texts[x] for x in operands))
     raise InternalError(f"{part} has no C form")
 
 
 def _whole(part: Formula, texts: dict[Formula, str]) -> str:
     """The text of a node that stands alone, for which the brackets of its form are not needed."""
-    if isinstance(part, Call):
+    if isinstance(part, FunctionCall):
         form = FUNCTIONS[part.function].c
         if form.startswith("("):
             return form[1:-1].format(*(texts[x] for x in part.operands))

@@ -15,10 +15,10 @@ from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.core.traits import UpdateNumber
-from deployer.planning.cross_step.graph_program import TICKETS, GraphStep, graph_program
-from deployer.planning.expr import variables
-from deployer.planning.loop_program import LoopProgram
-from deployer.planning.tile_loop import FLAG, NUMBERS
+from deployer.loops.expr import variables
+from deployer.loops.graph_program import TICKETS, GraphStep, graph_program
+from deployer.loops.loop_program import LoopProgram
+from deployer.loops.tile_loop import FLAG, NUMBERS
 from deployer.tilers.levels.tables import group_spans, sharers
 
 INDENT = 8
@@ -26,7 +26,7 @@ INDENT = 8
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantView:
     """A named address or size in the header."""
 
     name: CText
@@ -86,7 +86,7 @@ class HeaderView:
 
     provenance: CText
     memories: tuple[tuple[CText, CText, int], ...]
-    constants: tuple[Constant, ...]
+    constants: tuple[ConstantView, ...]
     functions: tuple[CText, ...]
 
 
@@ -106,7 +106,7 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
         address = memory.address(home.level, home.offset)
         note = f"{home.level}+{home.offset}: {home.type}, steps {home.first}..{home.last}"
         value = pointer(home.type.dtype, memory_name(home.level), address)
-        constants.append(Constant(names.home(home.storage), value, c_comment(note)))
+        constants.append(ConstantView(names.home(home.storage), value, c_comment(note)))
     for step in plan.steps:
         for operand in step.operands:
             for number, (level, slots) in enumerate(zip(plan.levels, operand.places, strict=False)):
@@ -114,7 +114,7 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
                     address = memory.address(level.name, slots.offset)
                     note = f"{level.name}+{slots.offset}: {slots.count} x {slots.bytes} B, {operand.tensor}"
                     value = pointer(_dtype(step, operand), memory_name(level.name), address)
-                    constants.append(Constant(names.slot(step.index, operand.arg, number), value, c_comment(note)))
+                    constants.append(ConstantView(names.slot(step.index, operand.arg, number), value, c_comment(note)))
     arrays = [(memory_name(x.name), memory.sizes[x.name]) for x in plan.levels]
     memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size) for array, size in arrays)
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
@@ -123,13 +123,13 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     return HeaderView(origin, memories, tuple(constants), functions)
 
 
-def _tables_area(plan: Plan, memory: MemoryNames) -> Iterator[Constant]:
+def _tables_area(plan: Plan, memory: MemoryNames) -> Iterator[ConstantView]:
     """The address of the argument tables, where groups of them take turns."""
     if plan.groups:
         level = plan.levels[L_INNER].name
         value = code(f"((void *)({memory_name(level)} + {memory.address(level, 0)}))")
         note = f"{level}+0: {plan.table_bytes} B, the argument tables of a group of steps"
-        yield Constant(identifier("TABLES"), value, c_comment(note))
+        yield ConstantView(identifier("TABLES"), value, c_comment(note))
 
 
 def _dtype(step: PlanStep, operand: PlanOperand) -> str:

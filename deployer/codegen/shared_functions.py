@@ -10,33 +10,33 @@ from deployer.codegen.c_text import Printer, TileView, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.ir import DTYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.planning.cross_step.graph_program import GraphStep
-from deployer.planning.expr import Expr, Home, Node, Product, Real, Size, Slot, Tree, Var, variables
-from deployer.planning.loop_program import (
+from deployer.loops.expr import Expr, ExprNode, HomeExpr, Product, Real, SizeExpr, Slot, Tree, Var, variables
+from deployer.loops.graph_program import GraphStep
+from deployer.loops.loop_program import (
     Arguments,
+    ArgumentTable,
     Block,
     Fetch,
     Group,
     GroupSize,
     HeldArgument,
-    If,
+    IfStmt,
     Increase,
     Let,
-    Loop,
     LoopProgram,
+    LoopStmt,
     Rotate,
     Set,
-    Start,
+    StartStmt,
     Statement,
-    Table,
     Transfer,
     Wait,
 )
-from deployer.planning.lower import has_address
-from deployer.planning.tile_loop import FLAG
+from deployer.loops.lower import has_address
+from deployer.loops.tile_loop import FLAG
 
 T = TypeVar("T", bound=Tree)
-ADDRESSES = (Home, Slot, Group, GroupSize)
+ADDRESSES = (HomeExpr, Slot, Group, GroupSize)
 """Nodes that differ between steps of one shape; each is a parameter of a shared function."""
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
@@ -60,7 +60,7 @@ class FunctionView:
 
 
 @dataclass(frozen=True)
-class _Hole(Node):
+class _Hole(ExprNode):
     """A placeholder for a size: its position among all sizes of the program, and its name."""
 
     place: int
@@ -94,8 +94,8 @@ class _Shape:
     program: LoopProgram
     body: Block
     parameters: tuple[tuple[str, str], ...]
-    addresses: tuple[Node, ...]
-    sizes: tuple[Size, ...]
+    addresses: tuple[ExprNode, ...]
+    sizes: tuple[SizeExpr, ...]
     order: tuple[int, ...]
 
 
@@ -165,13 +165,13 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls
 
 
-def _varying(group: Sequence[_Shape]) -> dict[_Size, Node]:
+def _varying(group: Sequence[_Shape]) -> dict[_Size, ExprNode]:
     """The sizes that differ between steps, in the order of the parameters, as expressions of parameters.
 
     Sizes of one kind that are the same in each step, such as the bytes of two operands, are one parameter with the
     first one's name; bytes of as many elements as a slot has are that many elements times four.
     """
-    found: dict[_Size, Node] = {}
+    found: dict[_Size, ExprNode] = {}
     kinds: dict[tuple[str, tuple[int, ...]], Var] = {}
     sizes = _sizes(group)
     for size in (sizes[place] for place in group[0].order):
@@ -190,7 +190,7 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, Node]:
     return found
 
 
-def _parameters(sizes: dict[_Size, Node]) -> dict[str, _Size]:
+def _parameters(sizes: dict[_Size, ExprNode]) -> dict[str, _Size]:
     """The parameters for these sizes, and the size behind each."""
     parameters = dict[str, _Size]()
     for size, value in sizes.items():
@@ -205,14 +205,14 @@ def _sizes(group: Sequence[_Shape]) -> list[_Size]:
     return [_Size(column[0].name, tuple(size.value for size in column)) for column in columns]
 
 
-def _filled(group: Sequence[_Shape], varying: dict[_Size, Node]) -> Block:
+def _filled(group: Sequence[_Shape], varying: dict[_Size, ExprNode]) -> Block:
     """The body of a group with each hole filled: with parameters if the size differs, else with its value."""
     sizes = _sizes(group)
 
     def filled(tree: Tree) -> Tree:
         if isinstance(tree, _Hole):
             size = sizes[tree.place]
-            return varying.get(size, Size(size.values[0], size.name))
+            return varying.get(size, SizeExpr(size.values[0], size.name))
         return tree.mapped(filled)
 
     return group[0].body.mapped(filled)
@@ -268,18 +268,18 @@ def _shape(step: GraphStep) -> _Shape:
     }
     kinds = {name: kind for name, kind, _ in program.kernel.pointers}
     types = {name: f"{C_TYPES[kind]} *" for name, kind in kinds.items()}
-    names: dict[Node, tuple[str, str]] = {}
+    names: dict[ExprNode, tuple[str, str]] = {}
     for arg, storage in program.storages:
-        names[Home(storage, kinds[arg])] = f"{arg}_home", types[arg]
+        names[HomeExpr(storage, kinds[arg])] = f"{arg}_home", types[arg]
         names[Slot(program.step, arg, False)] = f"{arg}_slot", types[arg]
         names[Slot(program.step, arg, True)] = f"{arg}_stage", types[arg]
     for node in program.body.walk():
         if isinstance(node, Fetch):
             names |= {node.tables: ("tables", "const void *"), node.size: ("tables_bytes", "uint32_t ")}
-    sizes: list[Size] = []
+    sizes: list[SizeExpr] = []
 
     def numbered(tree: Tree) -> Tree:
-        if isinstance(tree, Size):
+        if isinstance(tree, SizeExpr):
             sizes.append(tree)
             return _Hole(len(sizes) - 1, tree.name)
         return tree.mapped(numbered)
@@ -289,7 +289,7 @@ def _shape(step: GraphStep) -> _Shape:
             return held[tree]
         if isinstance(tree, ADDRESSES):
             return Var(names[tree][0])
-        return Var("args") if isinstance(tree, Table) else tree.mapped(renamed)
+        return Var("args") if isinstance(tree, ArgumentTable) else tree.mapped(renamed)
 
     holed = _without_arguments(program.body).mapped(numbered)
     mentioned = list(_mentions(holed))
@@ -312,11 +312,11 @@ def _mentions(statement: Tree) -> Iterator[Tree]:
 
     For a loop these are its count, then ingress, egress, slot rotations, advances, lengths, and last its inner loops.
     """
-    if not isinstance(statement, (Loop, Block)):
+    if not isinstance(statement, (LoopStmt, Block)):
         yield from statement.walk()
         return
     ahead: tuple[Statement, ...] = ()
-    if isinstance(statement, Loop):
+    if isinstance(statement, LoopStmt):
         ahead = statement.ahead
         yield from statement.count.walk() if isinstance(statement.count, Tree) else ()
     for part, _ in sorted([*((s, False) for s in statement.body), *((s, True) for s in ahead)], key=_rank):
@@ -326,9 +326,9 @@ def _mentions(statement: Tree) -> Iterator[Tree]:
 def _rank(part: tuple[Statement, bool]) -> int:
     statement, ahead = part
     match statement:
-        case If(_, body):
+        case IfStmt(_, body):
             return min(_rank((inner, ahead)) for inner in body)
-        case Start() | Wait(Transfer()):
+        case StartStmt() | Wait(Transfer()):
             out = any(isinstance(node, Transfer) and node.direction == "out" for node in statement.walk())
             return 1 if out else 0
         case Rotate():
@@ -337,6 +337,6 @@ def _rank(part: tuple[Statement, bool]) -> int:
             return 4 if ahead else 3
         case Let():
             return 6 if ahead else 5
-        case Block() | Loop():
+        case Block() | LoopStmt():
             return 7
     return 0

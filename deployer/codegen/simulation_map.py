@@ -11,9 +11,9 @@ from deployer.core.level import L_INNER, Channel, CrossStepTransfer
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
+from deployer.loops.graph_program import begin_cycles, contention_of
+from deployer.loops.moves import copies
 from deployer.planning.cross_step.choose import slot_life
-from deployer.planning.cross_step.copies import copies
-from deployer.planning.cross_step.graph_program import begin_cycles, contention_of
 from deployer.tilers.levels.tables import group_spans
 
 SUFFIXES = ("", " stage")

@@ -16,7 +16,7 @@ from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, L
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.safe_text import CText, code
 from deployer.core.traits import UpdateNumber
-from deployer.planning.tile_loop import NUMBERS
+from deployer.loops.tile_loop import NUMBERS
 from deployer.verify.boxes import Span, cuts
 
 NONE = "HAL_SIM_NONE"

@@ -24,11 +24,11 @@ from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress
 from deployer.running import output, report
-from deployer.running.drift import drift_svg
 from deployer.running.memory_map import memory_map
 from deployer.running.profile import profile_table
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
+from deployer.running.watch import drift_svg
 from deployer.training.samples import write_npz
 from deployer.verify.tolerances import TOLERANCES
 

@@ -7,15 +7,15 @@ from deployer.commands import ending, requests
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning
 from deployer.core.plan import Options
+from deployer.firmware.bill import check_name
 from deployer.firmware.library import library_files
-from deployer.firmware.names import check_name
 from deployer.firmware.sources import library_rules
 from deployer.running import output
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import core_of
-from deployer.sizing.host_compile import compile_here
-from deployer.sizing.listed import with_sizes
-from deployer.sizing.material import material
+from deployer.sizing.fits import with_sizes
+from deployer.sizing.needs import material
+from deployer.sizing.objects import compile_here
 
 
 def package_case(a: argparse.Namespace, console: Terminal) -> int:

@@ -17,11 +17,10 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import Target
 from deployer.frontend.parse import optimizer_dir
-from deployer.frontend.prepare.axes import Axes
+from deployer.frontend.prepare import Axes
 from deployer.frontend.runtime import case as runtime_case
 from deployer.fusions import update
-from deployer.lr_schedules.lr_schedule import LrSchedule, check_rate, read_schedule
-from deployer.lr_schedules.schedules import CONSTANT
+from deployer.lr_schedules.lr_schedule import CONSTANT, LrSchedule, check_rate, read_schedule
 from deployer.pipeline import Case
 from deployer.planning import fuse
 from deployer.running import output

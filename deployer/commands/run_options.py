@@ -180,8 +180,7 @@ def add_partial_accumulation(options: "argparse._ActionsContainer", default: str
 
 def add_rate_options(options: "argparse._ActionsContainer", default: str) -> None:
     """Add options of the learning-rate schedule, which the program reads at run time."""
-    from deployer.lr_schedules.lr_schedule import LARGEST_RATE, WARM_UP_FIRST
-    from deployer.lr_schedules.schedules import SCHEDULES
+    from deployer.lr_schedules.lr_schedule import LARGEST_RATE, SCHEDULES, WARM_UP_FIRST
 
     known = []
     for schedule in SCHEDULES.values():

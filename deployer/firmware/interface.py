@@ -15,7 +15,7 @@ from deployer.core.ir import Graph, Node, Program, TensorType
 from deployer.core.operator import operator_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
-from deployer.firmware.names import unique
+from deployer.firmware.bill import unique
 from deployer.firmware.prediction import OWN
 from deployer.firmware.steps import MEMBERS
 from deployer.lr_schedules.run_time import rate_groups, update_numbers

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import deployer
 from deployer.codegen.c_names import Names
 from deployer.codegen.generate import TEMPLATES, rendered
-from deployer.codegen.render import Constant, number_count
+from deployer.codegen.render import ConstantView, number_count
 from deployer.core import target as targets
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
@@ -18,10 +18,10 @@ from deployer.core.plan import Home, Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
 from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, pages, state
+from deployer.firmware.bill import BILL, library_bill
 from deployer.firmware.memory import FROZEN, MemoryLayout
-from deployer.firmware.parts import BILL, library_bill
+from deployer.firmware.pages import SamplesView, listed, samples_view
 from deployer.firmware.prediction import PREDICT
-from deployer.firmware.samples import SamplesView, listed, samples_view
 from deployer.firmware.segments import segments, step_cycles
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
 from deployer.firmware.steps import ACCESSORS, NOWHERE, StepsView, steps_view
@@ -151,7 +151,7 @@ class _View:
         homes = made.layout.places
         names = Names(plan, f"{self.upper}_")
         self.homes = tuple(
-            Constant(
+            ConstantView(
                 names.home(h.storage), code(str(homes[h.storage])), c_comment(f"{h.type}, steps {h.first}..{h.last}")
             )
             for h in plan.homes

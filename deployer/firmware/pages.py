@@ -1,16 +1,22 @@
-"""Tables and sentences of a library's page."""
+"""Pages and samples of a library."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from deployer.codegen.c_text import decimal_literal
+from deployer.codegen.harness import data_read
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.ir import Program
+from deployer.core.operator import Array
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, code, markdown_code
-from deployer.firmware.interface import shape_text
+from deployer.firmware.interface import TensorView, shape_text
 from deployer.firmware.state import is_state
+from deployer.frontend.dataset import Dataset
+
+# Tables and sentences of a library's page.
 
 
 @dataclass(frozen=True)
@@ -70,3 +76,77 @@ def rate_text(name: str, rates: Sequence[float]) -> CText:
     text = f"{name}_set_learning_rate(&model, group, rate) counts from the next update on. Schedules are the caller's. "
     text += f"Groups: {len(rates)}, with the rate{'s' if len(rates) > 1 else ''} {first} at first."
     return c_comment(text)
+
+
+# The samples of a case as C, for the program that comes with a library.
+
+MOST_BYTES = 1 << 20
+"""Samples of so many bytes are printed; the program makes as many passes as it has samples for, if they are more."""
+
+ON_A_LINE = 8
+"""Numbers on a line of C."""
+
+
+@dataclass(frozen=True)
+class ArrayView:
+    """The values of an input in all samples, a row each, in lines of C."""
+
+    input: TensorView
+    rows: tuple[tuple[CText, ...], ...]
+
+
+@dataclass(frozen=True)
+class SamplesView:
+    """Training data of the program: an array per input, the sample of each pass, the rates of each update.
+
+    `left` says whether passes behind the last full update have one of their own.
+    """
+
+    arrays: tuple[ArrayView, ...]
+    count: int
+    order: tuple[CText, ...]
+    passes: int
+    rates: tuple[CText, ...]
+    left: int
+
+
+def samples_view(plan: Plan, program: Program, inputs: Sequence[TensorView], dataset: Dataset) -> SamplesView:
+    """The samples for these inputs in the order of the passes, each once."""
+    read = data_read(plan)
+    known: dict[bytes, int] = {}
+    samples: list[list[Array]] = []
+    order = []
+    for index in range(dataset.n_batches):
+        given = dict(zip(plan.data, dataset.sample(index), strict=True))
+        sample = [np.asarray(given[name], program.tensors[name].type.dtype) for name in read]
+        content = b"".join(array.tobytes() for array in sample)
+        if content not in known:
+            if samples and (len(samples) + 1) * len(content) > MOST_BYTES:
+                break
+            known[content] = len(samples)
+            samples.append(sample)
+        order.append(known[content])
+    rates = dataset.rates if len(order) == dataset.n_batches else dataset.rates[: len(order) // dataset.n_accum]
+    return SamplesView(
+        arrays=tuple(
+            ArrayView(view, tuple(_row(sample[position]) for sample in samples)) for position, view in enumerate(inputs)
+        ),
+        count=len(samples),
+        order=listed([str(number) for number in order]),
+        passes=len(order),
+        rates=tuple(code("{" + ", ".join(map(_number, row)) + "}") for row in rates.tolist()),
+        left=int(dataset.flush and len(order) == dataset.n_batches and dataset.left > 0),
+    )
+
+
+def _row(array: Array) -> tuple[CText, ...]:
+    return listed([_number(value) for value in array.reshape(-1).tolist()])
+
+
+def listed(numbers: Sequence[str]) -> tuple[CText, ...]:
+    """Numbers in lines of C, as many on each."""
+    return tuple(code(", ".join(numbers[at : at + ON_A_LINE]) + ",") for at in range(0, len(numbers), ON_A_LINE))
+
+
+def _number(value: float | int) -> str:
+    return str(value) if isinstance(value, int) else decimal_literal(value)

@@ -11,7 +11,7 @@ from deployer.core.errors import InternalError
 from deployer.core.files.reading import own_toml
 from deployer.core.operator import Kernel
 from deployer.core.target import TARGETS_DIR, Toolchain
-from deployer.running.kernels import COMMON, kernel_source
+from deployer.running.build import COMMON, kernel_source
 
 PORTABLE = TARGETS_DIR / "portable"
 OWN_FMA = "hal_fmaf"

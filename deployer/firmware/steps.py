@@ -10,10 +10,10 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import Kernel
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.planning.expr import Element, Expr, Size
-from deployer.planning.loop_program import Arguments, Assign, Block, Call, LoopProgram
-from deployer.planning.lower import lower
-from deployer.planning.tile_loop import FLAG, NUMBERS
+from deployer.loops.expr import Element, Expr, SizeExpr
+from deployer.loops.loop_program import Arguments, AssignStmt, Block, CallStmt, LoopProgram
+from deployer.loops.lower import lower
+from deployer.loops.tile_loop import FLAG, NUMBERS
 
 NOWHERE = "NOWHERE"
 """The place of an operand that a step does not have."""
@@ -146,9 +146,9 @@ def _assigned(body: Block) -> Iterator[tuple[str, Expr]]:
         match statement:
             case Block():
                 yield from _assigned(statement)
-            case Assign(argument, value):
+            case AssignStmt(argument, value):
                 yield argument, value
-            case Arguments() | Call():
+            case Arguments() | CallStmt():
                 pass
             case _:
                 raise InternalError(f"a step of one level has a {type(statement).__name__}")
@@ -158,7 +158,7 @@ def _changing(value: Expr) -> str:
     """The C of an argument that changes from pass to pass."""
     if value == FLAG:
         return "fresh"
-    if isinstance(value, Element) and value.array == NUMBERS and isinstance(value.index, int | Size):
+    if isinstance(value, Element) and value.array == NUMBERS and isinstance(value.index, int | SizeExpr):
         return f"model->numbers[{value.index if isinstance(value.index, int) else value.index.value}]"
     raise InternalError(f"argument {value} of a step of one level is not known before it runs")
 

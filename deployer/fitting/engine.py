@@ -19,7 +19,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import Plan
 from deployer.frontend import check
 from deployer.frontend.dataset import NO_RATES
-from deployer.frontend.raw_graph import ElementwiseFormula, FileInput, RawGraph, Source
+from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawGraph, Source
 from deployer.running.run import run_segment
 from deployer.training.running import evaluation_form
 from deployer.verify.checked import state_homes
@@ -134,9 +134,7 @@ def evaluated_program(graph: RawGraph, parameters: Sequence[str]) -> Program:
         raise GraphProblem(cause, [("missing", ", ".join(missing))], "initializers by the names of the trained model")
     graph = evaluation_form(graph)
     shapes = {name: graph.constants[name] for name in parameters}
-    inputs = tuple(
-        FileInput(name, ElementwiseFormula(constant.dtype, constant.shape)) for name, constant in shapes.items()
-    )
+    inputs = tuple(FileInput(name, DeclaredTypes(constant.dtype, constant.shape)) for name, constant in shapes.items())
     constants = {name: constant for name, constant in graph.constants.items() if name not in shapes}
     named = {i.name for i in inputs}
     raw = replace(graph, inputs=(*(i for i in graph.inputs if i.name not in named), *inputs), constants=constants)

@@ -16,7 +16,7 @@ from deployer.frontend.model_file import load_model
 from deployer.frontend.reader import is_literal
 from deployer.running.output import replace_file
 from deployer.training.tensors.edits import FLOATS, hoist, literals_out, part
-from deployer.training.tensors.equal import by_key, copy_of
+from deployer.training.tensors.matching import by_key, copy_of
 from deployer.training.tensors.origins import is_invented
 
 LOSS = "loss"

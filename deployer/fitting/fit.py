@@ -16,14 +16,12 @@ from deployer.core.safe_text import json_text, member_name
 from deployer.core.target import native
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
-from deployer.fitting.feed import Feed
-from deployer.fitting.history import EpochRow, FitReport, history_csv
+from deployer.fitting.history import LOSS, EpochRow, FitReport, Metrics, history_csv, metrics_of
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
-from deployer.fitting.metrics import LOSS, Metrics, metrics_of
-from deployer.fitting.pages.page import fit_page
+from deployer.fitting.report_page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.segments import Rates, build_segment, rates_of
-from deployer.fitting.sources import Source, read_samples
+from deployer.fitting.sources import Feed, Source, read_samples
 from deployer.fitting.task import Task, TrainingRun
 from deployer.fitting.verdicts import FitChecks, SampledPasses
 from deployer.frontend import parse
@@ -35,8 +33,7 @@ from deployer.training.order import Order, Samples, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
 from deployer.training.step_problem import read_record
-from deployer.training.tables.reader import Request, check_column
-from deployer.training.tables.taken import Taken
+from deployer.training.tables import Request, Taken, check_column
 from deployer.training.tensors.decisions import records, told
 from deployer.training.tensors.edits import NO_EDITS
 from deployer.training.tensors.selection import Expected

@@ -9,8 +9,8 @@ import numpy as np
 from deployer.core.operator import Array
 from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.engine import Pace, Trainer
-from deployer.fitting.feed import Feed
 from deployer.fitting.history import EpochRow, mean_loss
+from deployer.fitting.sources import Feed
 from deployer.training.order import Order
 from deployer.verify.checked import checked_passes
 

@@ -1,6 +1,6 @@
-"""Sample sources: archives, arrays, tables of text, folders of images, and arbitrary iterables."""
+"""Sources of samples, and what a pass is fed with."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +9,18 @@ import numpy as np
 
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, Warn, python_warning
 from deployer.core.files.arrays import read_npy, read_npz
-from deployer.core.ir import TensorType
+from deployer.core.ir import Program, TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
 from deployer.fitting.images import read_images
 from deployer.fitting.safetensors import read_safetensors
+from deployer.frontend.data_numbers import loss_counts
+from deployer.lr_schedules.windows import Updates, mean_shares
 from deployer.training.batches import fitted_samples, taken_arrays, tell_unread
-from deployer.training.order import Samples
-from deployer.training.tables.reader import Request, is_table, read_table
-from deployer.training.tables.taken import Taken
+from deployer.training.order import Order, Samples
+from deployer.training.tables import Request, Taken, is_table, read_table
+
+# Sample sources: archives, arrays, tables of text, folders of images, and arbitrary iterables.
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +153,48 @@ def _drained(source: Iterable[Any], names: Sequence[str], place: str, warn: Warn
     if not size:
         raise DatasetMismatch(f"{place} gives no samples", hint="batches of inputs and target")
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+
+
+# Input data of the passes of a run over epochs: ordered samples, and each pass's share in its update.
+
+
+@dataclass(frozen=True, eq=False)
+class Feed:
+    """Program inputs of each pass of a run: samples in an order, and in a mean the `share` of the pass.
+
+    A share is one float behind the data inputs of a sample: what the labels of the pass that count are of those of
+    its update, whose gradient then is that of one batch of all its samples.
+    """
+
+    samples: Samples
+    order: Order
+    updates: Updates
+    program: Program
+    share: TensorType | None = None
+
+    def bare(self, index: int) -> tuple[Array, ...]:
+        """The data inputs of the pass of that index, whose share counts as 1."""
+        return (*self.samples.of(self.order.indices(index)), *self.whole)
+
+    @property
+    def whole(self) -> tuple[Array, ...]:
+        """The share of a pass that is an update alone, if it has one."""
+        return () if self.share is None else (np.ones(self.share.shape, np.float32),)
+
+    def passes(self, first: int, last: int) -> Sequence[tuple[Array, ...]]:
+        """The data inputs of the passes from `first` to the one before `last`."""
+        rows = [self.bare(index) for index in range(first, last)]
+        if self.share is None:
+            return rows
+        shares = dict(self._shares(first, last))
+        whole = self.whole[0]
+        return [(*row[:-1], whole * np.float32(shares[index])) for index, row in enumerate(rows, first)]
+
+    def _shares(self, first: int, last: int) -> Iterator[tuple[int, float]]:
+        """The share of each pass of the updates that these passes are in, in float64."""
+        at = self.updates.window(first).start
+        while at < last:
+            window = self.updates.window(at)
+            counts = loss_counts(self.program, map(self.bare, window))
+            yield from zip(window, mean_shares(counts, len(window), len(window)), strict=True)
+            at = window.stop

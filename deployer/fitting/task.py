@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from deployer.core.errors import OptionProblem, Warn
-from deployer.fitting.metrics import LOSS
+from deployer.fitting.history import LOSS
 from deployer.fitting.sources import Source
-from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.lr_schedules.lr_schedule import LrSchedule, read_schedule
-from deployer.lr_schedules.schedules import CONSTANT
+from deployer.frontend.prepare import NO_AXES, Axes
+from deployer.lr_schedules.lr_schedule import CONSTANT, LrSchedule, read_schedule
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.training.groups import ParameterGroup
 from deployer.training.problem import NO_LIMITS, Problem, pose_problem

@@ -1,12 +1,7 @@
-"""Functions of formulas: each row has its meaning in numpy, its C, its derivative and its work.
-
-C is of the language, of `quotient_f32.h`, of `whole_f32.h`, which rounds nothing, or of `math_f32.h` and `trig_f32.h`:
-every target gives the same bits. A derivative is of the whole call, from those of its operands; terms that are zero
-vanish while it is made.
-"""
+"""Functions of formulas with their derivatives and costs, and values of formulas in numpy."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +9,13 @@ import numpy as np
 
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array
-from deployer.formulas.tree import Formula, Number, call, choose, walk
+from deployer.formulas.tree import Attr, Formula, FunctionCall, Input, Number, call, choose, walk
+
+# Functions of formulas: each row has its meaning in numpy, its C, its derivative and its work.
+#
+# C is of the language, of `quotient_f32.h`, of `whole_f32.h`, which rounds nothing, or of `math_f32.h` and
+# `trig_f32.h`: every target gives the same bits. A derivative is of the whole call, from those of its operands; terms
+# that are zero vanish while it is made.
 
 MATH, TRIG, WHOLE, INTEGER = "math_f32.h", "trig_f32.h", "whole_f32.h", "integer_i32.h"
 QUOTIENT = "quotient_f32.h"
@@ -289,3 +290,30 @@ def work_of(formula: Formula, model: KernelModel) -> int:
     """Return the element operations for one element of the result."""
     plain, transcendentals = operations(formula)
     return max(plain + transcendentals * model.transcendental_elements, 1)
+
+
+# Formulas in numpy, in the type of the operands: float32 as the kernels round, float64 as the meaning.
+
+
+def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
+    """The value of a formula: numbers in the type of the first input that is one, integers in theirs, truths as int32.
+
+    An attribute of a file is the float32 that the kernel gets; that of a captured step is the module's own number.
+    """
+    reals = [inputs[x.name] for x in walk(formula) if isinstance(x, Input) and x.kind == "real"]
+    dtype = reals[0].dtype if reals else np.dtype(np.float32)
+    found: dict[Formula, Array] = {}
+    with np.errstate(all="ignore"):
+        for part in walk(formula):
+            match part:
+                case Number(value):
+                    found[part] = np.asarray(value, dtype)
+                case Attr(name):
+                    found[part] = np.asarray(settings[name], dtype)
+                case Input(name):
+                    found[part] = inputs[name] != 0 if part.kind == "truth" else inputs[name]
+                case FunctionCall(function, operands):
+                    found[part] = np.asarray(FUNCTIONS[function].numpy(*(found[x] for x in operands)))
+    if formula.kind == "whole":
+        return found[formula]
+    return np.asarray(found[formula], dtype if formula.kind == "real" else np.int32)

@@ -118,7 +118,7 @@ class Attr(Formula):
 
 
 @dataclass(frozen=True)
-class Call(Formula):
+class FunctionCall(Formula):
     """A function of further formulas; `call` makes it."""
 
     function: str
@@ -141,7 +141,7 @@ def call(function: str, *operands: Value) -> Formula:
     expected, found = SIGNATURES[function][0], tuple(x.kind for x in parts)
     if found != expected:
         raise InternalError(f"{function} takes {', '.join(expected)}", [("found", ", ".join(found) or "nothing")])
-    return Call(function, parts)
+    return FunctionCall(function, parts)
 
 
 def choose(condition: Formula, then: Value, other: Value) -> Formula:
@@ -176,7 +176,7 @@ def settings_of(formula: Formula) -> tuple[str, ...]:
 
 def divisors_of(formula: Formula) -> tuple[str, ...]:
     """The attributes that a formula divides by, each once, from left to right."""
-    quotients = [part for part in walk(formula) if isinstance(part, Call) and part.function == "div"]
+    quotients = [part for part in walk(formula) if isinstance(part, FunctionCall) and part.function == "div"]
     return tuple(dict.fromkeys(part.parts[1].name for part in quotients if isinstance(part.parts[1], Attr)))
 
 
@@ -198,6 +198,6 @@ def replaced(formula: Formula, old: Formula, new: Formula) -> Formula:
     """The formula with each occurrence of a part replaced."""
     if formula == old:
         return new
-    if isinstance(formula, Call):
-        return Call(formula.function, tuple(replaced(part, old, new) for part in formula.parts))
+    if isinstance(formula, FunctionCall):
+        return FunctionCall(formula.function, tuple(replaced(part, old, new) for part in formula.parts))
     return formula

@@ -14,8 +14,7 @@ from deployer.frontend.graph_inputs import Roles, inference_roles, optimizer_typ
 from deployer.frontend.graph_sort import check_producers, closure, live_nodes, topological
 from deployer.frontend.node_checks import check_kernel
 from deployer.frontend.optimizer_graph import prepared
-from deployer.frontend.prepare.draws import check_drawless, with_passes
-from deployer.frontend.prepare.losses import with_losses
+from deployer.frontend.prepare import check_drawless, with_losses, with_passes
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.resolve import Resolved, resolve
 from deployer.lr_schedules.lr_schedule import LARGEST_RATE

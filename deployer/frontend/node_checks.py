@@ -12,7 +12,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, operator_of, registry, unsupported
 from deployer.core.signatures import family, type_names
-from deployer.frontend.raw_graph import ElementwiseFormula
+from deployer.frontend.raw_graph import DeclaredTypes
 
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
 """Smallest and largest value of the integer types that kernels take."""
@@ -163,7 +163,7 @@ def _may_overflow(node: Node, kind: int) -> bool:
     return overflow == "any" or (overflow == "unsigned" and kind in UNSIGNED)
 
 
-def two_elements(element: int, declared: ElementwiseFormula) -> list[tuple[str, str]]:
+def two_elements(element: int, declared: DeclaredTypes) -> list[tuple[str, str]]:
     """The two element types where a declaration has another one of integers; int32, int64 and bool are as one."""
     both = (declared.element, element)
     kinds = {TensorProto.INT64 if kind == TensorProto.BOOL else family(kind) for kind in both}
@@ -172,7 +172,7 @@ def two_elements(element: int, declared: ElementwiseFormula) -> list[tuple[str, 
     return [("element types", " and ".join(map(TensorProto.DataType.Name, both)))]
 
 
-def agrees(kind: TensorType, declared: ElementwiseFormula) -> bool:
+def agrees(kind: TensorType, declared: DeclaredTypes) -> bool:
     """Whether a declaration permits a type; a tensor of one element may have any rank."""
     if declared.dtype not in ("", kind.dtype) or declared.shape is None:
         return declared.dtype in ("", kind.dtype)

@@ -1,17 +1,45 @@
-"""The meaning of a file's nodes under the opset versions that the file imports."""
+"""Operators of ONNX by opset, expressed by those of today, and attributes that change no value."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import NodeProto, OperatorSetIdProto
 
 from deployer.core.errors import UnsupportedOperator
+from deployer.core.files.reading import own_toml
 from deployer.core.files.roles import Limiter
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
-from deployer.core.signatures import MICROSOFT, fault, has_body, schema_signature
-from deployer.frontend.prepare.harmless_attributes import harmless
+from deployer.core.signatures import MICROSOFT, Extra, fault, has_body, schema_signature
 from deployer.operators.control import controls
+
+# Attributes of files' nodes that cannot change a value, read from harmless_attributes.toml, which explains each.
+
+EVERY = "every"
+"""The table of all operators."""
+
+
+@cache
+def harmless(op: str) -> tuple[Extra, ...]:
+    """The attributes that a node of that operator may have beside its form."""
+    table = _table()
+    rows = {**table.get(EVERY, {}), **table.get(op, {})}
+    return tuple(
+        Extra(name, tuple(row["kinds"]), row["reason"], values=tuple(row["values"]) if "values" in row else None)
+        for name, row in rows.items()
+    )
+
+
+@cache
+def _table() -> dict[str, dict[str, dict[str, Any]]]:
+    """Attributes by operator and name."""
+    return own_toml(Path(__file__).with_name("harmless_attributes.toml"))
+
+
+# The meaning of a file's nodes under the opset versions that the file imports.
 
 CUSTOM = 0
 """The schema version of an operator whose `custom` form applies in place of an ONNX schema."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from deployer.core.errors import FileProblem
 from deployer.core.files.reading import real_path
 from deployer.core.operator import accumulator_of
-from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.frontend.raw_graph import Source
 from deployer.frontend.reader import Edit, read_graph
 

@@ -14,7 +14,7 @@ Note = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
-class ElementwiseFormula:
+class DeclaredTypes:
     """The type that a file declares for a value: dtype (empty: unknown), shape (None: unknown, -1: unknown extent).
 
     `axes` are the names of axes, empty where they have none, `element` is ONNX's element type (0: unknown).
@@ -60,7 +60,7 @@ class FileInput:
     """A graph input and its declared type."""
 
     name: str
-    declared: ElementwiseFormula
+    declared: DeclaredTypes
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class RawGraph:
     inputs: tuple[FileInput, ...]
     outputs: tuple[str, ...]
     constants: dict[str, RawConstant]
-    declared: dict[str, ElementwiseFormula]
+    declared: dict[str, DeclaredTypes]
     domains: dict[str, str]
     versions: dict[str, tuple[int, ...]]
     sequences: tuple[str, ...] = ()

@@ -18,10 +18,8 @@ from deployer.core.signatures import value_fault
 from deployer.frontend.model_file import WAY_OUT, load_model
 from deployer.frontend.model_parts import check_parts, graphs_of, inlined, reads
 from deployer.frontend.opsets import Imports, is_control, name_of, versions_of
-from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.frontend.prepare.conversions import converted, notes_of, to_array
-from deployer.frontend.prepare.refusals import Refusals
-from deployer.frontend.raw_graph import ElementwiseFormula, FileInput, RawConstant, RawGraph
+from deployer.frontend.prepare import NO_AXES, Axes, Refusals, converted, notes_of, to_array
+from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
     TensorProto.FLOAT: "float32",
@@ -137,11 +135,9 @@ def _check_default(item: onnx.ValueInfoProto, default: TensorProto) -> None:
         raise ShapeMismatch(f"graph input {item.name!r} has an initializer of another type", facts, hint)
 
 
-def _together(
-    values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int], str]
-) -> dict[str, ElementwiseFormula]:
+def _together(values: Iterable[onnx.ValueInfoProto], element: Callable[[str, int], str]) -> dict[str, DeclaredTypes]:
     """Merge all declarations of each value; raise ShapeMismatch if two contradict each other."""
-    found: dict[str, ElementwiseFormula] = {}
+    found: dict[str, DeclaredTypes] = {}
     for item in values:
         declared = _declared(item, element)
         before = found.get(item.name, declared)
@@ -154,7 +150,7 @@ def _together(
     return found
 
 
-def _both(one: ElementwiseFormula, other: ElementwiseFormula) -> bool:
+def _both(one: DeclaredTypes, other: DeclaredTypes) -> bool:
     """Whether a value can have both declared types: what is unknown in one of them fits everything."""
     if one.element and other.element and one.element != other.element:
         return False
@@ -164,7 +160,7 @@ def _both(one: ElementwiseFormula, other: ElementwiseFormula) -> bool:
     return same_rank and all(a == b or -1 in (a, b) for a, b in zip(one.shape, other.shape, strict=True))
 
 
-def _completed(one: ElementwiseFormula, other: ElementwiseFormula) -> ElementwiseFormula:
+def _completed(one: DeclaredTypes, other: DeclaredTypes) -> DeclaredTypes:
     """Fill the element type, shape and lengths that a declaration leaves open from another one."""
     typed = one if one.element else other
     if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
@@ -330,22 +326,22 @@ def _onnx_name(element: int) -> str:
     return TensorProto.DataType.Name(element) if element in TensorProto.DataType.values() else str(element)
 
 
-def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> ElementwiseFormula:
+def _declared(value: onnx.ValueInfoProto, element: Callable[[str, int], str]) -> DeclaredTypes:
     """The declared dtype, as `element` names it, and shape of a value; those of a sequence are unknown.
 
     Raises ShapeMismatch for other kinds.
     """
     kind = value.type.WhichOneof("value")
     if kind in ("sequence_type", None):
-        return ElementwiseFormula()
+        return DeclaredTypes()
     if kind != "tensor_type":
         raise ShapeMismatch(f"{value.name!r} is a {kind}, not a tensor", hint="pass tensors one by one")
     tensor = value.type.tensor_type
     dtype = element(value.name, tensor.elem_type) if tensor.elem_type else ""
     if not tensor.HasField("shape"):
-        return ElementwiseFormula(dtype, element=tensor.elem_type)
+        return DeclaredTypes(dtype, element=tensor.elem_type)
     lengths = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim)
-    return ElementwiseFormula(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim), tensor.elem_type)
+    return DeclaredTypes(dtype, lengths, tuple(str(d.dim_param) for d in tensor.shape.dim), tensor.elem_type)
 
 
 def _element_types(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> dict[str, int]:

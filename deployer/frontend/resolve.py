@@ -30,8 +30,8 @@ from deployer.frontend.node_checks import (
     wrapped,
 )
 from deployer.frontend.opsets import current_form
-from deployer.frontend.prepare.refusals import Refusals, absent
-from deployer.frontend.raw_graph import ElementwiseFormula, RawGraph
+from deployer.frontend.prepare import Refusals, absent
+from deployer.frontend.raw_graph import DeclaredTypes, RawGraph
 from deployer.frontend.rests import Rests
 
 FOLD_LIMIT = 1 << 20
@@ -400,7 +400,7 @@ def _compare(state: Resolved, graph: RawGraph, node: Node, name: str) -> None:
 
     Where they differ, a graph output raises ShapeMismatch; any other value gets a warning and keeps its inferred type.
     """
-    kind, declared = state.types[name], graph.declared.get(name, ElementwiseFormula())
+    kind, declared = state.types[name], graph.declared.get(name, DeclaredTypes())
     elements = two_elements(state.elements.get(name, 0), declared)
     if agrees(kind, declared) and not elements:
         return

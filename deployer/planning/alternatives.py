@@ -8,7 +8,7 @@ from deployer.core.plan import Tiling
 from deployer.planning.workers import ProgressCounter, Workers
 from deployer.tilers.levels.inner import InnerLevel, carried
 from deployer.tilers.levels.middle_level import MiddleLevel, fits
-from deployer.tilers.levels.model import HomeProblem, Selection, fewest, greedy, improved
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, fewest, greedy, improved
 from deployer.tilers.levels.staging import NOTHING, Spill
 
 
@@ -20,9 +20,9 @@ class Ahead(NamedTuple):
 
     spill: Spill
     problem: HomeProblem
-    start: Selection | None
+    start: HomeSelection | None
     solved: bool
-    choice: Selection | None
+    choice: HomeSelection | None
 
 
 class Alternative:

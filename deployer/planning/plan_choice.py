@@ -10,10 +10,10 @@ from deployer.core.artefact import digest
 from deployer.core.errors import PlacementInfeasible, TilingInfeasible
 from deployer.core.level import L_INNER
 from deployer.core.plan import Lifetimes, Plan, RunOptions, Tiling, target_for
+from deployer.loops.graph_program import Lowered
 from deployer.planning import place, tile
 from deployer.planning.cross_step.choose import with_cross_step_transfers
 from deployer.planning.cross_step.fused_launches import with_fused_launches
-from deployer.planning.cross_step.graph_program import Lowered
 from deployer.planning.place import PackingGap
 from deployer.planning.sharing import with_shared_tables
 from deployer.planning.timeline import StepRuns

@@ -4,8 +4,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from deployer.core.plan import Tiling
-from deployer.planning.loop_program import Assign
-from deployer.planning.lower import has_address, lower
+from deployer.loops.loop_program import AssignStmt
+from deployer.loops.lower import has_address, lower
 from deployer.planning.tile import predicted
 from deployer.planning.timeline import StepRuns, drafted
 from deployer.tilers.levels.geometry import loop_key
@@ -25,7 +25,7 @@ def shared_tables(tiling: Tiling, kinds: Sequence[int]) -> tuple[int, ...]:
         if key not in known:
             program = lower(drafted(step, choice))
             kept = tuple((name, value) for name, value in program.arguments if not has_address(value))
-            changed = tuple(x.argument for x in program.body.walk() if isinstance(x, Assign))
+            changed = tuple(x.argument for x in program.body.walk() if isinstance(x, AssignStmt))
             known[key] = kept, tuple(sorted({*changed, *(o.arg for o in step.access.operands)}))
         tables.append(first.setdefault((step.graph, step.kernel.symbol, known[key]), step.index))
     return tuple(tables)

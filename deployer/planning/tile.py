@@ -8,8 +8,8 @@ from deployer.core.errors import TilingInfeasible
 from deployer.core.level import L_HOME, L_INNER
 from deployer.core.plan import Lifetimes, Plan, Stage, Step, Tiling, target_for
 from deployer.core.target import Target
+from deployer.loops.graph_program import Lowered
 from deployer.planning.alternatives import Alternative
-from deployer.planning.cross_step.graph_program import Lowered
 from deployer.planning.timeline import StepRuns
 from deployer.planning.workers import ProgressCounter, Workers, cores
 from deployer.tilers.levels.flat import flat_tiling

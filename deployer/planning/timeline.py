@@ -12,9 +12,9 @@ from deployer.core.target import Target
 from deployer.kernel_variants.calls import costed_for
 from deployer.kernel_variants.conditions import KernelVariant
 from deployer.kernel_variants.costs import CostedWork, costed_work
-from deployer.planning.lower import lower
-from deployer.planning.program_run import ProgramRun
-from deployer.planning.tile_loop import FLAG
+from deployer.loops.lower import lower
+from deployer.loops.program_run import ProgramRun
+from deployer.loops.tile_loop import FLAG
 from deployer.tilers.levels.geometry import kinds, loop_key
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 

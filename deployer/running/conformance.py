@@ -10,8 +10,7 @@ from deployer.codegen.generate import rendered
 from deployer.core.errors import BuildFailed, OptionProblem, ToolMissing
 from deployer.core.safe_text import CText, c_comment, identifier
 from deployer.core.target import Target, Toolchain
-from deployer.running.build import compiler, flags_of, link_words, toolchain
-from deployer.running.kernels import COMMON
+from deployer.running.build import COMMON, compiler, flags_of, link_words, toolchain
 from deployer.running.run import available, command_line
 
 FOLDER = COMMON / "conformance"

@@ -15,10 +15,9 @@ from deployer.core.ir import TensorRecord
 from deployer.core.level import L_HOME, L_OUTER
 from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import json_text, one_line
-from deployer.running.drift import Drift, drift_of
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
-from deployer.running.watch import Divergence
+from deployer.running.watch import Divergence, Drift, drift_of
 from deployer.verify import verdict
 from deployer.verify.checks import Checks, Judge
 from deployer.verify.verdict import Expected, Movement, TensorDifference

@@ -1,10 +1,22 @@
-"""Comparison of the resources that a model's training needs with those that a board has."""
+"""Fit of trainings to boards, its table, and remedies that would make one fit."""
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from deployer.sizing.boards import Board, BoardMemory
-from deployer.sizing.needs import CaseNeeds, CoreNeeds, TargetNeeds
+from deployer.core.errors import UserError, Warn
+from deployer.core.files.reading import parse_json
+from deployer.core.operator import optimizers
+from deployer.core.safe_text import json_text
+from deployer.firmware.bill import BILL, library_bill
+from deployer.pipeline import Case
+from deployer.sizing.boards import Board, BoardMemory, Core
+from deployer.sizing.needs import CaseNeeds, CoreNeeds, TargetNeeds, fused_bytes
+from deployer.sizing.objects import Files, Objects, compile_library
+
+# Comparison of the resources that a model's training needs with those that a board has.
 
 UNITS = 1000
 """MHz are cycles per microsecond; a millisecond has so many."""
@@ -121,3 +133,135 @@ def _on_target(board: Board, target: TargetNeeds) -> Footprint:
         lacking=(target.lacking,) if target.lacking else (),
         unknown=("code", "stack"),
     )
+
+
+# Remedies for a training that does not fit: options of the compiler, each tried by compiling.
+
+LAST = (1, 2)
+"""So many of the last weights, of an output layer without and with a bias, are tried alone."""
+Changes = Mapping[str, Any]
+"""Arguments of the command line that are different, by name."""
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Remedy: a change with its options, memory and constants of the training then, and boards that it fits.
+
+    `refused` says why it cannot be made. A `fused` remedy is a program of `deployer train`; a library has no such
+    form.
+    """
+
+    title: str
+    options: str
+    memory: int | None = None
+    constants: int | None = None
+    boards: tuple[str, ...] = ()
+    refused: str = ""
+
+
+def model_ways(given: Changes, trained: Sequence[str]) -> Iterator[tuple[str, str, Changes]]:
+    """Title, options and changes of each way for a forward model, the last of them several at once.
+
+    `given` are the arguments of now, `trained` the names of what trains, in the model's order.
+    """
+    together: dict[str, Any] = {}
+    words: list[str] = []
+    batch, passes = given["batch"] or 1, given["n_accum"] or 1
+    if batch > 1:
+        change = {"batch": 1, "n_accum": batch * passes}
+        option = f"--batch 1 --n-accum {batch * passes}"
+        yield f"batches of 1, {batch * passes} passes per update", option, change
+        yield "batches of 1, an update after each", "--batch 1 --n-accum 1", {"batch": 1, "n_accum": 1}
+        together |= {"batch": 1, "n_accum": 1}
+        words.append("--batch 1 --n-accum 1")
+    elif passes > 1:
+        yield "an update after each pass", "--n-accum 1", {"n_accum": 1}
+        together["n_accum"] = 1
+        words.append("--n-accum 1")
+    usual = next(iter(optimizers()))
+    if given["optimizer"] not in ("", usual):
+        yield f"optimizer {usual}", f"--optimizer {usual}", {"optimizer": usual}
+        together["optimizer"] = usual
+        words.append(f"--optimizer {usual}")
+    counts = (
+        [] if given["trainable"] else sorted({len(trained) // 2, *LAST} & set(range(1, len(trained))), reverse=True)
+    )
+    for count in counts:
+        regex = "^(" + "|".join(map(re.escape, trained[-count:])) + ")$"
+        title = f"only the last {count} of {len(trained)} weights train"
+        yield title, f"--trainable '{regex}'", {"trainable": regex}
+        together["trainable"] = regex
+    if len(words) + bool(counts) > 1:
+        words += [f"--trainable '{together['trainable']}'"] if counts else []
+        yield "all of these", " ".join(words), together
+
+
+def tried(title: str, options: str, build: Callable[[], Case], boards: Sequence[Board], warn: Warn) -> Remedy:
+    """A way, compiled: the boards of those given on which it fits."""
+    try:
+        needs = CaseNeeds(build(), warn)
+    except UserError as problem:
+        return Remedy(title, options, refused=problem.cause)
+    fitting = tuple(board.stem for board in boards if fit_board(board, needs, counted=False).fits)
+    return Remedy(title, options, needs.memory, needs.constants, fitting)
+
+
+def fused_way(case: Case) -> Remedy | None:
+    """The update in the graph of the pass, where a case has one pass per update; as a program, without prediction."""
+    if case.dataset is None or case.dataset.n_accum > 1:
+        return None
+    memory = fused_bytes(case)
+    return (
+        None if memory is None else Remedy("update fused with the pass, as a program", "deployer train --fused", memory)
+    )
+
+
+# Library folder with the size of its code on a core: in the manifest by function, on the page in total.
+
+MANIFEST, PAGE = "manifest.json", "README.md"
+SECTIONS = ("text", "data", "bss")
+
+
+def with_sizes(files: Files, name: str, core: Core) -> dict[str, str | bytes]:
+    """The files with sizes of the core's compiler; ToolMissing without it.
+
+    The same compiler gives the same bytes; another version may give others, so that it is named.
+    """
+    built = compile_library(files, name, core)
+    page = f"{str(files[PAGE]).rstrip()}\n\n{_section(built)}"
+    manifest: dict[str, Any] = parse_json(str(files[MANIFEST]))
+    manifest["core"] = _record(built)
+    manifest["files"][PAGE] = hashlib.sha256(page.encode()).hexdigest()
+    materials = library_bill(name, {**files, PAGE: page})
+    manifest["files"][BILL] = hashlib.sha256(materials.encode()).hexdigest()
+    return {**files, PAGE: page, BILL: materials, MANIFEST: json_text(manifest)}
+
+
+def _record(built: Objects) -> dict[str, object]:
+    rows = {symbol: dict(zip(SECTIONS, row, strict=True)) for symbol, row in sorted(built.functions.items())}
+    stack = built.stack
+    bound = {"unbounded": stack.unbounded} if stack.unbounded else {"bytes": stack.bytes, "chain": list(stack.chain)}
+    return {
+        "name": built.core.name,
+        "compiler": built.version,
+        "flags": list(built.core.flags),
+        **{section: built.total(place) for place, section in enumerate(SECTIONS)},
+        "stack": {**bound, "outside": list(stack.outside)},
+        "functions": rows,
+    }
+
+
+def _section(built: Objects) -> str:
+    """The page's part."""
+    text, data, bss = (built.total(place) for place in range(len(SECTIONS)))
+    stack = built.stack
+    deep = f"has no bound: {stack.unbounded}" if stack.unbounded else f"is at most {stack.bytes} B deep"
+    names = [f"`{name.rpartition(':')[2]}`" for name in stack.chain]
+    chain = f" ({', '.join(names)})" if names else ""
+    outside = ", ".join(f"`{name}`" for name in stack.outside) or "nothing"
+    return f"""## On a {built.core.name}
+
+{built.core.description}, {built.version}: {text} B of code and constants, {data} B of data,
+{bss} B without a first value; by function in `manifest.json`. The stack below the interface {deep}{chain};
+frames of others come on top: {outside}.
+"""

@@ -1,21 +1,102 @@
-"""A library compiled for a core: bytes of each function, the bound of its stack, and its objects."""
+"""Compiled objects of a library: compilers, sizes of functions, and bounds of the stack."""
 
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from deployer.core import target as targets
 from deployer.core.errors import ToolFailed, ToolMissing
+from deployer.firmware.library import library_tools
 from deployer.firmware.sources import library_rules
+from deployer.running.build import compiler
 from deployer.running.objects import find, identity, keep
 from deployer.sizing.boards import Core
 from deployer.sizing.cache import cache_folder, key_of, remembered
-from deployer.sizing.stack import CallGraph, StackBound, deepest, read_graph
+
+# Deepest stack of a program, from the frames and calls that the compiler reports of each function.
+#
+# What is read is GCC's `-fcallgraph-info=su`: a file per source with a node for each function, whose label ends with
+# the bytes of its frame, and an edge for each call.
+
+_NODE = re.compile(r'^node: \{ title: "([^"]+)" label: "([^"]*)"( shape : ellipse)? \}$', re.M)
+_EDGE = re.compile(r'^edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', re.M)
+_FRAME = re.compile(r"\\n(\d+) bytes \(([^)]+)\)")
+INDIRECT, CALLBACKS = "__indirect_call", "callbacks"
+"""What the compiler calls a function that is called by its address, and what we do: the caller's own function."""
+
+
+@dataclass
+class CallGraph:
+    """Frames in bytes and calls, by functions; `growing` are functions whose frame has no fixed size."""
+
+    frames: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, list[str]] = field(default_factory=dict)
+    growing: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StackBound:
+    """Bytes of the deepest chain of calls, the functions of that chain, and its unknown parts.
+
+    `outside` are functions of other libraries and of the caller, whose frames come on top; `unbounded` says why
+    there is no bound.
+    """
+
+    bytes: int
+    chain: tuple[str, ...]
+    outside: tuple[str, ...]
+    unbounded: str = ""
+
+
+def read_graph(texts: Iterable[str]) -> CallGraph:
+    """The graph of all files; a static function keeps its file before its name, as the compiler writes it."""
+    graph = CallGraph()
+    for text in texts:
+        for title, label, _ in _NODE.findall(text):
+            found = _FRAME.search(label)
+            if found is None:
+                continue
+            graph.frames[title] = int(found[1])
+            graph.calls.setdefault(title, [])
+            if "dynamic" in found[2] and "bounded" not in found[2]:
+                graph.growing.append(title)
+        for source, target in _EDGE.findall(text):
+            graph.calls.setdefault(source, []).append(target)
+    return graph
+
+
+def deepest(graph: CallGraph, roots: Iterable[str]) -> StackBound:
+    """The bound of the stack below any of the `roots`, their own frames included."""
+    known: dict[str, tuple[int, tuple[str, ...]]] = {}
+    outside: set[str] = set()
+
+    def depth(name: str, above: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+        if name in above:
+            raise RecursionError(f"{name} calls itself")
+        if name not in graph.frames:
+            outside.add(CALLBACKS if name == INDIRECT else name)
+            return 0, ()
+        if name not in known:
+            if name in graph.growing:
+                raise RecursionError(f"the frame of {name} has no fixed size")
+            below = max((depth(called, (*above, name)) for called in graph.calls[name]), default=(0, ()))
+            known[name] = graph.frames[name] + below[0], (name, *below[1])
+        return known[name]
+
+    try:
+        total, chain = max((depth(root, ()) for root in roots), default=(0, ()))
+    except RecursionError as problem:
+        return StackBound(0, (), tuple(sorted(outside)), str(problem))
+    return StackBound(total, chain, tuple(sorted(outside)))
+
+
+# A library compiled for a core: bytes of each function, the bound of its stack, and its objects.
 
 Files = Mapping[str, str | bytes]
 WRITTEN = ("-ffunction-sections", "-fdata-sections", "-fcallgraph-info=su")
@@ -135,3 +216,38 @@ def _compile(core: Core, key: str, path: str, text: str, headers: Files, folder:
             row = functions.setdefault(f"{Path(path).name}:{symbol}" if letter.islower() else symbol, [0, 0, 0])
             row[sections.index(kind)] += int(size, 16)
     return {"functions": functions, "calls": calls}
+
+
+# A library compiled by this machine's compiler before it is written: a name or a kernel that breaks it shows here.
+
+LEAVE_OUT = "--no-compile"
+"""The option by which nothing is compiled."""
+
+
+def compile_here(files: Mapping[str, str | bytes], name: str) -> str:
+    """Compile all sources of a library and its example; the compiler's name.
+
+    ToolMissing without a compiler, ToolFailed with its messages where it does not compile them.
+    """
+    rules = library_rules()
+    tools = library_tools(targets.load(rules.target))
+    try:
+        command = compiler(tools)
+    except ToolMissing as error:
+        hint = f"{error.hint}; or {LEAVE_OUT}, which writes the library without compiling it"
+        raise ToolMissing(error.cause, error.facts, hint) from None
+    sources = sorted(path for path in files if path.endswith(".c"))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for path, text in files.items():
+            if path.endswith((".c", ".h")):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(str(text))
+        words = [*command, f"-std=c{rules.standard}", "-O0", *rules.flags, "-Iinclude", "-c", *sources]
+        try:
+            run_tool(words, folder)
+        except ToolFailed as error:
+            hint = f"another --name where {name!r} is in the way; {LEAVE_OUT} writes the library all the same"
+            cause = f"library {name} does not compile with {command[0]}, and was not written"
+            raise ToolFailed(cause, error.facts, hint) from None
+    return command[0]

@@ -25,7 +25,7 @@ from deployer.core.traits import with_carry
 from deployer.kernel_variants.calls import value_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.running import build
-from deployer.running.kernels import COMMON, kernel_source
+from deployer.running.build import COMMON, kernel_source
 
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")

@@ -14,8 +14,7 @@ from deployer.core.target import TARGETS_DIR, load
 from deployer.frontend.rests import Rests
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
-from deployer.running.build import toolchain
-from deployer.running.kernels import COMMON, kernel_source
+from deployer.running.build import COMMON, kernel_source, toolchain
 from deployer.testing.bench import run_step, step_of
 from deployer.testing.gradients import evaluate
 

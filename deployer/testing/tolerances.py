@@ -13,7 +13,7 @@ from deployer.core.files.reading import own_toml
 from deployer.core.operator import Operator
 from deployer.core.target import TARGETS_DIR
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS
-from deployer.formulas.tree import Call, walk
+from deployer.formulas.tree import FunctionCall, walk
 from deployer.operators.base.elementwise import Broadcasting, Flat
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
@@ -90,5 +90,5 @@ def _rounds(file: str) -> bool:
     operator = printed_kernels().get(file.removesuffix(".c"))
     if operator is None:
         return ROUNDING.search((TARGETS_DIR / file).read_text()) is not None
-    functions = [FUNCTIONS[part.function] for part in walk(operator.formula) if isinstance(part, Call)]
+    functions = [FUNCTIONS[part.function] for part in walk(operator.formula) if isinstance(part, FunctionCall)]
     return sum(not f.exact for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)

@@ -17,8 +17,7 @@ from deployer.fitting.sources import ReadArrays, read_source, to_array
 from deployer.frontend.data_numbers import narrowed
 from deployer.torch.objectives import arguments_of
 from deployer.training.batches import taken_arrays, tell_unread
-from deployer.training.tables.reader import Request, is_table, read_table
-from deployer.training.tables.taken import Taken
+from deployer.training.tables import Request, Taken, is_table, read_table
 
 COLLATED = 256
 """Samples of a data set that are put together at a time."""

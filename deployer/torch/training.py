@@ -26,7 +26,7 @@ from deployer.torch.step import CapturedStep, capture_step
 from deployer.torch.updates import FirstUpdates
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import split_settings
-from deployer.training.tables.reader import check_column
+from deployer.training.tables import check_column
 
 MODEL, EVALUATED, RUN = "module.onnx", "evaluated.onnx", "run"
 """The captured step, the forward pass in evaluation, and the folder of the run, in the folder of a call."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from deployer.core.errors import CaptureMismatch
 from deployer.core.ir import Program
 from deployer.core.operator import Array
-from deployer.fitting.feed import Feed
+from deployer.fitting.sources import Feed
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.torch.check import BOUND as STEP_BOUND
 from deployer.torch.check import HINT, NOISE

@@ -8,7 +8,7 @@ from deployer.core.operator import Array
 from deployer.core.safe_text import listed
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.training.order import Samples
-from deployer.training.tables.taken import Taken
+from deployer.training.tables import Taken
 
 
 def tell_unread(columns: Iterable[str], names: Iterable[str], place: str, warn: Warn) -> None:

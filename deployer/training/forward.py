@@ -19,8 +19,7 @@ from deployer.frontend.graph_sort import check_producers, live_nodes, topologica
 from deployer.frontend.model_file import load_model
 from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
-from deployer.frontend.prepare.axes import NO_AXES, Axes
-from deployer.frontend.prepare.draws import GraphDraws, find_draws, with_keys, without_draws
+from deployer.frontend.prepare import NO_AXES, Axes, GraphDraws, find_draws, with_keys, without_draws
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import is_literal
 from deployer.frontend.resolve import Resolved, by_body, resolve

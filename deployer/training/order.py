@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
-from deployer.training.tables.taken import Taken
+from deployer.training.tables import Taken
 
 
 @dataclass(frozen=True)

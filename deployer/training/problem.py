@@ -15,7 +15,7 @@ from deployer.core.safe_text import parameter_name
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
-from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.frontend.resolve import Resolved
 from deployer.lr_schedules.lr_schedule import LrSchedule, check_rate
 from deployer.lr_schedules.run_time import with_run_time_rates

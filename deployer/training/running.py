@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from deployer.core.ir import GraphNames, Node, TensorType
 from deployer.core.operator import operator_of, registry, unsupported
 from deployer.frontend.graph_sort import topological
-from deployer.frontend.prepare.draws import without_draws
+from deployer.frontend.prepare import without_draws
 from deployer.frontend.raw_graph import RawGraph
 from deployer.training.forward import Forward
 from deployer.training.onnx_writer import node_proto

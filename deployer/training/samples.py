@@ -17,8 +17,7 @@ from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file
 from deployer.training.batches import fitted_samples, taken_arrays, tell_unread
 from deployer.training.order import Order, Samples
-from deployer.training.tables.reader import Request, check_column, is_table, read_table
-from deployer.training.tables.taken import Taken
+from deployer.training.tables import Request, Taken, check_column, is_table, read_table
 
 Passes = tuple[dict[str, Array], ...]
 """The data inputs of each pass, by name."""

@@ -21,7 +21,7 @@ from deployer.frontend.dataset import (
     gold_mark,
     with_shares,
 )
-from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.lr_schedules.lr_schedule import LrSchedule
 from deployer.running import output
 from deployer.training import samples as numbers
@@ -30,8 +30,7 @@ from deployer.training.forward import Forward
 from deployer.training.groups import ParameterGroup
 from deployer.training.problem import NO_LIMITS, TrainGraph, pose_problem
 from deployer.training.settings import Given
-from deployer.training.tables.reader import check_column
-from deployer.training.tables.taken import Taken
+from deployer.training.tables import Taken, check_column
 from deployer.training.tensors.decisions import records, told
 from deployer.training.tensors.selection import Expected
 from deployer.training.update_graph import Limits

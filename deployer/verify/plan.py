@@ -17,10 +17,15 @@ from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTili
 from deployer.core.target import Target
 from deployer.core.traits import CARRIED
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
-from deployer.verify.cross_step.fused_launches import check_fused_launches
-from deployer.verify.cross_step.residency import check_residencies, check_resident
-from deployer.verify.cross_step.transfers import check_cross_step, cross_step_lifetimes, outer_slots
-from deployer.verify.cross_step.variants import check_variant
+from deployer.verify.cross_step import (
+    check_cross_step,
+    check_fused_launches,
+    check_residencies,
+    check_resident,
+    check_variant,
+    cross_step_lifetimes,
+    outer_slots,
+)
 from deployer.verify.options import verify_running
 from deployer.verify.tiling import check_tables, need, target_of
 

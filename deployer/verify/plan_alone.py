@@ -25,7 +25,7 @@ from deployer.core.plan import (
 )
 from deployer.core.target import Target
 from deployer.core.traits import MOST_NUMBERS, UpdateNumber
-from deployer.verify.cross_step.variants import check_variant
+from deployer.verify.cross_step import check_variant
 from deployer.verify.options import verify_options, verify_running
 from deployer.verify.plan import check_kernel, check_moves, check_room
 from deployer.verify.tiling import check_choice, check_depth, need

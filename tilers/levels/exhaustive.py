@@ -2,12 +2,12 @@
 
 import itertools
 
-from deployer.tilers.levels.model import HomeProblem, Selection, feasible, objective
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, feasible, objective
 
 
-def solve(problem: HomeProblem) -> Selection | None:
+def solve(problem: HomeProblem) -> HomeSelection | None:
     """The best feasible choice by enumeration; only for problems with few steps and candidates."""
-    best: Selection | None = None
+    best: HomeSelection | None = None
     names = sorted(x.storage for x in problem.eligible)
     homes = [frozenset(m) for r in range(len(names) + 1) for m in itertools.combinations(names, r)]
     for picks in itertools.product(*(range(len(c)) for c in problem.candidates)):
@@ -16,6 +16,6 @@ def solve(problem: HomeProblem) -> Selection | None:
             continue
         for resident in homes:
             if feasible(problem, picks, resident):
-                best = Selection(picks, resident, cycles)
+                best = HomeSelection(picks, resident, cycles)
                 break
     return best

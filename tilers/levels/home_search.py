@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deployer.tilers.levels.grid import Ints
-from deployer.tilers.levels.model import HomeProblem, Selection, objective
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, objective
 
 WORK = 4_000_000
 """Steps that all runs of the clock in a search may have together: some seconds."""
@@ -107,7 +107,7 @@ class HomeSearch:
         self._fitting: list[dict[int, list[tuple[int, int]]]] = [{} for _ in self.options]
         self.runs = min(WORK // max(len(problem.candidates), 1), RUNS_EACH * len(self.names))
 
-    def best(self, start: Selection, others: Sequence[Selection] = ()) -> Selection:
+    def best(self, start: HomeSelection, others: Sequence[HomeSelection] = ()) -> HomeSelection:
         """The choice with the fewest cycles by the clock that the search meets; the start, if none has fewer.
 
         It begins at the best of the start and of the places that storages have in `others`, which are choices of
@@ -121,13 +121,13 @@ class HomeSearch:
         cycles, best = self._settled(*min(itertools.chain([begin], found), key=lambda x: x[0]))
         return self._choice(best) if cycles < least else start
 
-    def _placed(self, choice: Selection) -> SearchState | None:
+    def _placed(self, choice: HomeSelection) -> SearchState | None:
         """The state in which storages are where another choice has them; None if a step has no candidate that fits."""
         state = self._state(replace(choice, resident=frozenset(), cached=frozenset()))
         places = (HOME if x in choice.resident else RESIDENCY if x in choice.cached else OUTSIDE for x in self.names)
         return self._changed(state, list(enumerate(places)), True)
 
-    def _state(self, choice: Selection) -> SearchState:
+    def _state(self, choice: HomeSelection) -> SearchState:
         """The state of a choice."""
         count = len(choice.picks)
         places, taken, inside = list[int](), np.zeros(count, np.int64), 0
@@ -142,11 +142,11 @@ class HomeSearch:
         unknown = np.full(count, ANY), np.zeros(count, np.int64)
         return SearchState(tuple(places), taken, list(choice.picks), inside, cached, *unknown)
 
-    def _choice(self, state: SearchState) -> Selection:
+    def _choice(self, state: SearchState) -> HomeSelection:
         """The choice of a state, with the cycles of the solver's objective."""
         homes = frozenset(name for name, at in zip(self.names, state.places, strict=True) if at == HOME)
         cycles = objective(self.problem, state.picks, state.cached)
-        return Selection(tuple(state.picks), homes, cycles, state.cached)
+        return HomeSelection(tuple(state.picks), homes, cycles, state.cached)
 
     def _cycles(self, state: SearchState) -> int:
         """Cycles by the clock."""
@@ -238,7 +238,7 @@ class HomeSearch:
 
     def _all(self) -> Iterator[tuple[int, SearchState]]:
         """All states in which each step has its cheapest candidate that fits."""
-        none = self._state(Selection((0,) * len(self.problem.candidates), frozenset(), 0))
+        none = self._state(HomeSelection((0,) * len(self.problem.candidates), frozenset(), 0))
         for places in itertools.product(*self.spans):
             state = self._changed(none, list(enumerate(places)), True)
             if state is not None:

@@ -12,7 +12,7 @@ from deployer.kernel_variants.costs import CallCosts
 from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_totals, pareto, smallest
 from deployer.tilers.levels.geometry import kinds, loop_key, storages
 from deployer.tilers.levels.grid import Ints
-from deployer.tilers.levels.model import HomeProblem, Selection, objective, problem_of
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, objective, problem_of
 from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
 from deployer.tilers.levels.tables import ArgumentTables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
@@ -76,7 +76,9 @@ class InnerLevel:
             candidates.append(tuple(self.front(step, modes, names, spill.stages.get(step.index))))
         return problem_of(self.lifetimes, eligible, self.capacity, candidates)
 
-    def tiling(self, problem: HomeProblem, choice: Selection, spill: Spill, packing_slack: tuple[int, ...]) -> Tiling:
+    def tiling(
+        self, problem: HomeProblem, choice: HomeSelection, spill: Spill, packing_slack: tuple[int, ...]
+    ) -> Tiling:
         """The tiling of a solver's choice."""
         steps = []
         for step, candidates, pick in zip(self.schedule.steps, problem.candidates, choice.picks, strict=True):
@@ -193,7 +195,7 @@ class InnerLevel:
         return self._smallest[key]
 
 
-def carried(problem: HomeProblem, tiling: Tiling, spill: Spill) -> Selection | None:
+def carried(problem: HomeProblem, tiling: Tiling, spill: Spill) -> HomeSelection | None:
     """A rival's tiling as a choice of this problem; None if it spills other storages or a candidate is missing."""
     picks = []
     resident = frozenset(tiling.resident)
@@ -209,4 +211,4 @@ def carried(problem: HomeProblem, tiling: Tiling, spill: Spill) -> Selection | N
         if not matches:
             return None
         picks.append(matches[0])
-    return Selection(tuple(picks), resident, objective(problem, picks))
+    return HomeSelection(tuple(picks), resident, objective(problem, picks))

@@ -18,7 +18,7 @@ from deployer.tilers.levels.dma_timeline import DmaTimeline
 from deployer.tilers.levels.geometry import Places, kinds, loop_key, storages
 from deployer.tilers.levels.home_search import HomeSearch
 from deployer.tilers.levels.inner import InnerLevel
-from deployer.tilers.levels.model import HomeProblem, Selection, problem_of, solve
+from deployer.tilers.levels.model import HomeProblem, HomeSelection, problem_of, solve
 from deployer.tilers.levels.residency import residencies_of, residents_of
 from deployer.tilers.levels.staging import InnerCost, Spill, StageCost, StagedStep, stage_flows, stage_grid
 from deployer.tilers.strategies.strategy import strategy
@@ -31,7 +31,7 @@ transfers wait behind those of large tensors."""
 StagedKey = tuple[int, Places, frozenset[int]]
 """A step's kind of geometry, the storages of its operands, and those that may be spilled."""
 StagedSteps = dict[StagedKey, StagedStep]
-Found = tuple[HomeProblem, list[Residency], Selection | None]
+Found = tuple[HomeProblem, list[Residency], HomeSelection | None]
 """A problem of the solver, the visits that its storages may have, and a choice, if there is one."""
 
 

@@ -56,7 +56,7 @@ class HomeProblem:
 
 
 @dataclass(frozen=True)
-class Selection:
+class HomeSelection:
     """Index of a candidate for each step, the resident storages, and the objective in cycles.
 
     `visiting` are the storages cached for their steps alone, which candidates count as resident.
@@ -164,16 +164,16 @@ class _Greedy:
             self.picks[step] = pick
         return True
 
-    def choice(self) -> Selection | None:
+    def choice(self) -> HomeSelection | None:
         """The choice, or None if a step has no candidate that fits."""
         picks = [p[1] for p in self.picks if p is not None]
         if len(picks) < len(self.picks):
             return None
         cached = frozenset(self.cached)
-        return Selection(tuple(picks), frozenset(self.resident), objective(self.problem, picks, cached), cached)
+        return HomeSelection(tuple(picks), frozenset(self.resident), objective(self.problem, picks, cached), cached)
 
 
-def greedy(problem: HomeProblem) -> Selection | None:
+def greedy(problem: HomeProblem) -> HomeSelection | None:
     """The greedy choice, at which the solver starts: storages in ascending order of bytes times steps of life.
 
     Storages that may be there for their steps alone come last. Another choice lets as many of the largest of these be
@@ -192,7 +192,7 @@ def _area(life: Lifetime) -> tuple[int, str]:
     return life.bytes * (life.last - life.first + 1), life.storage
 
 
-def _greedy_residents(problem: HomeProblem) -> Selection | None:
+def _greedy_residents(problem: HomeProblem) -> HomeSelection | None:
     """The choice with the visitors that free the most room while some step is too full, before any home."""
     lives, lifetimes = {life.storage: life for life in problem.eligible}, [0] * len(problem.candidates)
     for life in problem.eligible:
@@ -254,7 +254,7 @@ class _Numbers:
         return cls(tuple(first), homes, residents)
 
 
-def _fill(proto: Any, problem: HomeProblem, numbers: _Numbers, start: Selection | None) -> None:
+def _fill(proto: Any, problem: HomeProblem, numbers: _Numbers, start: HomeSelection | None) -> None:
     """Write a problem into CP-SAT's empty model: a variable of 0 or 1 per candidate and per home, hinted by `start`.
 
     Whole arrays go into the solver's message: its expression objects, one per candidate, take longer than the solver.
@@ -301,23 +301,23 @@ def _linear(constraint: Any, terms: Sequence[tuple[int, int]], least: int, most:
     constraint.domain.extend((least, most))
 
 
-def fewest(*choices: Selection | None) -> Selection | None:
+def fewest(*choices: HomeSelection | None) -> HomeSelection | None:
     """The first choice with the fewest cycles; None where there is none."""
     return min((c for c in choices if c is not None), key=lambda c: c.cycles, default=None)
 
 
-def solve(problem: HomeProblem, hint: Selection | None = None) -> Selection | None:
+def solve(problem: HomeProblem, hint: HomeSelection | None = None) -> HomeSelection | None:
     """The choice with the fewest cycles that CP-SAT finds, no worse than the hint; None if nothing fits."""
     return improved(problem, fewest(hint, greedy(problem)))
 
 
-def improved(problem: HomeProblem, start: Selection | None) -> Selection | None:
+def improved(problem: HomeProblem, start: HomeSelection | None) -> HomeSelection | None:
     """The choice with the fewest cycles that CP-SAT finds, no worse than `start`; None if nothing fits.
 
     From a problem with more than LARGEST candidates the solver is asked for a choice only if there is no start.
     """
     if not problem.candidates:
-        return Selection((), frozenset(), 0)
+        return HomeSelection((), frozenset(), 0)
     most = LARGEST_CACHED if problem.residents else LARGEST
     if start is not None and sum(map(len, problem.candidates)) > most:
         return start
@@ -343,5 +343,5 @@ def improved(problem: HomeProblem, start: Selection | None) -> Selection | None:
     picks = tuple(values.index(1, at) - at for at in numbers.first)
     resident = frozenset(storage for storage, number in numbers.homes.items() if values[number])
     cached = frozenset(storage for storage, number in numbers.residents.items() if values[number])
-    choice = Selection(picks, resident, objective(problem, picks, cached), cached)
+    choice = HomeSelection(picks, resident, objective(problem, picks, cached), cached)
     return choice if start is None or choice.cycles <= start.cycles else start

@@ -21,7 +21,7 @@ from deployer.core import target
 from deployer.core.operator import function_name, registry
 from deployer.kernel_variants.conditions import variants_of
 from deployer.running import build
-from deployer.running.kernels import COMMON, kernel_source, source_folders
+from deployer.running.build import COMMON, kernel_source, source_folders
 from deployer.sizing.objects import version_of
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end

@@ -26,8 +26,7 @@ from deployer.firmware.library import library_files
 from deployer.firmware.sources import library_rules
 from deployer.sizing.boards import CORES, Core, core_of
 from deployer.sizing.emulated import CALLS, link_words, run_example, run_program
-from deployer.sizing.material import material
-from deployer.sizing.needs import NAME, is_constant
+from deployer.sizing.needs import NAME, is_constant, material
 from deployer.sizing.objects import compile_library, run_tool
 from deployer.training.train_graph import build_train_graph
 from DeployTest.benchmarks.cores import struct_bytes

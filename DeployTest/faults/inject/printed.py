@@ -6,7 +6,7 @@ from deployer.codegen.c_names import MemoryNames, memory_name
 from deployer.core.operator import Kernel, registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep
 from deployer.core.target import Target
-from deployer.planning.cross_step.copies import copies
+from deployer.loops.moves import copies
 
 HAL_CALLS = (
     *(f"hal_{name}" for name in ("init", "step", "parallel", "dma_wait", "tables", "read", "write", "print")),

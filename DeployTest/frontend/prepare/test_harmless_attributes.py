@@ -7,7 +7,7 @@ import pytest
 
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.operator import registry
-from deployer.frontend.prepare.harmless_attributes import EVERY, _table, harmless
+from deployer.frontend.opsets import EVERY, _table, harmless
 from DeployTest.support.graphs.small_graphs import chain, infer, node, raises
 
 pytestmark = [pytest.mark.host, pytest.mark.models]

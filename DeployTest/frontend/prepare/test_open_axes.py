@@ -7,7 +7,7 @@ import pytest
 
 from deployer.core.errors import OptionProblem, ShapeMismatch
 from deployer.frontend import check, parse
-from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare import NO_AXES, Axes
 from DeployTest.support.building.command_line import deployer, refused
 from DeployTest.support.graphs.small_graphs import Model, constant, node, raises, value
 

@@ -13,7 +13,7 @@ from deployer.core.ir import Node, Program
 from deployer.core.operator import Array
 from deployer.core.plan import Plan, Step, StepTiling, Tiling
 from deployer.frontend import check
-from deployer.frontend.raw_graph import ElementwiseFormula, FileInput, RawGraph, Source
+from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawGraph, Source
 from deployer.running.run import Outcome
 from deployer.verify.reference import run_inference
 from DeployTest.support.tolerances import table
@@ -119,7 +119,7 @@ class Windowed:
         self.folder, self.names = folder, names
         self.values: dict[str, Array] = {}
         nodes = tuple(self._node(number, name) for number, name in enumerate(names))
-        inputs = tuple(FileInput(n, ElementwiseFormula("float32", x.shape)) for n, x in self.values.items())
+        inputs = tuple(FileInput(n, DeclaredTypes("float32", x.shape)) for n, x in self.values.items())
         outputs = tuple(node.outputs[0] for node in nodes)
         self.program: Program = check.check_program(
             Source(RawGraph("infer", nodes, inputs, outputs, {}, {}, {}, {}), None)

@@ -17,9 +17,8 @@ from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem
 from deployer.pipeline import Case
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import Board, boards, read_board
-from deployer.sizing.fits import Footprint, fit_board
+from deployer.sizing.fits import Footprint, Remedy, fit_board, fused_way, model_ways, tried
 from deployer.sizing.needs import CaseNeeds
-from deployer.sizing.remedies import Remedy, fused_way, model_ways, tried
 from deployer.training.attached_loss import loss_choices
 from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph

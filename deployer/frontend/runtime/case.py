@@ -13,7 +13,7 @@ from deployer.core.operator import Array
 from deployer.frontend.dataset import Dataset, check_run, check_sample_classes, fitted
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.parse import read_graphs
-from deployer.frontend.prepare.axes import NO_AXES, Axes
+from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.frontend.raw_graph import RawGraph, Source
 from deployer.frontend.reader import read_initializers
 from deployer.frontend.runtime.checkpoint import read_checkpoint

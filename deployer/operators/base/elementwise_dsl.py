@@ -27,9 +27,8 @@ from deployer.core.operator import (
 )
 from deployer.core.signatures import Signature
 from deployer.core.traits import DecisionBoundaries
-from deployer.formulas.functions import ZERO, derivative, times, work_of
+from deployer.formulas.functions import ZERO, derivative, evaluate, times, work_of
 from deployer.formulas.tree import Formula, Input, divisors_of, inputs_of, replaced, settings_of
-from deployer.formulas.values import evaluate
 from deployer.operators.base.elementwise import Broadcasting, Flat
 from deployer.operators.base.operands import normal
 

@@ -59,14 +59,14 @@ from deployer.operators.products.matmul import (
 # Cost features of matrix products by the work split of their kernels: blocks of outputs, lines, strips.
 
 
-class Epilogue(NamedTuple):
+class EpilogueCost(NamedTuple):
     """Epilogue cost of a complete sum, in multiply-accumulates for each output of a block, and of a line."""
 
     block: int
     line: int
 
 
-def finish_of(node: Node, access: Access, model: KernelModel) -> Epilogue:
+def finish_of(node: Node, access: Access, model: KernelModel) -> EpilogueCost:
     """Return the cost of the node's epilogue: a product with alpha, C, Relu, a gate."""
     arguments = {operand.arg for operand in access.operands}
     parts = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
@@ -74,7 +74,7 @@ def finish_of(node: Node, access: Access, model: KernelModel) -> Epilogue:
         sum(cost for cost, is_there in zip(costs, parts, strict=True) if is_there)
         for costs in (model.epilogue_block_macs, model.epilogue_line_macs)
     )
-    return Epilogue(block, line + model.epilogue_line_start * any(parts))
+    return EpilogueCost(block, line + model.epilogue_line_start * any(parts))
 
 
 def lie_beside(access: Access) -> bool:
@@ -86,7 +86,7 @@ def lie_beside(access: Access) -> bool:
     return all(innermost(access.operand(name)) in ([], [At("k")]) for name in ("a", "b"))
 
 
-def products(batch: int, m: int, n: int, k: int, epilogue: Epilogue, beside: bool, model: KernelModel) -> Work:
+def products(batch: int, m: int, n: int, k: int, epilogue: EpilogueCost, beside: bool, model: KernelModel) -> Work:
     """The work of `batch` products of m rows and n columns over k: blocks of 4 x 4 outputs, and lines of what is left.
 
     All is lines where rows or columns do not fill a block. `beside` is what `lie_beside` says.
@@ -104,7 +104,7 @@ def products(batch: int, m: int, n: int, k: int, epilogue: Epilogue, beside: boo
     return _edged(batch * m * n, fewest * model.block**2, pieces * model.block, k, epilogue, model)
 
 
-def blocks(batch: int, m: int, n: int, k: int, epilogue: Epilogue, model: KernelModel) -> Work:
+def blocks(batch: int, m: int, n: int, k: int, epilogue: EpilogueCost, model: KernelModel) -> Work:
     """The same by blocks alone, the last of which overlap others."""
     count = batch * model.blocks(m) * model.blocks(n)
     computed = count * model.block**2
@@ -133,7 +133,7 @@ def strips(batch: int, rows: int, columns: int, form: str, model: KernelModel) -
     return Work(outputs, outputs, rows, form, inner_loop_starts=batch * count * min(rows, model.cores_assumed))
 
 
-def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: Epilogue, model: KernelModel) -> Work:
+def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: EpilogueCost, model: KernelModel) -> Work:
     """The work of so many outputs of which a core has some in blocks and, at their edges, some in lines."""
     products = in_blocks * (k + epilogue.block) + round(in_lines * (model.line_mac_cost * k + epilogue.line))
     elements = (in_blocks + in_lines) * model.cores_assumed

@@ -25,9 +25,9 @@ from deployer.operators.recurrent.cells import (
 from deployer.operators.recurrent.steps import ForwardSteps, drawn
 from deployer.operators.recurrent.unrolled import (
     MOST_STEPS,
+    CellBuilder,
     CellSpec,
     Direction,
-    GraphBuilder,
     Sizes,
     activations_of,
     add_masks,
@@ -185,7 +185,7 @@ class RecurrentLayer(Operator):
         self,
         node: Node,
         manner: CellSpec,
-        parts: GraphBuilder,
+        parts: CellBuilder,
         x: Sequence[str],
         states: Sequence[str],
         weights: Weights,
@@ -195,13 +195,13 @@ class RecurrentLayer(Operator):
         `x` are the gates of W X with the biases that `biases` adds, `weights` what `apart` made of them.
         """
 
-    def apart(self, node: Node, parts: GraphBuilder, weights: Weights) -> Weights:
+    def apart(self, node: Node, parts: CellBuilder, weights: Weights) -> Weights:
         """The weights as each step reads them, which is done once for all of them."""
         return weights
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """For each direction one product for all steps, and the steps; what they give side by side."""
-        parts = GraphBuilder(node.name, self.sizes(node, inputs))
+        parts = CellBuilder(node.name, self.sizes(node, inputs))
         sizes = parts.sizes
         names = [*node.inputs, *[""] * (LENGTHS + 2 + self.states - len(node.inputs))]
         swapped = node.attr_int("layout", TIME_FIRST) != TIME_FIRST
@@ -222,7 +222,7 @@ class RecurrentLayer(Operator):
                 self._joined(parts, axis, of_directions, (output, swapped))
         return parts.nodes
 
-    def _direction(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def _direction(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """The steps of a direction: Y[time, batch, unit] and the last states [batch, unit]."""
         rows, w, r, b, _, *initial, peepholes = names
         sizes, width = parts.sizes, self.gates * parts.sizes.units
@@ -252,7 +252,7 @@ class RecurrentLayer(Operator):
 
         return unrolled(parts, direction, x, states, step)
 
-    def _of_lengths(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def _of_lengths(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """A recurrence over sequences of several lengths, which go upwards: X was mirrored where they should not.
 
         Steps behind a sequence's end are done with the others, and their results are left out. The cell of an LSTM
@@ -275,16 +275,16 @@ class RecurrentLayer(Operator):
             cells = [parts.masked(some, cell) for cell in cells]
         return [y, last, *cells]
 
-    def biases(self, node: Node, parts: GraphBuilder, bias: str) -> tuple[str, str]:
+    def biases(self, node: Node, parts: CellBuilder, bias: str) -> tuple[str, str]:
         """The bias of W and that of R, if the steps need it apart, from both [2, gates x units]; the first has both."""
         return (parts.emit("ReduceSum", (bias,), axes=(0,), keepdims=0) if bias else "", "")
 
     @abstractmethod
-    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """Append the steps over W X, R, the bias of R and initial states; the names of Y and the last states."""
 
     def steps_of(
-        self, parts: GraphBuilder, direction: Direction, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
+        self, parts: CellBuilder, direction: Direction, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
     ) -> list[str]:
         """Append the steps over these inputs; the names of what they have of Y and the last states.
 
@@ -297,7 +297,7 @@ class RecurrentLayer(Operator):
         parts.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=direction.reverse, **attrs)
         return results
 
-    def _joined(self, parts: GraphBuilder, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
+    def _joined(self, parts: CellBuilder, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
         """A result of all directions along a new axis, in the layer's layout."""
         (name, swapped), sizes = output, parts.sizes
         shape = (sizes.batch, sizes.units)
@@ -340,7 +340,7 @@ def _within(x: Array, lengths: Array | None) -> Array:
     return numbers < (len(x) if lengths is None else lengths.reshape(-1, 1)) | np.zeros((x.shape[1], 1), int)
 
 
-def _mirrored_rows(parts: GraphBuilder, rows: str) -> str:
+def _mirrored_rows(parts: CellBuilder, rows: str) -> str:
     """X as rows with each sequence backwards, where there are lengths; else a recurrence goes backwards itself."""
     sizes, masks = parts.sizes, parts.masks
     if masks is None:
@@ -350,7 +350,7 @@ def _mirrored_rows(parts: GraphBuilder, rows: str) -> str:
     return parts.emit("Reshape", (mirrored,), shape=(sizes.time * sizes.batch, sizes.features))
 
 
-def _held(parts: GraphBuilder, gates: Sequence[float]) -> str:
+def _held(parts: CellBuilder, gates: Sequence[float]) -> str:
     """A constant [gates x units]: what goes into each gate."""
     tall = parts.emit("Reshape", (parts.emit("Constant", (), value_floats=tuple(gates)),), shape=(len(gates), 1))
     return parts.emit("Reshape", (parts.emit("Expand", (tall,), shape=(len(gates), parts.sizes.units)),), shape=(-1,))
@@ -378,7 +378,7 @@ class RNN(RecurrentLayer):
         self,
         node: Node,
         manner: CellSpec,
-        parts: GraphBuilder,
+        parts: CellBuilder,
         x: Sequence[str],
         states: Sequence[str],
         weights: Weights,
@@ -386,7 +386,7 @@ class RNN(RecurrentLayer):
         """The same in nodes."""
         return [manner.emit(parts, 0, parts.emit("Gemm", (states[0], weights.r, *x), transB=1))]
 
-    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """RNNRecurrence."""
         [activation] = direction.manner.functions
         [name] = (name for name in FUNCTIONS if name.lower() == activation.name)
@@ -427,7 +427,7 @@ class LSTM(RecurrentLayer):
         c = f * c + i * manner.of(1, g)
         return [np.asarray(manner.of(0, o + of_o * c) * manner.of(2, c)), np.asarray(c)]
 
-    def apart(self, node: Node, parts: GraphBuilder, weights: Weights) -> Weights:
+    def apart(self, node: Node, parts: CellBuilder, weights: Weights) -> Weights:
         """Peepholes of each gate by themselves."""
         return replace(
             weights, peepholes=parts.gates(weights.peepholes, self.peepholes, 0) if weights.peepholes else ()
@@ -437,7 +437,7 @@ class LSTM(RecurrentLayer):
         self,
         node: Node,
         manner: CellSpec,
-        parts: GraphBuilder,
+        parts: CellBuilder,
         x: Sequence[str],
         states: Sequence[str],
         weights: Weights,
@@ -458,7 +458,7 @@ class LSTM(RecurrentLayer):
         c = parts.emit("Add", (kept, added))
         return [parts.emit("Mul", (gate(o, of_o, c), manner.emit(parts, 2, c))), c]
 
-    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """LSTMRecurrence; c of the end is always one of its results, as the steps hand it on there."""
         x, r, _, h, c = names
         return self.steps_of(parts, direction, LSTMRecurrence(), (x, r, h, c))
@@ -501,7 +501,7 @@ class GRU(RecurrentLayer):
         product = reset * (h @ r_n.T + b_n) if is_after(node) else (reset * h) @ r_n.T + b_n
         return [np.asarray((1 - z) * manner.of(1, x_n + product) + z * h)]
 
-    def apart(self, node: Node, parts: GraphBuilder, weights: Weights) -> Weights:
+    def apart(self, node: Node, parts: CellBuilder, weights: Weights) -> Weights:
         """R of both gates and R of the hidden one, where the reset gate is on the state."""
         if is_after(node):
             return weights
@@ -513,7 +513,7 @@ class GRU(RecurrentLayer):
         self,
         node: Node,
         manner: CellSpec,
-        parts: GraphBuilder,
+        parts: CellBuilder,
         x: Sequence[str],
         states: Sequence[str],
         weights: Weights,
@@ -533,7 +533,7 @@ class GRU(RecurrentLayer):
         n = manner.emit(parts, 1, total)
         return [parts.emit("Add", (n, parts.emit("Mul", (z, parts.emit("Sub", (h, n))))))]
 
-    def biases(self, node: Node, parts: GraphBuilder, bias: str) -> tuple[str, str]:
+    def biases(self, node: Node, parts: CellBuilder, bias: str) -> tuple[str, str]:
         """Apart where the reset gate is on the product with its bias."""
         if not bias or not is_after(node):
             return super().biases(node, parts, bias)
@@ -541,7 +541,7 @@ class GRU(RecurrentLayer):
         of_w, of_r = (parts.emit("Reshape", (name,), shape=(-1,)) for name in apart)
         return of_w, of_r
 
-    def recurrence(self, node: Node, parts: GraphBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
         """By where the reset gate is."""
         x, r, bias, h = names
         if is_after(node):

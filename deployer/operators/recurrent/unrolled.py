@@ -38,7 +38,7 @@ class Masks:
 
 
 @dataclass
-class GraphBuilder(Construction):
+class CellBuilder(Construction):
     """The nodes of a layer; `masks` are there with lengths."""
 
     sizes: Sizes
@@ -69,7 +69,7 @@ class GraphBuilder(Construction):
         return self.emit("Where", (mask, name, self.number(0.0)))
 
 
-def add_masks(parts: GraphBuilder, lengths: str) -> None:
+def add_masks(parts: CellBuilder, lengths: str) -> None:
     """Append the masks of a layer."""
     sizes = parts.sizes
     column = parts.emit("Reshape", (lengths,), shape=(sizes.batch, 1))
@@ -130,7 +130,7 @@ class Activation:
         alpha, beta = (x.dtype.type(numbers[name]) for name in (ALPHA, BETA))
         return np.asarray(KINDS[self.name].function(x, alpha, beta), x.dtype)
 
-    def emit(self, parts: GraphBuilder, x: str) -> str:
+    def emit(self, parts: CellBuilder, x: str) -> str:
         """Append the function; ScaledTanh and Affine are no operators of ONNX."""
         kind, numbers = KINDS[self.name], dict(self.numbers)
         if kind.takes is not _OWN:
@@ -157,7 +157,7 @@ class CellSpec:
         """An activation in numpy, of what is clipped before."""
         return self.functions[index].of(np.clip(x, -self.clip, self.clip) if self.clip else x)
 
-    def emit(self, parts: GraphBuilder, index: int, x: str) -> str:
+    def emit(self, parts: CellBuilder, index: int, x: str) -> str:
         """Append an activation, and the clip before it."""
         return self.functions[index].emit(
             parts, parts.emit("Clip", (x,), min=-self.clip, max=self.clip) if self.clip else x
@@ -215,7 +215,7 @@ Step = Callable[[str, Sequence[str]], list[str]]
 """From what a step adds to its sums, and the states before it, to the states after it."""
 
 
-def unrolled(parts: GraphBuilder, direction: Direction, x: str, states: Sequence[str], step: Step) -> list[str]:
+def unrolled(parts: CellBuilder, direction: Direction, x: str, states: Sequence[str], step: Step) -> list[str]:
     """Append the steps over x[time, batch, gates x units]; the names of Y[time, batch, unit] and the last states.
 
     Behind its end a sequence keeps its states, and Y is zero there; one without steps ends in zeros.

@@ -11,9 +11,8 @@ from deployer.core.level import FusedLaunch, followers
 from deployer.core.operator import Flag
 from deployer.core.plan import Home, Plan, PlanStep, target_of
 from deployer.core.traits import UpdateNumber
-from deployer.planning.cross_step.copies import copies
-from deployer.planning.cross_step.graph_program import Lowered
-from deployer.planning.cross_step.graph_run import timed
+from deployer.loops.graph_program import Lowered, timed
+from deployer.loops.moves import copies
 from deployer.tilers.levels.tables import sharers
 
 

@@ -1,7 +1,8 @@
-"""Parameters of a module, by name and numbers, and the tensors of its exported file that hold them."""
+"""Matching of tensors by value, up to transposition, shape and repetition."""
 
+import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,9 +12,62 @@ from deployer.core.ir import BIAS, CONSTANT, STATE, TRAINED
 from deployer.core.operator import Array, operator_of
 from deployer.training.tensors.decisions import OF_LAYERS, OWN_PART, Decider, Decision
 from deployer.training.tensors.edits import WeightCopy
-from deployer.training.tensors.equal import by_key, copy_of, once
 from deployer.training.tensors.origins import KEEPING, traced
 from deployer.training.tensors.uses import SETTING, is_uniform
+
+# Find tensors that repeat another one's numbers: with permuted axes, reshaped, or repeated.
+
+MOST_AXES = 4
+"""The most axes of other than one element whose orders are tried."""
+
+
+def once(array: Array) -> Array:
+    """The part of an array that is repeated along its axes, with as many axes."""
+    for axis, length in enumerate(array.shape):
+        first = array.take([0], axis)
+        if length > 1 and bool((array == first).all()):
+            array = first
+    return array
+
+
+def key(array: Array) -> tuple[int, str]:
+    """The same for all arrays with the same numbers, whatever their order and however often they are repeated."""
+    part = np.sort(once(array), axis=None).astype(np.float32) + np.float32(0)  # no negative zeros
+    return part.size, hashlib.sha256(part.tobytes()).hexdigest()
+
+
+def by_key(arrays: Mapping[str, Array]) -> dict[tuple[int, str], list[str]]:
+    """The names of arrays of at least two different numbers, by their keys."""
+    found: dict[tuple[int, str], list[str]] = {}
+    for name, array in arrays.items():
+        part = once(array)
+        if part.size > 1:
+            found.setdefault(key(part), []).append(name)
+    return found
+
+
+def copy_of(source: str, array: Array, copy: Array) -> WeightCopy | None:
+    """Rewrite that makes `copy` of a source's array; None where there is none."""
+    full = copy.shape
+    for target in (copy, once(copy)):
+        if target.size == array.size:
+            for shape, order in _orders(array):
+                if bool((array.reshape(shape).transpose(order).reshape(-1) == target.reshape(-1)).all()):
+                    return WeightCopy(source, shape, order, target.shape, full)
+    return None
+
+
+def _orders(array: Array) -> Iterable[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Shapes of an array, each with an order of axes: its own first."""
+    yield array.shape, tuple(range(array.ndim))
+    shape = tuple(length for length in array.shape if length != 1)
+    if 1 < len(shape) <= MOST_AXES:
+        yield from (
+            (shape, order) for order in itertools.permutations(range(len(shape))) if order != tuple(sorted(order))
+        )
+
+
+# Parameters of a module, by name and numbers, and the tensors of its exported file that hold them.
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 """The last parts of names of buffers that norms keep."""

@@ -13,8 +13,7 @@ from deployer.training.forward import Forward, matches
 from deployer.training.groups import ParameterGroup
 from deployer.training.tensors.decisions import OF_LAYERS, OPEN, Decider, Decision, pattern_of
 from deployer.training.tensors.edits import NO_EDITS, Edits, WeightCopy
-from deployer.training.tensors.equal import by_key, copy_of, once
-from deployer.training.tensors.matching import Matcher, check_lost, said
+from deployer.training.tensors.matching import Matcher, by_key, check_lost, copy_of, once, said
 from deployer.training.tensors.origins import traced
 from deployer.training.tensors.uses import is_uniform
 

@@ -14,8 +14,7 @@ from deployer.core.errors import UserError
 from deployer.core.ir import TensorType
 from deployer.fitting.sources import read_samples
 from deployer.training.order import Samples
-from deployer.training.tables.reader import Request
-from deployer.training.tables.taken import Taken
+from deployer.training.tables import Request, Taken
 from DeployTest.faults.fuzz.draw import HOSTILE, Draw
 from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.register import kind

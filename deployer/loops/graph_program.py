@@ -1,33 +1,37 @@
-"""A graph as a program: its steps in order, with the transfers that it starts and waits for around them.
-
-Where a first fetch starts in an earlier step, the graph starts that of the same operand in all steps of equal form;
-where a last egress is awaited in a later step, it waits for those of all. So these steps still share a function. A step
-in which others' fetches start has its own started before them.
-"""
+"""Loop programs of whole graphs with transfers across steps, and their runs on the virtual clock."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from deployer.core.level import CrossStepTransfer, followers
-from deployer.core.plan import Plan, PlanStep, target_of
+from deployer.core.cost import Clock
+from deployer.core.level import L_HOME, L_INNER, CrossStepTransfer, followers
+from deployer.core.plan import Plan, PlanStep, Timeline, target_of
 from deployer.core.target import Target
-from deployer.planning.cross_step.copies import copies
-from deployer.planning.loop_program import (
-    Assign,
-    AssignEach,
+from deployer.loops.loop_program import (
+    ArgumentTable,
+    AssignEachStmt,
+    AssignStmt,
     Block,
-    CallEach,
+    CallEachStmt,
     Direction,
     Fetch,
     LoopProgram,
-    Start,
-    Table,
+    StartStmt,
     Ticket,
     Wait,
 )
-from deployer.planning.lower import lower
+from deployer.loops.lower import lower
+from deployer.loops.moves import copies
+from deployer.loops.program_run import Key, ProgramRun, Running
+from deployer.loops.tile_loop import FLAG
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
+
+# A graph as a program: its steps in order, with the transfers that it starts and waits for around them.
+#
+# Where a first fetch starts in an earlier step, the graph starts that of the same operand in all steps of equal form;
+# where a last egress is awaited in a later step, it waits for those of all. So these steps still share a function. A
+# step in which others' fetches start has its own started before them.
 
 TICKETS = "tickets"
 """The graph's array of the tickets that steps leave."""
@@ -49,7 +53,7 @@ class GraphStep:
 
     program: LoopProgram
     told: bool = False
-    starts: tuple[Start, ...] = ()
+    starts: tuple[StartStmt, ...] = ()
     given: tuple[tuple[str, Ticket], ...] = ()
     left: tuple[tuple[str, int, Ticket], ...] = ()
     waits: tuple[Wait, ...] = ()
@@ -95,7 +99,7 @@ def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> Gra
     left, ended = _left(programs, moments, numbers)
     for copy in moved:
         ticket = Ticket(TICKETS, copy.direction, (numbers.taken(1, copy.start, copy.end),))
-        begun[copy.start].append(Start(ticket, copy.transfer))
+        begun[copy.start].append(StartStmt(ticket, copy.transfer))
         ended[copy.end].append(Wait(ticket))
     output, following = [], followers(plan.fused_launches)
     firsts = {launch.first: [plan.steps[at].function for at in launch.steps] for launch in plan.fused_launches}
@@ -122,14 +126,14 @@ def _timing(step: PlanStep) -> Hashable:
 
 def _launched_together(program: LoopProgram, functions: Sequence[str]) -> LoopProgram:
     """The program of a bundle's first step as that of all, which call these: each has the same to assign."""
-    kernel, table, count = program.kernel.symbol, Table(program.step), len(functions)
+    kernel, table, count = program.kernel.symbol, ArgumentTable(program.step), len(functions)
     nodes = list(program.body.walk())
     fetched = tuple(s for s in nodes if isinstance(s, Fetch))
-    assigned = tuple(s for s in nodes if isinstance(s, Assign))
+    assigned = tuple(s for s in nodes if isinstance(s, AssignStmt))
     called = functions[:1] if len(set(functions)) == 1 else functions
-    each = (AssignEach(kernel, table, count, assigned),) if assigned else ()
+    each = (AssignEachStmt(kernel, table, count, assigned),) if assigned else ()
     name = f"{program.name} and {count - 1} more, in one start of the cores"
-    body = Block((*fetched, *each, CallEach(program.step, tuple(called), kernel, table, count)))
+    body = Block((*fetched, *each, CallEachStmt(program.step, tuple(called), kernel, table, count)))
     return replace(program, name=name, body=body)
 
 
@@ -183,10 +187,10 @@ def form_of(step: PlanStep) -> Hashable:
     return step.function, split, step.buffering if split else "", stage, slots
 
 
-def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[Start]]:
+def _begun(programs: Sequence[LoopProgram], moments: Moments) -> dict[int, list[StartStmt]]:
     """Return the transfers that start when each step begins: its own first fetches, then those of later steps."""
-    begun: dict[int, list[Start]] = {program.step: [] for program in programs}
-    later: list[tuple[int, Start]] = []
+    begun: dict[int, list[StartStmt]] = {program.step: [] for program in programs}
+    later: list[tuple[int, StartStmt]] = []
     for program in programs:
         for name, start in _own_first(program):
             at = moments.get((program.step, name), program.step)
@@ -215,7 +219,7 @@ def _left(
     return left, ended
 
 
-def _own_first(program: LoopProgram) -> tuple[tuple[str, Start], ...]:
+def _own_first(program: LoopProgram) -> tuple[tuple[str, StartStmt], ...]:
     """The first fetches of a step: the names that their tickets have in it, and starts of tickets whose names no other
     step has: "x_12" of the operand x of step 12.
     """
@@ -247,3 +251,87 @@ class _Numbers:
         for spans in self.spans[base : base + count]:
             spans.append((first, last))
         return base
+
+
+# The timeline of a whole plan: the programs of its graphs run on one clock, as transfers go from step to step.
+
+
+def timed(plan: Plan, lowered: Lowered | None = None) -> Plan:
+    """The plan with the cycles and waits that its steps have with its crossing transfers; `lowered` is for speed."""
+    steps = [step for graph in plan.graphs for step in _GraphRun(plan, graph, lowered).timed()]
+    return replace(plan, steps=tuple(steps))
+
+
+class _GraphRun:
+    """A run of one graph; a wait for an egress of an earlier step is the step's in which it is awaited."""
+
+    def __init__(self, plan: Plan, graph: str, lowered: Lowered | None) -> None:
+        self.plan, self.target = plan, target_of(plan.options)
+        self.steps = graph_program(plan, graph, lowered).steps
+        self.clock = Clock(self.target.hops)
+        variables = {FLAG.name: int(plan.options.sole_pass)}
+        self.runs = {
+            s.program.step: ProgramRun(self.clock, plan.steps[s.program.step].tile_cycles, variables)
+            for s in self.steps
+        }
+        self.tickets: dict[Key, Running] = {}
+        self.copied = ProgramRun(self.clock, (0,), variables)
+        self.owner = {ticket.name: s.program.step for s in self.steps for _, ticket in s.given}
+        self.begins = begin_cycles(plan, self.target)
+
+    def timed(self) -> list[PlanStep]:
+        """The steps with their cycles and waits."""
+        began = [self._run(step) for step in self.steps]
+        return [self._step(index, cycles) for index, cycles in began]
+
+    def _run(self, step: GraphStep) -> tuple[int, int]:
+        """Run a step; its index and its cycles."""
+        index, clock = step.program.step, self.clock
+        plan_step, run, begin = self.plan.steps[index], self.runs[index], clock.now
+        clock.contention = contention_of(plan_step, self.target)
+        clock.run(self.begins[index])
+        for start in step.starts:
+            self._start(start)
+        run.tickets.update({(name, (0,)): self.tickets.pop((ticket.name, (0,))) for name, ticket in step.given})
+        run.block(step.program.body)
+        for name, count, ticket in step.left:
+            base = _number(ticket)
+            self.tickets.update({(ticket.name, (base + i,)): run.tickets[name, (i,)] for i in range(count)})
+        for wait in step.waits:
+            run.tickets[TAKEN] = self._taken(wait)
+            run.block(Block((Wait(Ticket(TAKEN[0], "out", TAKEN[1])),)))
+        return index, clock.now - begin
+
+    def _start(self, start: StartStmt) -> None:
+        if start.ticket.index:
+            self.copied.block(Block((start,)))
+            self.tickets.update(self.copied.tickets)
+            self.copied.tickets.clear()
+            return
+        run = self.runs[self.owner[start.ticket.name]]
+        run.block(Block((replace(start, ticket=replace(start.ticket, index=(0,))),)))
+        self.tickets[start.ticket.name, (0,)] = run.tickets.pop((start.ticket.name, (0,)))
+
+    def _taken(self, wait: Wait) -> Running:
+        assert isinstance(wait.awaited, Ticket)
+        return self.tickets.pop((wait.awaited.name, (_number(wait.awaited),)))
+
+    def _step(self, index: int, cycles: int) -> PlanStep:
+        """The step with what the run has shown."""
+        step, run = self.plan.steps[index], self.runs[index]
+        timeline = Timeline(tuple(run.waits["in"]), tuple(run.waits["out"]))
+        staging = replace(step.staging, wait=run.stage_wait) if step.staging else None
+        inner = run.moved[L_INNER]
+        assert (inner["in"], inner["out"]) == (step.bytes_in, step.bytes_out), step.name
+        assert not staging or run.moved[L_HOME] == {"in": staging.bytes_in, "out": staging.bytes_out}, step.name
+        return replace(step, cycles=cycles, timeline=timeline, staging=staging)
+
+
+TAKEN = ("taken", (0,))
+"""The ticket under which a step waits for one that it did not start."""
+
+
+def _number(ticket: Ticket) -> int:
+    number = ticket.index[0]
+    assert isinstance(number, int)
+    return number

@@ -5,40 +5,40 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deployer.core.cost import Clock
 from deployer.core.errors import InternalError
-from deployer.planning.expr import (
+from deployer.loops.expr import (
     All,
     AtLeast,
     Choice,
     Clipped,
     Difference,
-    Equal,
+    EqualExpr,
     Expr,
     Least,
-    Not,
+    NotExpr,
     Product,
     Quotient,
     Reached,
-    Size,
-    Sum,
+    SizeExpr,
+    SumExpr,
     Var,
 )
-from deployer.planning.loop_program import (
+from deployer.loops.loop_program import (
     Arguments,
-    Assign,
-    AssignEach,
+    AssignEachStmt,
+    AssignStmt,
     Block,
-    Call,
-    CallEach,
+    CallEachStmt,
+    CallStmt,
     Declare,
     Done,
     Fetch,
-    If,
+    IfStmt,
     Increase,
     Let,
-    Loop,
+    LoopStmt,
     Rotate,
     Set,
-    Start,
+    StartStmt,
     Statement,
     Ticket,
     Tickets,
@@ -54,7 +54,7 @@ Key = tuple[str, tuple[int, ...]]
 Running = tuple[int, int]
 """The hop of a transfer and the cycle at which it ends; 0 for nothing."""
 NOTHING: Running = (0, 0)
-UNTIMED = Arguments | Assign | AssignEach | Fetch
+UNTIMED = Arguments | AssignStmt | AssignEachStmt | Fetch
 """Statements whose cycles are part of the step's own."""
 
 
@@ -106,11 +106,11 @@ class ProgramRun:
                 return lambda: variables.update({name: variables[name] + step()})
             case Rotate(Var(name), slots):
                 return lambda: variables.update({name: (variables[name] + 1) % slots})
-            case If(condition, body):
+            case IfStmt(condition, body):
                 return self._under(self._value(condition), self._block(body))
-            case Call() | CallEach():
+            case CallStmt() | CallEachStmt():
                 return self._call
-            case Loop():
+            case LoopStmt():
                 return self._loop(statement)
             case _:
                 return self._movement(statement)
@@ -155,7 +155,7 @@ class ProgramRun:
         self.clock.run(self.kernels[self._calls])
         self._calls += 1
 
-    def _loop(self, loop: Loop) -> Action:
+    def _loop(self, loop: LoopStmt) -> Action:
         """The function that runs a loop; waits of `ahead` count for the tile that it prepares."""
         variables, name, count = self.variables, loop.counter.name, self._value(loop.count)
         ahead, body, late = self._block(loop.ahead), self._block(loop.body), bool(loop.ahead)
@@ -178,7 +178,7 @@ class ProgramRun:
         """The function that runs a transfer or a wait; a start counts as waiting if the same tile waits for it."""
         tickets = self.tickets
         match statement:
-            case Start(Ticket(name, direction, index), transfer):
+            case StartStmt(Ticket(name, direction, index), transfer):
                 number, started, local = self._index(index), self._started(transfer), not index
 
                 def start() -> None:
@@ -272,11 +272,11 @@ class ProgramRun:
         match expression:
             case int():
                 return lambda: expression
-            case Size(number, _):
+            case SizeExpr(number, _):
                 return lambda: number
             case Var(name):
                 return lambda: variables[name]
-            case Sum(terms):
+            case SumExpr(terms):
                 addends = list(map(self._value, terms))
                 return lambda: sum([term() for term in addends])
             case Product(factors):
@@ -284,7 +284,7 @@ class ProgramRun:
             case All(terms):
                 conditions = list(map(self._value, terms))
                 return lambda: all([condition() for condition in conditions])
-            case Not(inner):
+            case NotExpr(inner):
                 operand = self._value(inner)
                 return lambda: not operand()
             case Quotient(dividend, divisor):
@@ -320,7 +320,7 @@ class ProgramRun:
             case Least(first, second):
                 a, b = self._value(first), self._value(second)
                 return lambda: min(a(), b())
-            case Equal(first, second):
+            case EqualExpr(first, second):
                 a, b = self._value(first), self._value(second)
                 return lambda: a() == b()
             case AtLeast(first, second):

@@ -51,23 +51,23 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-Expr = Union[int, "Node"]
+Expr = Union[int, "ExprNode"]
 
 
 @dataclass(frozen=True)
-class Node(Tree):
+class ExprNode(Tree):
     """An expression that is not a plain number."""
 
 
 @dataclass(frozen=True)
-class Var(Node):
+class Var(ExprNode):
     """A variable, by name: a coordinate, a length, the number of a slot, a parameter."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Element(Node):
+class Element(ExprNode):
     """An element of an array, by the array's name and an index."""
 
     array: str
@@ -75,7 +75,7 @@ class Element(Node):
 
 
 @dataclass(frozen=True)
-class Size(Node):
+class SizeExpr(ExprNode):
     """A constant with a name. If steps with different values share a function, it becomes a parameter of that name."""
 
     value: int
@@ -83,7 +83,7 @@ class Size(Node):
 
 
 @dataclass(frozen=True)
-class Home(Node):
+class HomeExpr(ExprNode):
     """The address of a tensor's home, for a kernel's pointer to elements of that type; moved ones may be of another."""
 
     storage: str
@@ -91,7 +91,7 @@ class Home(Node):
 
 
 @dataclass(frozen=True)
-class Slot(Node):
+class Slot(ExprNode):
     """The address of the first slot of a step's operand: a slot of the stage if `staged`, else of the tile loop."""
 
     step: int
@@ -100,28 +100,28 @@ class Slot(Node):
 
 
 @dataclass(frozen=True)
-class Sum(Node):
+class SumExpr(ExprNode):
     """The sum of terms, constants last."""
 
     terms: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
-class Product(Node):
+class Product(ExprNode):
     """The product of factors, the constant last."""
 
     factors: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
-class Difference(Node):
+class Difference(ExprNode):
     """The first term minus all others; it is not negative."""
 
     terms: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
-class Signed(Node):
+class Signed(ExprNode):
     """A value as a signed integer, minus other signed integers."""
 
     value: Expr
@@ -129,14 +129,14 @@ class Signed(Node):
 
 
 @dataclass(frozen=True)
-class SignedVar(Node):
+class SignedVar(ExprNode):
     """A variable as a signed integer."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Quotient(Node):
+class Quotient(ExprNode):
     """A value divided by a constant, rounded up."""
 
     value: Expr
@@ -144,7 +144,7 @@ class Quotient(Node):
 
 
 @dataclass(frozen=True)
-class Least(Node):
+class Least(ExprNode):
     """The smaller of two values."""
 
     first: Expr
@@ -152,7 +152,7 @@ class Least(Node):
 
 
 @dataclass(frozen=True)
-class Clipped(Node):
+class Clipped(ExprNode):
     """An index minus the `before` indices that lie before an axis, clipped to 0..extent."""
 
     index: Expr
@@ -161,7 +161,7 @@ class Clipped(Node):
 
 
 @dataclass(frozen=True)
-class Reached(Node):
+class Reached(ExprNode):
     """The first window that contains an index: (index - reach) / stride, rounded up and clipped to 0..extent."""
 
     index: Expr
@@ -171,7 +171,7 @@ class Reached(Node):
 
 
 @dataclass(frozen=True)
-class Equal(Node):
+class EqualExpr(ExprNode):
     """Whether two values are the same."""
 
     first: Expr
@@ -179,7 +179,7 @@ class Equal(Node):
 
 
 @dataclass(frozen=True)
-class AtLeast(Node):
+class AtLeast(ExprNode):
     """Whether the first value is not below the second."""
 
     first: Expr
@@ -187,21 +187,21 @@ class AtLeast(Node):
 
 
 @dataclass(frozen=True)
-class Not(Node):
+class NotExpr(ExprNode):
     """Whether a value is 0."""
 
     value: Expr
 
 
 @dataclass(frozen=True)
-class All(Node):
+class All(ExprNode):
     """Whether all terms hold."""
 
     terms: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
-class Choice(Node):
+class Choice(ExprNode):
     """The second expression where the first holds, else the third."""
 
     condition: Expr
@@ -210,7 +210,7 @@ class Choice(Node):
 
 
 @dataclass(frozen=True)
-class Real(Node):
+class Real(ExprNode):
     """A float32 constant."""
 
     value: float
@@ -222,7 +222,7 @@ def add(*terms: Expr) -> Expr:
     constant = sum(t for t in terms if isinstance(t, int))
     if constant or not parts:
         parts.append(constant)
-    return parts[0] if len(parts) == 1 else Sum(tuple(parts))
+    return parts[0] if len(parts) == 1 else SumExpr(tuple(parts))
 
 
 def mul(*factors: Expr) -> Expr:
@@ -242,7 +242,7 @@ def mul(*factors: Expr) -> Expr:
         return constant
     if constant != 1:
         parts.append(constant)
-    return parts[0] if len(parts) == 1 and not isinstance(parts[0], Sum) else Product(tuple(parts))
+    return parts[0] if len(parts) == 1 and not isinstance(parts[0], SumExpr) else Product(tuple(parts))
 
 
 def sub(value: Expr, less: Expr) -> Expr:
@@ -262,11 +262,11 @@ def moved(value: Expr, by: int) -> Expr:
 def sized(value: Expr, name: str) -> Expr:
     """The expression with a name for its constant, or for the constant factor of its last term."""
     if isinstance(value, int):
-        return Size(value, name)
+        return SizeExpr(value, name)
     if isinstance(value, Product) and isinstance(value.factors[-1], int):
-        return Product((*value.factors[:-1], Size(value.factors[-1], name)))
-    if isinstance(value, Sum) and isinstance(value.terms[-1], (Product, Sum)):
-        return Sum((*value.terms[:-1], sized(value.terms[-1], name)))
+        return Product((*value.factors[:-1], SizeExpr(value.factors[-1], name)))
+    if isinstance(value, SumExpr) and isinstance(value.terms[-1], (Product, SumExpr)):
+        return SumExpr((*value.terms[:-1], sized(value.terms[-1], name)))
     return value
 
 

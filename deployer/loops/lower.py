@@ -11,7 +11,35 @@ import numpy as np
 
 from deployer.core.operator import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
-from deployer.planning.cross_step.moves import (
+from deployer.loops.expr import (
+    Choice,
+    Expr,
+    HomeExpr,
+    Real,
+    Slot,
+    Tree,
+    add,
+    variables,
+)
+from deployer.loops.loop_program import (
+    Arguments,
+    ArgumentTable,
+    AssignStmt,
+    Block,
+    CallStmt,
+    Declare,
+    Done,
+    Fetch,
+    Group,
+    GroupSize,
+    Let,
+    LoopProgram,
+    LoopStmt,
+    StartStmt,
+    Statement,
+    Tickets,
+)
+from deployer.loops.moves import (
     DoubleMoves,
     Guarded,
     Opens,
@@ -22,35 +50,7 @@ from deployer.planning.cross_step.moves import (
     tile_count,
     tile_counter,
 )
-from deployer.planning.expr import (
-    Choice,
-    Expr,
-    Home,
-    Real,
-    Slot,
-    Tree,
-    add,
-    variables,
-)
-from deployer.planning.loop_program import (
-    Arguments,
-    Assign,
-    Block,
-    Call,
-    Declare,
-    Done,
-    Fetch,
-    Group,
-    GroupSize,
-    Let,
-    Loop,
-    LoopProgram,
-    Start,
-    Statement,
-    Table,
-    Tickets,
-)
-from deployer.planning.tile_loop import FLAG, FirstTile, TileLoop
+from deployer.loops.tile_loop import FLAG, FirstTile, TileLoop
 
 
 def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Opens = frozenset()) -> LoopProgram:
@@ -62,10 +62,10 @@ def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Op
     stage = TileLoop(step, "stage_", staged=True) if step.staging else None
     loop = TileLoop(step, outer=stage)
     fixed, varying = _arguments(step, loop)
-    table, kernel = Table(step.index if shared is None else shared), step.kernel.symbol
+    table, kernel = ArgumentTable(step.index if shared is None else shared), step.kernel.symbol
     own = [(name, value) for name, value in fixed if shared is not None and has_address(value)]
     first = (Arguments(kernel, table),) if varying and not own else ()
-    call = Block((*(Assign(name, value) for name, value in varying), Call(step.function, table)))
+    call = Block((*(AssignStmt(name, value) for name, value in varying), CallStmt(step.function, table)))
     ahead = TileLoop(step, "next_", outer=stage)
     port = Port(step, staged=bool(step.staging), opens=opens)
     body = _loop(Port(step, staged=False) if stage else port, step.buffering, loop, ahead, first, call)
@@ -75,7 +75,7 @@ def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Op
     if fetched:
         body = Block((Fetch(Group(step.index), GroupSize(step.index, fetched)), *body.body))
     if own:
-        body = Block((Arguments(kernel, table), *(Assign(name, value) for name, value in own), *body.body))
+        body = Block((Arguments(kernel, table), *(AssignStmt(name, value) for name, value in own), *body.body))
         fixed = tuple(item for item in fixed if item not in own)
     storages = tuple((o.arg, o.storage) for o in step.operands)
     starts, lasts = _starts(port), _lasts(port, stage or loop)
@@ -84,14 +84,14 @@ def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Op
     )
 
 
-def _starts(port: Port) -> tuple[Start, ...]:
+def _starts(port: Port) -> tuple[StartStmt, ...]:
     """The first fetches, where the graph makes them."""
     tile, starts = FirstTile(port.step, port.staged), []
     for o in port.moved():
         if o.mode != "out" and port.opened(o, "in"):
             transfer = port.transfer(tile, o, "in")
             starts.append(
-                Start(port.first(o), Choice(FLAG, Done(), transfer) if o.overwrite_on_first_pass else transfer)
+                StartStmt(port.first(o), Choice(FLAG, Done(), transfer) if o.overwrite_on_first_pass else transfer)
             )
     return tuple(starts)
 
@@ -106,7 +106,7 @@ def _lasts(port: Port, loop: TileLoop) -> tuple[tuple[str, int], ...]:
 
 def has_address(value: Expr) -> bool:
     """Whether the value is an address of a home or slot."""
-    return isinstance(value, Tree) and any(isinstance(node, (Home, Slot)) for node in value.walk())
+    return isinstance(value, Tree) and any(isinstance(node, (HomeExpr, Slot)) for node in value.walk())
 
 
 def _loop(
@@ -128,7 +128,7 @@ def _loop(
     total, count = tile_count(port, loop)
     lengths = _definitions(loop.lengths(), [inside, *leave, *fetch])
     declared = _declared(loop.coordinates())
-    body = Loop(tile_counter(port, "tile"), count, (), (*lengths, *each, *loop.advance()))
+    body = LoopStmt(tile_counter(port, "tile"), count, (), (*lengths, *each, *loop.advance()))
     return Block((*total, *first, *declared, body))
 
 
@@ -158,7 +158,7 @@ def _double(
     ]
     fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
     counter = tile_counter(port, "turn" if fetching else "tile")
-    return Block((*declared, Loop(counter, count, tuple(fetching), tuple(work)), *of_all(moves.epilogue)))
+    return Block((*declared, LoopStmt(counter, count, tuple(fetching), tuple(work)), *of_all(moves.epilogue)))
 
 
 def _declared(first: dict[str, Expr]) -> list[Statement]:

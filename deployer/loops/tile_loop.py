@@ -19,14 +19,14 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.traits import UpdateNumber
-from deployer.planning.expr import (
+from deployer.loops.expr import (
     All,
     AtLeast,
     Choice,
     Clipped,
     Difference,
     Element,
-    Equal,
+    EqualExpr,
     Expr,
     Least,
     Quotient,
@@ -34,7 +34,7 @@ from deployer.planning.expr import (
     Real,
     Signed,
     SignedVar,
-    Size,
+    SizeExpr,
     Var,
     add,
     moved,
@@ -42,7 +42,7 @@ from deployer.planning.expr import (
     sized,
     sub,
 )
-from deployer.planning.loop_program import Direction, If, Increase, Let, Set, Statement, Transfer
+from deployer.loops.loop_program import Direction, IfStmt, Increase, Let, Set, Statement, Transfer
 
 FLAG = Var("lazy_reset")
 """The lazy-reset flag: 1 in the first of the passes that add to an accumulator, whose old content does not count."""
@@ -103,9 +103,9 @@ class TileLoop:
         end = sized(length, f"stage_{name}_tile" if self.outer and name in self.outer.split else f"{name}_end")
         return add(start, end)
 
-    def step_length(self, name: str) -> Size:
+    def step_length(self, name: str) -> SizeExpr:
         """The length of a full tile along a dim, as a constant with a name."""
-        return Size(self.tile[name], f"{'stage_' if self.staged else ''}{name}_tile")
+        return SizeExpr(self.tile[name], f"{'stage_' if self.staged else ''}{name}_tile")
 
     def length(self, name: str) -> Expr:
         """Length of the current tile along a dim; a variable if some tiles are shorter."""
@@ -137,7 +137,7 @@ class TileLoop:
             names = [f"{self.prefix}{operand.arg}_{index}_{what}" for what in ("first", "end")]
             definitions |= dict(zip(names, self._reached(axis.reach, axis.count), strict=True))
             start, end = map(Var, names)
-            empty = Equal(end, start)
+            empty = EqualExpr(end, start)
         first: Expr
         last: Expr
         if isinstance(axis, Reach):
@@ -145,7 +145,7 @@ class TileLoop:
         else:
             pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
             overlap = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
-            size = Size(extent, f"{operand.arg}_{index}_size")
+            size = SizeExpr(extent, f"{operand.arg}_{index}_size")
             first = Clipped(add(mul(start, axis.stride), crop), pad, size)
             last = Clipped(add(mul(end, axis.stride), overlap + crop), pad, size)
         rest = Difference((last, self._low(operand, index, axis, extent)))
@@ -207,7 +207,7 @@ class TileLoop:
         statements: list[Statement] = [Increase(at, self.step_length(name))]
         if dims[:-1]:
             reset = Set(at, self.outer_span(name)[0])
-            statements.append(If(AtLeast(at, self.end(name)), (reset, *self._advance(dims[:-1]))))
+            statements.append(IfStmt(AtLeast(at, self.end(name)), (reset, *self._advance(dims[:-1]))))
         return statements
 
     def inner(self, operand: PlanOperand) -> list[str]:
@@ -230,7 +230,7 @@ class TileLoop:
 
     def _at_first(self, names: list[str]) -> list[Expr]:
         """Conditions under which the tile is the first along each of the dims."""
-        return [Equal(self.start(n), self.outer_span(n)[0]) for n in names]
+        return [EqualExpr(self.start(n), self.outer_span(n)[0]) for n in names]
 
     def _at_last(self, names: list[str]) -> list[Expr]:
         """Conditions under which the tile is the last along each of the dims."""
@@ -263,7 +263,7 @@ class TileLoop:
         start, length, extent = self.start(dim), self.length(dim), operand.view[index]
         if isinstance(start, int) and isinstance(length, int):
             return extent - start - length, length
-        return Difference((Size(extent, f"{operand.arg}_{index}_size"), start, length)), length
+        return Difference((SizeExpr(extent, f"{operand.arg}_{index}_size"), start, length)), length
 
     def container(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis of the array that holds the boxes: the tensor, or a slot of the stage."""
@@ -349,7 +349,7 @@ class TileLoop:
             case Flag():
                 return FLAG
             case UpdateNumber(place):
-                return Element(NUMBERS, Size(place, "number"))
+                return Element(NUMBERS, SizeExpr(place, "number"))
             case Length(arg, axis):
                 return self.box(self._operand(arg))[axis][1]
             case Offset(arg, axis):

@@ -1,24 +1,20 @@
-"""Transfers and waits of a step's loop over one hop, tile by tile, and those that the step's graph does instead.
-
-A single-buffered loop fetches, waits, computes, stores and waits. A double-buffered one fetches one tile ahead. Where
-transfers cross steps, the graph starts the first ingress of each operand and waits for the last egress.
-"""
+"""Moves of transfers across steps, and of cached copies."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from deployer.core.level import L_HOME, L_INNER
-from deployer.core.plan import PlanOperand, PlanStep
-from deployer.planning.expr import AtLeast, Choice, Equal, Expr, Home, Not, Slot, Var, add, mul, sized
-from deployer.planning.loop_program import (
+from deployer.core.plan import Plan, PlanOperand, PlanStep
+from deployer.loops.expr import AtLeast, Choice, EqualExpr, Expr, HomeExpr, NotExpr, Slot, Var, add, mul, sized
+from deployer.loops.loop_program import (
     Direction,
     Done,
-    If,
+    IfStmt,
     Let,
     Rotate,
-    Start,
+    StartStmt,
     Statement,
     Ticket,
     TicketArray,
@@ -26,7 +22,12 @@ from deployer.planning.loop_program import (
     Wait,
     WaitAll,
 )
-from deployer.planning.tile_loop import FLAG, TileLoop, all_of
+from deployer.loops.tile_loop import FLAG, TileLoop, all_of
+
+# Transfers and waits of a step's loop over one hop, tile by tile, and those that the step's graph does instead.
+#
+# A single-buffered loop fetches, waits, computes, stores and waits. A double-buffered one fetches one tile ahead. Where
+# transfers cross steps, the graph starts the first ingress of each operand and waits for the last egress.
 
 Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
@@ -117,11 +118,11 @@ class Port:
 
 
 def grouped(statements: Iterable[Guarded]) -> list[Statement]:
-    """The statements in order; consecutive ones with the same conditions are in one `If`."""
+    """The statements in order; consecutive ones with the same conditions are in one `IfStmt`."""
     output: list[Statement] = []
     for conditions, group in itertools.groupby(statements, key=lambda pair: pair[0]):
         body = tuple(statement for _, statement in group)
-        output += [If(all_of(list(conditions)), body)] if conditions else body
+        output += [IfStmt(all_of(list(conditions)), body)] if conditions else body
     return output
 
 
@@ -145,10 +146,10 @@ class SingleMoves:
             return [(tuple(conditions), Wait(transfer))]
         value = Choice(all_of(conditions), transfer, Done()) if conditions else transfer
         if self.port.opened(o, direction) and not self.loop.split:
-            return [] if direction == "in" else [((), Start(self.port.last(o), value))]
+            return [] if direction == "in" else [((), StartStmt(self.port.last(o), value))]
         if direction == "in" and self.port.opened(o, direction):
-            value = Choice(Equal(tile_counter(self.port, "tile"), 0), self.port.first(o), value)
-        return [((), Start(self._ticket(o, direction), value))]
+            value = Choice(EqualExpr(tile_counter(self.port, "tile"), 0), self.port.first(o), value)
+        return [((), StartStmt(self._ticket(o, direction), value))]
 
     def _wait(self, o: PlanOperand, direction: Direction) -> list[Guarded]:
         if self.alone[direction]:
@@ -159,11 +160,11 @@ class SingleMoves:
             return [((), Wait(self.port.first(o)))] if direction == "in" else []
         tile, count = tile_counter(self.port, "tile"), tile_count(self.port, self.loop)[1]
         more, at_last, ticket = AtLeast(count, add(tile, 2)), AtLeast(add(tile, 1), count), self._ticket(o, direction)
-        return [((more,), Wait(ticket)), ((at_last,), Start(self.port.last(o), ticket))]
+        return [((more,), Wait(ticket)), ((at_last,), StartStmt(self.port.last(o), ticket))]
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress if this tile is the first of a box and the kernel reads the old content."""
-        conditions = [*self.loop.begins(o), *([Not(FLAG)] if o.overwrite_on_first_pass else [])]
+        conditions = [*self.loop.begins(o), *([NotExpr(FLAG)] if o.overwrite_on_first_pass else [])]
         return [] if o.mode == "out" else self._start(o, "in", conditions)
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
@@ -254,7 +255,7 @@ class DoubleMoves:
         if o.overwrite_on_first_pass:
             transfer = Choice(FLAG, Done(), transfer)
         wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
-        statements = [*wait, Start(self._ticket(o, "in", number), transfer)]
+        statements = [*wait, StartStmt(self._ticket(o, "in", number), transfer)]
         later = [AtLeast(tile_counter(self.port, "turn"), 1)] if begun else []
         begins = self.ahead.begins(o)
         started = [((*later, *begins), statement) for statement in statements]
@@ -271,7 +272,7 @@ class DoubleMoves:
         if o.mode == "in":
             return []
         transfer = self.port.transfer(self.loop, o, "out", "use")
-        return [(tuple(self.loop.ends(o)), Start(self._ticket(o, "out", self._number(o, "use")), transfer))]
+        return [(tuple(self.loop.ends(o)), StartStmt(self._ticket(o, "out", self._number(o, "use")), transfer))]
 
     def turn(self, o: PlanOperand) -> list[Guarded]:
         """Use the other slot from the next box on."""
@@ -284,7 +285,7 @@ class DoubleMoves:
         array, together = self._array(o, "out"), self._together(o, "out")
         tickets = [self._ticket(o, "out", i) for i in range(array.slots)]
         if self.port.opened(o, "out"):
-            return [((), Start(self.port.last(o, i), ticket)) for i, ticket in enumerate(tickets)]
+            return [((), StartStmt(self.port.last(o, i), ticket)) for i, ticket in enumerate(tickets)]
         if any(self.port.opened(other, "out") for other in together):
             return [((), Wait(ticket)) for ticket in tickets]
         if len(together) == 1 and array.slots > 1:
@@ -305,6 +306,47 @@ def tile_count(port: Port, loop: TileLoop) -> tuple[list[Statement], Expr]:
     return [Let("tiles", count)], Var("tiles")
 
 
-def home_of(step: PlanStep, operand: PlanOperand) -> Home:
+def home_of(step: PlanStep, operand: PlanOperand) -> HomeExpr:
     """The home of an operand as the kernel's pointer has it."""
-    return Home(operand.storage, next(dtype for name, dtype, _ in step.kernel.pointers if name == operand.arg))
+    return HomeExpr(operand.storage, next(dtype for name, dtype, _ in step.kernel.pointers if name == operand.arg))
+
+
+# Transfers of cached copies: whole tensors between the outermost level and the middle level, step by step.
+
+
+@dataclass(frozen=True)
+class ResidencyCopy:
+    """A transfer between a storage's home and its copy, which starts when step `start` begins and is awaited when step
+    `end` ends.
+    """
+
+    storage: str
+    name: str
+    direction: Direction
+    start: int
+    end: int
+    dtype: str
+    bytes: int
+
+    @property
+    def transfer(self) -> Transfer:
+        """The transfer as the graph's program has it: one run of all bytes."""
+        home, copy = HomeExpr(self.storage, self.dtype), HomeExpr(self.name, self.dtype)
+        target, source = (copy, home) if self.direction == "in" else (home, copy)
+        return Transfer(self.direction, L_HOME, target, source, (self.bytes,))
+
+
+def copies(plan: Plan) -> Iterator[ResidencyCopy]:
+    """The copies that a plan's visits make, in the order of the visits."""
+    final = {residency.storage: residency for residency in plan.residencies}
+    homes = {home.storage: home for home in plan.homes}
+    writes = {o.storage: step.index for step in plan.steps for o in step.operands if o.mode != "in"}
+    for residency in plan.residencies:
+        kind = homes[residency.storage].type
+        fields = kind.dtype, kind.bytes
+        if residency.begin < residency.first:
+            yield ResidencyCopy(residency.storage, residency.name, "in", residency.begin, residency.first - 1, *fields)
+        if final[residency.storage] != residency:
+            yield ResidencyCopy(
+                residency.storage, residency.name, "out", writes[residency.name] + 1, residency.end, *fields
+            )

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from deployer.core.operator import Kernel
-from deployer.planning.expr import Expr, Node, Tree, Var
+from deployer.loops.expr import Expr, ExprNode, Tree, Var
 
 Direction = Literal["in", "out"]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Ticket(Node):
+class Ticket(ExprNode):
     """The handle to wait for a transfer towards the kernels ("in") or away; one of several of a name has an index.
 
     Of an array for slots and operands this has two parts, of which the first alone stands for the tickets of a slot.
@@ -28,7 +28,7 @@ class Ticket(Node):
 
 
 @dataclass(frozen=True)
-class Transfer(Node):
+class Transfer(ExprNode):
     """A transfer over a hop, towards the kernels ("in") or away; its value is the ticket.
 
     `sizes` are the bytes per run, then for each level a count and the bytes from one repetition to the next.
@@ -42,19 +42,19 @@ class Transfer(Node):
 
 
 @dataclass(frozen=True)
-class Done(Node):
+class Done(ExprNode):
     """The ticket of no transfer: a wait for it returns at once."""
 
 
 @dataclass(frozen=True)
-class Table(Node):
+class ArgumentTable(ExprNode):
     """The argument table of a step's kernel."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class HeldArgument(Node):
+class HeldArgument(ExprNode):
     """The address that the argument table in use holds for a pointer argument of the kernel, to `const` or not."""
 
     argument: str
@@ -62,14 +62,14 @@ class HeldArgument(Node):
 
 
 @dataclass(frozen=True)
-class Group(Node):
+class Group(ExprNode):
     """The constants that are the argument tables of a group of steps, by the number of its first step."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class GroupSize(Node):
+class GroupSize(ExprNode):
     """The bytes of a group's tables: `bytes` by the plan, whose pointers may be shorter than the machine's."""
 
     step: int
@@ -133,7 +133,7 @@ class Arguments(Statement):
     """Declares a short name for the argument table of the kernel, for assignments to its fields."""
 
     kernel: str
-    table: Table
+    table: ArgumentTable
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Rotate(Statement):
 
 
 @dataclass(frozen=True)
-class Start(Statement):
+class StartStmt(Statement):
     """Starts a transfer and stores its ticket; if the ticket has no index, the same tile waits for it."""
 
     ticket: Ticket
@@ -192,7 +192,7 @@ class WaitAll(Statement):
 
 
 @dataclass(frozen=True)
-class Assign(Statement):
+class AssignStmt(Statement):
     """Assigns an argument of the next kernel call."""
 
     argument: str
@@ -200,25 +200,25 @@ class Assign(Statement):
 
 
 @dataclass(frozen=True)
-class Call(Statement):
+class CallStmt(Statement):
     """Calls the kernel on all cores, by a function of it."""
 
     function: str
-    table: Table | Var
+    table: ArgumentTable | Var
 
 
 @dataclass(frozen=True)
-class AssignEach(Statement):
+class AssignEachStmt(Statement):
     """Runs assignments for each of `count` argument tables of the kernel, one behind the other from `table` on."""
 
     kernel: str
-    table: Table
+    table: ArgumentTable
     count: int
     body: tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
-class CallEach(Statement):
+class CallEachStmt(Statement):
     """Calls a function of the kernel on all cores for each of `count` argument tables, one behind the other.
 
     The tables, from `table` on, are those of as many steps from `step` on, and no core waits for another between two
@@ -228,12 +228,12 @@ class CallEach(Statement):
     step: int
     functions: tuple[str, ...]
     kernel: str
-    table: Table
+    table: ArgumentTable
     count: int
 
 
 @dataclass(frozen=True)
-class If(Statement):
+class IfStmt(Statement):
     """Runs statements under a condition."""
 
     condition: Expr
@@ -241,7 +241,7 @@ class If(Statement):
 
 
 @dataclass(frozen=True)
-class Loop(Statement):
+class LoopStmt(Statement):
     """Runs statements for each value of a counter from 0 to below a count.
 
     With `ahead` there is one more turn: those statements run a turn ahead of the body, so they are left out in the last
@@ -273,7 +273,7 @@ class LoopProgram:
     storages: tuple[tuple[str, str], ...]
     arguments: tuple[tuple[str, Expr], ...]
     body: Block
-    starts: tuple[Start, ...] = ()
+    starts: tuple[StartStmt, ...] = ()
     lasts: tuple[tuple[str, int], ...] = ()
 
     @property

@@ -1,1 +1,0 @@
-"""Rewrites of raw graphs before they are checked; they need no types."""

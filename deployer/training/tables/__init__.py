@@ -1,1 +1,0 @@
-"""Samples from tables of text, and the record of the columns or arrays read from a source of samples."""

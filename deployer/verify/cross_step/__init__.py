@@ -1,1 +1,0 @@
-"""Judge of cross-step transfers and of choices that all calls of a step share."""
