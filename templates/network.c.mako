@@ -126,7 +126,7 @@ ${indent}${v.variable} ^= 1;
 <%def name="c_rotate(v, indent)">\
 ${indent}${v.variable} = ${v.variable} == ${v.last} ? 0 : ${v.variable} + 1;
 </%def>\
-<%def name="c_start(v, indent)">\
+<%def name="c_start_stmt(v, indent)">\
 ${indent}${v.ticket} = ${v.transfer};
 </%def>\
 <%def name="c_start_local(v, indent)">\
@@ -138,18 +138,18 @@ ${indent}hal_dma_wait(${v.awaited});
 <%def name="c_wait_all(v, indent)">\
 ${indent}hal_dma_wait_all(${v.tickets}, ${v.count});
 </%def>\
-<%def name="c_assign(v, indent)">\
+<%def name="c_assign_stmt(v, indent)">\
 ${indent}args->${v.argument} = ${v.value};
 </%def>\
-<%def name="c_call(v, indent)">\
+<%def name="c_call_stmt(v, indent)">\
 ${indent}hal_parallel(${v.function}, ${v.table});
 </%def>\
-<%def name="c_assign_each(v, indent)">\
+<%def name="c_assign_each_stmt(v, indent)">\
 ${indent}for (${v.kernel}_args_t *args = ${v.table}; args < ${v.table} + ${v.count}; args++) {
 ${inside(v.body, indent + "    ")}\
 ${indent}}
 </%def>\
-<%def name="c_call_each(v, indent)">\
+<%def name="c_call_each_stmt(v, indent)">\
 ${indent}hal_parallel_steps(${v.step}, ${v.functions[0]}, ${v.table}, sizeof(${v.kernel}_args_t), ${v.count});
 </%def>\
 <%def name="c_call_each_own(v, indent)">\
@@ -163,12 +163,12 @@ ${indent}hal_parallel_each(${v.step}, functions, ${v.table}, sizeof(${v.kernel}_
 <%def name="c_if_line(v, indent)">\
 ${indent}if (${v.condition}) ${inside(v.body, "")}\
 </%def>\
-<%def name="c_if(v, indent)">\
+<%def name="c_if_stmt(v, indent)">\
 ${indent}if (${v.condition}) {
 ${inside(v.body, indent + "    ")}\
 ${indent}}
 </%def>\
-<%def name="c_loop(v, indent)">\
+<%def name="c_loop_stmt(v, indent)">\
 ${indent}for (uint32_t ${v.counter} = 0; ${v.counter} < ${v.count}; ${v.counter}++) {
 ${inside(v.body, indent + "    ")}\
 ${indent}}

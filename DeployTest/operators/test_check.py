@@ -25,7 +25,7 @@ def checked(folder: Path, name: str, program: str = PROGRAM) -> subprocess.Compl
 
 @pytest.mark.parametrize("name", ["SoftRatio", "Squareplus", "PoissonLoss", "MomentumSGD"])
 def test_operators_of_a_package(package: Path, name: str) -> None:
-    """Things that the how-tos have a reader write passes all checks that apply, and none is left out."""
+    """The operators of the how-to pages pass all checks that apply, and none is skipped."""
     run = checked(package, name)
     assert run.returncode == 0, run.stderr
     assert f"{name}: kernels, " in run.stdout
