@@ -158,8 +158,8 @@ def test_borders_are_beside_the_kink() -> None:
     operator, x = FORWARD["LeakyRelu"], np.array([0.25, -0.5, 1e-30])
     [row] = operator.decision_boundaries(Node("node", "LeakyRelu", (), ()), [x])
     np.testing.assert_array_equal(row.margins, np.abs(x))
-    assert ((row.turned < 0) == (x > 0)).all()
-    assert (np.abs(row.turned) < 1e-30).all()
+    assert ((row.flipped < 0) == (x > 0)).all()
+    assert (np.abs(row.flipped) < 1e-30).all()
 
 
 def test_tables_agree() -> None:
