@@ -120,7 +120,7 @@ $(READY): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is older than 3.11; set PYTHON=python3.11 or later" >&2; exit 1; }
 	@command -v gcc >/dev/null || { echo "make: gcc is missing; install it with: apt-get install gcc" >&2; exit 1; }
 	@[ ! -L $(VENV) ] || { echo "make: $(VENV) is a link, and the folder behind it would be emptied; remove the link, or set VENV=DIR" >&2; exit 1; }
-	@[ -e $(VENV)/pyvenv.cfg ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "make: $(VENV) is no virtual environment, and would be emptied; move it away, or set VENV=DIR" >&2; exit 1; }
+	@[ -e $(VENV)/pyvenv.cfg ] || [ -z "$$(ls -A $(VENV) 2>/dev/null)" ] || { echo "make: $(VENV) is not a virtual environment, and would be emptied; move it away, or set VENV=DIR" >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || $(PYTHON) .ci/bootstrap_venv.py $(VENV)
 	$(PY) -m pip install $(LOCKED)
 	@touch $@

@@ -33,19 +33,19 @@ ENDINGS: dict[str, tuple[BaseException, int, str]] = {
     "a user's error": (OptionProblem("cause"), 2, "OptionProblem: cause"),
     "our own": (VerifyFailed("rule", "cause"), 70, "VerifyFailed: [rule] cause"),
     "one of no kind": (DeployerError("cause"), 70, "DeployerError: cause"),
-    "a value": (ValueError("bad\nvalue"), 70, "InternalError: unforeseen ValueError: bad value"),
-    "an assertion": (AssertionError(), 70, "unforeseen AssertionError"),
-    "a key": (KeyError("x"), 70, "unforeseen KeyError: 'x'"),
-    "too deep": (RecursionError("maximum recursion depth exceeded"), 70, "unforeseen RecursionError"),
-    "no iteration": (StopIteration(), 70, "unforeseen StopIteration"),
-    "a name no terminal shows": (ValueError("\udcff\u202e"), 70, "unforeseen ValueError"),
+    "a value": (ValueError("bad\nvalue"), 70, "InternalError: unexpected ValueError: bad value"),
+    "an assertion": (AssertionError(), 70, "unexpected AssertionError"),
+    "a key": (KeyError("x"), 70, "unexpected KeyError: 'x'"),
+    "too deep": (RecursionError("maximum recursion depth exceeded"), 70, "unexpected RecursionError"),
+    "no iteration": (StopIteration(), 70, "unexpected StopIteration"),
+    "a name no terminal shows": (ValueError("\udcff\u202e"), 70, "unexpected ValueError"),
     "no memory": (MemoryError("Unable to allocate 9 GiB"), 2, "memory is exhausted: Unable to allocate 9 GiB"),
     "no thread": (RuntimeError("can't start new thread"), 2, "no room for another thread"),
     "a file": (FileNotFoundError(errno.ENOENT, "No such file", "/x"), 2, "FileProblem: /x: No such file"),
     "a full disk": (OSError(errno.ENOSPC, "No space left on device"), 2, "No space left on device"),
-    "a fault of a call": (OSError(errno.EINVAL, "Invalid argument"), 70, "unforeseen OSError"),
+    "a fault of a call": (OSError(errno.EINVAL, "Invalid argument"), 70, "unexpected OSError"),
     "a package": (ModuleNotFoundError("No module named 'x'", name="x"), 2, "the package x is not installed"),
-    "a module of ours": (ModuleNotFoundError("no", name="deployer.x"), 70, "unforeseen ModuleNotFoundError"),
+    "a module of ours": (ModuleNotFoundError("no", name="deployer.x"), 70, "unexpected ModuleNotFoundError"),
     "an interruption": (KeyboardInterrupt(), 130, "interrupted"),
     "a closed pipe": (BrokenPipeError(errno.EPIPE, "Broken pipe"), 141, ""),
 }
@@ -89,7 +89,7 @@ def test_report(
     assert "stage: schedule\n" in text
     for name in ("network.onnx", "inputs.npz", "outputs.npz"):
         assert f"input: {hashlib.sha256((case / name).read_bytes()).hexdigest()} {case / name}\n" in text
-    assert text.rstrip().endswith("InternalError: unforeseen ZeroDivisionError: planted")
+    assert text.rstrip().endswith("InternalError: unexpected ZeroDivisionError: planted")
     assert "in fail" in text
     assert str(path) in capsys.readouterr().err
 

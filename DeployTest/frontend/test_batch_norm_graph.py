@@ -53,7 +53,7 @@ def test_saved_statistics_keep_their_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize("training", [0, 1], ids=["inference", "training"])
 def test_running_statistics_are_not_trained(training: int, tmp_path: Path) -> None:
     """By default scale and shift train; whoever asks for the statistics hears of it."""
-    still = contextlib.nullcontext() if training else pytest.warns(DeployerWarning, match="form of inference")
+    still = contextlib.nullcontext() if training else pytest.warns(DeployerWarning, match="inference mode")
     with still:
         report = built(tmp_path, layer(training_mode=training))
     assert list(report.trained) == ["scale", "shift", "w"]

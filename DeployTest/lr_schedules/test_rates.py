@@ -223,7 +223,7 @@ def test_refused_runs(train: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     with np.load(case / "inputs.npz") as file:
         arrays = dict(file)
     for rates, said in (
-        (np.zeros((4, 2), np.float32), "of other groups of parameters"),
+        (np.zeros((4, 2), np.float32), "belong to other parameter groups"),
         (np.zeros(4, np.float32), "not the rates of updates"),
         (np.full((4, 1), np.nan, np.float32), "holds nan"),
     ):

@@ -66,7 +66,7 @@ def test_norms_in_use(mode: int, pattern: str, said: int, tmp_path: Path) -> Non
     found: list[DeployerWarning] = []
     path = model.save(tmp_path / "net.onnx")
     build_train_graph(path, "mse", "sgd", 0.01, pattern, tmp_path, samples=1, warn=found.append)
-    assert ["form of inference" in warning.cause for warning in found] == [True] * said
+    assert ["inference mode" in warning.cause for warning in found] == [True] * said
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_exporters(tmp_path: Path) -> None:
         torch.onnx.export(module, (torch.randn(2, 1, 8, 8),), path, verbose=False, **words)
         found = _warnings(path, tmp_path, names)
         causes = "\n".join(warning.cause for warning in found)
-        assert ("form of inference" in causes) == (least == 1)
+        assert ("inference mode" in causes) == (least == 1)
         if least > 1:
             assert "the file lacks parameters" in causes
         assert ("names of the exporter's" in causes) == (least == 4)

@@ -277,7 +277,7 @@ def test_drawn_targets_are_in_range(tmp_path: Path) -> None:
         ("cross_entropy --ignore-index 0.5", ["whole number"]),
         ("cross_entropy --ignore-index 99999999999", ["out of range"]),
         ("mse --class-weights 1,2", ["--class-weights has no effect here", "cross_entropy, nll"]),
-        ("cross_entropy --class-weights 1,2", ["--class-weights are not as many", "5"]),
+        ("cross_entropy --class-weights 1,2", ["--class-weights needs one weight per class", "5"]),
         ("cross_entropy --class-weights 1,1,1,1,-1", ["--class-weights are not all numbers from 0 on"]),
         ("cross_entropy --class-weights 1,1,1,1,nan", ["not a finite number"]),
         ("model", ["output 'y' is not a loss", "[6,5]"]),
@@ -305,7 +305,7 @@ def test_softmax_before_the_loss(tmp_path: Path) -> None:
         build_train_graph(_model(*tail).save(folder / "model.onnx"), choice, "sgd", 0.1, "", folder, warn=found.append)
         assert [w.cause for w in found] == [
             f"node '{tail[0]}_{'t1' if said == behind else 'y'}' ({tail[0]}) is the model's last, "
-            f"and loss {choice!r} applies it, too"
+            f"and loss {choice!r} applies it again"
         ] * (said is not None)
         assert all(w.hint == f"remove the node, so that 't0' is {said}" for w in found)
 

@@ -110,7 +110,7 @@ def fault(proto: NodeProto, form: Signature, accepted: Sequence[Extra] = ()) -> 
     for attribute in proto.attribute:
         if attributes.count(attribute.name) > 1:
             return (
-                f"attribute {attribute.name!r} is there {attributes.count(attribute.name)} times",
+                f"attribute {attribute.name!r} is given {attributes.count(attribute.name)} times",
                 "each attribute once",
             )
         problem = _attribute_fault(proto, attribute, form, extras.get(attribute.name))

@@ -130,7 +130,7 @@ def _check_sequences(graph: RawGraph, node: Node, rest: list[Node]) -> None:
             )
     for name in node.inputs:
         if node.inputs.count(name) > 1:
-            raise unsupported(node, f"input {name!r} is there {node.inputs.count(name)} times", "one each")
+            raise unsupported(node, f"input {name!r} is given {node.inputs.count(name)} times", "one each")
     for other in rest:
         if not {*graph.sequences, *node.outputs}.isdisjoint((*other.inputs, *other.outputs)):
             raise unsupported(other, f"it works on what {node.op} updates or has updated", f"{node.op} alone")

@@ -118,7 +118,7 @@ def _warn_of_twice(model: Forward, loss: Loss, warn: Warn) -> None:
     while node is not None and operator_of(node).view:
         node = makers.get(node.inputs[0])
     if node is not None and operator_of(node).name in loss.contains:
-        cause = f"node {node.name!r} ({node.op}) is the model's last, and loss {loss.choice!r} applies it, too"
+        cause = f"node {node.name!r} ({node.op}) is the model's last, and loss {loss.choice!r} applies it again"
         facts = [("output", model.output), ("scores", node.inputs[0])]
         behind = "model's output" if node.outputs[0] == model.output else f"input of what reads {node.outputs[0]!r}"
         warn(DeployerWarning(cause, facts, f"remove the node, so that {node.inputs[0]!r} is the {behind}"))
