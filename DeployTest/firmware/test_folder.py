@@ -87,7 +87,7 @@ def test_digest() -> None:
 )
 def test_names(name: str) -> None:
     """A name that is not in small letters is refused: it would be code or a path."""
-    with pytest.raises(OptionProblem, match="is not a name of a library"):
+    with pytest.raises(OptionProblem, match="is not a valid library name"):
         check_name(name)
 
 
@@ -171,7 +171,7 @@ def test_norms_of_a_batch_are_told(tmp_path: Path, capsys: pytest.CaptureFixture
     net.classes(2)
     assert deployer("package", net.case(tmp_path, 2, 1), "--name", "small", "-o", tmp_path / "lib") == 0
     message = capsys.readouterr().err
-    assert "statistics of its own batch in 1 nodes" in message
+    assert "batch statistics in 1 nodes" in message
     assert "train-graph --running-stats" in message
 
 

@@ -192,7 +192,7 @@ def test_attributes_that_hold_two_things(tmp_path: Path) -> None:
     """One name twice, a reference outside of a function, two values, a kind that does not exist."""
     twice = node("Flatten", ("x",), ("y",), axis=1)
     twice.attribute.append(helper.make_attribute("axis", 0))
-    with raises(UnsupportedOperator, "attribute 'axis' is there 2 times"):
+    with raises(UnsupportedOperator, "attribute 'axis' is given 2 times"):
         infer(tmp_path, chain(twice))
     reference = node("Flatten", ("x",), ("y",))
     reference.attribute.add(name="axis", type=AttributeProto.INT, ref_attr_name="outer")

@@ -212,7 +212,7 @@ FAULTS: dict[str, tuple[dict[str, Model], type[DeployerError], tuple[str, ...]]]
     "twice": (
         {"optimizer": replace(SGD, nodes=(sgd_node("learning_rate", "params", "params"),))},
         UnsupportedOperator,
-        ("'params' is there 2 times",),
+        ("'params' is given 2 times",),
     ),
     "a signal": (
         {"optimizer": replace(SGD, nodes=(sgd_node("learning_rate", "params", "gradients", "step"),))},

@@ -143,7 +143,7 @@ def read_board(path: Path) -> Board:
 def _memories(rows: object, path: Path) -> tuple[BoardMemory, ...]:
     """The memories of a board, the largest first."""
     if not isinstance(rows, list):
-        raise BoardInvalid(f"{path}: memory is no list of tables", hint="a table [[memory]] with name and bytes")
+        raise BoardInvalid(f"{path}: memory is not a list of tables", hint="a table [[memory]] with name and bytes")
     memories = [_record(BoardMemory, row, f"{path}: memory") for row in rows]
     if not memories:
         raise BoardInvalid(f"{path}: the board has no memory", hint="a table [[memory]] with name and bytes")
