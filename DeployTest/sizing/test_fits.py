@@ -87,7 +87,10 @@ def test_emulators() -> None:
             'name = "x"\nsource = "y"\ncore = ["cortex-m4"]\nmhz = 1\nflash = 1\n[[memory]]\nname = "r"\nbytes = 1',
             "no core",
         ),
-        ('name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\nmemory = 5', "memory is not a list of tables"),
+        (
+            'name = "x"\nsource = "y"\ncore = "cortex-m4"\nmhz = 1\nflash = 1\nmemory = 5',
+            "memory is not a list of tables",
+        ),
         ('name = "x"\nsource = "y"\ntarget = "siracusa"\nflash = 1\nmhz = 1', "'flash' has no effect"),
         (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format(-1.0, '"s"'), "milliamperes is -1.0"),
         (OWN.format(core="cortex-m4", flash=1, memory=1) + ENERGY.format("nan", '"s"'), "milliamperes is nan"),
