@@ -81,7 +81,7 @@ def test_addresses_are_parameters() -> None:
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, float *x_home"
     assert moves(function) == ["hal_dma_in_1d(0, x_slot, x_home, 8)"]
     call: TileView = function.body[-1].body[-1]
-    assert (call.form, call.table) == ("c_call", "args")
+    assert (call.form, call.table) == ("c_call_stmt", "args")
     assert "c_arguments" not in [view.form for view in function.body]
     assert calls == (
         "step_04_like(4, &step_04_args, SLOT_04_X, HOME_X4);",

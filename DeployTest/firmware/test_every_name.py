@@ -139,7 +139,7 @@ def test_refused(place: Path) -> None:
     """Names by which a header, a type or a library of C would no longer be found are refused, with what has them."""
     for words in reserved().values():
         for word in words:
-            with pytest.raises(OptionProblem, match=r"build tools'|is no name of a library"):
+            with pytest.raises(OptionProblem, match=r"build tools'|is not a valid library name"):
                 check_name(word)
 
 

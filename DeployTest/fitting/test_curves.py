@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from deployer.fitting.report_page import CURVES_HEIGHT, CURVES_MARGIN, CURVES_WIDTH, Plot, thinned
+from deployer.fitting.report_page import CURVE_HEIGHT, CURVE_MARGIN, CURVE_WIDTH, Plot, thinned
 
 pytestmark = [pytest.mark.host]
 
@@ -27,13 +27,13 @@ def drawn(plot: Plot) -> tuple[list[list[tuple[float, float]]], dict[str, float]
 def test_places() -> None:
     """Points lie between round numbers in proportion, from 0 on where that is asked."""
     [(first, second)], numbers = drawn(Plot("loss", "epochs", {"training": [(0, 3.0), (4, 1.0)]}))
-    assert (first[0], second[0]) == (CURVES_MARGIN, CURVES_WIDTH)
+    assert (first[0], second[0]) == (CURVE_MARGIN, CURVE_WIDTH)
     assert list(numbers) == ["0", "1", "2", "3"]
-    assert (first[1], second[1]) == (numbers["3"], numbers["1"]) == (0, pytest.approx(CURVES_HEIGHT * 2 / 3, abs=0.1))
+    assert (first[1], second[1]) == (numbers["3"], numbers["1"]) == (0, pytest.approx(CURVE_HEIGHT * 2 / 3, abs=0.1))
     _, numbers = drawn(Plot("accuracy", "epochs", {"validation": [(1, 0.861), (2, 0.994)]}, from_zero=False))
     assert list(numbers) == ["0.85", "0.9", "0.95", "1"]
     [flat], _ = drawn(Plot("accuracy", "epochs", {"validation": [(1, 1.0), (2, 1.0)]}, from_zero=False))
-    assert all(0 <= y <= CURVES_HEIGHT for _, y in flat)
+    assert all(0 <= y <= CURVE_HEIGHT for _, y in flat)
 
 
 def test_powers() -> None:
@@ -43,9 +43,9 @@ def test_powers() -> None:
     [line], numbers = drawn(plot)
     heights = [y for _, y in line]
     assert heights[0] - heights[1] == pytest.approx(heights[1] - heights[3], abs=0.2)
-    assert heights[2] == CURVES_HEIGHT == numbers["0"]
+    assert heights[2] == CURVE_HEIGHT == numbers["0"]
     assert float(re.findall(r'y1="([\d.]+)" y2="[\d.]+" stroke="#c00"', plot.svg)[0]) == numbers["1e-2"]
-    assert drawn(Plot("drift", "passes", {"loss": [(0, 0.0)]}, powers=True))[0] == [[(CURVES_MARGIN, CURVES_HEIGHT)]]
+    assert drawn(Plot("drift", "passes", {"loss": [(0, 0.0)]}, powers=True))[0] == [[(CURVE_MARGIN, CURVE_HEIGHT)]]
 
 
 def test_what_is_not_finite() -> None:

@@ -362,7 +362,7 @@ def test_zip_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     (folder / "inputs.npz").write_bytes(plain)
     with zipfile.ZipFile(folder / "inputs.npz", "a") as file, pytest.warns(UserWarning, match="Duplicate"):
         file.writestr("arr_0000.npy", header("(2, 3)") + bytes(24))
-    assert "'arr_0000.npy' 2 times" in refused(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
+    assert "'arr_0000' 2 times" in refused(capsys, "compile", "-t", folder, "-o", tmp_path / "c")
 
 
 def test_names_that_are_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

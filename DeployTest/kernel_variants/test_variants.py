@@ -340,9 +340,12 @@ def test_products_take_the_form_that_they_cost(seed: int) -> None:
             int(draw.choice(sizes)) for sizes in ((1, 1, 2, 4), range(1, 40), range(1, 40), range(2, 145))
         )
         job = gemm_job(m, n, k, "nn", batch)
-        form, found = products(batch, m, n, k, EpilogueCost(0, 0), beside=False).form, measure.variant_of(job, TARGET)
+        work, found = (
+            products(batch, m, n, k, EpilogueCost(0, 0), False, TARGET.kernel_model),
+            measure.variant_of(job, TARGET),
+        )
         assert found, job.label
-        assert found.name == forms[form] or (form, found.work) == ("edged", "blocks"), job.label
+        assert found.name == forms[work.form] or (work.form, found.work) == ("edged", "blocks"), job.label
 
 
 def _jobs() -> Iterator[KernelJob]:

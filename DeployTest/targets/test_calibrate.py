@@ -206,8 +206,8 @@ def test_few_calls_count_with_others_of_their_kind() -> None:
     """A single call would cost the same however large it is; with others of its kind it costs what these do."""
     line, other = ("gemm_f32", "", "vector"), ("gemm_f32", "", "narrow")
 
-    def points(*sizes: int) -> list[sweep.Point]:
-        return [sweep.Point(str(n), Work(n, n, 1, "vector"), 100 + 3 * n, 100 + 3 * n) for n in sizes]
+    def points(*sizes: int) -> list[sweep.CalibrationPoint]:
+        return [sweep.CalibrationPoint(str(n), Work(n, n, 1, "vector"), 100 + 3 * n, 100 + 3 * n) for n in sizes]
 
     own = {"gemm_f32.long": points(1000), "gemm_f32.line": points(*range(100, 700, 100)), "gemm_f32.one": points(7)}
     kinds = {"gemm_f32.long": line, "gemm_f32.line": line, "gemm_f32.one": other}

@@ -18,8 +18,10 @@ from ortools.sat.python.cp_model import CpSolver
 from deployer import pipeline
 from deployer.core.plan import Options
 from deployer.kernel_variants.costs import StepCosts
-from deployer.planning import lower, timeline
-from deployer.planning.cross_step import choose, graph_run
+from deployer.loops import graph_program as graph_run
+from deployer.loops import lower
+from deployer.planning import timeline
+from deployer.planning.cross_step import choose
 from deployer.tilers.addresses import placement
 from deployer.tilers.levels.candidates import StepCandidates, movement
 from deployer.tilers.levels.dma_timeline import DmaTimeline, _Clocked

@@ -134,7 +134,7 @@ def checkpoint(trained: Mapping[str, npt.NDArray[Any]], frozen: Mapping[str, npt
     builder.StartObject(4)
     builder.PrependInt32Slot(0, 2, 0)
     builder.PrependUOffsetTRelativeSlot(1, module, 0)
-    builder.Epilogue(builder.EndObject(), b"ODTC")
+    builder.Finish(builder.EndObject(), b"ODTC")
     return bytes(builder.Output())
 
 

@@ -41,7 +41,7 @@ def checkpoint(trial: Trial) -> str:
     metrics = {"loss": draw.one((0.5, math.nan, math.inf))}
     rows = tuple(EpochRow(n, 2 * n, draw.random.random(), 0.1, metrics) for n in (1, 2))
     state = {"w": draw.array((3, 2)), "step": np.array([4], np.int32)}
-    place = checkpoints.Place(4, draw.array((4,)), state, rows, 0.5, 2, draw.one(("", "patience")))
+    place = checkpoints.CheckpointPlace(4, draw.array((4,)), state, rows, 0.5, 2, draw.one(("", "patience")))
     content = checkpoints.checkpoint_bytes(place, ORIGIN)
     path.write_bytes(content)
     whole, like = read_safetensors(path), place.state if draw.chance(0.5) else None
@@ -90,7 +90,7 @@ DEFAULTS: dict[str, Any] = {"passes": 0, "best": None, "best_epoch": 0, "ended":
 
 def _due_place(
     arrays: dict[str, np.ndarray], metadata: dict[str, str], like: Mapping[str, np.ndarray] | None
-) -> checkpoints.Place | None:
+) -> checkpoints.CheckpointPlace | None:
     """The place that records say; None where they break a rule, or are of another run."""
     try:
         origin, place = (strict_json(metadata[key], nonfinite=key == "place") for key in ("origin", "place"))
@@ -109,7 +109,8 @@ def _due_place(
         return None
     if losses.dtype != np.float32 or losses.shape != (fields["passes"],):
         return None
-    return checkpoints.Place(**fields, losses=losses, state=state, rows=tuple(EpochRow(**row) for row in made if row))
+    rows = tuple(EpochRow(**row) for row in made if row)
+    return checkpoints.CheckpointPlace(**fields, losses=losses, state=state, rows=rows)
 
 
 ROW: dict[str, Any] = {"epoch": int, "passes": int, "loss": float, "rate": float, "metrics": dict}
