@@ -25,7 +25,7 @@ def source_hints(root: Path) -> Iterator[tuple[str, str]]:
     """Place and text of each literal that proposes an option; where it stands inside of an f-string, its part."""
     for path in sorted(path for folder in ("deployer", "tilers") for path in (root / folder).rglob("*.py")):
         for node in _literals(ast.parse(path.read_text())):
-            if OPTION.search(node.value) and not OPTION.fullmatch(node.value) and not node.value.startswith("-Wl,"):
+            if OPTION.search(node.value) and not OPTION.fullmatch(node.value):
                 yield f"{path.relative_to(root)}:{node.lineno}", node.value
 
 

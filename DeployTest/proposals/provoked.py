@@ -447,6 +447,7 @@ _REASONS = {
         "--learning-rate 0.01",
         " (--partial-accumulation ",
         "-Wl,--wrap=",
+        "-Wl,--no-undefined",
         "frozen by --group",
         "--parameters with their numbers, an .npz or .safetensors file, which finds renamed ones; ",
         "--trainable, where that is meant; ",
