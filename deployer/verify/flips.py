@@ -144,7 +144,7 @@ def _of_largest(value: Array) -> Array | float:
 
 
 def _of_each(value: Array) -> Array | float:
-    return TOLERANCES.rounded * np.abs(value)
+    return TOLERANCES.rounded * np.where(np.isfinite(value), np.abs(value), 0.0)
 
 
 def _observed(

@@ -29,7 +29,7 @@ from DeployTest.faults.mutants.site import Mutant
 
 READERS = (
     "deployer/core/files",
-    "deployer/training/tables",
+    "deployer/training/tables.py",
     "deployer/core/artefact.py",
     "deployer/commands/config.py",
     "deployer/firmware/images.py",
