@@ -15,7 +15,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of
 from deployer.core.traits import DecisionBoundaries
 from deployer.verify.reference import Hook, Memory, run_pass
-from deployer.verify.rounding import PROBES, SPREAD
+from deployer.verify.rounding import PROBES, SPREAD, rounded_results
 from deployer.verify.same_state import Misfit, OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
 
@@ -162,10 +162,8 @@ def _observed(
             observed.decision_boundaries.append((node, decision_boundaries))
 
     def disturb(node: Node, results: Sequence[Array]) -> None:
-        if noise is None or operator_of(node).view:
-            return
-        for name, _ in zip(node.outputs, results, strict=False):
-            if name and memory[name].dtype == np.float64:
+        for name in rounded_results(node) if noise is not None else ():
+            if memory[name].dtype == np.float64:
                 value = memory[name]
                 memory[name] = value + size(value) * noise.uniform(-1, 1, value.shape)
 

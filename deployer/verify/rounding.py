@@ -23,12 +23,12 @@ SPREAD = 3.0
 """An error may be so many times the largest of all probes."""
 
 
-def with_rounding(actual: OnePass, reference: OnePass, holds: bool = True) -> OnePass:
+def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
     """The pass with what rounding may do to each tensor that it changes, estimated by probes.
 
-    Where it `holds` decisions none turns in a probe: an operand that would cross a border has its value in float64.
+    No decision flips in a probe: an operand that would cross a boundary has its value in float64.
     """
-    operands = _decisive_operands(actual) if holds else {}
+    operands = _decisive_operands(actual)
     rounding, of_loss = {name: Rounding() for name in reference.after}, Rounding()
     for loss, after in _disturbed_passes(actual, operands):
         of_loss = of_loss.or_more(verdict.minus(np.array(loss), np.array(reference.loss)))
@@ -50,6 +50,19 @@ def _disturbed_passes(
     exact: dict[tuple[str, str], Array] = {}
     for probe in range(PROBES):
         yield _disturbed(actual, decisive, np.random.default_rng([probe, actual.index, PROBES]), exact)
+
+
+def rounded_results(node: Node) -> list[str]:
+    """The results of a node whose rounding a pass feels: those of a view do not round.
+
+    Nor does a mean that comes with its rest: any number near the mean is as good with the rest that belongs to it.
+    """
+    operator = operator_of(node)
+    if operator.view:
+        return []
+    centre = operator.centre
+    mean = node.outputs[centre.mean] if centre is not None and centre.makes else ""
+    return [name for name in node.outputs if name and name != mean]
 
 
 def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
@@ -98,10 +111,8 @@ def _disturbed(
             memory[name] = values.reshape(right.shape)
 
     def disturb(node: Node, results: Sequence[Array]) -> None:
-        if id(node) not in training or operator_of(node).view:
-            return
-        for name, _ in zip(node.outputs, results, strict=False):
-            if name and memory[name].dtype == np.float32:
+        for name in rounded_results(node) if id(node) in training else ():
+            if memory[name].dtype == np.float32:
                 if (node.name, name) not in exact:
                     exact[node.name, name] = _exact(node, memory, name)
                 values = memory[name].astype(np.float64)
