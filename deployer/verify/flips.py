@@ -162,7 +162,9 @@ def _observed(
             observed.decision_boundaries.append((node, decision_boundaries))
 
     def disturb(node: Node, results: Sequence[Array]) -> None:
-        for name in rounded_results(node) if noise is not None else ():
+        if noise is None:
+            return
+        for name in rounded_results(node, results):
             if memory[name].dtype == np.float64:
                 value = memory[name]
                 memory[name] = value + size(value) * noise.uniform(-1, 1, value.shape)

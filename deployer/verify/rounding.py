@@ -52,8 +52,8 @@ def _disturbed_passes(
         yield _disturbed(actual, decisive, np.random.default_rng([probe, actual.index, PROBES]), exact)
 
 
-def rounded_results(node: Node) -> list[str]:
-    """The results of a node whose rounding a pass feels: those of a view do not round.
+def rounded_results(node: Node, results: Sequence[Array]) -> list[str]:
+    """The names of a node's results whose rounding a pass feels: those of a view do not round.
 
     Nor does a mean that comes with its rest: any number near the mean is as good with the rest that belongs to it.
     """
@@ -62,7 +62,7 @@ def rounded_results(node: Node) -> list[str]:
         return []
     centre = operator.centre
     mean = node.outputs[centre.mean] if centre is not None and centre.makes else ""
-    return [name for name in node.outputs if name and name != mean]
+    return [name for name, _ in zip(node.outputs, results, strict=False) if name and name != mean]
 
 
 def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
@@ -111,7 +111,7 @@ def _disturbed(
             memory[name] = values.reshape(right.shape)
 
     def disturb(node: Node, results: Sequence[Array]) -> None:
-        for name in rounded_results(node) if id(node) in training else ():
+        for name in rounded_results(node, results) if id(node) in training else ():
             if memory[name].dtype == np.float32:
                 if (node.name, name) not in exact:
                     exact[node.name, name] = _exact(node, memory, name)
