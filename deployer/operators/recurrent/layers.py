@@ -1,4 +1,4 @@
-"""Recurrent layers of ONNX: RNN, LSTM and GRU."""
+"""Recurrent layers of ONNX, RNN, LSTM and GRU: one product over X for all steps, then a recurrence or steps."""
 
 import math
 from abc import abstractmethod
@@ -11,7 +11,6 @@ import numpy as np
 
 from deployer.core.ir import BIAS, START, WEIGHT, AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
-from deployer.core.samples import Sample
 from deployer.operators.base.operands import floats
 from deployer.operators.recurrent.cells import (
     FUNCTIONS,
@@ -22,9 +21,9 @@ from deployer.operators.recurrent.cells import (
     LSTMRecurrence,
     RNNRecurrence,
 )
-from deployer.operators.recurrent.steps import ForwardSteps, drawn
+from deployer.operators.recurrent.steps import ForwardSteps
 from deployer.operators.recurrent.unrolled import (
-    MOST_STEPS,
+    MAX_UNROLLED_STEPS,
     CellBuilder,
     CellSpec,
     Direction,
@@ -34,18 +33,16 @@ from deployer.operators.recurrent.unrolled import (
     unrolled,
 )
 
-# Base of ONNX's recurrent layers: attributes, directions, and work that is done for all steps at once.
-
+Names = Sequence[str]
 DIRECTIONS: dict[str, tuple[int, ...]] = {"forward": (0,), "reverse": (1,), "bidirectional": (0, 1)}
-"""For each direction of a layer, whether its steps are done from the last one backwards."""
+"""Per value of `direction`, for each direction whether its steps run backwards in time."""
 TIME_FIRST = 0
+"""Value of `layout` with time as the first axis of X and Y."""
 SWAPPED: tuple[int, ...] = (1, 0, 2)
 LENGTHS = 4
-"""The position of sequence_lens."""
-ALL, LENGTHS_GIVEN, PEEPHOLES_GIVEN = "xwrbhc", "l", "p"
-"""Letters of the inputs of samples."""
+"""Input position of sequence_lens."""
 BIASES = 2
-"""The bias of W and the bias of R, one behind the other."""
+"""Number of bias vectors in B: that of W, then that of R."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,8 @@ class Weights:
 class RecurrentLayer(Operator):
     """X, W, R[, B, sequence_lens, initial states] to Y and the last states; each is optional.
 
-    W and R have `gates` rows per unit. `activations` are the functions that its recurrence has, the usual ones first;
-    with others, and in other manners, the steps are written out.
+    W and R have `gates` rows per unit. `activations` are the functions that the recurrence supports, ONNX's default
+    first. Other activations, clipping, coupled gates and peepholes are unrolled into nodes per step.
     """
 
     composite = True
@@ -71,14 +68,14 @@ class RecurrentLayer(Operator):
     peepholes: ClassVar[int] = 0
     """Rows of P per unit."""
     held: ClassVar[tuple[float, ...]] = ()
-    """Sums of the gates with which the second state stays as it is."""
+    """Gate inputs that keep the second state unchanged."""
     activations: ClassVar[tuple[tuple[str, ...], ...]]
     trials: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples."""
     rare: ClassVar[Mapping[str, AttrValue]]
-    """Attributes of samples whose steps are written out."""
+    """Attributes of samples whose steps are unrolled."""
     written: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ()
-    """More of them in turns."""
+    """Further attributes for such samples, one set each."""
     flags: ClassVar[tuple[str, ...]] = ("layout",)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -93,23 +90,23 @@ class RecurrentLayer(Operator):
         return (TensorType("float32", y), *[TensorType("float32", state)] * self.states)
 
     def _check_attributes(self, node: Node) -> None:
-        """Raise UnsupportedOperator for an attribute, or a value of one, that has no form here."""
+        """Raise UnsupportedOperator for an unsupported direction, clip or activation."""
         direction = node.attr_str("direction", "forward")
         if direction not in DIRECTIONS:
             raise unsupported(node, f"its direction is {direction!r}", f"one of {', '.join(DIRECTIONS)}")
         if "clip" in node.attrs and not 0 < node.attr_float("clip", 0.0) < math.inf:
             raise unsupported(node, f"clip is {node.attrs['clip']}", "a number above 0, or none")
-        self.manners(node)
+        self.specs(node)
 
-    def manners(self, node: Node) -> list[CellSpec]:
+    def specs(self, node: Node) -> list[CellSpec]:
         """Return the cell specification of each direction."""
         functions = activations_of(node, self.activations[0], len(self.reverses(node)))
         return [CellSpec(f, node.attr_float("clip", 0.0), bool(node.attr_int("input_forget", 0))) for f in functions]
 
-    def has_recurrence(self, node: Node, manner: CellSpec) -> bool:
-        """Whether the recurrence of the layer does steps in this manner."""
+    def has_recurrence(self, node: Node, spec: CellSpec) -> bool:
+        """Whether the layer's recurrence supports this cell."""
         usual = [tuple(name.lower() for name in names) for names in self.activations]
-        plain = tuple(f.name for f in manner.functions) in usual and not manner.clip and not manner.coupled
+        plain = tuple(f.name for f in spec.functions) in usual and not spec.clip and not spec.coupled
         return plain and not any(node.inputs[LENGTHS + self.states + 1 :])
 
     def reverses(self, node: Node) -> tuple[int, ...]:
@@ -140,12 +137,12 @@ class RecurrentLayer(Operator):
                 raise mismatch(node, f"{kind} is not {wanted}", inputs)
         if node.attr_int("hidden_size", sizes.units) != sizes.units:
             raise mismatch(node, f"hidden_size is {node.attrs['hidden_size']}, R has {sizes.units} units", inputs)
-        written = not all(self.has_recurrence(node, manner) for manner in self.manners(node))
-        if written and sizes.time > MOST_STEPS:
+        written = not all(self.has_recurrence(node, spec) for spec in self.specs(node))
+        if written and sizes.time > MAX_UNROLLED_STEPS:
             why = f"it has {sizes.time} steps of a form that is written out step by step"
             usual = ", ".join(self.activations[0])
             raise unsupported(
-                node, why, f"at most {MOST_STEPS} steps; or {usual} without clip, input_forget and peepholes"
+                node, why, f"at most {MAX_UNROLLED_STEPS} steps; or {usual} without clip, input_forget and peepholes"
             )
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -161,13 +158,13 @@ class RecurrentLayer(Operator):
         units, within = r.shape[2], _within(x, lengths)
         y = np.empty((len(x), len(w), x.shape[1], units), x.dtype)
         ends = []
-        for d, (reverse, manner) in enumerate(zip(self.reverses(node), self.manners(node), strict=True)):
+        for d, (reverse, spec) in enumerate(zip(self.reverses(node), self.specs(node), strict=True)):
             states = [np.zeros((x.shape[1], units), x.dtype) if s is None else s[d] for s in initial]
             bias = np.zeros(BIASES * self.gates * units, x.dtype) if b is None else b[d]
             of_w, of_r = np.split(bias, BIASES)
             weights = Weights(r[d], of_r, None if peepholes is None else peepholes[d])
             for t in range(len(x))[:: -1 if reverse else 1]:
-                new = self.cell(node, manner, x[t] @ w[d].T + of_w, states, weights)
+                new = self.cell(node, spec, x[t] @ w[d].T + of_w, states, weights)
                 states = [np.where(within[t], a, b) for a, b in zip(new, states, strict=True)]
                 y[t, d] = np.where(within[t], new[0], 0)
             ends.append([np.where(within[0], s, 0) for s in states])
@@ -177,161 +174,130 @@ class RecurrentLayer(Operator):
         return tuple(np.ascontiguousarray(v, x.dtype) for v in (y, *lasts))
 
     @abstractmethod
-    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, spec: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """The states after a step, in numpy: `x` is W X with its bias."""
 
     @abstractmethod
-    def step(
-        self,
-        node: Node,
-        manner: CellSpec,
-        parts: CellBuilder,
-        x: Sequence[str],
-        states: Sequence[str],
-        weights: Weights,
-    ) -> list[str]:
+    def step(self, node: Node, spec: CellSpec, graph: CellBuilder, x: Names, states: Names, weights: Weights) -> Names:
         """Append a step's nodes; the names of the states after it.
 
-        `x` are the gates of W X with the biases that `biases` adds, `weights` what `apart` made of them.
+        `x` are the gates of W X with the bias from `biases`, `weights` the result of `prepare_weights`.
         """
 
-    def apart(self, node: Node, parts: CellBuilder, weights: Weights) -> Weights:
-        """The weights as each step reads them, which is done once for all of them."""
+    def prepare_weights(self, node: Node, graph: CellBuilder, weights: Weights) -> Weights:
+        """Weights in the layout that every step reads, computed once for all steps."""
         return weights
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """For each direction one product for all steps, and the steps; what they give side by side."""
-        parts = CellBuilder(node.name, self.sizes(node, inputs))
-        sizes = parts.sizes
+        """For each direction one product for all steps, and the steps; then the results of all directions joined."""
+        graph = CellBuilder(node.name, self.sizes(node, inputs))
+        sizes = graph.sizes
         names = [*node.inputs, *[""] * (LENGTHS + 2 + self.states - len(node.inputs))]
         swapped = node.attr_int("layout", TIME_FIRST) != TIME_FIRST
         if swapped:
             for i in (0, *range(LENGTHS + 1, LENGTHS + 1 + self.states)):
-                names[i] = parts.emit("Transpose", (names[i],), perm=SWAPPED) if names[i] else ""
+                names[i] = graph.emit("Transpose", (names[i],), perm=SWAPPED) if names[i] else ""
         if names[LENGTHS]:
-            add_masks(parts, names[LENGTHS])
-        rows = parts.emit("Reshape", names[:1], shape=(sizes.time * sizes.batch, sizes.features))
+            add_masks(graph, names[LENGTHS])
+        rows = graph.emit("Reshape", names[:1], shape=(sizes.time * sizes.batch, sizes.features))
         wanted = tuple(map(bool, [*node.outputs, *[""] * (1 + self.states)][: 1 + self.states]))
         directions = [
-            Direction(d, reverse, manner, wanted)
-            for d, (reverse, manner) in enumerate(zip(self.reverses(node), self.manners(node), strict=True))
+            Direction(d, reverse, spec, wanted)
+            for d, (reverse, spec) in enumerate(zip(self.reverses(node), self.specs(node), strict=True))
         ]
-        results = [self._direction(node, parts, direction, (rows, *names[1:])) for direction in directions]
+        results = [self._direction(node, graph, direction, (rows, *names[1:])) for direction in directions]
         for axis, output, of_directions in zip((1, 0, 0), node.outputs, zip(*results, strict=True), strict=False):
             if output:
-                self._joined(parts, axis, of_directions, (output, swapped))
-        return parts.nodes
+                self._joined(graph, axis, of_directions, (output, swapped))
+        return graph.nodes
 
-    def _direction(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def _direction(self, node: Node, graph: CellBuilder, direction: Direction, names: Names) -> list[str]:
         """The steps of a direction: Y[time, batch, unit] and the last states [batch, unit]."""
         rows, w, r, b, _, *initial, peepholes = names
-        sizes, width = parts.sizes, self.gates * parts.sizes.units
-        plain = self.has_recurrence(node, direction.manner)
+        sizes, width = graph.sizes, self.gates * graph.sizes.units
+        plain = self.has_recurrence(node, direction.spec)
         if plain and direction.reverse:
-            rows = _mirrored_rows(parts, rows)
+            rows = _mirrored_rows(graph, rows)
 
         def of_direction(name: str, *shape: int) -> str:
             if not name:
                 return ""
-            one = parts.part(name, 0, direction.number, direction.number + 1) if sizes.directions > 1 else name
-            return parts.emit("Reshape", (one,), shape=shape)
+            one = graph.slice_of(name, 0, direction.number, direction.number + 1) if sizes.directions > 1 else name
+            return graph.emit("Reshape", (one,), shape=shape)
 
         weights = of_direction(w, width, sizes.features), of_direction(r, width, sizes.units)
-        of_w, of_r = self.biases(node, parts, of_direction(b, BIASES, width))
-        product = parts.emit("Gemm", (rows, weights[0], of_w) if of_w else (rows, weights[0]), transB=1)
-        x = parts.emit("Reshape", (product,), shape=(sizes.time, sizes.batch, width))
+        of_w, of_r = self.biases(node, graph, of_direction(b, BIASES, width))
+        product = graph.emit("Gemm", (rows, weights[0], of_w) if of_w else (rows, weights[0]), transB=1)
+        x = graph.emit("Reshape", (product,), shape=(sizes.time, sizes.batch, width))
         states = [of_direction(name, sizes.batch, sizes.units) for name in initial]
         if plain:
-            steps = self._of_lengths if parts.masks else self.recurrence
-            return steps(node, parts, direction, (x, weights[1], of_r, *states))
-        own = self.apart(node, parts, Weights(weights[1], of_r, of_direction(peepholes, self.peepholes * sizes.units)))
+            steps = self._of_lengths if graph.masks else self.recurrence
+            return steps(node, graph, direction, (x, weights[1], of_r, *states))
+        own = self.prepare_weights(
+            node, graph, Weights(weights[1], of_r, of_direction(peepholes, self.peepholes * sizes.units))
+        )
 
-        def step(of_step: str, before: Sequence[str]) -> list[str]:
-            gates = parts.gates(of_step, self.gates) if self.gates > 1 else [of_step]
-            return self.step(node, direction.manner, parts, gates, before, own)
+        def step(of_step: str, before: Names) -> Names:
+            gates = graph.gates(of_step, self.gates) if self.gates > 1 else [of_step]
+            return self.step(node, direction.spec, graph, gates, before, own)
 
-        return unrolled(parts, direction, x, states, step)
+        return unrolled(graph, direction, x, states, step)
 
-    def _of_lengths(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def _of_lengths(self, node: Node, graph: CellBuilder, direction: Direction, names: Names) -> list[str]:
         """A recurrence over sequences of several lengths, which go upwards: X was mirrored where they should not.
 
         Steps behind a sequence's end are done with the others, and their results are left out. The cell of an LSTM
         comes from the last step of all, so gates that are HELD carry it there.
         """
-        assert parts.masks is not None
-        masks, (x, *rest), (y_wanted, last_wanted, *cell_wanted) = parts.masks, names, direction.wanted
+        assert graph.masks is not None
+        masks, (x, *rest), (y_wanted, last_wanted, *cell_wanted) = graph.masks, names, direction.wanted
         if any(cell_wanted):
-            x = parts.emit("Where", (masks.within, x, _held(parts, self.held)))
+            x = graph.emit("Where", (masks.within, x, _held(graph, self.held)))
         inner = replace(direction, reverse=0, wanted=(True, False, *cell_wanted))
-        y, _, *cells = self.recurrence(node, parts, inner, (x, *rest))
+        y, _, *cells = self.recurrence(node, graph, inner, (x, *rest))
         last = ""
         if last_wanted:
-            last = parts.emit("ReduceSum", (parts.masked(masks.last, y),), axes=(0,), keepdims=0)
+            last = graph.emit("ReduceSum", (graph.masked(masks.last, y),), axes=(0,), keepdims=0)
         if y_wanted and direction.reverse:
-            y = parts.emit("ReverseSequence", (y, masks.lengths), time_axis=0, batch_axis=1)
-        y = parts.masked(masks.within, y) if y_wanted else ""
+            y = graph.emit("ReverseSequence", (y, masks.lengths), time_axis=0, batch_axis=1)
+        y = graph.masked(masks.within, y) if y_wanted else ""
         if any(cell_wanted):
-            some = parts.having(masks, 0)
-            cells = [parts.masked(some, cell) for cell in cells]
+            some = graph.having(masks, 0)
+            cells = [graph.masked(some, cell) for cell in cells]
         return [y, last, *cells]
 
-    def biases(self, node: Node, parts: CellBuilder, bias: str) -> tuple[str, str]:
+    def biases(self, node: Node, graph: CellBuilder, bias: str) -> tuple[str, str]:
         """The bias of W and that of R, if the steps need it apart, from both [2, gates x units]; the first has both."""
-        return (parts.emit("ReduceSum", (bias,), axes=(0,), keepdims=0) if bias else "", "")
+        return (graph.emit("ReduceSum", (bias,), axes=(0,), keepdims=0) if bias else "", "")
 
     @abstractmethod
-    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, graph: CellBuilder, direction: Direction, names: Names) -> list[str]:
         """Append the steps over W X, R, the bias of R and initial states; the names of Y and the last states."""
 
     def steps_of(
-        self, parts: CellBuilder, direction: Direction, step: ForwardSteps, inputs: Sequence[str], **attrs: AttrValue
+        self, graph: CellBuilder, direction: Direction, step: ForwardSteps, inputs: Names, **attrs: AttrValue
     ) -> list[str]:
         """Append the steps over these inputs; the names of what they have of Y and the last states.
 
         Their outputs are those, what a gradient reads, and the places of the state. What is not wanted is absent, but
         the cell of an LSTM, which the steps hand on where it is in the end.
         """
-        stem = f"{parts.prefix}/{direction.number}"
+        stem = f"{graph.prefix}/{direction.number}"
         results = [f"{stem}/{i}" if i > 1 or wanted else "" for i, wanted in enumerate(direction.wanted)]
         absent = [""] * (len(step.pointers(writes=True)) - len(results) - 1)
-        parts.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=direction.reverse, **attrs)
+        graph.several(step.name, inputs, (*results, *absent, f"{stem}/state"), reverse=direction.reverse, **attrs)
         return results
 
-    def _joined(self, parts: CellBuilder, axis: int, names: Sequence[str], output: tuple[str, bool]) -> None:
+    def _joined(self, graph: CellBuilder, axis: int, names: Names, output: tuple[str, bool]) -> None:
         """A result of all directions along a new axis, in the layer's layout."""
-        (name, swapped), sizes = output, parts.sizes
+        (name, swapped), sizes = output, graph.sizes
         shape = (sizes.batch, sizes.units)
         whole = (sizes.time, 1, *shape) if axis else (1, *shape)
         several = len(names) > 1
-        shaped = [parts.emit("Reshape", (n,), "" if several or swapped else name, shape=whole) for n in names]
-        joined = parts.emit("Concat", shaped, "" if swapped else name, axis=axis) if several else shaped[0]
+        shaped = [graph.emit("Reshape", (n,), "" if several or swapped else name, shape=whole) for n in names]
+        joined = graph.emit("Concat", shaped, "" if swapped else name, axis=axis) if several else shaped[0]
         if swapped:
-            parts.emit("Transpose", (joined,), name, perm=(2, 0, 1, 3) if axis else SWAPPED)
-
-    def _of_samples(self, label: str, given: str, attrs: dict[str, AttrValue]) -> Sample:
-        """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first.
-
-        `given` are the letters of inputs that are there.
-        """
-        count, units, swapped = len(DIRECTIONS[str(attrs.get("direction", "forward"))]), 4, "layout" in attrs
-        rows, state = self.gates * units, (3, count, units) if swapped else (count, 3, units)
-        shapes: dict[str, tuple[int, ...]] = {
-            "x": (3, 5, 2) if swapped else (5, 3, 2),
-            "w": (count, rows, 2),
-            "r": (count, rows, units),
-        }
-        shapes |= {"b": (count, BIASES * rows), LENGTHS_GIVEN: (3,)}
-        shapes |= dict(zip("hc", (state,) * self.states, strict=False))
-        shapes |= {PEEPHOLES_GIVEN: (count, self.peepholes * units)} if self.peepholes else {}
-        inputs: list[Array | None] = [
-            drawn(f"{self.name}{label}{i}", shape) if name in given else None
-            for i, (name, shape) in enumerate(shapes.items())
-        ]
-        if LENGTHS_GIVEN in given:
-            inputs[LENGTHS] = np.array([2, 5, 0], np.int32)
-        while inputs[-1] is None:
-            inputs.pop()
-        return Sample(label, tuple(inputs), {**attrs, "hidden_size": units}, 1 + self.states, onnx=not swapped)
+            graph.emit("Transpose", (joined,), name, perm=(2, 0, 1, 3) if axis else SWAPPED)
 
 
 def _within(x: Array, lengths: Array | None) -> Array:
@@ -340,20 +306,20 @@ def _within(x: Array, lengths: Array | None) -> Array:
     return numbers < (len(x) if lengths is None else lengths.reshape(-1, 1)) | np.zeros((x.shape[1], 1), int)
 
 
-def _mirrored_rows(parts: CellBuilder, rows: str) -> str:
+def _mirrored_rows(graph: CellBuilder, rows: str) -> str:
     """X as rows with each sequence backwards, where there are lengths; else a recurrence goes backwards itself."""
-    sizes, masks = parts.sizes, parts.masks
+    sizes, masks = graph.sizes, graph.masks
     if masks is None:
         return rows
-    x = parts.emit("Reshape", (rows,), shape=(sizes.time, sizes.batch, sizes.features))
-    mirrored = parts.emit("ReverseSequence", (x, masks.lengths), time_axis=0, batch_axis=1)
-    return parts.emit("Reshape", (mirrored,), shape=(sizes.time * sizes.batch, sizes.features))
+    x = graph.emit("Reshape", (rows,), shape=(sizes.time, sizes.batch, sizes.features))
+    mirrored = graph.emit("ReverseSequence", (x, masks.lengths), time_axis=0, batch_axis=1)
+    return graph.emit("Reshape", (mirrored,), shape=(sizes.time * sizes.batch, sizes.features))
 
 
-def _held(parts: CellBuilder, gates: Sequence[float]) -> str:
-    """A constant [gates x units]: what goes into each gate."""
-    tall = parts.emit("Reshape", (parts.emit("Constant", (), value_floats=tuple(gates)),), shape=(len(gates), 1))
-    return parts.emit("Reshape", (parts.emit("Expand", (tall,), shape=(len(gates), parts.sizes.units)),), shape=(-1,))
+def _held(graph: CellBuilder, gates: Sequence[float]) -> str:
+    """A constant [gates x units] with the same input for all units of a gate."""
+    tall = graph.emit("Reshape", (graph.emit("Constant", (), value_floats=tuple(gates)),), shape=(len(gates), 1))
+    return graph.emit("Reshape", (graph.emit("Expand", (tall,), shape=(len(gates), graph.sizes.units)),), shape=(-1,))
 
 
 def _swapped(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -370,32 +336,24 @@ class RNN(RecurrentLayer):
     activations = tuple((name,) for name in FUNCTIONS)
     rare: ClassVar = {"activations": ("Softplus", "Elu"), "activation_alpha": (0.5,)}
 
-    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, spec: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """f(x + R h + bias)."""
-        return [manner.of(0, x + states[0] @ weights.r.T + weights.bias)]
+        return [spec.of(0, x + states[0] @ weights.r.T + weights.bias)]
 
-    def step(
-        self,
-        node: Node,
-        manner: CellSpec,
-        parts: CellBuilder,
-        x: Sequence[str],
-        states: Sequence[str],
-        weights: Weights,
-    ) -> list[str]:
+    def step(self, node: Node, spec: CellSpec, graph: CellBuilder, x: Names, states: Names, weights: Weights) -> Names:
         """The same in nodes."""
-        return [manner.emit(parts, 0, parts.emit("Gemm", (states[0], weights.r, *x), transB=1))]
+        return [spec.emit(graph, 0, graph.emit("Gemm", (states[0], weights.r, *x), transB=1))]
 
-    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, graph: CellBuilder, direction: Direction, names: Names) -> list[str]:
         """RNNRecurrence."""
-        [activation] = direction.manner.functions
+        [activation] = direction.spec.functions
         [name] = (name for name in FUNCTIONS if name.lower() == activation.name)
         x, r, _, h = names
-        return self.steps_of(parts, direction, RNNRecurrence(), (x, r, h), activation=name)
+        return self.steps_of(graph, direction, RNNRecurrence(), (x, r, h), activation=name)
 
 
 SATURATED = 1e30
-"""A sum of which sigmoid makes 1, and of its negative 0, whatever product is added."""
+"""Gate input at which sigmoid is exactly 1, and exactly 0 at its negative, whatever product is added."""
 
 
 @register
@@ -417,51 +375,43 @@ class LSTM(RecurrentLayer):
     }
     written = ({"input_forget": 1},)
 
-    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, spec: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """c' = f c + i g, h' = o act(c'); peepholes of i and f are on c, that of o is on c'."""
         h, c = states
         i, o, f, g = np.split(x + h @ weights.r.T + weights.bias, len(LSTM_GATES), axis=1)
         of_i, of_o, of_f = (0, 0, 0) if weights.peepholes is None else np.split(weights.peepholes, self.peepholes)
-        i = manner.of(0, i + of_i * c)
-        f = 1 - i if manner.coupled else manner.of(0, f + of_f * c)
-        c = f * c + i * manner.of(1, g)
-        return [np.asarray(manner.of(0, o + of_o * c) * manner.of(2, c)), np.asarray(c)]
+        i = spec.of(0, i + of_i * c)
+        f = 1 - i if spec.coupled else spec.of(0, f + of_f * c)
+        c = f * c + i * spec.of(1, g)
+        return [np.asarray(spec.of(0, o + of_o * c) * spec.of(2, c)), np.asarray(c)]
 
-    def apart(self, node: Node, parts: CellBuilder, weights: Weights) -> Weights:
+    def prepare_weights(self, node: Node, graph: CellBuilder, weights: Weights) -> Weights:
         """Peepholes of each gate by themselves."""
         return replace(
-            weights, peepholes=parts.gates(weights.peepholes, self.peepholes, 0) if weights.peepholes else ()
+            weights, peepholes=graph.gates(weights.peepholes, self.peepholes, 0) if weights.peepholes else ()
         )
 
-    def step(
-        self,
-        node: Node,
-        manner: CellSpec,
-        parts: CellBuilder,
-        x: Sequence[str],
-        states: Sequence[str],
-        weights: Weights,
-    ) -> list[str]:
+    def step(self, node: Node, spec: CellSpec, graph: CellBuilder, x: Names, states: Names, weights: Weights) -> Names:
         """The same in nodes."""
         h, c = states
-        sums = parts.gates(parts.emit("Gemm", (h, weights.r), transB=1), len(LSTM_GATES))
-        i, o, f, g = (parts.emit("Add", pair) for pair in zip(x, sums, strict=True))
+        sums = graph.gates(graph.emit("Gemm", (h, weights.r), transB=1), len(LSTM_GATES))
+        i, o, f, g = (graph.emit("Add", pair) for pair in zip(x, sums, strict=True))
         of_i, of_o, of_f = weights.peepholes or ("", "", "")
 
         def gate(total: str, peephole: str, cell: str) -> str:
-            seen = parts.emit("Add", (total, parts.emit("Mul", (cell, peephole)))) if peephole else total
-            return manner.emit(parts, 0, seen)
+            seen = graph.emit("Add", (total, graph.emit("Mul", (cell, peephole)))) if peephole else total
+            return spec.emit(graph, 0, seen)
 
         i = gate(i, of_i, c)
-        f = parts.emit("Sub", (parts.number(1.0), i)) if manner.coupled else gate(f, of_f, c)
-        kept, added = parts.emit("Mul", (f, c)), parts.emit("Mul", (i, manner.emit(parts, 1, g)))
-        c = parts.emit("Add", (kept, added))
-        return [parts.emit("Mul", (gate(o, of_o, c), manner.emit(parts, 2, c))), c]
+        f = graph.emit("Sub", (graph.number(1.0), i)) if spec.coupled else gate(f, of_f, c)
+        kept, added = graph.emit("Mul", (f, c)), graph.emit("Mul", (i, spec.emit(graph, 1, g)))
+        c = graph.emit("Add", (kept, added))
+        return [graph.emit("Mul", (gate(o, of_o, c), spec.emit(graph, 2, c))), c]
 
-    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, graph: CellBuilder, direction: Direction, names: Names) -> list[str]:
         """LSTMRecurrence; c of the end is always one of its results, as the steps hand it on there."""
         x, r, _, h, c = names
-        return self.steps_of(parts, direction, LSTMRecurrence(), (x, r, h, c))
+        return self.steps_of(graph, direction, LSTMRecurrence(), (x, r, h, c))
 
 
 AFTER = "linear_before_reset"
@@ -491,59 +441,51 @@ class GRU(RecurrentLayer):
         "activation_alpha": (0.25, 0.5, 0.125),
     }
 
-    def cell(self, node: Node, manner: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
+    def cell(self, node: Node, spec: CellSpec, x: Array, states: Sequence[Array], weights: Weights) -> list[Array]:
         """h' = (1 - z) n + z h."""
         [h] = states
         (x_z, x_r, x_n), (r_z, r_r, r_n), (b_z, b_r, b_n) = (
             np.split(v, len(GRU_GATES), axis=axis) for v, axis in ((x, 1), (weights.r, 0), (weights.bias, 0))
         )
-        z, reset = manner.of(0, x_z + h @ r_z.T + b_z), manner.of(0, x_r + h @ r_r.T + b_r)
+        z, reset = spec.of(0, x_z + h @ r_z.T + b_z), spec.of(0, x_r + h @ r_r.T + b_r)
         product = reset * (h @ r_n.T + b_n) if is_after(node) else (reset * h) @ r_n.T + b_n
-        return [np.asarray((1 - z) * manner.of(1, x_n + product) + z * h)]
+        return [np.asarray((1 - z) * spec.of(1, x_n + product) + z * h)]
 
-    def apart(self, node: Node, parts: CellBuilder, weights: Weights) -> Weights:
+    def prepare_weights(self, node: Node, graph: CellBuilder, weights: Weights) -> Weights:
         """R of both gates and R of the hidden one, where the reset gate is on the state."""
         if is_after(node):
             return weights
-        units = parts.sizes.units
+        units = graph.sizes.units
         ends = (0, 2 * units, len(GRU_GATES) * units)
-        return replace(weights, r=[parts.part(weights.r, 0, begin, end) for begin, end in pairwise(ends)])
+        return replace(weights, r=[graph.slice_of(weights.r, 0, begin, end) for begin, end in pairwise(ends)])
 
-    def step(
-        self,
-        node: Node,
-        manner: CellSpec,
-        parts: CellBuilder,
-        x: Sequence[str],
-        states: Sequence[str],
-        weights: Weights,
-    ) -> list[str]:
+    def step(self, node: Node, spec: CellSpec, graph: CellBuilder, x: Names, states: Names, weights: Weights) -> Names:
         """The same in nodes; h' = n + z (h - n)."""
         [h], (x_z, x_r, x_n) = states, x
         if is_after(node):
             bias = (weights.bias,) if weights.bias else ()
-            r_z, r_r, r_n = parts.gates(parts.emit("Gemm", (h, weights.r, *bias), transB=1), len(GRU_GATES))
+            r_z, r_r, r_n = graph.gates(graph.emit("Gemm", (h, weights.r, *bias), transB=1), len(GRU_GATES))
         else:
-            r_z, r_r = parts.gates(parts.emit("Gemm", (h, weights.r[0]), transB=1), len(GRU_GATES) - 1)
-        z, reset = (manner.emit(parts, 0, parts.emit("Add", pair)) for pair in ((x_z, r_z), (x_r, r_r)))
+            r_z, r_r = graph.gates(graph.emit("Gemm", (h, weights.r[0]), transB=1), len(GRU_GATES) - 1)
+        z, reset = (spec.emit(graph, 0, graph.emit("Add", pair)) for pair in ((x_z, r_z), (x_r, r_r)))
         if is_after(node):
-            total = parts.emit("Add", (x_n, parts.emit("Mul", (reset, r_n))))
+            total = graph.emit("Add", (x_n, graph.emit("Mul", (reset, r_n))))
         else:
-            total = parts.emit("Gemm", (parts.emit("Mul", (reset, h)), weights.r[1], x_n), transB=1)
-        n = manner.emit(parts, 1, total)
-        return [parts.emit("Add", (n, parts.emit("Mul", (z, parts.emit("Sub", (h, n))))))]
+            total = graph.emit("Gemm", (graph.emit("Mul", (reset, h)), weights.r[1], x_n), transB=1)
+        n = spec.emit(graph, 1, total)
+        return [graph.emit("Add", (n, graph.emit("Mul", (z, graph.emit("Sub", (h, n))))))]
 
-    def biases(self, node: Node, parts: CellBuilder, bias: str) -> tuple[str, str]:
+    def biases(self, node: Node, graph: CellBuilder, bias: str) -> tuple[str, str]:
         """Apart where the reset gate is on the product with its bias."""
         if not bias or not is_after(node):
-            return super().biases(node, parts, bias)
-        apart = [parts.part(bias, 0, i, i + 1) for i in range(BIASES)]
-        of_w, of_r = (parts.emit("Reshape", (name,), shape=(-1,)) for name in apart)
+            return super().biases(node, graph, bias)
+        halves = [graph.slice_of(bias, 0, i, i + 1) for i in range(BIASES)]
+        of_w, of_r = (graph.emit("Reshape", (name,), shape=(-1,)) for name in halves)
         return of_w, of_r
 
-    def recurrence(self, node: Node, parts: CellBuilder, direction: Direction, names: Sequence[str]) -> list[str]:
+    def recurrence(self, node: Node, graph: CellBuilder, direction: Direction, names: Names) -> list[str]:
         """By where the reset gate is."""
         x, r, bias, h = names
         if is_after(node):
-            return self.steps_of(parts, direction, GRURecurrence(), (x, r, bias, h))
-        return self.steps_of(parts, direction, GRUStateRecurrence(), (x, r, h))
+            return self.steps_of(graph, direction, GRURecurrence(), (x, r, bias, h))
+        return self.steps_of(graph, direction, GRUStateRecurrence(), (x, r, h))

@@ -3,12 +3,17 @@
 from collections.abc import Iterator
 from itertools import product
 
+import numpy as np
+
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample, inherited_sweep, measured, samples_of, sweep_of
-from deployer.operators.recurrent.layers import AFTER, ALL, DIRECTIONS, LENGTHS_GIVEN, PEEPHOLES_GIVEN, RecurrentLayer
+from deployer.operators.recurrent.layers import AFTER, BIASES, DIRECTIONS, LENGTHS, RecurrentLayer
 from deployer.operators.recurrent.steps import BackwardSteps, Recurrence, drawn
-from deployer.operators.recurrent.training import BIASES, GRUGrad, GRUTraining, LSTMGrad, LSTMTraining
+from deployer.operators.recurrent.training import GRUGrad, GRUTraining, LSTMGrad, LSTMTraining
+
+ALL, LENGTHS_GIVEN, PEEPHOLES_GIVEN = "xwrbhc", "l", "p"
+"""Letters by which samples name the inputs that they have."""
 
 
 @samples_of(RecurrentLayer)
@@ -26,12 +31,38 @@ def recurrent_layer_samples(op: RecurrentLayer) -> Iterator[Sample]:
             if names != op.activations[0]:
                 own["activations"] = names * len(DIRECTIONS[str(attrs.get("direction", "forward"))])
             label = "_".join([label, names[-1].lower(), str(attrs.get("direction", "forward")), *trial])
-            yield op._of_samples(label, given, own)
-    yield op._of_samples("lengths", ALL + LENGTHS_GIVEN, {"direction": "bidirectional"})
+            yield _layer_sample(op, label, given, own)
+    yield _layer_sample(op, "lengths", ALL + LENGTHS_GIVEN, {"direction": "bidirectional"})
     for number, trial in enumerate((*op.trials, *op.written)):
         more = PEEPHOLES_GIVEN if op.peepholes else ""
         rare = {"direction": "bidirectional", "clip": 0.75, **op.rare, **trial}
-        yield op._of_samples(f"written_{number}", ALL + LENGTHS_GIVEN + more, rare)
+        yield _layer_sample(op, f"written_{number}", ALL + LENGTHS_GIVEN + more, rare)
+
+
+def _layer_sample(op: RecurrentLayer, label: str, given: str, attrs: dict[str, AttrValue]) -> Sample:
+    """Five steps, three sequences, two features, four units; ONNX Runtime does not know batches first.
+
+    `given` are the letters of inputs that are there.
+    """
+    count, units, swapped = len(DIRECTIONS[str(attrs.get("direction", "forward"))]), 4, "layout" in attrs
+    rows, state = op.gates * units, (3, count, units) if swapped else (count, 3, units)
+    shapes: dict[str, tuple[int, ...]] = {
+        "x": (3, 5, 2) if swapped else (5, 3, 2),
+        "w": (count, rows, 2),
+        "r": (count, rows, units),
+    }
+    shapes |= {"b": (count, BIASES * rows), LENGTHS_GIVEN: (3,)}
+    shapes |= dict(zip("hc", (state,) * op.states, strict=False))
+    shapes |= {PEEPHOLES_GIVEN: (count, op.peepholes * units)} if op.peepholes else {}
+    inputs: list[Array | None] = [
+        drawn(f"{op.name}{label}{i}", shape) if name in given else None
+        for i, (name, shape) in enumerate(shapes.items())
+    ]
+    if LENGTHS_GIVEN in given:
+        inputs[LENGTHS] = np.array([2, 5, 0], np.int32)
+    while inputs[-1] is None:
+        inputs.pop()
+    return Sample(label, tuple(inputs), {**attrs, "hidden_size": units}, 1 + op.states, onnx=not swapped)
 
 
 @samples_of(Recurrence)

@@ -13,8 +13,6 @@ from deployer.core.operator import Array, unsupported
 from deployer.operators.base.operands import Construction
 from deployer.operators.recurrent.steps import sigmoid
 
-# Context for building the nodes of a recurrent layer: its sizes, intermediate values, and masks of steps.
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -39,20 +37,20 @@ class Masks:
 
 @dataclass
 class CellBuilder(Construction):
-    """The nodes of a layer; `masks` are there with lengths."""
+    """Builder of the nodes of a layer; it has `masks` if the layer has sequence lengths."""
 
     sizes: Sizes
     masks: Masks | None = None
 
-    def part(self, name: str, axis: int, begin: int, end: int) -> str:
+    def slice_of(self, name: str, axis: int, begin: int, end: int) -> str:
         """Elements from begin to end along an axis."""
         return self.emit("Slice", (name,), starts=(begin,), ends=(end,), axes=(axis,), steps=(1,))
 
     def gates(self, name: str, count: int, axis: int = 1) -> list[str]:
-        """Equal parts along an axis, one for each gate."""
-        parts = [f"{name}/{i}" for i in range(count)]
-        self.several("Split", (name,), parts, axis=axis, split=(self.sizes.units,) * count)
-        return parts
+        """Split an axis into its gates."""
+        names = [f"{name}/{i}" for i in range(count)]
+        self.several("Split", (name,), names, axis=axis, split=(self.sizes.units,) * count)
+        return names
 
     def steps(self, first: int, count: int) -> str:
         """A constant: the integers from `first` on, as [time, 1, 1]."""
@@ -69,21 +67,17 @@ class CellBuilder(Construction):
         return self.emit("Where", (mask, name, self.number(0.0)))
 
 
-def add_masks(parts: CellBuilder, lengths: str) -> None:
+def add_masks(graph: CellBuilder, lengths: str) -> None:
     """Append the masks of a layer."""
-    sizes = parts.sizes
-    column = parts.emit("Reshape", (lengths,), shape=(sizes.batch, 1))
-    within = parts.emit("SequenceMask", (parts.steps(0, sizes.time), column))
-    last = parts.emit("And", (within, parts.emit("Equal", (parts.steps(1, sizes.time), column))))
-    parts.masks = Masks(lengths, column, within, last)
+    sizes = graph.sizes
+    column = graph.emit("Reshape", (lengths,), shape=(sizes.batch, 1))
+    within = graph.emit("SequenceMask", (graph.steps(0, sizes.time), column))
+    last = graph.emit("And", (within, graph.emit("Equal", (graph.steps(1, sizes.time), column))))
+    graph.masks = Masks(lengths, column, within, last)
 
 
-# Steps of a recurrent layer one after the other, as nodes of their own, for forms that no recurrence has.
-#
-# Activations of any kind, clipped sums, coupled gates and peepholes are nodes between the products of each step.
-
-MOST_STEPS = 1024
-"""The most steps of a layer that are written out."""
+MAX_UNROLLED_STEPS = 1024
+"""Largest number of steps that are unrolled."""
 Function = Callable[[Array, float, float], Array]
 
 
@@ -130,16 +124,16 @@ class Activation:
         alpha, beta = (x.dtype.type(numbers[name]) for name in (ALPHA, BETA))
         return np.asarray(KINDS[self.name].function(x, alpha, beta), x.dtype)
 
-    def emit(self, parts: CellBuilder, x: str) -> str:
+    def emit(self, graph: CellBuilder, x: str) -> str:
         """Append the function; ScaledTanh and Affine are no operators of ONNX."""
         kind, numbers = KINDS[self.name], dict(self.numbers)
         if kind.takes is not _OWN:
-            return parts.emit(kind.operator, (x,), output="", **numbers)
-        alpha, beta = (parts.number(numbers[name]) for name in (ALPHA, BETA))
+            return graph.emit(kind.operator, (x,), output="", **numbers)
+        alpha, beta = (graph.number(numbers[name]) for name in (ALPHA, BETA))
         if kind.operator:
-            inner = parts.emit(kind.operator, (parts.emit("Mul", (x, beta)),))
-            return parts.emit("Mul", (inner, alpha))
-        return parts.emit("Add", (parts.emit("Mul", (x, alpha)), beta))
+            inner = graph.emit(kind.operator, (graph.emit("Mul", (x, beta)),))
+            return graph.emit("Mul", (inner, alpha))
+        return graph.emit("Add", (graph.emit("Mul", (x, alpha)), beta))
 
 
 @dataclass(frozen=True)
@@ -154,13 +148,13 @@ class CellSpec:
     coupled: bool = False
 
     def of(self, index: int, x: Array) -> Array:
-        """An activation in numpy, of what is clipped before."""
+        """An activation in numpy, of the clipped input."""
         return self.functions[index].of(np.clip(x, -self.clip, self.clip) if self.clip else x)
 
-    def emit(self, parts: CellBuilder, index: int, x: str) -> str:
+    def emit(self, graph: CellBuilder, index: int, x: str) -> str:
         """Append an activation, and the clip before it."""
         return self.functions[index].emit(
-            parts, parts.emit("Clip", (x,), min=-self.clip, max=self.clip) if self.clip else x
+            graph, graph.emit("Clip", (x,), min=-self.clip, max=self.clip) if self.clip else x
         )
 
 
@@ -207,33 +201,33 @@ class Direction:
 
     number: int
     reverse: int
-    manner: CellSpec
+    spec: CellSpec
     wanted: tuple[bool, ...]
 
 
-Step = Callable[[str, Sequence[str]], list[str]]
-"""From what a step adds to its sums, and the states before it, to the states after it."""
+Step = Callable[[str, Sequence[str]], Sequence[str]]
+"""Build one step: from the step's W X and the states before it to the states after it."""
 
 
-def unrolled(parts: CellBuilder, direction: Direction, x: str, states: Sequence[str], step: Step) -> list[str]:
+def unrolled(graph: CellBuilder, direction: Direction, x: str, states: Sequence[str], step: Step) -> list[str]:
     """Append the steps over x[time, batch, gates x units]; the names of Y[time, batch, unit] and the last states.
 
     Behind its end a sequence keeps its states, and Y is zero there; one without steps ends in zeros.
     """
-    sizes, masks = parts.sizes, parts.masks
+    sizes, masks = graph.sizes, graph.masks
     width, zero = (sizes.batch, sizes.units), ""
     if not all(states):
-        zero = parts.emit("Expand", (parts.number(0.0),), shape=width)
+        zero = graph.emit("Expand", (graph.number(0.0),), shape=width)
     now, rows = [state or zero for state in states], dict[int, str]()
     for t in range(sizes.time)[:: -1 if direction.reverse else 1]:
-        of_step = parts.emit("Reshape", (parts.part(x, 0, t, t + 1),), shape=(sizes.batch, -1))
-        new = step(of_step, now)
+        of_step = graph.emit("Reshape", (graph.slice_of(x, 0, t, t + 1),), shape=(sizes.batch, -1))
+        new = list(step(of_step, now))
         if masks is not None:
-            within = parts.having(masks, t)
-            new = [parts.emit("Where", (within, a, b)) for a, b in zip(new, now, strict=True)]
-        now, rows[t] = new, parts.emit("Reshape", (new[0],), shape=(1, *width))
-    y = parts.emit("Concat", [rows[t] for t in range(sizes.time)], axis=0)
+            within = graph.having(masks, t)
+            new = [graph.emit("Where", (within, a, b)) for a, b in zip(new, now, strict=True)]
+        now, rows[t] = new, graph.emit("Reshape", (new[0],), shape=(1, *width))
+    y = graph.emit("Concat", [rows[t] for t in range(sizes.time)], axis=0)
     if masks is None:
         return [y, *now]
-    some = parts.having(masks, 0)
-    return [parts.masked(masks.within, y), *(parts.masked(some, state) for state in now)]
+    some = graph.having(masks, 0)
+    return [graph.masked(masks.within, y), *(graph.masked(some, state) for state in now)]
