@@ -113,8 +113,10 @@ class ElementwiseFormula(Operator, ABC):
                 places = np.arange(named[operand.name].size).reshape(named[operand.name].shape)
                 with np.errstate(invalid="ignore"):  # a kink at infinity, or none
                     step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
-                    margins, turned = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
-                rows.append(DecisionBoundaries(position, np.broadcast_to(places, x.shape).reshape(-1), margins, turned))
+                    margins, flipped = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
+                rows.append(
+                    DecisionBoundaries(position, np.broadcast_to(places, x.shape).reshape(-1), margins, flipped)
+                )
         return tuple(rows)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:

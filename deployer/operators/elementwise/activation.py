@@ -71,15 +71,15 @@ class Joined(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The sum, where there is one, and the function."""
-        parts = Construction(node.name)
+        graph = Construction(node.name)
         *before, x = node.inputs[: self.wide]
-        total = parts.emit("Add", (x, node.inputs[self.wide])) if self._is_biased(node) else x
+        total = graph.emit("Add", (x, node.inputs[self.wide])) if self._is_biased(node) else x
         op, attrs = self.function(node)
-        parts.emit(op, (*before, total), node.outputs[0], **attrs)
-        return parts.nodes
+        graph.emit(op, (*before, total), node.outputs[0], **attrs)
+        return graph.nodes
 
 
-def joined_form(wide: int, optional: bool = False) -> Signature:
+def joined_signature(wide: int, optional: bool = False) -> Signature:
     """The form of a function of so many wide operands and a bias."""
     return Signature((wide if optional else wide + 1, wide + 1), (1, 1))
 
@@ -92,7 +92,7 @@ class BiasFastGeluGradDX(Joined):
     """dY, X and the bias."""
 
     name = "BiasFastGeluGrad_dX"
-    custom = joined_form(2)
+    custom = joined_signature(2)
     wide = 2
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
@@ -105,7 +105,7 @@ class BiasGelu(Joined):
     """Gelu of X + bias. ONNX Runtime's, of a dense layer's sums and their bias."""
 
     name = "BiasGelu"
-    custom = joined_form(1)
+    custom = joined_signature(1)
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
         """Gelu."""
@@ -120,7 +120,7 @@ class BiasGeluGradDX(Joined):
     """dY, X and the bias."""
 
     name = "BiasGeluGrad_dX"
-    custom = joined_form(2)
+    custom = joined_signature(2)
     wide = 2
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
@@ -199,8 +199,8 @@ class Clip(Clipping):
         rows = []
         for bound, outside in zip(map(float, bounds(node)), (-np.inf, np.inf), strict=True):
             inside = flat >= bound if outside < 0 else flat <= bound
-            turned = np.where(inside, np.nextafter(bound, outside), bound)
-            rows.append(DecisionBoundaries(0, np.arange(flat.size), np.abs(flat - bound), turned))
+            flipped = np.where(inside, np.nextafter(bound, outside), bound)
+            rows.append(DecisionBoundaries(0, np.arange(flat.size), np.abs(flat - bound), flipped))
         return tuple(rows)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
@@ -242,7 +242,7 @@ class FastGelu(Joined):
     """Gelu by its approximation with tanh, of X or of X + bias. ONNX Runtime's."""
 
     name = "FastGelu"
-    custom = joined_form(1, optional=True)
+    custom = joined_signature(1, optional=True)
     optional = True
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
@@ -255,7 +255,7 @@ class FastGeluGrad(Joined):
     """The gradient of X under FastGelu. dY, X and, where there is one, the bias."""
 
     name = "FastGeluGrad"
-    custom = joined_form(2, optional=True)
+    custom = joined_signature(2, optional=True)
     wide = 2
     optional = True
 

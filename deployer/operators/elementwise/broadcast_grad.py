@@ -52,11 +52,11 @@ def summed_axes(wide: Shape, shape: Shape) -> tuple[int, ...]:
     return tuple(axis for axis, (n, m) in enumerate(zip(wide, own, strict=True)) if axis < added or n != m)
 
 
-def sum_nodes(parts: Construction, name: str, wide: Shape, shape: Shape, output: str) -> None:
+def sum_nodes(graph: Construction, name: str, wide: Shape, shape: Shape, output: str) -> None:
     """Append nodes for `output`, of that shape, from a value of the wide one."""
     axes = summed_axes(wide, shape)
-    total = parts.emit("ReduceSum", (name,), axes=axes, keepdims=0) if axes else name
-    parts.emit("Reshape", (total,), output, shape=shape)
+    total = graph.emit("ReduceSum", (name,), axes=axes, keepdims=0) if axes else name
+    graph.emit("Reshape", (total,), output, shape=shape)
 
 
 def sum_array(x: Array, shape: Shape) -> Array:
@@ -97,11 +97,11 @@ class DivGrad(Operator):
         """Two quotients, their product, and sums."""
         (wide, *shapes), (dy, a, b) = (kind.shape for kind in floats(node, inputs, 3)), node.inputs
         da, db = (*node.outputs, "")[:2]
-        parts = Construction(node.name)
-        share = parts.emit("Div", (dy, b))
+        graph = Construction(node.name)
+        share = graph.emit("Div", (dy, b))
         if da:
-            sum_nodes(parts, share, wide, shapes[0], da)
+            sum_nodes(graph, share, wide, shapes[0], da)
         if db:
-            product = parts.emit("Mul", (share, parts.emit("Div", (a, b))))
-            sum_nodes(parts, parts.emit("Neg", (product,)), wide, shapes[1], db)
-        return parts.nodes
+            product = graph.emit("Mul", (share, graph.emit("Div", (a, b))))
+            sum_nodes(graph, graph.emit("Neg", (product,)), wide, shapes[1], db)
+        return graph.nodes

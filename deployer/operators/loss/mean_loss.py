@@ -363,7 +363,7 @@ class BCEWithLogitsLossGrad(MeanLossGrad):
 
 DELTA = Hyperparameter("delta", "absolute error up to which the loss is quadratic", 1.0, ends="()")
 SCALE = Hyperparameter("scale", "factor of the loss", 1.0, ends="()")
-HUBER_FORM = Signature((2, 2), (1, 1), {s.place: s.kind for s in (DELTA, SCALE)})
+HUBER_SIGNATURE = Signature((2, 2), (1, 1), {s.place: s.kind for s in (DELTA, SCALE)})
 
 
 @register
@@ -376,7 +376,7 @@ class HuberLoss(MeanLoss):
     """
 
     name = "HuberLoss"
-    custom = HUBER_FORM
+    custom = HUBER_SIGNATURE
     loss = Loss("huber", "target", lambda output: output, "any float output", settings=(DELTA,))
     kernel = loss_kernel("huber_loss_f32", DELTA.place, SCALE.place)
     grad = "HuberLossGrad"
@@ -400,7 +400,7 @@ class HuberLossGrad(MeanLossGrad):
     """
 
     name = "HuberLossGrad"
-    custom = HUBER_FORM
+    custom = HUBER_SIGNATURE
     kernel = grad_kernel("huber_loss_grad_f32", DELTA.place)
     of = HuberLoss
 
@@ -419,7 +419,7 @@ class HuberLossGrad(MeanLossGrad):
 
 
 BATCH = "batch"
-KL_DIV_FORM = Signature((2, 2), (1, 1), {BATCH: "INT"})
+KL_DIV_SIGNATURE = Signature((2, 2), (1, 1), {BATCH: "INT"})
 LOGARITHMS = "logarithms of probabilities with a batch axis, whose target is from 0 to 1"
 
 
@@ -441,7 +441,7 @@ class KLDivLoss(MeanLoss):
     """
 
     name = "KLDivLoss"
-    custom = KL_DIV_FORM
+    custom = KL_DIV_SIGNATURE
     loss = Loss(
         "kl_div",
         "target",
@@ -504,7 +504,7 @@ class KLDivLossGrad(MeanLossGrad):
     """dpred = -target / batch. Attribute `batch` is the divisor."""
 
     name = "KLDivLossGrad"
-    custom = KL_DIV_FORM
+    custom = KL_DIV_SIGNATURE
     kernel = grad_kernel("kl_div_loss_grad_f32")
     of = KLDivLoss
 
@@ -536,8 +536,8 @@ class L1Loss(MeanLoss):
     def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
         """Each element decides by its side of the target which sign its gradient has."""
         pred, target = (x.reshape(-1) for x in arrays(inputs, 2))
-        turned = np.where(pred > target, target, np.nextafter(target, np.inf))
-        return (DecisionBoundaries(0, np.arange(pred.size), np.abs(pred - target), turned),)
+        flipped = np.where(pred > target, target, np.nextafter(target, np.inf))
+        return (DecisionBoundaries(0, np.arange(pred.size), np.abs(pred - target), flipped),)
 
 
 @register

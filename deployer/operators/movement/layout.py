@@ -332,11 +332,11 @@ def block_size(node: Node, x: TensorType) -> int:
 
 def moved(node: Node, inner: tuple[int, ...], order: tuple[int, ...], shape: tuple[int, ...]) -> list[Node]:
     """X as `inner`, its axes in that order, and that in its final shape."""
-    blocks, turned = f"{node.name}/blocks", f"{node.name}/turned"
+    blocks, transposed = f"{node.name}/blocks", f"{node.name}/turned"
     return [
         Node(blocks, "Reshape", node.inputs[:1], (blocks,), {"shape": inner}),
-        Node(turned, "Transpose", (blocks,), (turned,), {"perm": order}),
-        Node(node.name, "Reshape", (turned,), node.outputs, {"shape": shape}),
+        Node(transposed, "Transpose", (blocks,), (transposed,), {"perm": order}),
+        Node(node.name, "Reshape", (transposed,), node.outputs, {"shape": shape}),
     ]
 
 

@@ -314,41 +314,41 @@ def _keys(a: float) -> Callable[[Array], Array]:
     return share
 
 
-def places(axis: Axis, manner: ResizeOptions) -> Array:
+def places(axis: Axis, options: ResizeOptions) -> Array:
     """The place of each new element among the old ones."""
-    return PLACES[manner.place](axis, np.arange(axis.result, dtype=np.float64))
+    return PLACES[options.place](axis, np.arange(axis.result, dtype=np.float64))
 
 
-def nearest(axis: Axis, manner: ResizeOptions) -> Array:
+def nearest(axis: Axis, options: ResizeOptions) -> Array:
     """The old element that each new one is."""
-    at = ROUNDINGS[manner.rounding](places(axis, manner))
+    at = ROUNDINGS[options.rounding](places(axis, options))
     return np.asarray(np.clip(at, 0, axis.size - 1).astype(np.int64))
 
 
-def shares(axis: Axis, manner: ResizeOptions) -> Array:
+def shares(axis: Axis, options: ResizeOptions) -> Array:
     """The table of shares, [result, size] in float32; rows add up to 1, or are 0 for places outside of a crop.
 
     Places beyond the ends are the first or last element, or, with `exclude_outside`, none. With `antialias` an axis
     that becomes shorter is made of as many times more elements.
     """
-    at = places(axis, manner)
+    at = places(axis, options)
     table = np.zeros((axis.result, axis.size))
-    if manner.mode == NEAREST:
-        table[np.arange(axis.result), nearest(axis, manner)] = 1
+    if options.mode == NEAREST:
+        table[np.arange(axis.result), nearest(axis, options)] = 1
     else:
-        reach, share = (1, _triangle) if manner.mode == LINEAR else (2, _keys(manner.tangent))
-        narrow = min(axis.scale, 1.0) if manner.antialias else 1.0
+        reach, share = (1, _triangle) if options.mode == LINEAR else (2, _keys(options.tangent))
+        narrow = min(axis.scale, 1.0) if options.antialias else 1.0
         first = int(np.floor(-reach / narrow)) + 1
         low = np.floor(at)
         for tap in range(first, 2 - first):
             index = low + tap
             part = share(np.abs(index - at) * narrow)
-            if manner.exclude_outside:
+            if options.exclude_outside:
                 part = np.where((index >= 0) & (index < axis.size), part, 0.0)
             places_of = np.clip(index, 0, axis.size - 1).astype(np.int64)
             np.add.at(table, (np.arange(axis.result), places_of), part)
         table /= table.sum(1, keepdims=True)
-    if manner.place == OUTSIDE:
+    if options.place == OUTSIDE:
         table[(at < 0) | (at > axis.size - 1)] = 0
     return np.asarray(table, np.float32)
 
@@ -375,7 +375,7 @@ class Resize(Operator):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Each length times its scale, or the sizes."""
         x = operands(node, inputs, 1)[0]
-        _manner(node)
+        _options(node)
         shape = tuple(axis.result for axis in _axes(node, x))
         if min(shape, default=1) < 1:
             raise mismatch(node, f"it becomes {list(shape)}", inputs)
@@ -386,20 +386,20 @@ class Resize(Operator):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Axis by axis the elements, or the sums of shares of them."""
         x = arrays(inputs, 1)[0]
-        manner = _manner(node)
+        options = _options(node)
         for number, axis in enumerate(_axes(node, TensorType("float32", x.shape))):
-            if manner.mode == NEAREST and manner.place != OUTSIDE:
-                x = x.take(nearest(axis, manner), number)
+            if options.mode == NEAREST and options.place != OUTSIDE:
+                x = x.take(nearest(axis, options), number)
             elif not axis.is_same:
-                table = shares(axis, manner).astype(x.dtype)
+                table = shares(axis, options).astype(x.dtype)
                 x = np.moveaxis(np.tensordot(x, table, ((number,), (1,))), -1, number)
         return (np.ascontiguousarray(x),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Whole numbers of equal elements are repeated; else an axis at a time, from the first."""
         x = operands(node, inputs, 1)[0]
-        manner, axes = _manner(node), _axes(node, x)
-        if manner.mode == NEAREST and all(_repeats(axis, manner) for axis in axes):
+        options, axes = _options(node), _axes(node, x)
+        if options.mode == NEAREST and all(_repeats(axis, options) for axis in axes):
             return _repeated(node, x.shape, [axis.result // axis.size for axis in axes])
         shape, source, nodes = list(x.shape), node.inputs[0], list[Node]()
         for number, axis in enumerate(axes):
@@ -409,16 +409,16 @@ class Resize(Operator):
             shape[number] = axis.result
             label = f"{node.name}/axis{number}"
             nodes.append(Node(label, "Reshape", (source,), (label,), {"shape": (before, axis.size, behind)}))
-            exact = manner.mode == NEAREST and manner.place != OUTSIDE
-            nodes += _gathered(label, axis, manner) if exact else _mixed(label, axis, manner)
+            exact = options.mode == NEAREST and options.place != OUTSIDE
+            nodes += _gathered(label, axis, options) if exact else _mixed(label, axis, options)
             source = f"{label}_y"
         return [*nodes, Node(node.name, "Reshape", (source,), node.outputs, {"shape": tuple(shape)})]
 
 
-def _repeats(axis: Axis, manner: ResizeOptions) -> bool:
+def _repeats(axis: Axis, options: ResizeOptions) -> bool:
     """Whether each old element is as many new ones, one after the other."""
     times, rest = divmod(axis.result, axis.size)
-    return not rest and bool((nearest(axis, manner) == np.arange(axis.result) // times).all())
+    return not rest and bool((nearest(axis, options) == np.arange(axis.result) // times).all())
 
 
 def _repeated(node: Node, lengths: Sequence[int], times: Sequence[int]) -> list[Node]:
@@ -443,20 +443,20 @@ def _repeated(node: Node, lengths: Sequence[int], times: Sequence[int]) -> list[
     return [*nodes, Node(node.name, "Reshape", (source,), node.outputs, {"shape": tuple(shape)})]
 
 
-def _gathered(label: str, axis: Axis, manner: ResizeOptions) -> list[Node]:
+def _gathered(label: str, axis: Axis, options: ResizeOptions) -> list[Node]:
     """The nearest elements of the axis in the middle."""
     ids, result = f"{label}_ids", f"{label}_y"
-    chosen = tuple(map(int, nearest(axis, manner)))
+    chosen = tuple(map(int, nearest(axis, options)))
     return [
         Node(ids, "Constant", (), (ids,), {"value_ints": chosen}),
         Node(result, "Gather", (label, ids), (result,), {"axis": 1}),
     ]
 
 
-def _mixed(label: str, axis: Axis, manner: ResizeOptions) -> list[Node]:
+def _mixed(label: str, axis: Axis, options: ResizeOptions) -> list[Node]:
     """The sums of shares of the elements of the axis in the middle."""
     numbers, table, result = (f"{label}_{part}" for part in ("numbers", "shares", "y"))
-    values = tuple(map(float, shares(axis, manner).reshape(-1)))
+    values = tuple(map(float, shares(axis, options).reshape(-1)))
     return [
         Node(numbers, "Constant", (), (numbers,), {"value_floats": values}),
         Node(table, "Reshape", (numbers,), (table,), {"shape": (axis.result, axis.size)}),
@@ -464,9 +464,9 @@ def _mixed(label: str, axis: Axis, manner: ResizeOptions) -> list[Node]:
     ]
 
 
-def _manner(node: Node) -> ResizeOptions:
+def _options(node: Node) -> ResizeOptions:
     """The node's attributes; UnsupportedOperator for a value that ONNX does not have, or that has no table."""
-    manner = ResizeOptions(
+    options = ResizeOptions(
         node.attr_str("mode", NEAREST),
         node.attr_str("coordinate_transformation_mode", "half_pixel"),
         node.attr_str("nearest_mode", "round_prefer_floor"),
@@ -474,16 +474,20 @@ def _manner(node: Node) -> ResizeOptions:
         bool(node.attr_int("antialias", 0)),
         bool(node.attr_int("exclude_outside", 0)),
     )
-    for value, known in ((manner.mode, (NEAREST, LINEAR, CUBIC)), (manner.place, PLACES), (manner.rounding, ROUNDINGS)):
+    for value, known in (
+        (options.mode, (NEAREST, LINEAR, CUBIC)),
+        (options.place, PLACES),
+        (options.rounding, ROUNDINGS),
+    ):
         if value not in known:
             raise unsupported(node, f"there is no mode {value!r}", f"one of {', '.join(known)}")
-    if manner.antialias and manner.mode == NEAREST:
+    if options.antialias and options.mode == NEAREST:
         raise unsupported(node, "antialias has no meaning for nearest elements", f"mode {LINEAR} or {CUBIC}")
-    if manner.exclude_outside and manner.mode != CUBIC:
+    if options.exclude_outside and options.mode != CUBIC:
         raise unsupported(node, "exclude_outside has a meaning for cubic shares alone", f"mode {CUBIC}")
-    if manner.place == OUTSIDE and node.attr_float("extrapolation_value", 0.0) != 0:
+    if options.place == OUTSIDE and node.attr_float("extrapolation_value", 0.0) != 0:
         raise unsupported(node, f"extrapolation_value is {node.attrs['extrapolation_value']}", "0")
-    return manner
+    return options
 
 
 def _axes(node: Node, x: TensorType) -> tuple[Axis, ...]:

@@ -195,9 +195,9 @@ class Slice(Picking):
             x, dy = b.type(node.inputs[0]), douts[0]
             for axis in backward_axes(node, x):
                 ids = b.constant("turned", np.arange(b.type(dy).shape[axis])[::-1].copy())
-                turned = b.temp("turned")
-                b.emit("Gather", (dy, ids), (turned,), axis=axis)
-                dy = turned
+                mirrored = b.temp("turned")
+                b.emit("Gather", (dy, ids), (mirrored,), axis=axis)
+                dy = mirrored
             put_back(b, dy, taken(node, x), b.grad(0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -205,7 +205,7 @@ class Slice(Picking):
         x = operands(node, inputs, 1)[0]
         picks, axes = taken(node, x), backward_axes(node, x)
         if axes:
-            return _turned(node, picks, axes)
+            return _mirrored(node, picks, axes)
         if not all(p.everything for p in picks):
             return None
         return [Node(node.name, "Identity", node.inputs[:1], node.outputs)]
@@ -256,7 +256,7 @@ def backward_axes(node: Node, x: TensorType) -> tuple[int, ...]:
     return tuple(axis % rank for axis, step in steps if step < 0 and picks[axis].count > 1)
 
 
-def _turned(node: Node, picks: Sequence[Pick], axes: Sequence[int]) -> list[Node]:
+def _mirrored(node: Node, picks: Sequence[Pick], axes: Sequence[int]) -> list[Node]:
     """The elements forward, then a Gather from the last to the first along each of the axes."""
     name = f"{node.name}/forward"
     attrs: dict[str, AttrValue] = {
@@ -327,10 +327,10 @@ class SliceGrad(Picking):
         picks, axes = taken(_slice(node), x), backward_axes(_slice(node), x)
         name, nodes = node.inputs[0], list[Node]()
         if axes:
-            turned = f"{node.name}/turned"
-            chosen = Node(turned, "Gather", (name,), (turned,))
+            mirrored = f"{node.name}/turned"
+            chosen = Node(mirrored, "Gather", (name,), (mirrored,))
             nodes += gathered(chosen, name, [(axis, range(picks[axis].count)[::-1]) for axis in axes], "forward")
-            name = turned
+            name = mirrored
         if any(p.step > 1 for p in picks):
             columns = zip(*((p.size, p.first, p.step) for p in picks), strict=True)
             shape, starts, steps = (tuple(column) for column in columns)

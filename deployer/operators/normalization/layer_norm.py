@@ -203,14 +203,14 @@ class SimplifiedLayerNormalization(Operator):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Mul, ReduceMean, Add, Sqrt, Reciprocal."""
         (x, scale), (y, inv_std) = node.inputs, (*node.outputs, "")[:2]
-        shape, parts = floats(node, inputs, 1)[0].shape, Construction(node.name)
+        shape, graph = floats(node, inputs, 1)[0].shape, Construction(node.name)
         axes = tuple(range(first_axis(node, shape), len(shape)))
-        mean = parts.emit("ReduceMean", (parts.emit("Mul", (x, x)),), axes=axes, keepdims=1)
-        above = parts.emit("Add", (mean, parts.number(node.attr_float("epsilon", EPSILON))))
-        inv_std = parts.emit("Reciprocal", (parts.emit("Sqrt", (above,)),), inv_std)
+        mean = graph.emit("ReduceMean", (graph.emit("Mul", (x, x)),), axes=axes, keepdims=1)
+        above = graph.emit("Add", (mean, graph.number(node.attr_float("epsilon", EPSILON))))
+        inv_std = graph.emit("Reciprocal", (graph.emit("Sqrt", (above,)),), inv_std)
         if y:
-            parts.emit("Mul", (parts.emit("Mul", (x, inv_std)), scale), y)
-        return parts.nodes
+            graph.emit("Mul", (graph.emit("Mul", (x, inv_std)), scale), y)
+        return graph.nodes
 
 
 @register
@@ -249,22 +249,22 @@ class SimplifiedLayerNormalizationGrad(Operator):
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Products, ReduceMean of each row, ReduceSum of all rows."""
         (dy, x, scale, inv_std), (dx, dscale) = node.inputs, (*node.outputs, "")[:2]
-        shape, parts = floats(node, inputs, 2)[1].shape, Construction(node.name)
+        shape, graph = floats(node, inputs, 2)[1].shape, Construction(node.name)
         axis = first_axis(node, shape)
         columns = tuple(range(axis, len(shape)))
-        row = parts.emit("Reshape", (inv_std,), shape=shape[:axis] + (1,) * len(columns))
-        unit = parts.emit("Mul", (x, row))
+        row = graph.emit("Reshape", (inv_std,), shape=shape[:axis] + (1,) * len(columns))
+        unit = graph.emit("Mul", (x, row))
         if dx:
-            scaled = parts.emit("Mul", (dy, scale))
-            dot = parts.emit("ReduceMean", (parts.emit("Mul", (scaled, unit)),), axes=columns, keepdims=1)
-            rest = parts.emit("Sub", (scaled, parts.emit("Mul", (unit, dot))))
-            parts.emit("Mul", (row, rest), dx)
+            scaled = graph.emit("Mul", (dy, scale))
+            dot = graph.emit("ReduceMean", (graph.emit("Mul", (scaled, unit)),), axes=columns, keepdims=1)
+            rest = graph.emit("Sub", (scaled, graph.emit("Mul", (unit, dot))))
+            graph.emit("Mul", (row, rest), dx)
         if dscale and axis:
-            total = parts.emit("Mul", (dy, unit))
-            parts.emit("ReduceSum", (total,), dscale, axes=tuple(range(axis)), keepdims=0)
+            total = graph.emit("Mul", (dy, unit))
+            graph.emit("ReduceSum", (total,), dscale, axes=tuple(range(axis)), keepdims=0)
         elif dscale:
-            parts.emit("Mul", (dy, unit), dscale)
-        return parts.nodes
+            graph.emit("Mul", (dy, unit), dscale)
+        return graph.nodes
 
 
 SKIP_EPSILON = 1e-12
@@ -315,18 +315,18 @@ class SkipNormalization(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The sums, and the norm."""
-        parts = Construction(node.name)
+        graph = Construction(node.name)
         outputs = [*node.outputs, *[""] * (TOTAL + 1 - len(node.outputs))]
         x, skip = node.inputs[:2]
         for bias in filter(None, node.inputs[2 + self.factors :]):
-            x, skip = parts.emit("Add", (x, skip)), bias
-        total = parts.emit("Add", (x, skip), outputs[TOTAL])
+            x, skip = graph.emit("Add", (x, skip)), bias
+        total = graph.emit("Add", (x, skip), outputs[TOTAL])
         operands = [total, *node.inputs[2 : 2 + self.factors]]
         while not operands[-1]:
             operands.pop()
         results = [outputs[0], *(outputs[place] for place in self.statistics)]
-        parts.several(self.of, operands, results, **self._attributes(node))
-        return parts.nodes
+        graph.several(self.of, operands, results, **self._attributes(node))
+        return graph.nodes
 
 
 @register

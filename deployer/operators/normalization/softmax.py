@@ -58,11 +58,11 @@ class LogSoftmaxGrad(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """ReduceSum, Exp, Mul and Sub."""
-        parts, (dy, y) = Construction(node.name), node.inputs
-        total = parts.emit("ReduceSum", (dy,), axes=(node.attr_int("axis", -1),), keepdims=1)
-        share = parts.emit("Mul", (parts.emit("Exp", (y,)), total))
-        parts.emit("Sub", (dy, share), node.outputs[0])
-        return parts.nodes
+        graph, (dy, y) = Construction(node.name), node.inputs
+        total = graph.emit("ReduceSum", (dy,), axes=(node.attr_int("axis", -1),), keepdims=1)
+        share = graph.emit("Mul", (graph.emit("Exp", (y,)), total))
+        graph.emit("Sub", (dy, share), node.outputs[0])
+        return graph.nodes
 
 
 # Base of softmax, its logarithm and its gradient: a tile holds full rows along one axis; long rows take phases.
@@ -318,8 +318,8 @@ def _rows(node: Node, mask: Shape, rows: Shape) -> tuple[int, int, tuple[bool, b
     Raise UnsupportedOperator if it repeats along others.
     """
     for split in range(len(rows) + 1):
-        parts = [(mask[:split], rows[:split]), (mask[split:], rows[split:])]
-        sizes = [(math.prod(m), math.prod(r)) for m, r in parts]
+        halves = [(mask[:split], rows[:split]), (mask[split:], rows[split:])]
+        sizes = [(math.prod(m), math.prod(r)) for m, r in halves]
         if all(m in (1, r) for m, r in sizes):
             (m0, outer), (m1, inner) = sizes
             return outer, inner, (m0 != outer, m1 != inner)

@@ -144,8 +144,8 @@ class MaxPool(Pool):
             np.take_along_axis(a, order, 0).reshape(2, -1) for a in (values, places)
         )
         real = np.isfinite(second)
-        turned = np.nextafter(most[real], np.inf)
-        return (DecisionBoundaries(0, competitor[real], (most - second)[real], turned, winner[real]),)
+        flipped = np.nextafter(most[real], np.inf)
+        return (DecisionBoundaries(0, competitor[real], (most - second)[real], flipped, winner[real]),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The same node without the output of indices, which no kernel computes; a volume by its planes and depth."""

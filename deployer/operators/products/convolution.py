@@ -108,9 +108,9 @@ class Conv(Operator):
         shape = geometry(node, x.shape, w.shape, ())
         padded, weights = shape.padded(x), w.reshape(shape.w).astype(np.float64)
         y = np.zeros(shape.y)
-        form = f"ngc{shape.axes},gmc->ngm{shape.axes}"
+        subscripts = f"ngc{shape.axes},gmc->ngm{shape.axes}"
         for tap, places in shape.taps():
-            y += np.einsum(form, padded[places], weights[tap])
+            y += np.einsum(subscripts, padded[places], weights[tap])
         bias = inputs[2] if len(inputs) > 2 else None
         if bias is not None:
             y += bias.reshape(1, shape.group, shape.m, *[1] * len(shape.size))
@@ -274,15 +274,15 @@ def _convolution(node: Node, x: TensorType, w: TensorType, inputs: Sequence[Tens
 
 def _wanted(node: Node, x: TensorType, spatial: int) -> tuple[int, ...] | None:
     """The extents of Y where the pads follow from them: `output_shape`, or strides times X's where Y is the SAME."""
-    manner = node.attr_str("auto_pad", "NOTSET")
-    if manner not in ("NOTSET", "VALID", "", *SAME):
-        raise unsupported(node, f"auto_pad is {manner!r}", f"one of NOTSET, VALID, {', '.join(SAME)}")
+    auto_pad = node.attr_str("auto_pad", "NOTSET")
+    if auto_pad not in ("NOTSET", "VALID", "", *SAME):
+        raise unsupported(node, f"auto_pad is {auto_pad!r}", f"one of NOTSET, VALID, {', '.join(SAME)}")
     if "output_shape" in node.attrs:
         shape = node.attr_ints("output_shape", ())[-spatial:]
         if len(shape) != spatial or min(shape, default=1) < 1:
             raise unsupported(node, f"output_shape is {shape}", f"a length for each of {spatial} spatial axes")
         return shape
-    if manner not in SAME:
+    if auto_pad not in SAME:
         return None
     strides = node.attr_ints("strides", (1,) * spatial)
     return tuple(n * stride for n, stride in zip(x.shape[2:], strides, strict=True))

@@ -126,9 +126,9 @@ class ConvGradX(Operator):
         shape = geometry(node, x.shape, w.shape, ())
         padded = shape.padded(np.zeros(x.shape))
         douts, weights = dy.reshape(shape.y).astype(np.float64), w.reshape(shape.w).astype(np.float64)
-        form = f"ngm{shape.axes},gmc->ngc{shape.axes}"
+        subscripts = f"ngm{shape.axes},gmc->ngc{shape.axes}"
         for tap, places in shape.taps():
-            padded[places] += np.einsum(form, douts, weights[tap])
+            padded[places] += np.einsum(subscripts, douts, weights[tap])
         dx = padded[shape.inner]
         return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.epilogue_operands[GATE])),)
 
@@ -274,9 +274,9 @@ class ConvGradW(Operator):
         shape = geometry(node, x.shape, w.shape, ())
         padded, douts = shape.padded(x), dy.reshape(shape.y).astype(np.float64)
         dw = np.zeros(shape.w)
-        form = f"ngm{shape.axes},ngc{shape.axes}->gmc"
+        subscripts = f"ngm{shape.axes},ngc{shape.axes}->gmc"
         for tap, places in shape.taps():
-            dw[tap] = np.einsum(form, douts, padded[places])
+            dw[tap] = np.einsum(subscripts, douts, padded[places])
         return (dw.reshape(w.shape).astype(dy.dtype),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:

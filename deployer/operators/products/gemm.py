@@ -69,12 +69,12 @@ class EpilogueCost(NamedTuple):
 def finish_of(node: Node, access: Access, model: KernelModel) -> EpilogueCost:
     """Return the cost of the node's epilogue: a product with alpha, C, Relu, a gate."""
     arguments = {operand.arg for operand in access.operands}
-    parts = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
+    fused = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
     block, line = (
-        sum(cost for cost, is_there in zip(costs, parts, strict=True) if is_there)
+        sum(cost for cost, is_there in zip(costs, fused, strict=True) if is_there)
         for costs in (model.epilogue_block_macs, model.epilogue_line_macs)
     )
-    return EpilogueCost(block, line + model.epilogue_line_start * any(parts))
+    return EpilogueCost(block, line + model.epilogue_line_start * any(fused))
 
 
 def lie_beside(access: Access) -> bool:

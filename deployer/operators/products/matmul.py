@@ -125,26 +125,26 @@ class FusedMatMul(Operator):
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Transpose where a batch axis moves, and Gemm; of a vector MatMul and Mul."""
-        parts, names, alpha = Construction(node.name), list(node.inputs), node.attr_float("alpha", 1.0)
+        graph, names, alpha = Construction(node.name), list(node.inputs), node.attr_float("alpha", 1.0)
         ranks = [len(kind.shape) for kind in floats(node, inputs, 2)]
         if min(ranks) < len(SWAPS):
-            names = [self._ordered(parts, node, i, rank) for i, rank in enumerate(ranks)]
-            product = parts.emit("MatMul", names, "" if alpha != 1.0 else node.outputs[0])
+            names = [self._ordered(graph, node, i, rank) for i, rank in enumerate(ranks)]
+            product = graph.emit("MatMul", names, "" if alpha != 1.0 else node.outputs[0])
             if alpha != 1.0:
-                parts.emit("Mul", (product, parts.number(alpha)), node.outputs[0])
-            return parts.nodes
+                graph.emit("Mul", (product, graph.number(alpha)), node.outputs[0])
+            return graph.nodes
         for i, rank in enumerate(ranks):
             if _moves(node, i, rank):
-                names[i] = parts.emit("Transpose", (names[i],), perm=_moved(rank))
+                names[i] = graph.emit("Transpose", (names[i],), perm=_moved(rank))
         swaps: dict[str, AttrValue] = {name: node.attr_int(name, 0) for name in SWAPS}
-        parts.emit("Gemm", names, node.outputs[0], alpha=alpha, beta=0.0, **swaps)
-        return parts.nodes
+        graph.emit("Gemm", names, node.outputs[0], alpha=alpha, beta=0.0, **swaps)
+        return graph.nodes
 
     @staticmethod
-    def _ordered(parts: Construction, node: Node, index: int, rank: int) -> str:
+    def _ordered(graph: Construction, node: Node, index: int, rank: int) -> str:
         """The operand with its axes in order."""
         order, name = _order(node, index, rank), node.inputs[index]
-        return name if order == tuple(range(rank)) else parts.emit("Transpose", (name,), perm=order)
+        return name if order == tuple(range(rank)) else graph.emit("Transpose", (name,), perm=order)
 
 
 def _moves(node: Node, index: int, rank: int) -> bool:

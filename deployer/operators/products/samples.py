@@ -292,8 +292,8 @@ def fused_mat_mul_samples(op: FusedMatMul) -> Iterator[Sample]:
     yield Sample("both", (normal(r, 7, 5), normal(r, 2, 3, 7)), {"transA": 1, "transB": 1})
     yield Sample("batch_a", (normal(r, 5, 2, 7), normal(r, 2, 7, 3)), {"transBatchA": 1})
     yield Sample("batch_b", (normal(r, 2, 4, 5, 7), normal(r, 7, 2, 4, 3)), {"transBatchB": 1})
-    turned: dict[str, AttrValue] = {"transA": 1, "transB": 1, "transBatchA": 1, "transBatchB": 1, "alpha": 2.0}
-    yield Sample("all", (normal(r, 7, 2, 5), normal(r, 3, 2, 7)), turned)
+    transposed: dict[str, AttrValue] = {"transA": 1, "transB": 1, "transBatchA": 1, "transBatchB": 1, "alpha": 2.0}
+    yield Sample("all", (normal(r, 7, 2, 5), normal(r, 3, 2, 7)), transposed)
     yield Sample("vector", (normal(r, 7), normal(r, 2, 3, 7)), {"transA": 1, "transB": 1, "alpha": 3.0})
 
 

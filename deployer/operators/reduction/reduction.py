@@ -456,7 +456,7 @@ class ReduceMean(Reduction):
 class ReduceMin(ComposedReduction):
     """The minimum over some axes.
 
-    Minus ReduceMax of minus X; of integers, the smallest of which has no negative, all bits turned around.
+    -ReduceMax(-X); for integers ~ReduceMax(~X), since the smallest integer has no negative.
     """
 
     name = "ReduceMin"
@@ -468,20 +468,20 @@ class ReduceMin(ComposedReduction):
         return (np.asarray(x.min(axes, keepdims=keep)),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """The maximum of X turned around, turned around."""
+        """ReduceMax of -X, or of ~X for integers, flipped back."""
         x = operands(node, inputs, 1)[0]
-        minus, turned, most = (f"{node.name}/{label}" for label in ("minus", "turned", "most"))
+        minus_one, flipped, maximum = (f"{node.name}/{label}" for label in ("minus", "turned", "most"))
         if x.dtype == "int32":
             return [
-                Node(turned, "BitwiseNot", node.inputs[:1], (turned,)),
-                Node(most, "ReduceMax", (turned,), (most,), self.along(node, x)),
-                Node(node.name, "BitwiseNot", (most,), node.outputs),
+                Node(flipped, "BitwiseNot", node.inputs[:1], (flipped,)),
+                Node(maximum, "ReduceMax", (flipped,), (maximum,), self.along(node, x)),
+                Node(node.name, "BitwiseNot", (maximum,), node.outputs),
             ]
         return [
-            constant_scalar(minus, -1.0),
-            Node(turned, "Mul", (node.inputs[0], minus), (turned,)),
-            Node(most, "ReduceMax", (turned,), (most,), self.along(node, x)),
-            Node(node.name, "Mul", (most, minus), node.outputs),
+            constant_scalar(minus_one, -1.0),
+            Node(flipped, "Mul", (node.inputs[0], minus_one), (flipped,)),
+            Node(maximum, "ReduceMax", (flipped,), (maximum,), self.along(node, x)),
+            Node(node.name, "Mul", (maximum, minus_one), node.outputs),
         ]
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:

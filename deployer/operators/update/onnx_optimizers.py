@@ -17,16 +17,16 @@ from deployer.operators.base.operands import Construction, arrays, floats
 # Base of ONNX's training operators: a rate, a count of updates, and any number of tensors with their states.
 
 DOMAIN = "ai.onnx.preview.training"
-MOST = 1 << 16
+MAX_OPERANDS = 1 << 16
 """The most inputs and outputs of a node."""
 SHARED = ("R", "T")
 """The rate, and the number of updates before this one; after them all tensors, then all gradients, then the others."""
 
 
-def preview_form(group: Sequence[str], required: Sequence[str] = (), **attributes: str) -> Signature:
+def preview_signature(group: Sequence[str], required: Sequence[str] = (), **attributes: str) -> Signature:
     """The form of a node over groups of tensors: a tensor, its gradient, and what is kept of it."""
     inputs, outputs = len(SHARED) + len(group), len(group) - 1
-    return Signature((inputs, MOST), (outputs, MOST), attributes, frozenset(required))
+    return Signature((inputs, MAX_OPERANDS), (outputs, MAX_OPERANDS), attributes, frozenset(required))
 
 
 class TensorSums(Construction):
@@ -125,7 +125,7 @@ class Adagrad(TensorUpdates):
 
     name = f"{DOMAIN}.Adagrad"
     group = ("X", "G", "H")
-    custom = preview_form(group, norm_coefficient="FLOAT", decay_factor="FLOAT", epsilon="FLOAT")
+    custom = preview_signature(group, norm_coefficient="FLOAT", decay_factor="FLOAT", epsilon="FLOAT")
     given: ClassVar = {"norm_coefficient": 0.5, "decay_factor": 0.25, "epsilon": 0.125}
 
     def step(self, node: Node, rate: Array, count: int, tensors: Sequence[Array]) -> Sequence[Array]:
@@ -159,7 +159,7 @@ class Adagrad(TensorUpdates):
 # X' = (1 - norm_coefficient_post) (X - R' V' / (sqrt(H') + epsilon)), with R' = R sqrt(1 - beta^T) / (1 - alpha^T), or
 # R where T is 0.
 
-ADAM_NUMBERS = {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-6, "norm_coefficient": 0.0, "norm_coefficient_post": 0.0}
+ADAM_DEFAULTS = {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-6, "norm_coefficient": 0.0, "norm_coefficient_post": 0.0}
 """Attributes with ONNX's defaults."""
 
 
@@ -169,8 +169,8 @@ class Adam(TensorUpdates):
 
     name = f"{DOMAIN}.Adam"
     group = ("X", "G", "V", "H")
-    custom = preview_form(group, **dict.fromkeys(ADAM_NUMBERS, "FLOAT"))
-    given: ClassVar = dict(zip(ADAM_NUMBERS, (0.5, 0.75, 0.25, 0.5, 0.125), strict=True))
+    custom = preview_signature(group, **dict.fromkeys(ADAM_DEFAULTS, "FLOAT"))
+    given: ClassVar = dict(zip(ADAM_DEFAULTS, (0.5, 0.75, 0.25, 0.5, 0.125), strict=True))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Each result has the type of its tensor; alpha and beta are shares."""
@@ -182,7 +182,7 @@ class Adam(TensorUpdates):
     def step(self, node: Node, rate: Array, count: int, tensors: Sequence[Array]) -> Sequence[Array]:
         """X', V' and H'."""
         x, g, v, h = tensors
-        alpha, beta, epsilon, before, after = (x.dtype.type(_number(node, name)) for name in ADAM_NUMBERS)
+        alpha, beta, epsilon, before, after = (x.dtype.type(_number(node, name)) for name in ADAM_DEFAULTS)
         g = g + before * x
         v, h = alpha * v + (1 - alpha) * g, beta * h + (1 - beta) * g * g
         if count > 0:
@@ -201,7 +201,7 @@ class Adam(TensorUpdates):
     def update(self, node: Node, sums: TensorSums, shared: Sequence[str], names: Sequence[str]) -> None:
         """Both moments, and the step by them."""
         x, g, v, h, new_x, new_v, new_h = names
-        alpha, beta, epsilon, _, after = (_number(node, name) for name in ADAM_NUMBERS)
+        alpha, beta, epsilon, _, after = (_number(node, name) for name in ADAM_DEFAULTS)
         g = self.regularized(node, sums, x, g)
         sums.weighted(alpha, v, 1 - alpha, g, new_v)
         sums.weighted(beta, h, 1 - beta, sums.of("Mul", g, g), new_h)
@@ -213,7 +213,7 @@ class Adam(TensorUpdates):
 
 
 def _number(node: Node, name: str) -> float:
-    return float(np.float32(node.attr_float(name, ADAM_NUMBERS[name])))
+    return float(np.float32(node.attr_float(name, ADAM_DEFAULTS[name])))
 
 
 def _complement(sums: TensorSums, count: str, share: float) -> str:
@@ -227,7 +227,7 @@ def _complement(sums: TensorSums, count: str, share: float) -> str:
 # Momentum of ONNX's training domain: V' = alpha V + beta G, X' = X - R V', or X - R (G + alpha V') by Nesterov.
 
 MODES = ("standard", "nesterov")
-MOMENTUM_NUMBERS = ("alpha", "beta", "norm_coefficient")
+MOMENTUM_ATTRIBUTES = ("alpha", "beta", "norm_coefficient")
 
 
 @register
@@ -236,7 +236,9 @@ class Momentum(TensorUpdates):
 
     name = f"{DOMAIN}.Momentum"
     group = ("X", "G", "V")
-    custom = preview_form(group, (*MOMENTUM_NUMBERS, "mode"), **dict.fromkeys(MOMENTUM_NUMBERS, "FLOAT"), mode="STRING")
+    custom = preview_signature(
+        group, (*MOMENTUM_ATTRIBUTES, "mode"), **dict.fromkeys(MOMENTUM_ATTRIBUTES, "FLOAT"), mode="STRING"
+    )
     given: ClassVar = {"alpha": 0.75, "beta": 0.5, "norm_coefficient": 0.25, "mode": "nesterov"}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -248,7 +250,7 @@ class Momentum(TensorUpdates):
     def step(self, node: Node, rate: Array, count: int, tensors: Sequence[Array]) -> Sequence[Array]:
         """X' and V'."""
         x, g, v = tensors
-        alpha, beta, share = (x.dtype.type(node.attr_float(name, 0.0)) for name in MOMENTUM_NUMBERS)
+        alpha, beta, share = (x.dtype.type(node.attr_float(name, 0.0)) for name in MOMENTUM_ATTRIBUTES)
         g = g + share * x
         v = alpha * v + (beta * g if count > 0 else g)
         return x - rate * (g + alpha * v if _leads(node) else v), v

@@ -185,8 +185,8 @@ def angle(g: GraphBuilder, y: Operand, x: Operand) -> Value:
     slope = g.binary("Div", y, g.choose(zero, 1.0, x))
     upright = g.binary("Mul", g.unary("Sign", y), np.pi / 2)
     side = g.choose(g.binary("Less", y, 0.0, "bool"), -np.pi, np.pi)
-    turned = g.choose(g.binary("Less", x, 0.0, "bool"), side, 0.0)
-    return g.choose(zero, upright, g.binary("Add", g.unary("Atan", slope), turned))
+    offset = g.choose(g.binary("Less", x, 0.0, "bool"), side, 0.0)
+    return g.choose(zero, upright, g.binary("Add", g.unary("Atan", slope), offset))
 
 
 @lowers("hypot")

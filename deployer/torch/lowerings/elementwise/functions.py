@@ -91,8 +91,8 @@ def degrees(g: GraphBuilder, x: Value) -> Value:
 def sinc(g: GraphBuilder, x: Value) -> Value:
     """sin(pi x) / (pi x), and 1 at zero."""
     zero = g.binary("Equal", x, 0.0, "bool")
-    turned = g.binary("Mul", g.choose(zero, 1.0, x), math.pi)
-    return g.choose(zero, 1.0, g.binary("Div", g.unary("Sin", turned), turned))
+    angle = g.binary("Mul", g.choose(zero, 1.0, x), math.pi)
+    return g.choose(zero, 1.0, g.binary("Div", g.unary("Sin", angle), angle))
 
 
 @lowers("angle")

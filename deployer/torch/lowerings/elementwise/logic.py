@@ -42,18 +42,18 @@ def masked_scatter(g: GraphBuilder, x: Value, mask: Operand, source: Value) -> V
     return g.choose(set_there, g.reshape(taken, shape), x)
 
 
-def _compares(aten: str, op: str, turned: bool = False) -> None:
-    """Register a comparison, whose result is of truths, and the other way round if it is `turned`."""
+def _compares(aten: str, op: str, negated: bool = False) -> None:
+    """Register a comparison, whose result is of truths, negated if `negated`."""
 
     @lowers(aten)
     def comparison(g: GraphBuilder, a: Operand, b: Operand) -> Value:
         found = g.binary(op, a, b, "bool")
-        return g.unary("Not", found) if turned else found
+        return g.unary("Not", found) if negated else found
 
 
 for _aten, _op in (("gt", "Greater"), ("lt", "Less"), ("ge", "GreaterOrEqual"), ("le", "LessOrEqual"), ("eq", "Equal")):
     _compares(_aten, _op)
-_compares("ne", "Equal", turned=True)
+_compares("ne", "Equal", negated=True)
 
 
 def _truths(aten: str, op: str) -> None:

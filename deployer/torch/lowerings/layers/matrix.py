@@ -112,8 +112,8 @@ def solve_triangular(
 ) -> Value:
     """The X of A X = B, or of X A = B unless A is `left`, row by row; the other triangle of A is not read."""
     if not left:
-        turned = solve_triangular(g, swapped(g, a), swapped(g, b), upper=not upper, unitriangular=unitriangular)
-        return swapped(g, turned)
+        transposed = solve_triangular(g, swapped(g, a), swapped(g, b), upper=not upper, unitriangular=unitriangular)
+        return swapped(g, transposed)
     size, batch = a.shape[-1], np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     found: list[Value] = []
     for i in reversed(range(size)) if upper else range(size):

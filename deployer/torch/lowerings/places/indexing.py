@@ -161,8 +161,8 @@ def index_put(
     if accumulate and known is not None and not known.any() and x.dtype == "float32":
         return places.back(g, rows_added(g, places.table, places.ids, new, places.at))
     first = len(places.ids.shape)
-    turned = g.transpose(new, [*range(places.at, places.at + first), *range(places.at),
-                               *range(places.at + first, new.rank)])  # fmt: skip
+    added = g.transpose(new, [*range(places.at, places.at + first), *range(places.at),
+                            *range(places.at + first, new.rank)])  # fmt: skip
     count = math.prod(places.ids.shape)
     front = (places.rows, *places.table[: places.at], *places.table[places.at + 1 :])
     lines = math.prod(front[1:])
@@ -170,7 +170,7 @@ def index_put(
     rest = [a for a in range(source.rank) if a != places.at]
     rows = g.reshape(g.transpose(source, [places.at, *rest]), (places.rows, lines))
     put = g.emit(
-        "ScatterRows", [rows, g.reshape(places.ids, (count,)), g.reshape(turned, (count, lines))], rows.shape, x.dtype,
+        "ScatterRows", [rows, g.reshape(places.ids, (count,)), g.reshape(added, (count, lines))], rows.shape, x.dtype,
         reduction="add" if accumulate else None,
     )  # fmt: skip
     back = g.transpose(g.reshape(put, front), [int(a) for a in np.argsort([places.at, *rest])])
