@@ -12,7 +12,7 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative, evaluate
-from deployer.formulas.tree import SIGNATURES, Attr, FunctionCall, Number, call, choose, least, most, walk
+from deployer.formulas.tree import SIGNATURES, Attr, FunctionCall, Number, call, choose, maximum, minimum, walk
 from deployer.operators.base.elementwise_dsl import BroadcastElementwise, ElementwiseFormula, Pointwise, X
 from deployer.testing.bench import run_step, step_of
 from deployer.testing.runtime import run_by_onnx
@@ -23,7 +23,7 @@ from DeployTest.support.tolerances import assert_close
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 DECLARED = {name: op for name, op in registry().items() if isinstance(op, ElementwiseFormula)}
 FORWARD = {name: op for name, op in DECLARED.items() if not op.declared_by}
-POINTWISE = [name for name, op in FORWARD.items() if isinstance(op, Pointwise) and op.operands[0].kind != "whole"]
+POINTWISE = [name for name, op in FORWARD.items() if isinstance(op, Pointwise) and op.operands[0].kind != "int"]
 ODD = np.array(
     [
         0.0,
@@ -63,14 +63,14 @@ WHOLE = np.array([0, 1, -1, 2, -2, 7, -7, 31, 32, 33, 255, 2**31 - 1, -(2**31)],
 
 def _odd(operator: ElementwiseFormula) -> list[Array]:
     """Odd values of each operand: of one all of them, of several each beside each."""
-    odd = {"real": ODD, "truth": np.array([0, 1], np.int32), "whole": WHOLE}
+    odd = {"float": ODD, "bool": np.array([0, 1], np.int32), "int": WHOLE}
     values = [odd[x.kind] for x in operator.operands]
     return [np.ascontiguousarray(grid.reshape(-1)) for grid in np.meshgrid(*values, indexing="ij")]
 
 
 def _first(operator: ElementwiseFormula) -> dict[str, AttrValue]:
     """The attributes of the operator's first sample."""
-    return next(attrs for _, attrs in operator.attributes())
+    return next(attrs for _, attrs in operator.sample_attributes())
 
 
 @pytest.mark.parametrize("name", sorted(FORWARD))
@@ -113,7 +113,7 @@ def test_odd_values_of_backward_passes(name: str) -> None:
 def test_kinks_are_declared(name: str) -> None:
     """On a fine grid value and slope jump at the declared places, and nowhere else."""
     operator, found = FORWARD[name], False
-    for _, attrs in operator.attributes():
+    for _, attrs in operator.sample_attributes():
         node = Node("fine", operator.name, (), (), attrs)
         x = np.linspace(-4.0003, 4.0007, 2**16)
         x = x[~np.isnan(operator.reference(node, [x])[0]) & (np.abs(x) > 0.05 * _singular(operator, node))]
@@ -173,7 +173,7 @@ POINTS["acosh"] = np.array([1.3, 1.7, 2.2])
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, (kinds, kind) in SIGNATURES.items() if kind == "real" and kinds[0] == "real"]
+    "name", [n for n, (kinds, kind) in SIGNATURES.items() if kind == "float" and kinds[0] == "float"]
 )
 def test_derivatives_of_functions(name: str) -> None:
     """Each rule against a difference in float64, for every operand alone and all of them as one."""
@@ -195,7 +195,7 @@ def test_gradient_of_what_is_not_chosen() -> None:
 
 def test_bounds_and_equals() -> None:
     """A clipped value has the slope of what is inside; equal operands share it."""
-    clipped = derivative(least(1.0, most(0.0, 2.0 * X)), X)
+    clipped = derivative(minimum(1.0, maximum(0.0, 2.0 * X)), X)
     np.testing.assert_array_equal(evaluate(clipped, {"x": np.array([-1.0, 0.25, 2.0])}, {}), [0.0, 2.0, 0.0])
 
 

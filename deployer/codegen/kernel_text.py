@@ -62,7 +62,7 @@ def _view(operator: ElementwiseFormula) -> KernelView:
         note=c_comment(f"{operator.name}, as its formula says."),
         headers=tuple(identifier(name.removesuffix(".h")) for name in (kernel.symbol, *sorted(headers), "share_f32.h")),
         symbol=identifier(kernel.symbol),
-        settings=tuple(map(identifier, operator.settings)),
+        settings=tuple(map(identifier, operator.defaults)),
         operands=tuple(pointers[:-1]),
         parts=parts,
         result=pointers[-1],
@@ -86,7 +86,7 @@ def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CT
         texts[part] = _text(part, texts, literals)
         if isinstance(part, FunctionCall) and reads[part] > 1:
             name = f"part{len(lines)}"
-            kind = {"real": "float", "truth": "int", "whole": "int32_t"}[part.kind]
+            kind = {"float": "float", "bool": "int", "int": "int32_t"}[part.kind]
             lines.append(_folded(f"const {kind} {name} = {_whole(part, texts)}"))
             texts[part] = name
     return tuple(lines), _folded(_whole(formula, texts))

@@ -67,7 +67,7 @@ def times(a: Formula, b: Formula) -> Formula:
     if ONE in (a, b):
         return b if a == ONE else a
     for chosen, other in ((b, a), (a, b)):
-        if _function(chosen) == "choose" and {ZERO, ONE} & set(chosen.operands):
+        if _name_of(chosen) == "choose" and {ZERO, ONE} & set(chosen.operands):
             condition, then, otherwise = chosen.operands
             return select(condition, times(other, then), times(other, otherwise))
     return a * b
@@ -83,7 +83,7 @@ def select(condition: Formula, then: Formula, other: Formula) -> Formula:
     return then if then == other else choose(condition, then, other)
 
 
-def _function(formula: Formula) -> str:
+def _name_of(formula: Formula) -> str:
     return getattr(formula, "function", "")
 
 
@@ -141,8 +141,8 @@ def _left(a: Array, b: Array) -> Array:
 
 def _right(a: Array, b: Array) -> Array:
     """The sign alone where b is below zero, or not below the bits of a."""
-    most = 8 * a.dtype.itemsize - 1
-    return np.asarray(np.right_shift(a, np.where((b < 0) | (b > most), most, b)), a.dtype)
+    top = 8 * a.dtype.itemsize - 1
+    return np.asarray(np.right_shift(a, np.where((b < 0) | (b > top), top, b)), a.dtype)
 
 
 def _of_sign(u: Formula, d: Formula) -> Formula:
@@ -191,9 +191,9 @@ FUNCTIONS: dict[str, Function] = {
         lambda f, d: plus(plus(times(d[0], f.operands[1]), times(d[1], f.operands[0])), d[2]),
         rounds=True,
     ),
-    "least": Function(np.minimum, "least_f32({0}, {1})", _extreme(False), header=WHOLE),
-    "most": Function(np.maximum, "most_f32({0}, {1})", _extreme(True), header=WHOLE),
-    "remainder": Function(
+    "min": Function(np.minimum, "least_f32({0}, {1})", _extreme(False), header=WHOLE),
+    "max": Function(np.maximum, "most_f32({0}, {1})", _extreme(True), header=WHOLE),
+    "rem": Function(
         np.fmod,
         "fmodf_f32({0}, {1})",
         lambda f, d: minus(d[0], times(d[1], call("round", (f.operands[0] - f) / f.operands[1]))),
@@ -201,13 +201,13 @@ FUNCTIONS: dict[str, Function] = {
         WHOLE,
     ),
     "less": Function(np.less, "({0} < {1})", _zero),
-    "at_most": Function(np.less_equal, "({0} <= {1})", _zero),
+    "less_equal": Function(np.less_equal, "({0} <= {1})", _zero),
     "equal": Function(np.equal, "({0} == {1})", _zero),
-    "both": Function(np.logical_and, "({0} && {1})", _zero),
-    "either": Function(np.logical_or, "({0} || {1})", _zero),
-    "differ": Function(np.logical_xor, "(!{0} != !{1})", _zero),
-    "negation": Function(np.logical_not, "(!{0})", _zero),
-    "integer": Function(_integer, "integer_f32({0})", _zero, header=WHOLE),
+    "and": Function(np.logical_and, "({0} && {1})", _zero),
+    "or": Function(np.logical_or, "({0} || {1})", _zero),
+    "xor": Function(np.logical_xor, "(!{0} != !{1})", _zero),
+    "not": Function(np.logical_not, "(!{0})", _zero),
+    "to_int": Function(_integer, "integer_f32({0})", _zero, header=WHOLE),
     "choose": Function(np.where, "({0} ? {1} : {2})", _choice),
     "floor": Function(np.floor, "floorf_f32({0})", _zero, header=WHOLE),
     "ceil": Function(np.ceil, "ceilf_f32({0})", _zero, header=WHOLE),
@@ -240,21 +240,21 @@ FUNCTIONS |= {
 }
 
 _INTEGERS: dict[str, tuple[Callable[..., Any], str]] = {
-    "whole_less": (np.less, "({0} < {1})"),
-    "whole_at_most": (np.less_equal, "({0} <= {1})"),
-    "whole_equal": (np.equal, "({0} == {1})"),
-    "whole_choose": (np.where, "({0} ? {1} : {2})"),
-    "sum": (np.add, "sum_i32({0}, {1})"),
-    "difference": (np.subtract, "difference_i32({0}, {1})"),
-    "product": (np.multiply, "product_i32({0}, {1})"),
-    "quotient": (_quotient, "quotient_i32({0}, {1})"),
-    "rest": (np.fmod, "remainder_i32({0}, {1})"),
-    "power": (_power, "power_i32({0}, {1})"),
-    "modulo": (np.mod, "modulo_i32({0}, {1})"),
-    "smaller": (np.minimum, "smaller_i32({0}, {1})"),
-    "larger": (np.maximum, "larger_i32({0}, {1})"),
-    "left": (_left, "left_i32({0}, {1})"),
-    "right": (_right, "right_i32({0}, {1})"),
+    "int_less": (np.less, "({0} < {1})"),
+    "int_less_equal": (np.less_equal, "({0} <= {1})"),
+    "int_equal": (np.equal, "({0} == {1})"),
+    "int_choose": (np.where, "({0} ? {1} : {2})"),
+    "int_add": (np.add, "sum_i32({0}, {1})"),
+    "int_sub": (np.subtract, "difference_i32({0}, {1})"),
+    "int_mul": (np.multiply, "product_i32({0}, {1})"),
+    "int_div": (_quotient, "quotient_i32({0}, {1})"),
+    "int_rem": (np.fmod, "remainder_i32({0}, {1})"),
+    "int_pow": (_power, "power_i32({0}, {1})"),
+    "int_mod": (np.mod, "modulo_i32({0}, {1})"),
+    "int_min": (np.minimum, "smaller_i32({0}, {1})"),
+    "int_max": (np.maximum, "larger_i32({0}, {1})"),
+    "shift_left": (_left, "left_i32({0}, {1})"),
+    "shift_right": (_right, "right_i32({0}, {1})"),
     "bits_and": (np.bitwise_and, "({0} & {1})"),
     "bits_or": (np.bitwise_or, "({0} | {1})"),
     "bits_xor": (np.bitwise_xor, "({0} ^ {1})"),
@@ -269,20 +269,20 @@ FUNCTIONS |= {
 def derivative(formula: Formula, of: Formula) -> Formula:
     """The derivative of a formula with respect to one of its inputs."""
     found: dict[Formula, Formula] = {}
-    for part in walk(formula):
-        if part == of:
-            found[part] = ONE
-        elif part.operands:
-            inner = [found[x] for x in part.operands]
-            found[part] = ZERO if set(inner) == {ZERO} else FUNCTIONS[_function(part)].slope(part, inner)
+    for node in walk(formula):
+        if node == of:
+            found[node] = ONE
+        elif node.operands:
+            inner = [found[x] for x in node.operands]
+            found[node] = ZERO if set(inner) == {ZERO} else FUNCTIONS[_name_of(node)].slope(node, inner)
         else:
-            found[part] = ZERO
+            found[node] = ZERO
     return found[formula]
 
 
 def operations(formula: Formula) -> tuple[int, int]:
     """Count element operations and transcendental functions of an element; equal parts are computed once."""
-    functions = [FUNCTIONS[_function(part)] for part in walk(formula) if part.operands]
+    functions = [FUNCTIONS[_name_of(node)] for node in walk(formula) if node.operands]
     return sum(not f.transcendentals for f in functions), sum(f.transcendentals for f in functions)
 
 
@@ -295,25 +295,25 @@ def work_of(formula: Formula, model: KernelModel) -> int:
 # Formulas in numpy, in the type of the operands: float32 as the kernels round, float64 as the meaning.
 
 
-def evaluate(formula: Formula, inputs: Mapping[str, Array], settings: Mapping[str, float]) -> Array:
+def evaluate(formula: Formula, inputs: Mapping[str, Array], attributes: Mapping[str, float]) -> Array:
     """The value of a formula: numbers in the type of the first input that is one, integers in theirs, truths as int32.
 
     An attribute of a file is the float32 that the kernel gets; that of a captured step is the module's own number.
     """
-    reals = [inputs[x.name] for x in walk(formula) if isinstance(x, Input) and x.kind == "real"]
+    reals = [inputs[x.name] for x in walk(formula) if isinstance(x, Input) and x.kind == "float"]
     dtype = reals[0].dtype if reals else np.dtype(np.float32)
     found: dict[Formula, Array] = {}
     with np.errstate(all="ignore"):
-        for part in walk(formula):
-            match part:
+        for node in walk(formula):
+            match node:
                 case Number(value):
-                    found[part] = np.asarray(value, dtype)
+                    found[node] = np.asarray(value, dtype)
                 case Attr(name):
-                    found[part] = np.asarray(settings[name], dtype)
+                    found[node] = np.asarray(attributes[name], dtype)
                 case Input(name):
-                    found[part] = inputs[name] != 0 if part.kind == "truth" else inputs[name]
+                    found[node] = inputs[name] != 0 if node.kind == "bool" else inputs[name]
                 case FunctionCall(function, operands):
-                    found[part] = np.asarray(FUNCTIONS[function].numpy(*(found[x] for x in operands)))
-    if formula.kind == "whole":
+                    found[node] = np.asarray(FUNCTIONS[function].numpy(*(found[x] for x in operands)))
+    if formula.kind == "int":
         return found[formula]
-    return np.asarray(found[formula], dtype if formula.kind == "real" else np.int32)
+    return np.asarray(found[formula], dtype if formula.kind == "float" else np.int32)

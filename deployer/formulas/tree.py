@@ -9,25 +9,25 @@ from typing import Literal
 
 from deployer.core.errors import InternalError
 
-Kind = Literal["real", "truth", "whole"]
+Kind = Literal["float", "bool", "int"]
 SIGNATURES: dict[str, tuple[tuple[Kind, ...], Kind]] = {
-    **dict.fromkeys(("neg", "abs", "floor", "ceil", "round", "sqrt", "exp", "log"), (("real",), "real")),
-    **dict.fromkeys(("expm1", "log1p", "erf", "tanh", "sigmoid", "softplus"), (("real",), "real")),
-    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), (("real",), "real")),
-    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh"), (("real",), "real")),
-    **dict.fromkeys(("add", "sub", "mul", "div", "least", "most", "remainder"), (("real", "real"), "real")),
-    **dict.fromkeys(("less", "at_most", "equal"), (("real", "real"), "truth")),
-    **dict.fromkeys(("both", "either", "differ"), (("truth", "truth"), "truth")),
-    "negation": (("truth",), "truth"),
-    **dict.fromkeys(("whole_less", "whole_at_most", "whole_equal"), (("whole", "whole"), "truth")),
-    **dict.fromkeys(("sum", "difference", "product", "quotient", "rest", "modulo"), (("whole", "whole"), "whole")),
-    **dict.fromkeys(("power", "smaller", "larger", "left", "right"), (("whole", "whole"), "whole")),
-    **dict.fromkeys(("bits_and", "bits_or", "bits_xor"), (("whole", "whole"), "whole")),
-    "integer": (("real",), "whole"),
-    "bits_not": (("whole",), "whole"),
-    "whole_choose": (("truth", "whole", "whole"), "whole"),
-    "fma": (("real", "real", "real"), "real"),
-    "choose": (("truth", "real", "real"), "real"),
+    **dict.fromkeys(("neg", "abs", "floor", "ceil", "round", "sqrt", "exp", "log"), (("float",), "float")),
+    **dict.fromkeys(("expm1", "log1p", "erf", "tanh", "sigmoid", "softplus"), (("float",), "float")),
+    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), (("float",), "float")),
+    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh", "atanh"), (("float",), "float")),
+    **dict.fromkeys(("add", "sub", "mul", "div", "min", "max", "rem"), (("float", "float"), "float")),
+    **dict.fromkeys(("less", "less_equal", "equal"), (("float", "float"), "bool")),
+    **dict.fromkeys(("and", "or", "xor"), (("bool", "bool"), "bool")),
+    "not": (("bool",), "bool"),
+    **dict.fromkeys(("int_less", "int_less_equal", "int_equal"), (("int", "int"), "bool")),
+    **dict.fromkeys(("int_add", "int_sub", "int_mul", "int_div", "int_rem", "int_mod"), (("int", "int"), "int")),
+    **dict.fromkeys(("int_pow", "int_min", "int_max", "shift_left", "shift_right"), (("int", "int"), "int")),
+    **dict.fromkeys(("bits_and", "bits_or", "bits_xor"), (("int", "int"), "int")),
+    "to_int": (("float",), "int"),
+    "bits_not": (("int",), "int"),
+    "int_choose": (("bool", "int", "int"), "int"),
+    "fma": (("float", "float", "float"), "float"),
+    "choose": (("bool", "float", "float"), "float"),
 }
 """The kinds of the operands of each function, and of its result."""
 
@@ -39,7 +39,7 @@ class Formula:
     @property
     def kind(self) -> Kind:
         """Whether this is a number or a truth."""
-        return "real"
+        return "float"
 
     @property
     def operands(self) -> tuple["Formula", ...]:
@@ -77,13 +77,13 @@ class Formula:
         return call("less", self, other)
 
     def __le__(self, other: "Value") -> "Formula":
-        return call("at_most", self, other)
+        return call("less_equal", self, other)
 
     def __gt__(self, other: "Value") -> "Formula":
         return call("less", other, self)
 
     def __ge__(self, other: "Value") -> "Formula":
-        return call("at_most", other, self)
+        return call("less_equal", other, self)
 
 
 Value = Formula | float
@@ -98,16 +98,16 @@ class Number(Formula):
 
 @dataclass(frozen=True)
 class Input(Formula):
-    """Element of an operand; of int32 it is a bool, true where it is not 0, unless it is `whole`."""
+    """Element of an operand; of int32 it is a bool, true where it is not 0, unless it is `is_int`."""
 
     name: str
     dtype: str = "float32"
-    whole: bool = False
+    is_int: bool = False
 
     @property
     def kind(self) -> Kind:
         """Whether this is a number or a truth."""
-        return "real" if self.dtype == "float32" else "whole" if self.whole else "truth"
+        return "float" if self.dtype == "float32" else "int" if self.is_int else "bool"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class FunctionCall(Formula):
     """A function of further formulas; `call` makes it."""
 
     function: str
-    parts: tuple[Formula, ...]
+    arguments: tuple[Formula, ...]
 
     @property
     def kind(self) -> Kind:
@@ -132,16 +132,16 @@ class FunctionCall(Formula):
     @property
     def operands(self) -> tuple[Formula, ...]:
         """Arguments of the function."""
-        return self.parts
+        return self.arguments
 
 
 def call(function: str, *operands: Value) -> Formula:
     """A call; InternalError where operands are too many, too few, or of another kind than the function takes."""
-    parts = tuple(x if isinstance(x, Formula) else Number(float(x)) for x in operands)
-    expected, found = SIGNATURES[function][0], tuple(x.kind for x in parts)
+    arguments = tuple(x if isinstance(x, Formula) else Number(float(x)) for x in operands)
+    expected, found = SIGNATURES[function][0], tuple(x.kind for x in arguments)
     if found != expected:
         raise InternalError(f"{function} takes {', '.join(expected)}", [("found", ", ".join(found) or "nothing")])
-    return FunctionCall(function, parts)
+    return FunctionCall(function, arguments)
 
 
 def choose(condition: Formula, then: Value, other: Value) -> Formula:
@@ -154,30 +154,30 @@ def fma(a: Value, b: Value, c: Value) -> Formula:
     return call("fma", a, b, c)
 
 
-def least(a: Value, b: Value) -> Formula:
+def minimum(a: Value, b: Value) -> Formula:
     """The smaller of two; NaN where one is."""
-    return call("least", a, b)
+    return call("min", a, b)
 
 
-def most(a: Value, b: Value) -> Formula:
+def maximum(a: Value, b: Value) -> Formula:
     """The larger of two; NaN where one is."""
-    return call("most", a, b)
+    return call("max", a, b)
 
 
 def inputs_of(formula: Formula) -> tuple[Input, ...]:
     """The inputs that a formula reads, each once, from left to right."""
-    return tuple(dict.fromkeys(part for part in walk(formula) if isinstance(part, Input)))
+    return tuple(dict.fromkeys(node for node in walk(formula) if isinstance(node, Input)))
 
 
-def settings_of(formula: Formula) -> tuple[str, ...]:
+def attributes_of(formula: Formula) -> tuple[str, ...]:
     """The attributes that a formula reads, each once, from left to right."""
-    return tuple(dict.fromkeys(part.name for part in walk(formula) if isinstance(part, Attr)))
+    return tuple(dict.fromkeys(node.name for node in walk(formula) if isinstance(node, Attr)))
 
 
 def divisors_of(formula: Formula) -> tuple[str, ...]:
     """The attributes that a formula divides by, each once, from left to right."""
-    quotients = [part for part in walk(formula) if isinstance(part, FunctionCall) and part.function == "div"]
-    return tuple(dict.fromkeys(part.parts[1].name for part in quotients if isinstance(part.parts[1], Attr)))
+    quotients = [node for node in walk(formula) if isinstance(node, FunctionCall) and node.function == "div"]
+    return tuple(dict.fromkeys(node.arguments[1].name for node in quotients if isinstance(node.arguments[1], Attr)))
 
 
 def walk(formula: Formula) -> tuple[Formula, ...]:
@@ -185,12 +185,12 @@ def walk(formula: Formula) -> tuple[Formula, ...]:
     seen: dict[Formula, None] = {}
     waiting = [(formula, False)]
     while waiting:
-        part, ready = waiting.pop()
+        node, ready = waiting.pop()
         if ready:
-            seen.setdefault(part)
-        elif part not in seen:
-            waiting.append((part, True))
-            waiting += [(inner, False) for inner in reversed(part.operands)]
+            seen.setdefault(node)
+        elif node not in seen:
+            waiting.append((node, True))
+            waiting += [(inner, False) for inner in reversed(node.operands)]
     return tuple(seen)
 
 
@@ -199,5 +199,5 @@ def replaced(formula: Formula, old: Formula, new: Formula) -> Formula:
     if formula == old:
         return new
     if isinstance(formula, FunctionCall):
-        return FunctionCall(formula.function, tuple(replaced(part, old, new) for part in formula.parts))
+        return FunctionCall(formula.function, tuple(replaced(node, old, new) for node in formula.arguments))
     return formula

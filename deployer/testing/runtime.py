@@ -77,7 +77,7 @@ def version_of(operator: Operator) -> int:
 def truths(operator: Operator) -> set[int]:
     """The positions of inputs that are of bool in ONNX."""
     declared = operator.operands if isinstance(operator, ElementwiseFormula) else ()
-    return {position for position, operand in enumerate(declared) if operand.kind == "truth"}
+    return {position for position, operand in enumerate(declared) if operand.kind == "bool"}
 
 
 def as_in_file(operator: Operator, version: int, position: int, x: Array) -> Array:
@@ -114,4 +114,4 @@ def _takes(operator: Operator, node: Node, types: Sequence[TensorType | None]) -
 
 def gives_truths(operator: Operator) -> bool:
     """Whether the result is of bool in ONNX."""
-    return isinstance(operator, ElementwiseFormula) and operator.formula.kind == "truth"
+    return isinstance(operator, ElementwiseFormula) and operator.formula.kind == "bool"

@@ -118,7 +118,7 @@ class Flat(Operator):
     kernel: ClassVar[Kernel]
 
     @classmethod
-    def form_scalars(cls, pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
+    def base_scalars(cls, pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
         """The scalars that `args` fills."""
         return (("n", "u32"),)
 
@@ -202,7 +202,7 @@ class Broadcasting(Operator):
         return [replace(node, op=self.at_run_time)] if self.at_run_time and all(wholes) else None
 
     @classmethod
-    def form_scalars(cls, pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
+    def base_scalars(cls, pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
         """The scalars that `args` fills."""
         return loop_scalars(pointers)
 

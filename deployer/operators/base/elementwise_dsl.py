@@ -28,7 +28,7 @@ from deployer.core.operator import (
 from deployer.core.signatures import Signature
 from deployer.core.traits import DecisionBoundaries
 from deployer.formulas.functions import ZERO, derivative, evaluate, times, work_of
-from deployer.formulas.tree import Formula, Input, divisors_of, inputs_of, replaced, settings_of
+from deployer.formulas.tree import Formula, Input, attributes_of, divisors_of, inputs_of, replaced
 from deployer.operators.base.elementwise import Broadcasting, Flat
 from deployer.operators.base.operands import normal
 
@@ -39,14 +39,14 @@ from deployer.operators.base.operands import normal
 
 X, Y, DY = Input("x"), Input("y"), Input("dy")
 A, B = Input("a"), Input("b")
-TRUTHS = Input("a", "int32"), Input("b", "int32")
-INTEGERS = Input("a", "int32", whole=True), Input("b", "int32", whole=True)
+BOOLS = Input("a", "int32"), Input("b", "int32")
+INTEGERS = Input("a", "int32", is_int=True), Input("b", "int32", is_int=True)
 
 
 class ElementwiseFormula(Operator, ABC):
     """An elementwise operator by its `formula` over `operands`, in the order of the node's inputs.
 
-    `settings` are the attributes that the formula reads, with their values where the node has none. Where the value or
+    `defaults` are the attributes that the formula reads, with their values where the node has none. Where the value or
     the slope jumps, `non_differentiable` gives for an input the places as formulas. `derivatives` holds, for inputs
     whose derivative is better said than derived, the gradient from the operands, `Y` and `DY`. `integers` says that
     ONNX's operator takes integers as well. `spread` is the standard deviation of samples, `trials` are the attributes
@@ -55,7 +55,7 @@ class ElementwiseFormula(Operator, ABC):
 
     formula: ClassVar[Formula]
     operands: ClassVar[tuple[Input, ...]] = (X,)
-    settings: ClassVar[Mapping[str, float]] = {}
+    defaults: ClassVar[Mapping[str, float]] = {}
     non_differentiable: ClassVar[Mapping[str, tuple[Formula, ...]]] = {}
     derivatives: ClassVar[Mapping[str, Formula]] = {}
     integers: ClassVar[bool] = False
@@ -67,7 +67,7 @@ class ElementwiseFormula(Operator, ABC):
 
     def values(self, node: Node) -> dict[str, float]:
         """The value of each attribute that the formula reads."""
-        return {name: node.attr_float(name, float(np.float32(default))) for name, default in self.settings.items()}
+        return {name: node.attr_float(name, float(np.float32(default))) for name, default in self.defaults.items()}
 
     def types(self, node: Node, inputs: Sequence[TensorType | None]) -> list[TensorType]:
         """The types of the operands; an error where one is absent or of another type, or a divisor is 0."""
@@ -78,24 +78,24 @@ class ElementwiseFormula(Operator, ABC):
         present = [kind for kind in inputs[: len(self.operands)] if kind is not None]
         if len(present) < len(self.operands):
             raise mismatch(node, f"needs {len(self.operands)} inputs, has {len(present)}", inputs)
-        reals = [kind for kind, operand in zip(present, self.operands, strict=True) if operand.kind == "real"]
-        truths = [kind for kind, operand in zip(present, self.operands, strict=True) if operand.kind == "truth"]
+        reals = [kind for kind, operand in zip(present, self.operands, strict=True) if operand.kind == "float"]
+        truths = [kind for kind, operand in zip(present, self.operands, strict=True) if operand.kind == "bool"]
         if len({kind.dtype for kind in reals}) > 1:
             raise mismatch(node, "operands differ in dtype", inputs)
         if any(kind.dtype != "float32" for kind in reals) and not self.integers:
             raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "float32 operands")
         if any(kind.dtype != "int32" for kind in truths):
             raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "truths, which are int32 here")
-        wholes = [kind for kind, operand in zip(present, self.operands, strict=True) if operand.kind == "whole"]
+        wholes = [kind for kind, operand in zip(present, self.operands, strict=True) if operand.kind == "int"]
         if any(kind.dtype != "int32" for kind in wholes):
             raise unsupported(node, f"its operands are {', '.join(map(str, present))}", "integers")
         return present
 
     def dtype(self, present: Sequence[TensorType]) -> str:
         """The element type of the result."""
-        if self.formula.kind != "real":
+        if self.formula.kind != "float":
             return "int32"
-        return next(k.dtype for k, operand in zip(present, self.operands, strict=True) if operand.kind == "real")
+        return next(k.dtype for k, operand in zip(present, self.operands, strict=True) if operand.kind == "float")
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The formula in numpy."""
@@ -133,7 +133,7 @@ class ElementwiseFormula(Operator, ABC):
         """The derivative of the formula, summed over the axes along which an operand was broadcast."""
         sources = dict(zip((operand.name for operand in self.operands), node.inputs, strict=False))
         sources |= {DY.name: douts[0], Y.name: node.outputs[0]}
-        attrs = {name: value for name, value in node.attrs.items() if name in self.settings}
+        attrs = {name: value for name, value in node.attrs.items() if name in self.defaults}
         shape = b.type(douts[0]).shape
         wanted = [place for place, x in enumerate(self.operands) if x.name in self.backward and b.needs_grad(place)]
         for position in wanted:
@@ -143,12 +143,12 @@ class ElementwiseFormula(Operator, ABC):
                 b.emit("Expand", (zero, b.constant("shape", np.array(kind.shape, np.int64))), (b.grad(position),))
             else:
                 whole = b.grad(position) if kind.shape == shape else b.temp("each")
-                used = {name: value for name, value in attrs.items() if name in rule.settings}
+                used = {name: value for name, value in attrs.items() if name in rule.defaults}
                 b.emit(rule.name, [sources[x.name] for x in rule.operands], (whole,), **used)
                 if whole != b.grad(position):
                     b.reduce_to(whole, kind.shape, b.grad(position))
 
-    def attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
+    def sample_attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
         """Attributes of samples with a label: none, and each of the trials."""
         yield "", {}
         for number, trial in enumerate(self.trials):
@@ -156,9 +156,9 @@ class ElementwiseFormula(Operator, ABC):
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
         """Values of an operand for samples: normal ones, truths, or integers."""
-        if operand.kind == "truth":
+        if operand.kind == "bool":
             return generator.integers(0, 2, shape).astype(np.int32)
-        if operand.kind == "whole":
+        if operand.kind == "int":
             return generator.integers(-9, 10, shape).astype(np.int32)
         return np.asarray(normal(generator, *shape) * np.float32(self.spread), np.float32)
 
@@ -206,7 +206,7 @@ def elementwise(cls: D) -> D:
     if cls.no_gradient:
         cls.gradient = Operator.gradient  # type: ignore[method-assign]
     else:
-        cls.backward = {x.name: _backward(cls, x) for x in cls.operands if x.kind == "real"}
+        cls.backward = {x.name: _backward(cls, x) for x in cls.operands if x.kind == "float"}
     register(cls)
     for rule in cls.backward.values():
         if rule is not None:
@@ -221,8 +221,8 @@ def _backward(cls: type[ElementwiseFormula], operand: Input) -> type[Elementwise
     if formula == ZERO:
         return None
     used = inputs_of(formula)
-    read = settings_of(formula)
-    several = sum(x.kind == "real" for x in cls.operands) > 1
+    read = attributes_of(formula)
+    several = sum(x.kind == "float" for x in cls.operands) > 1
     name = f"{cls.name}Grad{operand.name.title() if several else ''}"
     operands = tuple(x for x in (DY, *cls.operands, Y) if x in used or x == DY)
     body: dict[str, object] = {
@@ -231,31 +231,31 @@ def _backward(cls: type[ElementwiseFormula], operand: Input) -> type[Elementwise
         "name": name,
         "formula": formula,
         "operands": operands,
-        "settings": {key: value for key, value in cls.settings.items() if key in read},
+        "defaults": {key: value for key, value in cls.defaults.items() if key in read},
         "custom": Signature((len(operands), len(operands)), (1, 1), dict.fromkeys(read, "FLOAT")),
         "gradient": Operator.gradient,
         "no_gradient": "it belongs to a backward pass",
         "declared_by": cls.name,
         "result": f"d{operand.name}",
     }
-    rule = cast("type[ElementwiseFormula]", type(name, (_form(cls),), body))
+    rule = cast("type[ElementwiseFormula]", type(name, (_base(cls),), body))
     rule.kernel = _kernel(rule)
     return rule
 
 
-def _form(cls: type[ElementwiseFormula]) -> type[ElementwiseFormula]:
+def _base(cls: type[ElementwiseFormula]) -> type[ElementwiseFormula]:
     return Pointwise if issubclass(cls, Pointwise) else BroadcastElementwise
 
 
 def _kernel(cls: type[ElementwiseFormula]) -> Kernel:
     """The kernel that is printed from the formula: operands, result, what its form takes, and the attributes."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.name).lower()
-    kind = "float32" if cls.formula.kind == "real" else "int32"
+    kind = "float32" if cls.formula.kind == "float" else "int32"
     pointers = (*((x.name, x.dtype, False) for x in cls.operands), (cls.result, kind, True))
     form = Flat if issubclass(cls, Flat) else Broadcasting
-    scalars: list[tuple[str, CType]] = list(form.form_scalars([name for name, _, _ in pointers]))
-    bits = "i32" if any(x.kind == "whole" for x in cls.operands) else "f32"
-    return Kernel(f"{words}_{bits}", pointers, (*scalars, *((name, "f32") for name in cls.settings)))
+    scalars: list[tuple[str, CType]] = list(form.base_scalars([name for name, _, _ in pointers]))
+    bits = "i32" if any(x.kind == "int" for x in cls.operands) else "f32"
+    return Kernel(f"{words}_{bits}", pointers, (*scalars, *((name, "f32") for name in cls.defaults)))
 
 
 def printed_kernels() -> dict[str, ElementwiseFormula]:

@@ -24,7 +24,7 @@ def pointwise_samples(op: Pointwise) -> Iterator[Sample]:
         yield from _of_backward(op)
         return
     known = bool(op.versions)
-    for label, attrs in op.attributes():
+    for label, attrs in op.sample_attributes():
         r = rng(sum(op.name.encode()) + len(label))
         for name, shape in (("vector", (37,)), ("matrix", (5, 7))):
             yield Sample(f"{name}{label}", tuple(op.drawn(r, x, shape) for x in op.operands), attrs, onnx=known)
@@ -36,7 +36,7 @@ def spread_samples(op: BroadcastElementwise) -> Iterator[Sample]:
     if op.declared_by:
         yield from _of_backward(op)
         return
-    for (label, attrs), (name, shapes) in product(op.attributes(), op.shapes.items()):
+    for (label, attrs), (name, shapes) in product(op.sample_attributes(), op.shapes.items()):
         r = rng(sum((op.name + name).encode()) + len(label))
         drawn = [op.drawn(r, x, shape) for x, shape in zip(op.operands, shapes, strict=False)]
         yield Sample(f"{name}{label}", tuple(drawn), attrs, onnx=bool(op.versions))
@@ -52,7 +52,7 @@ def _of_backward(rule: ElementwiseFormula) -> Iterator[Sample]:
         (y,) = forward.reference(node, sample.inputs)
         values = dict(zip((x.name for x in forward.operands), sample.inputs, strict=False))
         values |= {Y.name: y, DY.name: normal(rng(number), *y.shape)}
-        attrs = {name: value for name, value in sample.attrs.items() if name in rule.settings}
+        attrs = {name: value for name, value in sample.attrs.items() if name in rule.defaults}
         yield Sample(sample.label, tuple(values[x.name] for x in rule.operands), attrs, onnx=False)
 
 

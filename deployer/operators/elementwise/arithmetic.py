@@ -26,7 +26,7 @@ from deployer.core.operator import (
 )
 from deployer.core.signatures import CONSUMED, Rule, Signature
 from deployer.core.traits import FLOAT32_MAX
-from deployer.formulas.tree import least, most
+from deployer.formulas.tree import maximum, minimum
 from deployer.operators.base.elementwise import (
     LOOPS,
     Binary,
@@ -247,7 +247,7 @@ class Max(Chained):
     versions = (8, 12, 13)
     older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
     operands = (A, B)
-    formula = most(A, B)
+    formula = maximum(A, B)
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerMax"
@@ -264,7 +264,7 @@ class Min(Chained):
     versions = (8, 12, 13)
     older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
     operands = (A, B)
-    formula = least(A, B)
+    formula = minimum(A, B)
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerMin"

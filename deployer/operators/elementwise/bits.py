@@ -12,7 +12,7 @@ from deployer.formulas.tree import Input, call
 from deployer.operators.base.elementwise_dsl import INTEGERS, BroadcastElementwise, Pointwise, elementwise
 from deployer.operators.base.operands import arrays, operands
 
-DIRECTIONS = {"RIGHT": ("IntegerShiftRight", "right"), "LEFT": ("IntegerShiftLeft", "left")}
+DIRECTIONS = {"RIGHT": ("IntegerShiftRight", "shift_right"), "LEFT": ("IntegerShiftLeft", "shift_left")}
 
 
 @register
@@ -60,7 +60,7 @@ class BitwiseAnd(BroadcastElementwise):
     no_gradient = "integers have none"
 
 
-WHOLE = Input("x", "int32", whole=True)
+INTEGER = Input("x", "int32", is_int=True)
 
 
 @elementwise
@@ -70,8 +70,8 @@ class BitwiseNot(Pointwise):
     name = "BitwiseNot"
     overflow = "unsigned"
     versions = (18,)
-    operands = (WHOLE,)
-    formula = call("bits_not", WHOLE)
+    operands = (INTEGER,)
+    formula = call("bits_not", INTEGER)
     no_gradient = "integers have none"
 
 
@@ -103,7 +103,7 @@ class IntegerShiftLeft(BroadcastElementwise):
 
     name = "IntegerShiftLeft"
     operands = INTEGERS
-    formula = call("left", *INTEGERS)
+    formula = call("shift_left", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -116,5 +116,5 @@ class IntegerShiftRight(BroadcastElementwise):
 
     name = "IntegerShiftRight"
     operands = INTEGERS
-    formula = call("right", *INTEGERS)
+    formula = call("shift_right", *INTEGERS)
     no_gradient = "integers have none"

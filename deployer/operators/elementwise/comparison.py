@@ -9,7 +9,7 @@ from deployer.core.operator import Array
 from deployer.core.signatures import Rule
 from deployer.formulas.tree import Attr, Formula, Input, call, choose
 from deployer.operators.base.elementwise import limited
-from deployer.operators.base.elementwise_dsl import TRUTHS, A, B, BroadcastElementwise, Pointwise, X, elementwise
+from deployer.operators.base.elementwise_dsl import BOOLS, A, B, BroadcastElementwise, Pointwise, X, elementwise
 
 
 @elementwise
@@ -19,9 +19,9 @@ class And(BroadcastElementwise):
     name = "And"
     versions = (7,)
     older: ClassVar[dict[int, Rule]] = {1: limited}
-    operands = TRUTHS
-    formula = call("both", *TRUTHS)
-    no_gradient = "a truth has none"
+    operands = BOOLS
+    formula = call("and", *BOOLS)
+    no_gradient = "a bool has none"
 
 
 @elementwise
@@ -36,7 +36,7 @@ class Equal(BroadcastElementwise):
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerEqual"
-    no_gradient = "a truth has none"
+    no_gradient = "a bool has none"
 
 
 @elementwise
@@ -51,7 +51,7 @@ class Greater(BroadcastElementwise):
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerGreater"
-    no_gradient = "a truth has none"
+    no_gradient = "a bool has none"
 
 
 @elementwise
@@ -65,11 +65,11 @@ class GreaterOrEqual(BroadcastElementwise):
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerGreaterOrEqual"
-    no_gradient = "a truth has none"
+    no_gradient = "a bool has none"
 
 
 def _found(flag: str, infinity: float) -> Formula:
-    return call("both", call("equal", X, infinity), call("less", 0.0, Attr(flag)))
+    return call("and", call("equal", X, infinity), call("less", 0.0, Attr(flag)))
 
 
 @elementwise
@@ -78,11 +78,11 @@ class IsInf(Pointwise):
 
     name = "IsInf"
     versions = (10, 20)
-    formula = call("either", _found("detect_negative", -math.inf), _found("detect_positive", math.inf))
-    settings: ClassVar = {"detect_negative": 1.0, "detect_positive": 1.0}
+    formula = call("or", _found("detect_negative", -math.inf), _found("detect_positive", math.inf))
+    defaults: ClassVar = {"detect_negative": 1.0, "detect_positive": 1.0}
     flags = ("detect_negative", "detect_positive")
     trials = ({"detect_negative": 0}, {"detect_positive": 0})
-    no_gradient = "a truth has none"
+    no_gradient = "a bool has none"
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
         """Numbers, and infinities of both signs."""
@@ -96,8 +96,8 @@ class IsNaN(Pointwise):
 
     name = "IsNaN"
     versions = (9, 13, 20)
-    formula = call("negation", call("equal", X, X))
-    no_gradient = "a truth has none"
+    formula = call("not", call("equal", X, X))
+    no_gradient = "a bool has none"
 
 
 @elementwise
@@ -112,7 +112,7 @@ class Less(BroadcastElementwise):
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerLess"
-    no_gradient = "a truth has none"
+    no_gradient = "a bool has none"
 
 
 @elementwise
@@ -126,10 +126,10 @@ class LessOrEqual(BroadcastElementwise):
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
     integers = True
     at_run_time = "IntegerLessOrEqual"
-    no_gradient = "a truth has none"
+    no_gradient = "a bool has none"
 
 
-TRUTH = Input("x", "int32")
+BOOL = Input("x", "int32")
 
 
 @elementwise
@@ -138,9 +138,9 @@ class Not(Pointwise):
 
     name = "Not"
     versions = (1,)
-    operands = (TRUTH,)
-    formula = call("negation", TRUTH)
-    no_gradient = "a truth has none"
+    operands = (BOOL,)
+    formula = call("not", BOOL)
+    no_gradient = "a bool has none"
 
 
 @elementwise
@@ -150,9 +150,9 @@ class Or(BroadcastElementwise):
     name = "Or"
     versions = (7,)
     older: ClassVar[dict[int, Rule]] = {1: limited}
-    operands = TRUTHS
-    formula = call("either", *TRUTHS)
-    no_gradient = "a truth has none"
+    operands = BOOLS
+    formula = call("or", *BOOLS)
+    no_gradient = "a bool has none"
 
 
 CONDITION, OTHER = Input("condition", "int32"), Input("other")
@@ -177,6 +177,6 @@ class Xor(BroadcastElementwise):
     name = "Xor"
     versions = (7,)
     older: ClassVar[dict[int, Rule]] = {1: limited}
-    operands = TRUTHS
-    formula = call("differ", *TRUTHS)
-    no_gradient = "a truth has none"
+    operands = BOOLS
+    formula = call("xor", *BOOLS)
+    no_gradient = "a bool has none"

@@ -19,7 +19,7 @@ class IntegerAdd(BroadcastElementwise):
 
     name = "IntegerAdd"
     operands = INTEGERS
-    formula = call("sum", *INTEGERS)
+    formula = call("int_add", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -29,7 +29,7 @@ class IntegerDiv(BroadcastElementwise):
 
     name = "IntegerDiv"
     operands = INTEGERS
-    formula = call("quotient", *INTEGERS)
+    formula = call("int_div", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -39,7 +39,7 @@ class IntegerEqual(BroadcastElementwise):
 
     name = "IntegerEqual"
     operands = INTEGERS
-    formula = call("whole_equal", *INTEGERS)
+    formula = call("int_equal", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -49,7 +49,7 @@ class IntegerGreater(BroadcastElementwise):
 
     name = "IntegerGreater"
     operands = INTEGERS
-    formula = call("whole_less", *reversed(INTEGERS))
+    formula = call("int_less", *reversed(INTEGERS))
     no_gradient = "integers have none"
 
 
@@ -59,7 +59,7 @@ class IntegerGreaterOrEqual(BroadcastElementwise):
 
     name = "IntegerGreaterOrEqual"
     operands = INTEGERS
-    formula = call("whole_at_most", *reversed(INTEGERS))
+    formula = call("int_less_equal", *reversed(INTEGERS))
     no_gradient = "integers have none"
 
 
@@ -69,7 +69,7 @@ class IntegerLess(BroadcastElementwise):
 
     name = "IntegerLess"
     operands = INTEGERS
-    formula = call("whole_less", *INTEGERS)
+    formula = call("int_less", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -79,7 +79,7 @@ class IntegerLessOrEqual(BroadcastElementwise):
 
     name = "IntegerLessOrEqual"
     operands = INTEGERS
-    formula = call("whole_at_most", *INTEGERS)
+    formula = call("int_less_equal", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -89,7 +89,7 @@ class IntegerMax(BroadcastElementwise):
 
     name = "IntegerMax"
     operands = INTEGERS
-    formula = call("larger", *INTEGERS)
+    formula = call("int_max", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -99,7 +99,7 @@ class IntegerMin(BroadcastElementwise):
 
     name = "IntegerMin"
     operands = INTEGERS
-    formula = call("smaller", *INTEGERS)
+    formula = call("int_min", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -112,8 +112,8 @@ class IntegerMod(BroadcastElementwise):
 
     name = "IntegerMod"
     operands = INTEGERS
-    formula = call("whole_choose", Attr("fmod") > 0.0, call("rest", *INTEGERS), call("modulo", *INTEGERS))
-    settings: ClassVar = {"fmod": 0.0}
+    formula = call("int_choose", Attr("fmod") > 0.0, call("int_rem", *INTEGERS), call("int_mod", *INTEGERS))
+    defaults: ClassVar = {"fmod": 0.0}
     trials = ({"fmod": 1},)
     no_gradient = "integers have none"
 
@@ -124,7 +124,7 @@ class IntegerMul(BroadcastElementwise):
 
     name = "IntegerMul"
     operands = INTEGERS
-    formula = call("product", *INTEGERS)
+    formula = call("int_mul", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -137,7 +137,7 @@ class IntegerPow(BroadcastElementwise):
 
     name = "IntegerPow"
     operands = INTEGERS
-    formula = call("power", *INTEGERS)
+    formula = call("int_pow", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -147,7 +147,7 @@ class IntegerSub(BroadcastElementwise):
 
     name = "IntegerSub"
     operands = INTEGERS
-    formula = call("difference", *INTEGERS)
+    formula = call("int_sub", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -160,7 +160,7 @@ class IntegerWhere(BroadcastElementwise):
 
     name = "IntegerWhere"
     operands = (CONDITION, *INTEGERS)
-    formula = call("whole_choose", CONDITION, *INTEGERS)
+    formula = call("int_choose", CONDITION, *INTEGERS)
     no_gradient = "integers have none"
 
 

@@ -48,7 +48,7 @@ class Divided(Pointwise):
     name = "Divided"
     custom = Signature((1, 1), (1, 1), {"by": "FLOAT"})
     formula = X / Attr("by")
-    settings: ClassVar = {"by": 1.0}
+    defaults: ClassVar = {"by": 1.0}
     trials = ({"by": 3.0},)
 
 
@@ -73,8 +73,8 @@ class Floor(Pointwise):
     spread = 3.0
 
 
-LEFT = call("remainder", A, B)
-OTHER_SIGN = call("differ", LEFT < 0.0, B < 0.0)
+LEFT = call("rem", A, B)
+OTHER_SIGN = call("xor", LEFT < 0.0, B < 0.0)
 
 
 @elementwise
@@ -87,7 +87,7 @@ class FloorMod(BroadcastElementwise):
     name = "FloorMod"
     custom = Signature((2, 2), (1, 1))
     operands = (A, B)
-    formula = choose(call("both", OTHER_SIGN, call("negation", call("equal", LEFT, 0.0))), LEFT + B, LEFT)
+    formula = choose(call("and", OTHER_SIGN, call("not", call("equal", LEFT, 0.0))), LEFT + B, LEFT)
     non_differentiable: ClassVar = {
         "a": (call("floor", A / B) * B, call("ceil", A / B) * B),
         "b": (A / call("round", A / B),),
@@ -146,7 +146,7 @@ class Mod(BroadcastElementwise):
     name = "Mod"
     versions = (10, 13, 28)
     operands = (A, B)
-    formula = call("remainder", A, B)
+    formula = call("rem", A, B)
     non_differentiable: ClassVar = {"a": (call("round", A / B) * B,), "b": (A / call("round", A / B),)}
     integers = True
     at_run_time = "IntegerMod"
@@ -175,7 +175,7 @@ class Mod(BroadcastElementwise):
             return (np.asarray(np.mod(a, b)),)
         return super().reference(node, inputs)
 
-    def attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
+    def sample_attributes(self) -> Iterator[tuple[str, dict[str, AttrValue]]]:
         """Yield the attributes of floats."""
         yield "", {"fmod": 1}
 
@@ -258,6 +258,6 @@ class Truncate(Pointwise):
     """
 
     name = "Truncate"
-    formula = call("integer", X)
+    formula = call("to_int", X)
     non_differentiable: ClassVar = {"x": (call("round", X),)}
     no_gradient = "it is constant wherever it has a derivative"

@@ -9,7 +9,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import mismatch
 from deployer.core.signatures import CONSUMED, Rule, without
 from deployer.formulas.functions import ZERO
-from deployer.formulas.tree import Attr, Input, Number, call, choose, least, most
+from deployer.formulas.tree import Attr, Input, Number, call, choose, maximum, minimum
 from deployer.operators.base.elementwise_dsl import DY, BroadcastElementwise, Pointwise, X, elementwise
 from deployer.operators.base.operands import operands
 
@@ -22,7 +22,7 @@ class Celu(Pointwise):
     versions = (12, 28)
     formula = choose(X > 0.0, X, Attr("alpha") * call("expm1", X / Attr("alpha")))
     derivatives: ClassVar = {"x": choose(X > 0.0, DY, DY * call("exp", X / Attr("alpha")))}
-    settings: ClassVar = {"alpha": 1.0}
+    defaults: ClassVar = {"alpha": 1.0}
     trials = ({"alpha": 0.7},)
 
 
@@ -34,7 +34,7 @@ class Elu(Pointwise):
     versions = (6, 22)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = choose(X > 0.0, X, Attr("alpha") * call("expm1", X))
-    settings: ClassVar = {"alpha": 1.0}
+    defaults: ClassVar = {"alpha": 1.0}
     non_differentiable: ClassVar = {"x": (ZERO,)}
     trials = ({"alpha": 0.7},)
 
@@ -46,8 +46,8 @@ class HardSigmoid(Pointwise):
     name = "HardSigmoid"
     versions = (6, 22)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
-    formula = most(0.0, least(1.0, Attr("alpha") * X + Attr("beta")))
-    settings: ClassVar = {"alpha": 0.2, "beta": 0.5}
+    formula = maximum(0.0, minimum(1.0, Attr("alpha") * X + Attr("beta")))
+    defaults: ClassVar = {"alpha": 0.2, "beta": 0.5}
     non_differentiable: ClassVar = {"x": ((0.0 - Attr("beta")) / Attr("alpha"), (1.0 - Attr("beta")) / Attr("alpha"))}
     trials = ({"alpha": 0.6, "beta": 0.3},)
     spread = 3.0
@@ -59,7 +59,7 @@ class HardSwish(Pointwise):
 
     name = "HardSwish"
     versions = (14, 22)
-    formula = X * most(0.0, least(1.0, X * (1 / 6) + 0.5))
+    formula = X * maximum(0.0, minimum(1.0, X * (1 / 6) + 0.5))
     non_differentiable: ClassVar = {"x": (Number(-3.0), Number(3.0))}
     spread = 3.0
 
@@ -72,7 +72,7 @@ class LeakyRelu(Pointwise):
     versions = (6, 16)
     older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
     formula = choose(X > 0.0, X, Attr("alpha") * X)
-    settings: ClassVar = {"alpha": 0.01}
+    defaults: ClassVar = {"alpha": 0.01}
     non_differentiable: ClassVar = {"x": (ZERO,)}
     trials = ({"alpha": 0.3},)
 
@@ -137,7 +137,7 @@ class Selu(Pointwise):
     versions = (6, 22)
     older: ClassVar[dict[int, Rule]] = {1: _rough}
     formula = Attr("gamma") * choose(X > 0.0, X, Attr("alpha") * call("expm1", X))
-    settings: ClassVar = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
+    defaults: ClassVar = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
     non_differentiable: ClassVar = {"x": (ZERO,)}
     trials = ({"alpha": 0.7, "gamma": 1.5},)
 
@@ -152,7 +152,7 @@ class Shrink(Pointwise):
     name = "Shrink"
     versions = (9,)
     formula = choose(X < -LIMIT, X + BIAS, choose(X > LIMIT, X - BIAS, 0.0))
-    settings: ClassVar = {"lambd": 0.5, "bias": 0.0}
+    defaults: ClassVar = {"lambd": 0.5, "bias": 0.0}
     non_differentiable: ClassVar = {"x": (-LIMIT, LIMIT)}
     trials = ({"lambd": 0.25, "bias": 0.5},)
 
@@ -164,6 +164,6 @@ class ThresholdedRelu(Pointwise):
     name = "ThresholdedRelu"
     versions = (10, 22)
     formula = choose(Attr("alpha") < X, X, 0.0)
-    settings: ClassVar = {"alpha": 1.0}
+    defaults: ClassVar = {"alpha": 1.0}
     non_differentiable: ClassVar = {"x": (Attr("alpha"),)}
     trials = ({"alpha": -0.25},)

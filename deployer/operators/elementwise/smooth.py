@@ -144,7 +144,7 @@ class Swish(Pointwise):
     name = "Swish"
     versions = (24,)
     formula = X * call("sigmoid", Attr("alpha") * X)
-    settings: ClassVar = {"alpha": 1.0}
+    defaults: ClassVar = {"alpha": 1.0}
     trials = ({"alpha": 1.7},)
 
 

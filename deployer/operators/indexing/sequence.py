@@ -96,7 +96,7 @@ def _integers(name: str, values: Sequence[int], shape: tuple[int, ...]) -> list[
     ]
 
 
-STEP, LENGTH = Input("step", "int32", whole=True), Input("length", "int32", whole=True)
+STEP, LENGTH = Input("step", "int32", is_int=True), Input("length", "int32", is_int=True)
 
 
 @elementwise
@@ -109,7 +109,7 @@ class SequenceMask(BroadcastElementwise):
     name = "SequenceMask"
     custom = LENGTHS
     operands = (STEP, LENGTH)
-    formula = call("whole_less", STEP, LENGTH)
+    formula = call("int_less", STEP, LENGTH)
     no_gradient = "a truth has none"
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
@@ -127,7 +127,7 @@ class MirroredStep(BroadcastElementwise):
     name = "MirroredStep"
     custom = LENGTHS
     operands = (STEP, LENGTH)
-    formula = call("whole_choose", call("whole_less", STEP, LENGTH), call("sum", LENGTH, call("bits_not", STEP)), STEP)
+    formula = call("int_choose", call("int_less", STEP, LENGTH), call("int_add", LENGTH, call("bits_not", STEP)), STEP)
     no_gradient = "a number has none"
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
