@@ -15,8 +15,6 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import unsupported
 from deployer.core.packages import walk
 
-# Base of operators with subgraphs: they are expanded by the values of their inputs known at compile time.
-
 MOST_TURNS = 1024
 """How often a node may compute a graph of its own: all turns are written out, as many as a plan takes in minutes."""
 
@@ -106,7 +104,7 @@ def check_turns(node: Node, count: int) -> None:
         raise unsupported(node, f"it takes {count} turns or more, which are written out", f"at most {MOST_TURNS} turns")
 
 
-# Nodes around the iterations of a loop: results under their names, and the joined results of all iterations.
+# Nodes around the iterations of a loop.
 
 
 def bound(node: Node, values: Sequence[str]) -> Iterator[Node]:

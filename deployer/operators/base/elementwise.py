@@ -29,7 +29,7 @@ from deployer.core.samples import Sample
 from deployer.core.signatures import without
 from deployer.operators.base.operands import arrays, normal, operands
 
-# Numpy broadcasting in as few loops as possible: adjacent axes that are broadcast in the same way become one.
+# Numpy broadcasting in as few loops as possible: adjacent axes broadcast alike become one.
 
 Shape = tuple[int, ...]
 LOOPS = 4
@@ -107,9 +107,6 @@ def loop_args(access: Access) -> dict[str, ArgValue]:
 def loop_scalars(pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
     """The scalars that `loop_args` fills, in the kernel's order."""
     return tuple((f"{name}{i}", "u32") for name in ("n", *pointers) for i in range(LOOPS))
-
-
-# Base classes of elementwise operators: flat ones over equal shapes, and binary ones with numpy broadcasting.
 
 
 class Flat(Operator):

@@ -32,11 +32,6 @@ from deployer.formulas.tree import Formula, Input, attributes_of, divisors_of, i
 from deployer.operators.base.elementwise import Broadcasting, Flat
 from deployer.operators.base.operands import normal
 
-# Elementwise operators of one declaration, a formula: reference, kernel, work, gradient and samples follow from it.
-#
-# `@declare` completes a class: it gets the kernel that is printed from its formula, and an operator of the backward
-# pass for each input, whose formula is the derivative.
-
 X, Y, DY = Input("x"), Input("y"), Input("dy")
 A, B = Input("a"), Input("b")
 BOOLS = Input("a", "int32"), Input("b", "int32")
@@ -262,9 +257,6 @@ def printed_kernels() -> dict[str, ElementwiseFormula]:
     """The operators whose kernels are printed from formulas, by the kernel's symbol."""
     found = (op for op in registry().values() if isinstance(op, ElementwiseFormula))
     return {op.kernel.symbol: op for op in found if op.kernel is not None}
-
-
-# Declared operators of any number of operands: a chain of those of two, from left to right.
 
 
 class Chained(BroadcastElementwise):

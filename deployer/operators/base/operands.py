@@ -8,8 +8,6 @@ import numpy as np
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, mismatch, unsupported
 
-# Present inputs of a node, and random ones for samples.
-
 SIGNALS = 0x7FA00000
 """The bits of a float32 NaN that signals, which arithmetic, and some loads, turn into one that does not."""
 
@@ -63,9 +61,6 @@ def words(generator: np.random.Generator, *shape: int) -> Array:
 def normal(generator: np.random.Generator, *shape: int) -> Array:
     """Standard normal float32 values."""
     return np.asarray(generator.standard_normal(shape), np.float32)
-
-
-# Builder of the nodes that replace a node of another operator.
 
 
 @dataclass

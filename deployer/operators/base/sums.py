@@ -11,7 +11,7 @@ LONGEST_ROW = 1024
 Nodes are lowered before a target is known, so that all targets compute the same graph.
 """
 
-# Extra kernel operand that carries partial sums across tiles; `sum_f32.h` has the order.
+# Partial sums that wait between tiles, in an extra kernel operand; `sum_f32.h` defines their order.
 
 CARRY = (CARRIED, "float32", True)
 """The last pointer of such a kernel: low part of the total, open group and open block of each sum, per element."""

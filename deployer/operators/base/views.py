@@ -10,8 +10,6 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, unsupported
 from deployer.operators.base.operands import arrays, operands
 
-# Base class of views: operators that give the same elements another shape and copy nothing.
-
 
 class View(Operator):
     """Same elements, another shape; a subclass says which."""
@@ -54,9 +52,6 @@ def normalized_axes(node: Node, axes: Sequence[int], rank: int, inputs: Sequence
     if len(set(positions)) < len(positions):
         raise mismatch(node, f"axes {tuple(axes)} name one axis twice", inputs)
     return positions
-
-
-# The base of operators that exist at compile time only.
 
 
 class Folded(Operator):

@@ -30,8 +30,6 @@ from deployer.core.traits import DecisionBoundaries, Epilogue
 from deployer.operators.base.elementwise import BOUNDS, Clipping, Flat, bounds
 from deployer.operators.base.operands import Construction, arrays, check_scalar, floats, operands
 
-# Functions of a sum that ONNX Runtime joins with it, and gradients of these, as nodes of the function and of Add.
-
 
 class Joined(Operator):
     """X and a bias of its last axis, which may be absent if `optional`; `wide` inputs have X's shape.
@@ -84,9 +82,6 @@ def joined_signature(wide: int, optional: bool = False) -> Signature:
     return Signature((wide if optional else wide + 1, wide + 1), (1, 1))
 
 
-# BiasFastGeluGrad_dX: the gradient of X + bias under FastGelu.
-
-
 @register
 class BiasFastGeluGradDX(Joined):
     """dY, X and the bias."""
@@ -110,9 +105,6 @@ class BiasGelu(Joined):
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
         """Gelu."""
         return "Gelu", {}
-
-
-# BiasGeluGrad_dX: the gradient of X + bias under Gelu.
 
 
 @register

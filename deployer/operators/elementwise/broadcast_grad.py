@@ -14,8 +14,6 @@ from deployer.operators.elementwise.arithmetic import Add
 from deployer.operators.movement.shapes import Identity
 from deployer.operators.reduction.reduction import ReduceSum
 
-# Sums that gradients need whatever the operator: over axes along which a value was broadcast, and of several parts.
-
 SUM = Add.name
 """The operator of two parts of a gradient and their sum."""
 SUMS, FACTORS, QUOTIENTS = ("Add", "Sum", "Sub"), ("Mul",), ("Div",)

@@ -34,7 +34,7 @@ from deployer.operators.base.operands import operands
 from deployer.operators.base.views import normalized_axes, reshape_to
 from deployer.operators.movement.slicing import Pick, put_back
 
-# Shared code of Gather and its gradient: a table as [outer, rows, inner], and indices of rows.
+# Tables as [outer, rows, inner], and indices of rows.
 
 TABLE_SCALARS: tuple[tuple[str, CType], ...] = tuple((name, "u32") for name in ("o", "k", "i", "rows", "r", "r_start"))
 """Kernel scalars that `table_args` fills, besides strides and `first`."""

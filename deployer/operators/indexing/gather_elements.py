@@ -144,7 +144,7 @@ class GatherNDGrad(Operator):
         ]
 
 
-# Shared code of operators over single elements of a table: an index for each, and their dims in kernels.
+# Scatter over single elements: an index for each element of a table.
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 """What becomes of an element that gets another; the kernel knows them by their place here."""

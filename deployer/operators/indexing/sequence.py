@@ -11,8 +11,6 @@ from deployer.formulas.tree import Input, call
 from deployer.operators.base.elementwise_dsl import BroadcastElementwise, elementwise
 from deployer.operators.base.operands import arrays, operands
 
-# Bounds of sequence lengths, which data are checked against.
-
 STEPS = "steps"
 LENGTHS = Signature((2, 2), (1, 1), {STEPS: "INT"})
 

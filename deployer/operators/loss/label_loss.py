@@ -33,7 +33,7 @@ from deployer.core.traits import Hyperparameter, Indices, Loss, Sums
 from deployer.operators.base.operands import arrays, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
 
-# Shared code of classification losses: geometry, reductions and ignored labels.
+# Scores, labels, reductions and ignored labels.
 
 SCORES = "scores [N, C, ...] with at least two classes C"
 """What a loss over labels takes."""
@@ -157,7 +157,7 @@ def loss_samples(seed: int, outputs: int = 1) -> Iterator[Sample]:
     yield Sample("huge", (huge, labels(5, 7)), {}, outputs)
 
 
-# Shared code of losses with class weights and smoothed labels: shares, divisors, kernel numbers, samples.
+# Class weights and smoothed labels.
 
 SMOOTHING = Hyperparameter(
     "label-smoothing", "label smoothing: share of the target spread evenly over all classes", 0.0, most=1.0

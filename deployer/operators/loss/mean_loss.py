@@ -35,11 +35,6 @@ from deployer.operators.base.operands import arrays, floats, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
 from deployer.operators.elementwise.arithmetic import Mul
 
-# Base of losses that divide a sum of terms over all elements by a count, and base of their gradients.
-#
-# The kernel of a loss may have the gradient as a second result: while a core adds the terms, others make the slopes.
-
-
 UNIT = (0.0, 1.0)
 """Where probabilities lie."""
 SLOPES = "dpred"

@@ -316,8 +316,6 @@ def _triangle(node: Node, shape: tuple[int, ...]) -> Array:
     return np.triu(ones, k) if node.attr_int("upper", 1) else np.tril(ones, k)
 
 
-# Shared code of DepthToSpace and SpaceToDepth.
-
 IMAGE = len(("N", "C", "H", "W"))
 """Axes of X."""
 

@@ -221,9 +221,7 @@ class _Graph:
         return self.emit("Mul", taken, self.emit("Reshape", weight, shape=(self.batch * self.count, 1)))
 
 
-# Source positions and weights of the elements of a resampled axis: ONNX's Resize.
-#
-# Every axis by itself: a table of shares with a row for each new element and a column for each old one.
+# Resize: per axis, source positions and weights, as a table with a row per new and a column per old element.
 
 NEAREST, LINEAR, CUBIC = "nearest", "linear", "cubic"
 TANGENT = -0.75

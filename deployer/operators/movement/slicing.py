@@ -33,8 +33,6 @@ from deployer.core.signatures import Rule, Signature
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.base.views import normalized_axes
 
-# Base of Pad, Slice and SliceGrad: along each axis, one tensor holds picked elements of the other.
-
 LOOPS = 4
 """Loops of the kernels; their dims are n0 (outermost) to n3."""
 

@@ -51,8 +51,6 @@ from deployer.operators.base.sums import (
     result_count,
 )
 
-# The steps of batch normalization over X[N, C, ...] with one number per channel, and the rules of the layer.
-
 EPSILON, MOMENTUM = 1e-5, 0.9
 
 
@@ -299,8 +297,6 @@ class BatchNorm(Operator):
         elif targets[2]:
             b.emit("ReduceSum", (dy,), targets[2:], axes=sum_axes(len(b.type(x).shape)), keepdims=0)
 
-
-# The cost of the steps of batch normalization, and the layers on which it is measured.
 
 CHANNELS, ELEMENTS, IMAGES, FEW = "channels", "elements", "images", "few"
 """Forms: whole channels or elements dealt out; sums over images or a part of one; channels for half of the cores."""

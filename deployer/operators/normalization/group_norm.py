@@ -15,7 +15,7 @@ from deployer.operators.base.views import normalized_axes
 from deployer.operators.normalization.layer_norm_steps import first_axis
 from deployer.operators.reduction.reduction import constant_scalar
 
-# Shared code of normalizations by groups: a group of a sample is a channel of one image for BatchNormalization.
+# A group of a sample is a channel of one image for BatchNormalization.
 
 EPSILON = 1e-5
 

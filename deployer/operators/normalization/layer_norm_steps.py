@@ -42,10 +42,6 @@ from deployer.operators.base.sums import (
 from deployer.operators.normalization.channels import ChannelMoments
 from deployer.operators.reduction.reduction import ReduceSum
 
-# Building blocks of layer normalization: steps over X as rows by columns, with numbers per row and per column.
-#
-# A row is what is normalized together: the axes from `axis` on.
-
 EPSILON = 1e-5
 FLOATS = ("count", "inverse_count", "epsilon")
 """Scalars of kernels that are no integers."""
@@ -158,8 +154,6 @@ def first_axis(node: Node, shape: tuple[int, ...]) -> int:
         raise mismatch(node, f"axis {axis} outside rank {len(shape)}", (TensorType("float32", shape),))
     return axis % len(shape)
 
-
-# Steps of layer normalization whose result may be gated by their own X, where that is Y of a Relu.
 
 X = 1
 
@@ -318,8 +312,6 @@ class LayerSums(Layerwise):
         total = scaled.sum(1, keepdims=True, dtype=x.dtype)
         return total, dot + rest * total
 
-
-# Steps of layer normalization that have whole rows in a tile, and so can do at once what others do in two walks.
 
 SCALARS = ("inverse_count", "block")
 """One over the columns of a row, and the elements of a block of its sums, 0 where they are one block."""

@@ -31,8 +31,6 @@ from deployer.operators.base.sums import LONGEST_ROW
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.loss.label_loss import log_softmax
 
-# LogSoftmaxGrad_13: dX = dY - exp(Y) sum(dY) along one axis; Y is the output of LogSoftmax.
-
 
 @register
 class LogSoftmaxGrad(Operator):
@@ -63,9 +61,6 @@ class LogSoftmaxGrad(Operator):
         share = graph.emit("Mul", (graph.emit("Exp", (y,)), total))
         graph.emit("Sub", (dy, share), node.outputs[0])
         return graph.nodes
-
-
-# Base of softmax, its logarithm and its gradient: a tile holds full rows along one axis; long rows take phases.
 
 
 class RowOperator(Operator):

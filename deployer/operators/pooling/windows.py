@@ -29,8 +29,6 @@ from deployer.core.operator import (
 )
 from deployer.operators.base.operands import operands
 
-# Base of pooling operators: windows over one to three spatial axes, their access, and taps in numpy.
-
 POOL_ATTRS = {
     **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
     **{"auto_pad": "STRING", "ceil_mode": "INT"},
@@ -327,12 +325,6 @@ FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
     "volume": ((2, 2, 4, 5, 4), {"kernel_shape": (2, 3, 2), "strides": (2, 2, 1), "pads": (1, 1, 0, 0, 1, 1)}),
     "volume_ceil": ((1, 2, 6, 4, 5), {"kernel_shape": (3, 2, 2), "strides": (2, 1, 2), "ceil_mode": 1}),
 }
-
-
-# Pooling over three spatial axes: over the planes first, then over the depth of the result.
-#
-# The maximum of maxima is the maximum, and the first of equal ones stays the first; a mean over the elements of planes,
-# then over those of the depth, divides by the product of both counts, whichever padding counts.
 
 Attrs = dict[str, AttrValue]
 PASSED = ("ceil_mode", "count_include_pad")

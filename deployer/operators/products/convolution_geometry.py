@@ -13,8 +13,6 @@ from deployer.core.limits import check_elements
 from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
 from deployer.core.traits import Fans
 
-# Geometry of Conv and its gradients: one to three spatial axes, in one form with groups.
-
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
 Index = tuple[Any, ...]
@@ -315,12 +313,6 @@ def fans_of(weight: TensorType) -> dict[int, Fans]:
     """
     first, second, *taps = weight.shape
     return {1: Fans(second * math.prod(taps), first * math.prod(taps))}
-
-
-# Convolutions over three spatial axes by those over two: windows along the depth become channels.
-#
-# W[M, C, KD, KH, KW] lies in memory as W[M, C KD, KH, KW]. X whose windows along the depth lie side by side, an image
-# of C KD channels for each output along the depth, makes the same products in the same order: channels, then taps.
 
 
 @dataclass

@@ -13,7 +13,7 @@ from deployer.operators.base.epilogue import finished_form
 from deployer.operators.base.sums import block_of
 from deployer.operators.products.convolution_geometry import SIDE, taps_between, window_axes
 
-# Work split of convolution kernels: distribution of blocks over cores, including few or incomplete blocks.
+# Distribution of blocks over cores.
 
 TAPS = "taps"
 """The form of a gradient of W that takes single taps as it takes rows of them."""
@@ -66,7 +66,7 @@ def weight_blocks(groups: int, outputs: int, channels: int, rows: int, model: Ke
     return fours * channels, (outputs - model.block * fours) * channels
 
 
-# Cost features of convolution kernels that compute rectangles of outputs with the same taps inside the operand.
+# Kernels that compute rectangles of outputs with the same taps inside the operand.
 
 Run = tuple[int, int]
 """Neighbouring outputs along an axis, and the taps of each inside the operand."""
@@ -305,7 +305,7 @@ def _all_taps(axis: Window | Reach, output: int) -> int:
     return sum((output + axis.pad - k * axis.dilation) % axis.stride == 0 for k in range(axis.kernel))
 
 
-# Cost features of depthwise 3x3 kernels, whose planes may be cut into strips of columns.
+# Depthwise 3x3 kernels, whose planes may be cut into strips of columns.
 
 WIDTHS = "widths"
 """The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
@@ -345,7 +345,7 @@ def _with_rows(planes: int, lengths: Sequence[int], costs: Sequence[int]) -> lis
     return [(planes, cost if length else 0) for length, cost in zip(lengths, costs, strict=True)]
 
 
-# Cost features of 3x3 kernels that take whole rows, with the borders in the same blocks.
+# 3x3 kernels that compute whole rows, borders in the same blocks.
 
 
 def fours_work(
@@ -391,7 +391,7 @@ def _most_taps(rows: Met, columns: Met, channels: int, block: int, cores: int) -
     return most(dealt, cores)
 
 
-# Cost features of the convolution (and input-gradient) kernel variants.
+# Cost models by name.
 
 Tile = Mapping[str, int]
 CostModel = Callable[[Node, Access, Tile, KernelModel], Work]

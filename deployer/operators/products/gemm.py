@@ -56,7 +56,7 @@ from deployer.operators.products.matmul import (
     used_type,
 )
 
-# Cost features of matrix products by the work split of their kernels: blocks of outputs, lines, strips.
+# Cost by the work split of the kernels: blocks of outputs, lines, strips.
 
 
 class EpilogueCost(NamedTuple):

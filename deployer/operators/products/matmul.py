@@ -281,11 +281,8 @@ class _Products:
         return self.emit("Reshape", (result,), {"shape": self.shape(*letters)}), letters
 
 
-# Axes of a product's operands in another order in memory: attributes that only fusion sets, shapes, and views.
-#
-# An order says which axis each axis of what follows is of what comes before: for A and B of what is stored, for Y of
-# what is computed. Kernels take a step for each axis but Y's last, so any order will do in which batch axes stay
-# neighbours.
+# Axis orders of operands in memory: attributes that only fusion sets. An order gives for each axis its position
+# before: for A and B in what is stored, for Y in what is computed. Kernels take a stride per axis but Y's last.
 
 ORDERS = {0: "order_a", 1: "order_b"}
 """Attributes of inputs, by position."""

@@ -31,11 +31,6 @@ from deployer.core.traits import Fans
 from deployer.operators.base.operands import floats, normal
 from deployer.operators.base.views import reshape_to
 
-# Base of the steps through time: one tile loop whose dim `time` is the loop over time.
-#
-# All that does not wait for the step before, products with X among it, is done outside for all steps at once. What is
-# left is a product of the weights with a state that the steps hand on from one to the next, and a cell.
-
 DIMS = {"t": "time", "b": "batch", "k": "gate", "u": "unit"}
 """The dims by their letters in a layout."""
 PLACES = {"p": 2, "q": 4}
@@ -234,8 +229,6 @@ def two_places(steps: Sequence[Array], initial: Array) -> Array:
     last = len(values) - 1
     return np.stack([values[last - last % 2], values[last - 1 + last % 2]])
 
-
-# Differentiable recurrences: the values that their gradients read, and the gradients that are ordinary products.
 
 WEIGHTS = "r"
 """The kernel pointer of R, [gates x units, units]."""

@@ -24,8 +24,6 @@ from deployer.operators.base.axes import axis_of, line_strides, lines
 from deployer.operators.base.integer_variants import over_integers
 from deployer.operators.base.operands import arrays, one_number, operands
 
-# Base of cumulative sums and products: full lines along an axis, from either end, inclusive or exclusive.
-
 SCALARS = ("o", "n", "i", "exclusive", "reverse", "x_o", "x_n", "y_o", "y_n")
 
 

@@ -100,9 +100,6 @@ class ArgEqual(Operator):
         return Work(macs=0, elements=math.prod(tile.values()), parallel=tile["o"] * tile["i"])
 
 
-# Base of ArgMax and ArgMin: the index of each line's extremum.
-
-
 class ArgExtreme(Operator):
     """Made of a reduction, `extreme`, and ArgEqual."""
 

@@ -89,8 +89,6 @@ class ReduceProdGrad(Operator):
         return Work(macs=0, elements=count, parallel=tile["rows"])
 
 
-# Base of ReduceSum and ReduceMean: axes, merged loops, and one kernel that sums in row-major order.
-
 REDUCTION_LOOPS = 3
 """Loops of the kernel over kept axes (k0..k2), and as many over reduced ones (r0..r2, outermost first)."""
 
@@ -259,8 +257,6 @@ def share_gradient(operator: Reducing, node: Node, dy: str, b: GradientBuilder) 
         dy = share
     b.emit("Mul", (mask, dy), (b.grad(0),))
 
-
-# Base of reductions composed of others: attributes are passed on, and lowered nodes are named.
 
 Along = dict[str, AttrValue]
 """The attributes of a reduction along the same axes."""

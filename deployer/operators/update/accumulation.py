@@ -170,7 +170,7 @@ class SquareSum(Operator):
         return Work(macs=tile["n"], elements=0, parallel=1)
 
 
-# The nodes of an update that limit gradients: each element of them, and their norm together.
+# Nodes of an update that clip gradients: by value and by norm.
 
 
 def by_value(

@@ -14,8 +14,6 @@ from deployer.core.operator import Array, Operator, mismatch, register, unsuppor
 from deployer.core.signatures import Signature
 from deployer.operators.base.operands import Construction, arrays, floats
 
-# Base of ONNX's training operators: a rate, a count of updates, and any number of tensors with their states.
-
 DOMAIN = "ai.onnx.preview.training"
 MAX_OPERANDS = 1 << 16
 """The most inputs and outputs of a node."""
@@ -114,8 +112,6 @@ class TensorUpdates(Operator):
         return sums.of("Add", sums.of("Mul", x, share), g) if share else g
 
 
-# Adagrad of ONNX's training domain: H' = H + G^2, X' = X - R / (1 + decay_factor T) G / (sqrt(H') + epsilon).
-
 EPSILON = 1e-6
 
 
@@ -153,11 +149,6 @@ class Adagrad(TensorUpdates):
         root = sums.of("Add", sums.of("Sqrt", new_h), node.attr_float("epsilon", EPSILON))
         sums.of("Sub", x, sums.of("Div", sums.of("Mul", g, shared[0]), root), output=new_x)
 
-
-# Adam of ONNX's training domain: V' = alpha V + (1 - alpha) G, H' = beta H + (1 - beta) G^2, and the step by both.
-#
-# X' = (1 - norm_coefficient_post) (X - R' V' / (sqrt(H') + epsilon)), with R' = R sqrt(1 - beta^T) / (1 - alpha^T), or
-# R where T is 0.
 
 ADAM_DEFAULTS = {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-6, "norm_coefficient": 0.0, "norm_coefficient_post": 0.0}
 """Attributes with ONNX's defaults."""
@@ -223,8 +214,6 @@ def _complement(sums: TensorSums, count: str, share: float) -> str:
     t = sums.of("Tanh", sums.of("Mul", count, -math.log(share) / 2))
     return sums.of("Div", sums.of("Mul", t, 2.0), sums.of("Add", t, 1.0))
 
-
-# Momentum of ONNX's training domain: V' = alpha V + beta G, X' = X - R V', or X - R (G + alpha V') by Nesterov.
 
 MODES = ("standard", "nesterov")
 MOMENTUM_ATTRIBUTES = ("alpha", "beta", "norm_coefficient")

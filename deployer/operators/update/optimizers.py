@@ -206,8 +206,6 @@ def _shares(node: Node) -> tuple[float, float]:
     return (1.0, left) if node.attr_int("adam_mode", 0) else (left, 1.0)
 
 
-# Base of optimizers whose weight, gradient and states have one type; a subclass adds the formula.
-
 RATE = Hyperparameter("lr", "learning rate", 0.01)
 DECAY = Hyperparameter("weight-decay", "weight decay coefficient, a penalty on the square of the weights", 0.0)
 MOMENTUM = Hyperparameter("momentum", "momentum coefficient", 0.0, most=1.0)
