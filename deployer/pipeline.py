@@ -24,7 +24,7 @@ from deployer.lr_schedules.lr_schedule import LrSchedule, shown_rates
 from deployer.lr_schedules.run_time import with_run_time_rates
 from deployer.planning import fuse, lifetimes, schedule
 from deployer.planning.place import PackingGap
-from deployer.planning.plan_choice import ONCE, Progress, crossed, place_tiling, plan_best, silent
+from deployer.planning.plan_choice import ONCE, Progress, across_steps, place_tiling, plan_best, silent
 from deployer.running import build, output
 from deployer.running import run as run_stage
 from deployer.running.profile import StepProfile, measured_profile, model_profile
@@ -79,7 +79,7 @@ def load_training(
     read = _read_training(directory, learning_rate, changing, warn, axes)
     dataset = read.dataset(n_steps, n_accum, lr_schedule is None, flush)
     read, dataset, notes = _with_rates(read, dataset, learning_rate, lr_schedule)
-    dataset, note = _with_gold(read, dataset, learning_rate, lr_schedule is not None)
+    dataset, note = _with_expected(read, dataset, learning_rate, lr_schedule is not None)
     notes = (*notes, *windows(dataset))
     return Case(read.folder, read.program, dataset, {}, dict(dataset.expected_weights), note, notes, read.train)
 
@@ -130,7 +130,7 @@ def _with_rates(
 ) -> tuple[_Training, Dataset, tuple[str, ...]]:
     """The program with rates that it takes when it runs, those of each update, and what to say of them.
 
-    They are those of the course, or of the files; where there are neither, nothing changes.
+    They are those of the schedule, or of the files; where there are neither, nothing changes.
     """
     if lr_schedule is None and not dataset.rates.size:
         return read, dataset, ()
@@ -151,8 +151,10 @@ def _with_rates(
     return replace(read, program=program), dataset, (shown_rates(dataset.rates, lr_schedule),)
 
 
-def _with_gold(read: _Training, dataset: Dataset, learning_rate: float | None, scheduled: bool) -> tuple[Dataset, str]:
-    """The dataset with results of all passes and weights, and who says them; none are recorded of a new schedule."""
+def _with_expected(
+    read: _Training, dataset: Dataset, learning_rate: float | None, scheduled: bool
+) -> tuple[Dataset, str]:
+    """The dataset with expected results of all passes and weights, and their source; a new schedule has none yet."""
     name, program = read.expected.name, read.program
     if not read.expected.exists():
         return with_oracle(program, dataset), f"{REFERENCE} (there is no {name})"
@@ -291,14 +293,14 @@ def plan_program(
     progress("schedule and lifetimes")
     fused = fuse.fuse_program(program, options)
     verify_program(fused)
-    alive = lifetimes.find_lifetimes(schedule.make_schedule(fused, options))
-    return plan_best(alive, running, progress, jobs)
+    lives = lifetimes.find_lifetimes(schedule.make_schedule(fused, options))
+    return plan_best(lives, running, progress, jobs)
 
 
 def place_edited(tiling: Tiling, running: RunOptions, progress: Progress = silent) -> Plan:
     """The plan of a tiling from a file; a fault of the tiling is an OptionProblem or TilingInfeasible."""
     try:
-        return crossed(tiling, place_tiling(tiling, running, progress))
+        return across_steps(tiling, place_tiling(tiling, running, progress))
     except VerifyFailed as fault:
         raise OptionProblem(f"the tiling breaks a rule: {fault.cause}", fault.facts, "undo the edit") from fault
     except PackingGap as problem:
@@ -377,9 +379,9 @@ def accumulate_of(case: Case, options: Options) -> Options:
 
 def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
     """Raise OptionProblem where a tiling file belongs to another case or to another number of passes per update."""
-    schedule = tiling.lifetimes.schedule
-    options = schedule.options
-    if fuse.fuse_program(case.program, options) != schedule.program:
+    planned = tiling.lifetimes.schedule
+    options = planned.options
+    if fuse.fuse_program(case.program, options) != planned.program:
         raise OptionProblem(f"{path} was made for other graphs than {case.directory}", hint="make it again")
     if accumulate_of(case, options) != options:
         hint = "give the same --n-accum, or make it again"

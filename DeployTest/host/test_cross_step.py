@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 L1, L2 = 24000, 140000
 """Tensors spill, so that transfers cross steps on both hops, both ways."""
 SINGLE_L1 = 12000
-"""The last tiles of single-buffered loops cross; in most larger L1s steps of one tile have all crossings."""
+"""The last tiles of single-buffered loops cross; in most larger L1s steps of one tile have all cross-step transfers."""
 ORDERS = (("early",), ("late",), ("random", "--seed", "1"), ("random", "--seed", "2"))
 
 
@@ -34,8 +34,8 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     return compile_case(case, tmp_path_factory.mktemp("across"), "auto", L1, l2=L2, outermost="L3")
 
 
-def apart(plan: Plan) -> Plan:
-    """The plan without its crossings, with the cycles that it then has."""
+def within_steps(plan: Plan) -> Plan:
+    """The plan without its cross-step transfers, with the cycles that it then has."""
     return timed(replace(plan, cross_step_transfers=()))
 
 
@@ -49,39 +49,39 @@ def test_bits_and_cycles(built: Built, models_root: Path, tmp_path: Path) -> Non
         assert result_hash(outcome) == expected, order
         for graph, key in (("train", "train_cycles"), ("optimizer", "opt_cycles")):
             assert int(outcome.bench[key]) == built.plan.cycles(graph), order
-    before = apart(built.plan)
+    before = within_steps(built.plan)
     assert all(built.plan.cycles(graph) < before.cycles(graph) for graph in built.plan.graphs)
 
 
 def test_single_buffered_loops(models_root: Path, tmp_path: Path) -> None:
     """A loop leaves the ticket of its last tile alone, which compilers need not see: the C builds without a warning."""
     case = load_case("autoencoder", models_root)
-    crossed = compile_case(case, tmp_path / "c", "single", SINGLE_L1)
-    assert any(c.direction == "out" and crossed.plan.steps[c.step].tiles > 1 for c in crossed.plan.cross_step_transfers)
+    moving = compile_case(case, tmp_path / "c", "single", SINGLE_L1)
+    assert any(c.direction == "out" and moving.plan.steps[c.step].tiles > 1 for c in moving.plan.cross_step_transfers)
     for order in ORDERS:
-        assert result_hash(crossed.run("--dma-order", *order)) == canonical_hash("autoencoder", models_root, tmp_path)
+        assert result_hash(moving.run("--dma-order", *order)) == canonical_hash("autoencoder", models_root, tmp_path)
 
 
 @pytest.mark.slow
 def test_several_passes_per_update(models_root: Path, tmp_path: Path) -> None:
-    """Accumulators that a pass does not read in are no crossing's concern, with and without sanitizers."""
+    """Accumulators that a pass does not read in concern no cross-step transfer, with and without sanitizers."""
     case = pipeline.load_training(case_dir("autoencoder_batch4", models_root), n_accum=2, n_steps=2)
-    expected = result_hash(compile_case(case, tmp_path / "apart", "auto", L1, apart=True).run())
+    expected = result_hash(compile_case(case, tmp_path / "apart", "auto", L1, cross_step_prefetch=False).run())
     for mode in ("auto", "single", "double"):
-        crossed = compile_case(case, tmp_path / mode, mode, L1, l2=40000, outermost="L3", sanitize=True)
-        assert crossed.plan.cross_step_transfers
+        moving = compile_case(case, tmp_path / mode, mode, L1, l2=40000, outermost="L3", sanitize=True)
+        assert moving.plan.cross_step_transfers
         for order in ORDERS:
-            assert result_hash(crossed.run("--dma-order", *order)) == expected, (mode, order)
+            assert result_hash(moving.run("--dma-order", *order)) == expected, (mode, order)
 
 
 def forbidding(tiling: Tiling) -> Tiling:
-    """The tiling with options that forbid crossings."""
+    """The tiling with options that forbid cross-step transfers."""
     schedule = tiling.lifetimes.schedule
-    options = replace(schedule.options, apart=True)
+    options = replace(schedule.options, cross_step_prefetch=False)
     return replace(tiling, lifetimes=replace(tiling.lifetimes, schedule=replace(schedule, options=options)))
 
 
-def test_without_crossings_a_graph_is_its_steps(built: Built) -> None:
+def test_without_transfers_a_graph_is_its_steps(built: Built) -> None:
     """The clock of a whole graph gives each step the cycles and waits that it has on a clock of its own."""
     plan = pipeline.place_tiling(forbidding(built.tiling))
     assert not plan.cross_step_transfers
@@ -134,7 +134,7 @@ def first_out(plan: Plan) -> CrossStepTransfer:
 
 
 def changed(plan: Plan, old: CrossStepTransfer, **fields: object) -> Plan:
-    """The plan with another crossing in place of one."""
+    """The plan with another cross-step transfer in place of one."""
     new = replace(old, **fields)  # type: ignore[arg-type]
     return replace(plan, cross_step_transfers=tuple(new if c == old else c for c in plan.cross_step_transfers))
 
@@ -159,12 +159,12 @@ def dependence(plan: Plan, far: int = 1) -> tuple[PlanStep, str, PlanStep, str]:
 
 def over_a_neighbour(plan: Plan) -> Plan:
     """The slots of a first ingress lie where a step that it crosses has slots."""
-    crossing = next(
+    transfer = next(
         c for c in plan.cross_step_transfers if c.direction == "in" and any(o.slots for o in plan.steps[c.at].operands)
     )
-    taken = next(o.slot_offset for o in plan.steps[crossing.at].operands if o.slots)
-    step = plan.steps[crossing.step]
-    operands = [replace(o, slot_offset=taken) if o.arg == crossing.arg else o for o in step.operands]
+    taken = next(o.slot_offset for o in plan.steps[transfer.at].operands if o.slots)
+    step = plan.steps[transfer.step]
+    operands = [replace(o, slot_offset=taken) if o.arg == transfer.arg else o for o in step.operands]
     steps = [replace(s, operands=tuple(operands)) if s is step else s for s in plan.steps]
     return replace(plan, steps=tuple(steps))
 
@@ -204,17 +204,17 @@ def resident_moves(plan: Plan) -> Plan:
 
 
 BROKEN: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
-    "another graph": ("crossing", into_another_graph),
-    "a resident operand": ("crossing", resident_moves),
-    "backwards": ("crossing", lambda p: changed(p, first_in(p), at=first_in(p).step + 1)),
-    "an egress backwards": ("crossing", lambda p: changed(p, first_out(p), at=first_out(p).step - 1)),
-    "in its own step": ("crossing", lambda p: changed(p, first_in(p), at=first_in(p).step)),
-    "no such step": ("crossing", lambda p: changed(p, first_in(p), at=-1)),
-    "of no such step": ("crossing", lambda p: changed(p, first_in(p), step=len(p.steps))),
-    "no such operand": ("crossing", lambda p: changed(p, first_in(p), arg="absent")),
-    "wrong way": ("crossing", lambda p: changed(p, first_out(p), direction="in", at=first_out(p).step - 1)),
+    "another graph": ("transfer", into_another_graph),
+    "a resident operand": ("transfer", resident_moves),
+    "backwards": ("transfer", lambda p: changed(p, first_in(p), at=first_in(p).step + 1)),
+    "an egress backwards": ("transfer", lambda p: changed(p, first_out(p), at=first_out(p).step - 1)),
+    "in its own step": ("transfer", lambda p: changed(p, first_in(p), at=first_in(p).step)),
+    "no such step": ("transfer", lambda p: changed(p, first_in(p), at=-1)),
+    "of no such step": ("transfer", lambda p: changed(p, first_in(p), step=len(p.steps))),
+    "no such operand": ("transfer", lambda p: changed(p, first_in(p), arg="absent")),
+    "wrong way": ("transfer", lambda p: changed(p, first_out(p), direction="in", at=first_out(p).step - 1)),
     "twice": (
-        "crossing",
+        "transfer",
         lambda p: replace(p, cross_step_transfers=(*p.cross_step_transfers, p.cross_step_transfers[0])),
     ),
     "no room": ("overlap", over_a_neighbour),
@@ -236,7 +236,7 @@ def test_verifier_knows_the_dataflow(models_root: Path) -> None:
     tiling, plan = pipeline.plan_case(case, options)
     causes = {read_too_soon: "writes", stored_too_late: "reads", read_while_stored: "still writes"}
     for change, cause in causes.items():
-        with pytest.raises(VerifyFailed, match=rf"\[crossing\].* {cause} "):
+        with pytest.raises(VerifyFailed, match=rf"\[transfer\].* {cause} "):
             verify_plan(change(plan), tiling)
 
 
@@ -245,7 +245,7 @@ def test_crossings_want_the_option(built: Built) -> None:
     tiling = forbidding(built.tiling)
     options = tiling.lifetimes.schedule.options
     plan = replace(built.plan, options=options, digest=artefact.digest(tiling))
-    refused("crossing", lambda: verify_plan(plan, tiling))
+    refused("transfer", lambda: verify_plan(plan, tiling))
 
 
 START = r"    const hal_ticket_t {arg}_{step:02d} = [^\n]*\n"

@@ -56,7 +56,7 @@ def without(plan: Plan) -> Plan:
 
 
 def whole(plan: Plan) -> Iterator[PlanStep]:
-    """The steps, those behind the first of a bundle with the start that they do without."""
+    """The steps, those behind the first of a launch with the start that they do without."""
     dispatch, late = target_of(plan.options).dispatch, followers(plan.fused_launches)
     for step in plan.steps:
         yield replace(step, tile_cycles=(step.tile_cycles[0] + dispatch,)) if step.index in late else step
@@ -106,7 +106,7 @@ def test_functions_of_their_own(machine: str, built: Built, tmp_path: Path, monk
 
 @pytest.mark.parametrize("room", [20, 200])
 def test_tables_by_groups(room: int, built: Built, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With tables fetched by groups of steps, each bundle is within one group, and no bit changes."""
+    """With tables fetched by groups of steps, each fused launch is within one group, and no bit changes."""
     monkeypatch.setattr(plan_choice, "tables_to_try", lambda steps, target: [tables_in(room, steps, target)])
     tiling, plan = pipeline.plan_case(built.case, built.plan.options)
     assert plan.groups
@@ -121,7 +121,7 @@ def test_tables_by_groups(room: int, built: Built, tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_threads_run_bundles(models_root: Path, tmp_path: Path) -> None:
-    """On a machine whose cores are threads they are at different steps of a bundle at the same time."""
+    """On a machine whose cores are threads they are at different steps of a launch at the same time."""
     case, found = load_case("simple_mlp", models_root), []
     for cores in (1, 3):
         tiling, plan = planned(case, Options("host_flat", cores=cores))
@@ -190,7 +190,7 @@ def dependent(plan: Plan) -> Iterator[tuple[int, int]]:
 def test_verifier_refuses(fault: str, built: Built) -> None:
     """Each broken plan is refused under the rule; the plan itself is not."""
     verify_plan(built.plan, built.tiling)
-    refused("bundle", lambda: verify_plan(BROKEN[fault](built.plan), built.tiling))
+    refused("fused launch", lambda: verify_plan(BROKEN[fault](built.plan), built.tiling))
 
 
 def test_bundles_want_the_option(built: Built) -> None:
@@ -198,7 +198,7 @@ def test_bundles_want_the_option(built: Built) -> None:
     tiling = forbidding(built.tiling)
     options = tiling.lifetimes.schedule.options
     plan = replace(built.plan, options=options, digest=artefact.digest(tiling))
-    refused("bundle", lambda: verify_plan(plan, tiling))
+    refused("fused launch", lambda: verify_plan(plan, tiling))
 
 
 def forbidding(tiling: Tiling) -> Tiling:
@@ -209,7 +209,7 @@ def forbidding(tiling: Tiling) -> Tiling:
 
 
 def test_simulator_knows_each_step(built: Built, tmp_path: Path) -> None:
-    """A bundle that is a step short, or whose table is another step's, is named as any step is."""
+    """A fused launch that is a step short, or whose table is another step's, is named as any step is."""
     calls = {
         "short": (r"(sizeof\(\w+\)), (\d+)\);", r"\1, 1);", r"order"),
         "length": (r"\.n = \d+", ".n = 3", r"argument: 'n'"),

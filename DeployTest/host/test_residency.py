@@ -45,7 +45,7 @@ def test_bits_and_cycles(built: Built, models_root: Path, tmp_path: Path) -> Non
 
 def test_the_option_forbids_them(built: Built) -> None:
     """Without cross-step transfers there are no cached copies, and the plan is slower."""
-    options = replace(built.plan.options, apart=True)
+    options = replace(built.plan.options, cross_step_prefetch=False)
     plan = planned(built.case, options)[1]
     assert not plan.residencies
     assert plan.cycles("train") > built.plan.cycles("train")
@@ -72,7 +72,7 @@ def test_values_of_copies_can_be_watched(built: Built, tmp_path: Path) -> None:
     )
     values = computed(program, built.plan, built.directory, 0, sorted(names))
     assert values.keys() == names
-    apart = compile_case(built.case, tmp_path, "auto", L1, l2=L2, outermost="L3", apart=True)
+    apart = compile_case(built.case, tmp_path, "auto", L1, l2=L2, outermost="L3", cross_step_prefetch=False)
     assert not apart.plan.residencies
     expected = computed(program, apart.plan, apart.directory, 0, sorted(names))
     assert {n: x.tobytes() for n, x in values.items()} == {n: x.tobytes() for n, x in expected.items()}
@@ -83,7 +83,7 @@ def _first(plan: Plan, direction: str) -> ResidencyCopy:
 
 
 def _edited(plan: Plan, name: str, **fields: Any) -> Plan:
-    """The plan with other steps of a visit, and of the life of its copy."""
+    """The plan with other steps of a residency, and of the life of its copy."""
     residencies = tuple(replace(v, **fields) if v.name == name else v for v in plan.residencies)
     new = next(v for v in residencies if v not in plan.residencies)
 
@@ -112,7 +112,7 @@ def _left_out(plan: Plan) -> Plan:
 
 
 def _longer(plan: Plan) -> Plan:
-    """A visit goes on after its copy."""
+    """A residency goes on after its copy."""
     residency = plan.residencies[0]
     return replace(plan, residencies=(replace(residency, end=residency.end + 1), *plan.residencies[1:]))
 
@@ -129,17 +129,17 @@ def _elsewhere(plan: Plan) -> Plan:
 
 
 def _until_it_comes_back(plan: Plan) -> Plan:
-    """A copy still goes out when the next visit begins."""
+    """A copy still goes out when the next residency begins."""
     first = plan.residencies[0]
     second = next(v for v in plan.residencies if v.storage == first.storage and v != first)
     return _edited(plan, first.name, end=second.begin)
 
 
 BROKEN: dict[str, tuple[str, Callable[[Plan], Plan]]] = {
-    "used while it comes": ("visit", _awaited_too_late),
-    "never fetched": ("visit", _left_out),
-    "longer than its copy": ("visit", _longer),
-    "one visit in the other": ("visit", _until_it_comes_back),
+    "used while it comes": ("residency", _awaited_too_late),
+    "never fetched": ("residency", _left_out),
+    "longer than its copy": ("residency", _longer),
+    "one residency in the other": ("residency", _until_it_comes_back),
     "no room": ("overlap", _elsewhere),
 }
 
@@ -154,7 +154,9 @@ def test_verifier_refuses(fault: str, built: Built) -> None:
 
 def test_verifier_compares_with_the_tiling(built: Built) -> None:
     """A plan has the visits of its tiling."""
-    refused("visit", lambda: verify_plan(replace(built.plan, residencies=built.plan.residencies[:-1]), built.tiling))
+    refused(
+        "residency", lambda: verify_plan(replace(built.plan, residencies=built.plan.residencies[:-1]), built.tiling)
+    )
 
 
 def test_simulator_names_broken_copies(built: Built, tmp_path: Path) -> None:

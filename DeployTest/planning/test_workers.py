@@ -18,7 +18,7 @@ from deployer.core import artefact
 from deployer.core.errors import DeployerError
 from deployer.core.plan import Options
 from deployer.planning import alternatives, plan_choice, tile
-from deployer.planning.alternatives import Ahead, Alternative
+from deployer.planning.alternatives import Alternative, Prepared
 from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.schedule import make_schedule
 from deployer.planning.workers import Stopped, Workers, gc_paused
@@ -138,7 +138,7 @@ def test_no_bit_depends_on_which_rival_ends_first(
     others, lock, ended = threading.Event(), threading.Lock(), list[str]()
     prepared = Alternative._prepared
 
-    def held(self: Alternative, spills: bool, solves: bool) -> Ahead:
+    def held(self: Alternative, spills: bool, solves: bool) -> Prepared:
         if self.name == slow:
             assert others.wait(60)
         result = prepared(self, spills, solves)
@@ -238,7 +238,7 @@ def test_an_interrupted_command_ends_as_ever(
     """Ctrl-C while rivals are prepared: one word and code 130."""
     prepared = Alternative._prepared
 
-    def interrupted(self: Alternative, spills: bool, solves: bool) -> Ahead:
+    def interrupted(self: Alternative, spills: bool, solves: bool) -> Prepared:
         os.kill(os.getpid(), signal.SIGINT)
         return prepared(self, spills, solves)
 

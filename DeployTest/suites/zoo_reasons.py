@@ -47,7 +47,7 @@ def turned(run: Run, gold: Trained) -> str:
     known = expectation(run.built.case, run.built.plan)
     initial = {name: known.initial[name] for name in arrays}
     expected = Expected(WHOSE, tuple(gold.losses), arrays, initial, known.updates)
-    checks = judge.with_gold(judge.checks(), expected, run.outcome.losses, run.outcome.arrays)
+    checks = judge.explain_trajectory(judge.checks(), expected, run.outcome.losses, run.outcome.arrays)
     return "; ".join(map(str, checks.explained)) if checks.trajectory_explained else ""
 
 

@@ -189,10 +189,10 @@ def test_gold_needs_every_pass(case: Case) -> None:
     gold = Expected("others", recorded.losses, recorded.final, {}, case.passes)
     for passes, explained in ((judge.passes, True), (judge.passes[:-1], False)):
         some = replace(judge, passes=passes, budget=Budget())
-        checks = some.with_gold(some.checks(), gold, recorded.losses, recorded.final)
+        checks = some.explain_trajectory(some.checks(), gold, recorded.losses, recorded.final)
         assert checks.trajectory_explained is explained
     off = replace(gold, losses=tuple(loss + 1e-2 for loss in gold.losses))
-    assert not judge.with_gold(judge.checks(), off, recorded.losses, recorded.final).trajectory_explained
+    assert not judge.explain_trajectory(judge.checks(), off, recorded.losses, recorded.final).trajectory_explained
 
 
 def test_what_is_odd_forgets_no_turn(case: Case) -> None:
@@ -207,7 +207,7 @@ def test_what_is_odd_forgets_no_turn(case: Case) -> None:
     gold = Expected("others", recorded.losses, recorded.final, {}, case.passes)
     checks = judge.checks()
     assert TOLERANCES.odd < checks.rows[2].severity < 1
-    assert judge.with_gold(checks, gold, recorded.losses, recorded.final).trajectory_explained
+    assert judge.explain_trajectory(checks, gold, recorded.losses, recorded.final).trajectory_explained
 
 
 def run_and_verdict(train: Path, out: Path) -> object:
@@ -225,5 +225,5 @@ def test_gold_without_any_tolerance(case: Case) -> None:
     weights = {name: np.nextafter(judge.passes[-1].after[name], np.float32(1)) for name in judge.passes[-1].after}
     losses = tuple(one.loss for one in judge.passes)
     expected = Expected("test", losses=losses, arrays=weights)
-    checks = judge.with_gold(Checks(len(rows), rows), expected, losses, judge.passes[-1].after)
+    checks = judge.explain_trajectory(Checks(len(rows), rows), expected, losses, judge.passes[-1].after)
     assert not checks.explained

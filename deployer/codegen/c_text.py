@@ -64,7 +64,7 @@ Printable = CText | tuple[CText, ...]
 class TileView:
     """A statement for templates: the name of the template definition that prints it, and its texts by field name.
 
-    `body` are the inner statements, and `ahead` those of a loop that run a turn ahead of the body.
+    `body` are the inner statements, and `ahead` those of a loop that run an iteration ahead of the body.
     """
 
     form: str
@@ -229,7 +229,7 @@ def group_name(step: int) -> str:
 
 
 def launch_name(step: int) -> str:
-    """The C name of the array of a bundle's argument tables, by its first step."""
+    """The C name of the array of a fused launch's argument tables, by its first step."""
     return f"bundle_{step:02d}"
 
 

@@ -46,7 +46,7 @@ def generate_files(plan: Plan) -> dict[str, str]:
 
 
 def segment_files(plan: Plan) -> dict[str, str]:
-    """The same files, whose main program makes a stretch of a run, from a state to a state."""
+    """The same files, whose main program makes a segment of a run, from a state to a state."""
     target = target_of(plan.options)
     return {
         **generate_files(plan),

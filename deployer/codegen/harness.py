@@ -119,7 +119,7 @@ class SegmentView:
 
 
 def segment_view(plan: Plan, target: Target, origin: CText) -> SegmentView:
-    """The main program of stretches of a plan's run."""
+    """The main program of segments of a plan's run."""
     names = Names(plan)
     levels = {level.name: level.peak for level in plan.levels}
     training = "train" in plan.graphs
@@ -191,11 +191,11 @@ def segment_input(
     rates: Sequence[Sequence[float]] = (),
     flushes: bool = False,
 ) -> bytes:
-    """The input file of a stretch: the state by storages, how many passes, the first one's turn in its update, whether
+    """The input file of a segment: the state by storages, how many passes, the first one's place in its update, whether
     an update `flushes` what is behind the last full one, and samples.
 
     A storage that `state` has not holds what the program says; an accumulator then begins with zeros. `rates` are those
-    of each update of the stretch by groups, for a program that takes them when it runs: the numbers of an update
+    of each update of the segment by groups, for a program that takes them when it runs: the numbers of an update
     stand behind the sample of the pass before it.
     """
     parts = [_content(program, h.storage, state) for h in loaded_homes(plan)]

@@ -14,7 +14,7 @@ from deployer.operators.base.elementwise_dsl import ElementwiseFormula, Pointwis
 C_TYPES = {"float32": "float", "int32": "int32_t"}
 INDENT = 12
 SHORT, UNROLLED = 8, 4
-"""Loops over formulas of so few operations have several elements in a turn: a jump costs as much as three of them."""
+"""Loops over formulas of so few operations are unrolled: a jump costs as much as three operations."""
 GLUE = "\0"
 """Stands for a space at which no line ends."""
 

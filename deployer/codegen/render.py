@@ -54,7 +54,7 @@ class TablesView:
 
 @dataclass(frozen=True)
 class GroupView:
-    """The argument tables of a group of steps, or of a bundle, which are an array."""
+    """The argument tables of a group of steps, or of a fused launch, which are an array."""
 
     title: CText
     name: CText
@@ -228,7 +228,7 @@ def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
 
 
 def _launch(launch: FusedLaunch, tables: Mapping[int, TableView]) -> GroupView:
-    """The tables of a bundle, which lie one behind the other."""
+    """The tables of a fused launch, which lie one behind the other."""
     title = c_comment(f"Argument tables of steps {launch.first} to {launch.last}, in one start of the cores.")
     return GroupView(title, identifier(launch_name(launch.first)), tuple(tables[step] for step in launch.steps))
 

@@ -234,8 +234,8 @@ def common_sizes(
     rest = [tuple(entry for entry in items if not has_address(entry.value)) for items in entries]
     first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
     times = Counter(rest)
-    joint = {sizes for sizes, count in times.items() if count > 1 and len(sizes) >= LEAST_COMMON}
-    printed = [*joint, *(sizes for sizes in rest if sizes not in joint)]
+    repeated = {sizes for sizes, count in times.items() if count > 1 and len(sizes) >= LEAST_COMMON}
+    printed = [*repeated, *(sizes for sizes in rest if sizes not in repeated)]
     reals = Counter(entry for sizes in printed for entry in sizes if isinstance(entry.value, Real))
     macros, names, shortened = dict[str, str](), dict[_Entry, str](), list[list[str]]()
     for sizes, label in zip(rest, labels, strict=True):
@@ -249,7 +249,7 @@ def common_sizes(
 
     for items, sizes in zip(entries, rest, strict=True):
         kept, shared = items, list[str]()
-        if sizes in joint:
+        if sizes in repeated:
             name = f"{first[sizes].upper()}_SIZES"
             macros[name] = ", ".join(map(field, sizes))
             kept, shared = [entry for entry in items if entry not in sizes], [name]

@@ -12,8 +12,7 @@ from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import CText, c_string, code, identifier
 from deployer.core.target import Target
 from deployer.loops.graph_program import begin_cycles, contention_of
-from deployer.loops.moves import copies
-from deployer.planning.cross_step.choose import slot_life
+from deployer.loops.moves import copies, slot_life
 from deployer.tilers.levels.tables import group_spans
 
 SUFFIXES = ("", " stage")
@@ -185,14 +184,14 @@ def simulation_view(plan: Plan, target: Target, origin: CText) -> SimulationView
         passes=plan.running.passes,
         accumulate=plan.options.accumulate,
         cores=target.cores,
-        cross_step_transfers=(tuple(_crossing(plan.steps[c.step], c) for c in plan.cross_step_transfers),)
+        cross_step_transfers=(tuple(_cross_step_view(plan.steps[c.step], c) for c in plan.cross_step_transfers),)
         if plan.cross_step_transfers
         else (),
         copies=(copied,) if copied else (),
     )
 
 
-def _crossing(step: PlanStep, transfer: CrossStepTransfer) -> CrossStepView:
+def _cross_step_view(step: PlanStep, transfer: CrossStepTransfer) -> CrossStepView:
     operand = next(i for i, o in enumerate(step.operands) if o.arg == transfer.arg)
     return CrossStepView(step.index, operand, int(transfer.direction == "in"), transfer.at)
 

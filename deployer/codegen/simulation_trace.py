@@ -89,7 +89,7 @@ class Loops:
         self.order = tuple(d.name for d in step.dims)
         self.stage_order = step.staging.order if step.staging else self.order
 
-    def turns(self, operand: PlanOperand) -> tuple[int, int]:
+    def depths(self, operand: PlanOperand) -> tuple[int, int]:
         """Loop depths (tile loop, stage loop) of the box's innermost split dim: the dims that change the box."""
         dims = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
         tiled = {name for name, parts in self.cut.items() if max(map(len, parts)) > 1}
@@ -126,10 +126,10 @@ class Loops:
         rows = []
         for o, where in zip(self.step.operands, places, strict=True):
             axes = [self._axis(a, n, tables) for a, n in zip(o.axes, o.view, strict=True)]
-            moved, (turns, stage_turns) = bool(o.slots), self.turns(o)
+            moved, (depths, stage_depths) = bool(o.slots), self.depths(o)
             writes = int(o.mode != "in")
             flags = (writes, int(moved and o.mode != "out"), int(moved and writes), int(o.overwrite_on_first_pass))
-            buffers = (where.home, *where.slots, turns, stage_turns, len(axes))
+            buffers = (where.home, *where.slots, depths, stage_depths, len(axes))
             numbers = ", ".join(map(str, (*flags, *buffers)))
             field = f"offsetof({self.step.kernel.symbol}_args_t, {o.arg})"
             rows.append(f'{{"{o.arg}", {field}, {numbers}, {tables.put("hal_sim_axis_t", axes)}}}')

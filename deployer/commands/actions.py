@@ -95,7 +95,7 @@ def choices_of(a: argparse.Namespace) -> Options:
         opt_out=tuple(sorted(a.opt_out)),
         fuse=rewrites,
         fuse_update=a.fuse_update,
-        apart=a.no_ahead,
+        cross_step_prefetch=not a.no_ahead,
         disabled_rewrites=disabled_rewrites,
     )
 

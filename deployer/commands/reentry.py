@@ -23,7 +23,7 @@ FLAGS = {
     "opt_out": ("--opt-out", "opt_out"),
     "no_fusion": ("--no-fusion", "fuse", "disabled_rewrites"),
     "fuse_update": ("--fused", "fuse_update"),
-    "no_ahead": ("--no-ahead", "apart"),
+    "no_ahead": ("--no-ahead", "cross_step_prefetch"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
 """For each argument of the command line its flag and its fields of Options; budgets are checked separately."""

@@ -25,7 +25,7 @@ VERSION = 1
 OUTSIDE_DIGEST = "outside digest"
 """Metadata key of a field that is left out of the digest, because it is no decision."""
 IF_ANY = "if any"
-"""Metadata key of a field that is left out of the file where it is an empty tuple or false."""
+"""Metadata key of a field that is left out of the file where it has its default."""
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 
@@ -50,9 +50,9 @@ def _jsonable(value: Any, seen: dict[int, Any]) -> Any:
     names = _names(kind)
     if names is not None:
         if id(value) not in seen:
-            fields = {
-                n: _jsonable(getattr(value, n), seen) for n in names if n not in _optional(kind) or getattr(value, n)
-            }
+            optional = _optional(kind)
+            given = {n: getattr(value, n) for n in names}
+            fields = {n: _jsonable(v, seen) for n, v in given.items() if n not in optional or v != optional[n]}
             seen[id(value)] = {"_": kind.__name__} | fields
         return seen[id(value)]
     if isinstance(value, bytes):
@@ -71,9 +71,9 @@ def _names(kind: Any) -> tuple[str, ...] | None:
 
 
 @cache
-def _optional(kind: Any) -> frozenset[str]:
-    """The fields of a dataclass that are left out where they are empty."""
-    return frozenset(f.name for f in dataclasses.fields(kind) if f.metadata.get(IF_ANY))
+def _optional(kind: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are left out where they have their defaults, and these."""
+    return {f.name: f.default for f in dataclasses.fields(kind) if f.metadata.get(IF_ANY)}
 
 
 def from_jsonable(expected: Any, value: Any) -> Any:

@@ -87,8 +87,8 @@ class Residency:
     """Cached copy in the middle level of a storage at home in the outermost level; steps first..last use it.
 
     The copy lies there from step `begin` to step `end`. If `begin` is before `first`, it comes in: that starts when
-    step `begin` begins, and is awaited when step first - 1 ends. If a later visit follows, it goes out: that starts
-    behind the last step of the visit that writes it, and is awaited when step `end` ends.
+    step `begin` begins, and is awaited when step first - 1 ends. If a later residency follows, it goes out: that
+    starts behind the last step that writes it, and is awaited when step `end` ends.
     """
 
     storage: str
@@ -105,7 +105,7 @@ class Residency:
 
 @dataclass(frozen=True)
 class FusedLaunch:
-    """Batched dispatch: steps first..last, both included, whose kernel calls share one start of the cores.
+    """Fused launch: steps first..last, both included, whose kernel calls share one start of the cores.
 
     Each core makes all of the calls in turn, and waits for the other cores after the last one alone.
     """
@@ -125,7 +125,7 @@ class FusedLaunch:
 
 
 def followers(fused_launches: Iterable[FusedLaunch]) -> frozenset[int]:
-    """The steps that run in the start of an earlier one, the first of their bundle."""
+    """The steps that run in the start of an earlier one, the first of their launch."""
     return frozenset(step for launch in fused_launches for step in launch.followers)
 
 

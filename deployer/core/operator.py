@@ -163,7 +163,7 @@ class Work:
 
     @property
     def products(self) -> int:
-        """Multiply-accumulates, with those lost."""
+        """Multiply-accumulates, with the overhead."""
         return self.macs + self.overhead_macs
 
 
@@ -200,8 +200,7 @@ class Operator(
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
     attributes that are 0 or 1, `unbounded` those that may be infinite or NaN; `recomputed` says what inputs stand for.
-    `cost_models` are other ways to count work than `work`: a target says by which of them a function for some calls
-    goes.
+    `cost_models` are alternatives to `work`, by name; a target's list of kernel variants says which one a variant has.
 
     Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
     other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a

@@ -22,7 +22,8 @@ class Options:
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
     number of passes per update; `fuse` allows rewrites that change no bit, but for those `disabled_rewrites` names;
-    `fuse_update` makes pass and update one graph; `apart` keeps each transfer within its step.
+    `fuse_update` makes pass and update one graph; `cross_step_prefetch` lets transfers
+    start in earlier steps than their own, or end in later ones.
     """
 
     target: str = "host"
@@ -34,7 +35,7 @@ class Options:
     fuse: bool = True
     outermost: str = ""
     fuse_update: bool = False
-    apart: bool = field(default=False, metadata={IF_ANY: True})
+    cross_step_prefetch: bool = field(default=True, metadata={IF_ANY: True})
     disabled_rewrites: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
@@ -137,7 +138,7 @@ class Lifetimes:
 class Stage:
     """Tiling of a step's spilled operands in the level below their home: tile lengths, loop order, slots.
 
-    `slots` names those operands alone. The tiles of the inner level cut each of these tiles anew.
+    `slots` names those operands alone. The tiles of the inner level cut each of these tiles again.
     """
 
     tile: dict[str, int]
@@ -178,12 +179,12 @@ class StepTiling:
 
 @dataclass(frozen=True)
 class Tiling:
-    """The storages at home in the inner level and in the outermost one, and a choice per step; other homes lie between.
+    """Storages at home in the inner level and in the outermost one, and a choice per step; others are in the middle.
 
     `resident` and `spilled` are in alphabetical order. `packing_slack` are bytes withheld from the budget of each level
     but the target's last. `groups` are the first steps of those whose argument tables take turns in `table_bytes`;
     without groups that holds all tables. `tables` are, if steps share theirs, for each step the first one with the same
-    table. Spilled storages with `residencies`, in the order of their first steps, have copies in the level between for
+    table. Spilled storages with `residencies`, in the order of their first steps, have copies in the middle level for
     their steps.
     """
 
@@ -226,7 +227,7 @@ class Home:
 class PlanOperand:
     """A kernel pointer: where its tensor's home is, and its slots at the inner level (none: resident).
 
-    A spilled operand has slots at the level between as well, the stage's.
+    A spilled operand has slots in the middle level as well, the stage's.
     """
 
     arg: str
@@ -283,7 +284,7 @@ class PlanDim:
 
     @property
     def pieces(self) -> tuple[Span, ...]:
-        """(start, length) of all tiles along the dim: the stage's tiles, each cut anew."""
+        """(start, length) of all tiles along the dim: the stage's tiles, each cut again."""
         return tuple(p for _, pieces in nested(self.size, self.outer, self.tile) for p in pieces)
 
     @property
@@ -344,11 +345,11 @@ class PlanStep:
     @property
     def op_label(self) -> str:
         """The operator's name, joined by `+` with those of the operators that its kernel applies to its result."""
-        finishes = [(name, op.epilogue) for name, op in registry().items() if op.epilogue]
+        epilogues = [(name, op.epilogue) for name, op in registry().items() if op.epilogue]
         own = registry()[self.op].own if self.op in registry() else {}
         pointers = {operand.arg for operand in self.operands}
         pointers |= {pointer for pointer, (_, attribute) in own.items() if self.args.get(attribute) == Const(1)}
-        names = [n for n, f in finishes if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
+        names = [n for n, f in epilogues if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
         return "+".join([self.op, *names])
 
     @property

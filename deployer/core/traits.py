@@ -297,8 +297,8 @@ class EpilogueBias:
 class DecisionBoundaries:
     """Decision boundaries: elements of an input that select a branch by their side: gate, clip, win a window.
 
-    `elements` are flat indices, `margins` the distances to the border, `flipped` the nearest values on its other side.
-    A border that is another element has its index in `competitors`; without rivals it is a constant.
+    `elements` are flat indices, `margins` the distances to the boundary, `flipped` the nearest values beyond it.
+    A boundary that is another element has its index in `competitors`; without these it is a constant.
     """
 
     operand: int
@@ -342,9 +342,9 @@ class Fusible:
     """Trait: declares the operators that a kernel can fuse, and how another kernel fuses this operator.
 
     `epilogue` says how another kernel applies this operator, `epilogue_operands` maps a kernel pointer to the position
-    of an input for such a finish alone; `epilogue_bias` is an input that the kernel adds to its result, `is_sum` says
-    that the operator adds two inputs and does no more. `epilogue_scale` is the attribute, 1 by default, that the kernel
-    multiplies its result by when that is complete, before anything is added: the product is rounded by itself.
+    of an input for such an epilogue alone; `epilogue_bias` is an input that the kernel adds to its result, `is_sum`
+    says that the operator adds two inputs and does no more. `epilogue_scale` is the attribute, 1 by default, that the
+    kernel multiplies its result by when that is complete, before anything is added: the product is rounded by itself.
     """
 
     epilogue: ClassVar[Epilogue | None] = None

@@ -137,9 +137,9 @@ def read_list(path: Path) -> Iterator[KernelVariant]:
         if unknown:
             cause = f"{variant.name} reads {unknown[0]}, which is not an argument of the kernel"
             raise TargetInvalid(f"{path}: {cause}")
-        if variant.work and variant.work not in kernel.ways:
-            ways = ", ".join(sorted(kernel.ways)) or "none"
-            cause = f"{variant.name} has the cost model {variant.work}; the operator's are {ways}"
+        if variant.work and variant.work not in kernel.cost_models:
+            known = ", ".join(sorted(kernel.cost_models)) or "none"
+            cause = f"{variant.name} has the cost model {variant.work}; the operator's are {known}"
             raise TargetInvalid(f"{path}: {cause}")
         yield variant
 
@@ -149,7 +149,7 @@ class _Kernel:
     """Names that a kernel's conditions may use, and the cost models of its operators."""
 
     arguments: frozenset[str]
-    ways: frozenset[str]
+    cost_models: frozenset[str]
 
 
 def _kernel(symbol: str) -> _Kernel:
@@ -260,8 +260,8 @@ def _names_in(path: Path, entry: str, text: object) -> Iterator[str]:
     functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     for node in nodes:
         if isinstance(node, ast.Call):
-            is_turns = isinstance(node.func, ast.Name) and node.func.id == "turns"
-            known = is_turns and len(node.args) == 1 and not node.keywords
+            is_rounds = isinstance(node.func, ast.Name) and node.func.id == "turns"
+            known = is_rounds and len(node.args) == 1 and not node.keywords
         elif isinstance(node, ast.Constant):
             known = isinstance(node.value, int)
         else:

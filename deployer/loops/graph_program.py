@@ -1,4 +1,9 @@
-"""Loop programs of whole graphs with transfers across steps, and their runs on the virtual clock."""
+"""Loop programs of whole graphs: steps in order, transfers across them, and their runs on the virtual clock.
+
+Where a first fetch starts in an earlier step, the graph starts that of the same operand in all steps of equal form;
+where a last egress is awaited in a later step, it waits for those of all. So these steps still share a function. A
+step in which others' fetches start has its own started before them.
+"""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -27,19 +32,13 @@ from deployer.loops.program_run import Key, ProgramRun, Running
 from deployer.loops.tile_loop import FLAG
 from deployer.tilers.levels.tables import fetch_cycles, fetched_bytes, fixed_addresses, sharers
 
-# A graph as a program: its steps in order, with the transfers that it starts and waits for around them.
-#
-# Where a first fetch starts in an earlier step, the graph starts that of the same operand in all steps of equal form;
-# where a last egress is awaited in a later step, it waits for those of all. So these steps still share a function. A
-# step in which others' fetches start has its own started before them.
-
 TICKETS = "tickets"
 """The graph's array of the tickets that steps leave."""
 ENDS = {"in": "first", "out": "last"}
-"""The ends of the names of tickets that cross steps."""
+"""Suffixes of the names of tickets of cross-step transfers."""
 
 Moments = Mapping[tuple[int, str], int]
-"""By step and name of the ticket, the other step of a transfer that crosses."""
+"""By step and name of the ticket, the other step of a cross-step transfer."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class GraphStep:
 
     A ticket is given by value, or where the body is to leave some, as the first element of an array for them. A graph
     that starts transfers tells (`told`) the HAL of each of its steps that it begins, and no function of a step does. A
-    step that `follows` runs in the start of an earlier one, whose program calls the kernels of their whole bundle.
+    step that `follows` runs in the start of an earlier one, whose program calls the kernels of the whole fused launch.
     """
 
     program: LoopProgram
@@ -125,7 +124,7 @@ def _timing(step: PlanStep) -> Hashable:
 
 
 def _launched_together(program: LoopProgram, functions: Sequence[str]) -> LoopProgram:
-    """The program of a bundle's first step as that of all, which call these: each has the same to assign."""
+    """The program of a fused launch, from its first step's and the functions that its steps call."""
     kernel, table, count = program.kernel.symbol, ArgumentTable(program.step), len(functions)
     nodes = list(program.body.walk())
     fetched = tuple(s for s in nodes if isinstance(s, Fetch))
@@ -165,7 +164,7 @@ def begin_cycles(plan: Plan, target: Target) -> tuple[int, ...]:
 def _opens(
     steps: Sequence[PlanStep], cross_step_transfers: Sequence[CrossStepTransfer]
 ) -> dict[Hashable, set[tuple[Direction, str]]]:
-    """By the forms of steps the transfers in which the graph has a part."""
+    """By the forms of steps the transfers whose ends the graph handles."""
     opens: dict[Hashable, set[tuple[Direction, str]]] = {}
     for c in cross_step_transfers:
         opens.setdefault(form_of(steps[c.step]), set()).add((c.direction, c.arg))
@@ -175,7 +174,7 @@ def _opens(
 
 
 def form_of(step: PlanStep) -> Hashable:
-    """Equal for all steps that may share a function: what of a step its loops depend on, but for sizes."""
+    """Key of a step's loop structure, excluding sizes; steps with equal keys can share a C function."""
     split = tuple(d.name for d in step.dims if d.tile < d.outer)
     staging = step.staging
     parts = [d.name for d in step.dims if d.outer < d.size]
@@ -257,7 +256,7 @@ class _Numbers:
 
 
 def timed(plan: Plan, lowered: Lowered | None = None) -> Plan:
-    """The plan with the cycles and waits that its steps have with its crossing transfers; `lowered` is for speed."""
+    """The plan with the cycles and waits that its steps have with its cross-step transfers; `lowered` is for speed."""
     steps = [step for graph in plan.graphs for step in _GraphRun(plan, graph, lowered).timed()]
     return replace(plan, steps=tuple(steps))
 

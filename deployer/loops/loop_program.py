@@ -244,8 +244,8 @@ class IfStmt(Statement):
 class LoopStmt(Statement):
     """Runs statements for each value of a counter from 0 to below a count.
 
-    With `ahead` there is one more turn: those statements run a turn ahead of the body, so they are left out in the last
-    turn and the body in the first.
+    With `ahead` there is one more iteration: those statements run an iteration ahead of the body, so they are left out
+    in the last iteration and the body in the first.
     """
 
     counter: Var
@@ -261,8 +261,8 @@ class LoopProgram:
     Its argument table is that of the step `table`, itself or one that it shares with. `storages` are pairs of a
     kernel's pointer argument and the storage behind it; `arguments` are what the table holds from the start.
 
-    In a graph with crossing transfers `starts` are the first fetches, which the graph makes and whose tickets the body
-    reads, and `lasts` the names and numbers of the tickets that the body leaves for the graph to wait for.
+    In a graph with cross-step transfers `starts` are the first fetches, which the graph makes and whose tickets the
+    body reads, and `lasts` the names and numbers of the tickets that the body leaves for the graph to wait for.
     """
 
     step: int

@@ -57,7 +57,7 @@ def lower(step: PlanStep, fetched: int = 0, shared: int | None = None, opens: Op
     """The loop program of a step, which begins with the fetch of that many bytes of argument tables, if any.
 
     If its table is `shared`, the one of the step with that number, it sets all of its addresses itself: those that no
-    tile changes first of all. `opens` are the transfers in which its graph has a part.
+    tile changes first of all. `opens` are the transfers whose ends its graph handles.
     """
     stage = TileLoop(step, "stage_", staged=True) if step.staging else None
     loop = TileLoop(step, outer=stage)
@@ -143,7 +143,7 @@ def _double(
     """The double-buffered loop; without ingress it has no statements that run ahead."""
     moves = DoubleMoves(port, loop, ahead)
     fetch, leave = of_all(moves.fetch), of_all(moves.leave)
-    each = [*of_all(moves.arrive), inside, *leave, *of_all(moves.turn), *loop.advance()]
+    each = [*of_all(moves.arrive), inside, *leave, *of_all(moves.advance), *loop.advance()]
     work = [*_definitions(loop.lengths(), [inside, *leave]), *each]
     names = variables(tuple(fetch))
     runs_ahead = any(name.startswith(ahead.prefix) for name in names)
@@ -158,7 +158,7 @@ def _double(
     ]
     fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
     counter = tile_counter(port, "turn" if fetching else "tile")
-    return Block((*declared, LoopStmt(counter, count, tuple(fetching), tuple(work)), *of_all(moves.epilogue)))
+    return Block((*declared, LoopStmt(counter, count, tuple(fetching), tuple(work)), *of_all(moves.drain)))
 
 
 def _declared(first: dict[str, Expr]) -> list[Statement]:

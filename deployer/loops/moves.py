@@ -1,4 +1,8 @@
-"""Moves of transfers across steps, and of cached copies."""
+"""Transfers and waits: of a step's loop over one hop, tile by tile, of its graph across steps, and of cached copies.
+
+A single-buffered loop fetches, waits, computes, stores and waits. A double-buffered one fetches one tile ahead. Where
+transfers cross steps, the graph starts the first ingress of each operand and waits for the last egress.
+"""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -24,17 +28,12 @@ from deployer.loops.loop_program import (
 )
 from deployer.loops.tile_loop import FLAG, TileLoop, all_of
 
-# Transfers and waits of a step's loop over one hop, tile by tile, and those that the step's graph does instead.
-#
-# A single-buffered loop fetches, waits, computes, stores and waits. A double-buffered one fetches one tile ahead. Where
-# transfers cross steps, the graph starts the first ingress of each operand and waits for the last egress.
-
 Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
 Opens = frozenset[tuple[Direction, str]]
-"""Ways and operands."""
-WAYS: tuple[Direction, ...] = ("in", "out")
-Turn = tuple[int, tuple[str, ...]]
+"""Directions and operands."""
+DIRECTIONS: tuple[Direction, ...] = ("in", "out")
+Rotation = tuple[int, tuple[str, ...]]
 """A number of slots, and the innermost dims of the loop along which a slot stays in use."""
 
 
@@ -42,8 +41,8 @@ Turn = tuple[int, tuple[str, ...]]
 class Port:
     """A step's use of a hop: the addresses of its operands at both ends, their slots, and names of variables.
 
-    `opens` are the ways and operands in which the graph has a part: of these it starts the first ingress, and waits for
-    the last egress.
+    `opens` are the directions and operands whose ends the graph handles: it starts their first ingress, and
+    waits for their last egress.
     """
 
     step: PlanStep
@@ -68,21 +67,21 @@ class Port:
         return f"{o.arg}_stage_{what}" if self.staged else f"{o.arg}_{what}"
 
     @cached_property
-    def turns(self) -> dict[str, Turn]:
+    def rotations(self) -> dict[str, Rotation]:
         """Return each operand's slot rotation; operands that rotate alike share the slot numbers."""
         loop = TileLoop(self.step, staged=self.staged)
         return {o.arg: (self.slots(o), tuple(loop.inner(o))) for o in self.moved()}
 
     def alike(self, o: PlanOperand) -> list[PlanOperand]:
-        """The operands that take the same turns as this one, itself among them."""
-        return [other for other in self.moved() if self.turns[other.arg] == self.turns[o.arg]]
+        """The operands whose slots rotate as this one's do, itself among them."""
+        return [other for other in self.moved() if self.rotations[other.arg] == self.rotations[o.arg]]
 
     def shared(self, o: PlanOperand, what: str) -> str:
-        """The name of a variable, such as the number of the slot to "fill", of all operands that take the same turns.
+        """The name of a variable, such as the number of the slot to "fill", of all operands that rotate alike.
 
         It is named after the first of them, but for two slots that change with each tile.
         """
-        if self.turns[o.arg] == (2, ()):
+        if self.rotations[o.arg] == (2, ()):
             return f"stage_{what}" if self.staged else what
         return self.variable(self.alike(o)[0], what)
 
@@ -131,10 +130,10 @@ class SingleMoves:
 
     def __init__(self, port: Port, loop: TileLoop) -> None:
         self.port, self.loop = port, loop
-        users = {direction: [o for o in port.moved() if o.mode in (direction, "inout")] for direction in WAYS}
+        users = {direction: [o for o in port.moved() if o.mode in (direction, "inout")] for direction in DIRECTIONS}
         self.alone = {
             direction: len(users[direction]) == 1 and not port.opened(users[direction][0], direction)
-            for direction in WAYS
+            for direction in DIRECTIONS
         }
 
     def _ticket(self, o: PlanOperand, direction: Direction) -> Ticket:
@@ -189,7 +188,10 @@ class DoubleMoves:
     def arrays(self) -> tuple[TicketArray, ...]:
         """The arrays of tickets, in the order of the operands, with their first tickets."""
         arrays = [
-            self._array(o, direction) for o in self.port.moved() for direction in WAYS if o.mode in (direction, "inout")
+            self._array(o, direction)
+            for o in self.port.moved()
+            for direction in DIRECTIONS
+            if o.mode in (direction, "inout")
         ]
         return tuple(dict.fromkeys(arrays))
 
@@ -217,8 +219,8 @@ class DoubleMoves:
         numbers = dict[str, Expr]()
         for o in self.port.moved():
             if self.port.slots(o) > 1:
-                directions = {"fill": int(self._begun_alike(o)), "use": 0} if o.mode != "out" else {"use": 0}
-                numbers |= {self.port.shared(o, what): first for what, first in directions.items()}
+                roles = {"fill": int(self._begun_alike(o)), "use": 0} if o.mode != "out" else {"use": 0}
+                numbers |= {self.port.shared(o, what): first for what, first in roles.items()}
         return numbers
 
     def _begun_alike(self, o: PlanOperand) -> bool:
@@ -259,8 +261,8 @@ class DoubleMoves:
         later = [AtLeast(tile_counter(self.port, "turn"), 1)] if begun else []
         begins = self.ahead.begins(o)
         started = [((*later, *begins), statement) for statement in statements]
-        turning = (*(later if self._begun_alike(o) else ()), *begins)
-        return [*started, *((turning, statement) for statement in self._rotate(o, "fill"))]
+        rotating = (*(later if self._begun_alike(o) else ()), *begins)
+        return [*started, *((rotating, statement) for statement in self._rotate(o, "fill"))]
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
         """Wait for the ingress of the box, or, if the kernel only writes it, for the earlier egress of its slot."""
@@ -274,11 +276,11 @@ class DoubleMoves:
         transfer = self.port.transfer(self.loop, o, "out", "use")
         return [(tuple(self.loop.ends(o)), StartStmt(self._ticket(o, "out", self._number(o, "use")), transfer))]
 
-    def turn(self, o: PlanOperand) -> list[Guarded]:
+    def advance(self, o: PlanOperand) -> list[Guarded]:
         """Use the other slot from the next box on."""
         return [(tuple(self.loop.ends(o)), statement) for statement in self._rotate(o, "use")]
 
-    def epilogue(self, o: PlanOperand) -> list[Guarded]:
+    def drain(self, o: PlanOperand) -> list[Guarded]:
         """Wait for the last egress of each slot, or leave its ticket to the graph."""
         if o.mode == "in":
             return []
@@ -294,7 +296,7 @@ class DoubleMoves:
 
 
 def tile_counter(port: Port, what: str) -> Var:
-    """The loop's counter: of tiles, or of turns where statements run ahead."""
+    """The loop's counter: of tiles, or of iterations where statements run ahead."""
     return Var(f"stage_{what}" if port.staged else what)
 
 
@@ -337,7 +339,7 @@ class ResidencyCopy:
 
 
 def copies(plan: Plan) -> Iterator[ResidencyCopy]:
-    """The copies that a plan's visits make, in the order of the visits."""
+    """The copies that a plan's residencies make, in their order."""
     final = {residency.storage: residency for residency in plan.residencies}
     homes = {home.storage: home for home in plan.homes}
     writes = {o.storage: step.index for step in plan.steps for o in step.operands if o.mode != "in"}
@@ -350,3 +352,15 @@ def copies(plan: Plan) -> Iterator[ResidencyCopy]:
             yield ResidencyCopy(
                 residency.storage, residency.name, "out", writes[residency.name] + 1, residency.end, *fields
             )
+
+
+def outermost(operand: PlanOperand) -> int | None:
+    """The level of the operand's slots that its home feeds; None where it has no slots."""
+    return max((number for number, slots in enumerate(operand.places) if slots.count), default=None)
+
+
+def slot_life(plan: Plan, step: PlanStep, operand: PlanOperand, level: int) -> tuple[int, int]:
+    """The first and the last step in which an operand's slots in a level are in use."""
+    own = level == outermost(operand)
+    ends = [c.at for c in plan.cross_step_transfers if own and (c.step, c.arg) == (step.index, operand.arg)]
+    return min([step.index, *ends]), max([step.index, *ends])

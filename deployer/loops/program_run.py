@@ -161,13 +161,13 @@ class ProgramRun:
         ahead, body, late = self._block(loop.ahead), self._block(loop.body), bool(loop.ahead)
 
         def run() -> None:
-            turns, base = count(), self._calls
-            for turn in range(turns + late):
-                variables[name] = turn
-                if turn < turns:
-                    self._tile = base + turn
+            iterations, base = count(), self._calls
+            for iteration in range(iterations + late):
+                variables[name] = iteration
+                if iteration < iterations:
+                    self._tile = base + iteration
                     ahead()
-                if turn >= late:
+                if iteration >= late:
                     self._tile = self._calls
                     body()
             self._tile = self._calls - 1

@@ -12,7 +12,7 @@ from deployer.tilers.levels.model import HomeProblem, HomeSelection, fewest, gre
 from deployer.tilers.levels.staging import NOTHING, Spill
 
 
-class Ahead(NamedTuple):
+class Prepared(NamedTuple):
     """The inner level's problem under what is spilled, and its greedy choice.
 
     `solved` says that the solver has been started there already, and `choice` is what it found.
@@ -32,7 +32,7 @@ class Alternative:
         self,
         name: str,
         inner: InnerLevel,
-        between: MiddleLevel,
+        middle: MiddleLevel,
         packing_slack: tuple[int, ...],
         workers: Workers,
         parts: ProgressCounter,
@@ -40,57 +40,57 @@ class Alternative:
         searched: bool = False,
     ) -> None:
         """Workers begin at once. One behind `others`, which are names, is likely to start from another's tiling, and
-        waits for that. With `searched` the homes of the level between are those that its clock prefers.
+        waits for that. With `searched` the homes of the middle level are those that its clock prefers.
         """
         self.parts, self.others, self.searched = parts, others, searched
-        self.name, self.inner, self.between, self.packing_slack, self.workers = (
+        self.name, self.inner, self.middle, self.packing_slack, self.workers = (
             name,
             inner,
-            between,
+            middle,
             packing_slack,
             workers,
         )
         self.may_spill = inner.lifetimes.schedule.options.outermost != inner.target.usual.name
         # Homes in the innermost level may make up for some that do not fit.
-        most = between.capacity + inner.target.levels[L_INNER].budget
+        most = middle.capacity + inner.target.levels[L_INNER].budget
         self.spills_first = self.may_spill and not self._fit(most, frozenset())
         parts.expect(2 + self.spills_first)
-        self._ahead = workers.call(self._prepared, self.spills_first, workers.jobs > 1 and not others)
+        self._result = workers.call(self._prepared, self.spills_first, workers.jobs > 1 and not others)
 
-    def tiling(self, alternative: Tiling | None) -> Tiling:
-        """The rival's tiling; by the solver's estimate no worse than an earlier rival's that it could have, too."""
-        tiling = self._solved(self._ahead(), alternative)
-        room = self.between.capacity
+    def tiling(self, earlier: Tiling | None) -> Tiling:
+        """The strategy's tiling; by the solver's estimate no worse than an `earlier` one that it could have, too."""
+        tiling = self._solved(self._result(), earlier)
+        room = self.middle.capacity
         if self.may_spill and not self.spills_first and not self._fit(room, frozenset(tiling.resident)):
             self.parts.expect(3)
-            return self._solved(self._prepared(True, False), alternative)
+            return self._solved(self._prepared(True, False), earlier)
         return tiling
 
     def _fit(self, room: int, resident: frozenset[str]) -> bool:
         return fits(self.inner.lifetimes, self.inner.target, room, resident)
 
-    def _prepared(self, spills: bool, solves: bool) -> Ahead:
+    def _prepared(self, spills: bool, solves: bool) -> Prepared:
         """Prepare the comparison with an earlier candidate; `solves` improves the greedy choice by the solver."""
         spill = NOTHING
         if spills:
-            spill = self.between.spill(self.name, self.inner, self.searched, self.others)
+            spill = self.middle.spill(self.name, self.inner, self.searched, self.others)
             self._end(f"{self.inner.target.usual.name} tiled")
         problem = self.inner.problem(self.name, spill)
         start = greedy(problem)
         self._end(f"candidates of {self.inner.level.name}")
-        return Ahead(spill, problem, start, solves, improved(problem, start) if solves else None)
+        return Prepared(spill, problem, start, solves, improved(problem, start) if solves else None)
 
     def _end(self, what: str) -> None:
         """One part is done; a worker stops here where nobody asks for the next."""
         self.workers.proceed()
         self.parts.end(f"{self.name}: {what}")
 
-    def _solved(self, ahead: Ahead, alternative: Tiling | None) -> Tiling:
-        """The solver's tiling from the rival's or from the greedy choice, whichever takes fewer cycles."""
-        spill, problem = ahead.spill, ahead.problem
-        hint = carried(problem, alternative, spill) if alternative else None
-        start = fewest(hint, ahead.start)
-        choice = ahead.choice if ahead.solved and start is ahead.start else improved(problem, start)
+    def _solved(self, prepared: Prepared, earlier: Tiling | None) -> Tiling:
+        """The solver's tiling from the `earlier` one or from the greedy choice, whichever takes fewer cycles."""
+        spill, problem = prepared.spill, prepared.problem
+        hint = carried(problem, earlier, spill) if earlier else None
+        start = fewest(hint, prepared.start)
+        choice = prepared.choice if prepared.solved and start is prepared.start else improved(problem, start)
         if choice is None:
             raise InternalError("every step fits alone, and the tiling model found nothing")
         self._end(f"{self.inner.level.name} tiled")

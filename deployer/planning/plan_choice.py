@@ -28,9 +28,9 @@ K = TypeVar("K", Tiling, Plan)
 Progress = Callable[[str], None]
 PACKING_ATTEMPTS = 6
 MIXED_MILLI = 1
-"""Thousandths of its cycles that a strategy has to gain over its rivals.
+"""Thousandths of its cycles that a strategy has to gain over its alternatives.
 
-Of many plans that cost nearly as much, the one that the model makes cheapest is one that it makes too cheap.
+Picking the minimum of many near-equal estimates favours underestimates (winner's curse), hence the margin.
 """
 ONCE = RunOptions(1, TOLERANCES.loss, 0)
 """Running for cases without training: one forward pass under the default tolerance."""
@@ -44,11 +44,11 @@ def silent(message: str) -> None:
 def plan_best(
     lifetimes: Lifetimes, running: RunOptions = ONCE, progress: Progress = silent, jobs: int = 0
 ) -> tuple[Tiling, Plan]:
-    """The plan with the fewest cycles of those that the strategy and its rivals give, each of them complete.
+    """Plan with the chosen strategy and with every alternative; return the plan with the fewest predicted cycles.
 
-    The strategy's own is taken where it gains a thousandth.
-    Where some storages are spilled, each of them is tiled again with homes that a search finds. `jobs` tilings are
-    solved at a time, by default as many as there are cores; the plan is the same to the byte.
+    The strategy's own mix of bufferings is taken if it gains a thousandth. Where some storages are spilled, each
+    strategy is tiled again with homes that a search finds. `jobs` tilings are solved at a time, by default as many as
+    there are cores; the plan is the same to the byte.
     """
     name = lifetimes.schedule.options.strategy
     tiler, best = _finished(name, False, None, lifetimes, running, progress, jobs)
@@ -107,7 +107,7 @@ def _finished(
     assert tiler is not None
     return tiler, (
         found[0],
-        _once(tiler.crossed, found[1], partial(_with_cross_step_transfers, found[1], tiler.lowered)),
+        _once(tiler.across_steps, found[1], partial(_across_steps, found[1], tiler.lowered)),
     )
 
 
@@ -121,13 +121,13 @@ def _once(known: list[tuple[K, Plan]], of: K, make: Callable[[], Plan]) -> Plan:
 
 
 def _can_improve(alternative: str, searched: bool, tiler: tile.Tiler, best: Tiling, most: int) -> bool:
-    """Whether a rival's plan may take less than `most` thousandths if all that may happen beyond its steps does."""
+    """Whether the lower bound of an alternative's plan is below `most` thousandths of a cycle."""
     tilings = [found for key, found in tiler.alone.items() if key[:2] == (alternative, searched)]
     return any(tile.least(tiling, runs) * 1000 < most for tiling, runs in tilings if tiling != best)
 
 
 def _scored(name: str, tiler: tile.Tiler, tiling: Tiling, plan: Plan) -> int:
-    """Thousandths of a plan's model cycles, and what a strategy has to gain where no rival has this tiling."""
+    """Thousandths of a plan's model cycles, with the margin for a tiling that no alternative has."""
     others = [found for key, (found, _) in tiler.alone.items() if key[0] in strategy(name).alternatives]
     return _update_cycles(tiling, plan) * (1000 + (MIXED_MILLI if others and tiling not in others else 0))
 
@@ -149,13 +149,13 @@ def plan_with_tables(
 def _plan_tiled(
     tiler: tile.Tiler, alternative: tuple[Tiling, Plan] | None, progress: Progress, running: RunOptions, jobs: int
 ) -> tuple[Tiling, Plan]:
-    """Tiles and addresses, or the rival, a plan of the same program, where they gain too little.
+    """Tiles and addresses, or the alternative, a plan of the same program, where they gain too little.
 
     Steps share tables in place of groups where that costs next to nothing; such a plan need not be quicker than the
-    rival, but may not be slower.
+    alternative, but may not be slower.
 
-    The rival's packing of the outer levels left gaps, and so would this one. A tiling that gains too little is not
-    placed: what further gaps do to it is no gain.
+    The alternative's packing of the outer levels left gaps, and so would this one. A tiling that gains too little is
+    not placed: what further gaps do to it is no gain.
     """
     target, most = tiler.target, 0
     packing_slack = tile.no_gaps(target)
@@ -192,7 +192,7 @@ def _say(progress: Progress, stage: str, text: str) -> None:
 def place_tiling(
     tiling: Tiling, running: RunOptions = ONCE, progress: Progress = silent, runs: StepRuns | None = None
 ) -> Plan:
-    """Addresses for a tiling, both verified, with each transfer in its step, which `crossed` may change.
+    """Addresses for a tiling, both verified, with each transfer in its step.
 
     `runs` is for speed.
     """
@@ -203,15 +203,17 @@ def place_tiling(
     return plan
 
 
-def crossed(tiling: Tiling, plan: Plan) -> Plan:
-    """The tiling's plan with what goes beyond its steps, verified: transfers that cross some, and bundles of some."""
-    better = _with_cross_step_transfers(plan)
+def across_steps(tiling: Tiling, plan: Plan) -> Plan:
+    """The tiling's plan with cross-step transfers and fused launches, verified."""
+    better = _across_steps(plan)
     if better != plan:
         verify_plan(better, tiling)
     return better
 
 
-def _with_cross_step_transfers(plan: Plan, lowered: Lowered | None = None) -> Plan:
-    """The plan with what goes beyond its steps; `lowered` is for speed."""
+def _across_steps(plan: Plan, lowered: Lowered | None = None) -> Plan:
+    """The plan with cross-step transfers and fused launches; `lowered` is for speed."""
     known: Lowered = {} if lowered is None else lowered
-    return with_fused_launches(plan if plan.options.apart else with_cross_step_transfers(plan, known), known)
+    if plan.options.cross_step_prefetch:
+        plan = with_cross_step_transfers(plan, known)
+    return with_fused_launches(plan, known)

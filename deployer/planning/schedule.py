@@ -13,7 +13,7 @@ from deployer.lr_schedules.run_time import kernel_args
 
 
 def make_schedule(program: Program, options: Options) -> Schedule:
-    """Order each graph so that few bytes are alive at once and nodes that only update memory in place run early.
+    """Order each graph so that few bytes are live at once and nodes that only update memory in place run early.
 
     A weight's gradient then dies at its accumulator instead of living to the end of the backward pass.
     """
@@ -94,7 +94,7 @@ def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
 def _with_small_last(
     program: Program, nodes: Sequence[Node], order: Sequence[int], lives: "_Lives", small_bytes: int
 ) -> list[int]:
-    """The order with updates of few bytes, for which no node waits, at the end: they may be a bundle."""
+    """The order with updates of few bytes, for which no node waits, at the end: they may share a launch."""
     small = {
         index
         for index in order
@@ -146,28 +146,28 @@ class _Lives:
                 self.users[storage].add(len(nodes))
 
     def peak(self, order: Sequence[int]) -> int:
-        """Most bytes alive during a node."""
+        """Most bytes live during a node."""
         pending = {storage: set(users) for storage, users in self.users.items()}
-        lifetimes: set[str] = set()
+        live: set[str] = set()
         most = 0
         for index in order:
-            lifetimes |= self.touches[index]
-            most = max(most, sum(self.bytes[s] for s in lifetimes))
+            live |= self.touches[index]
+            most = max(most, sum(self.bytes[s] for s in live))
             for storage in self.touches[index]:
                 pending[storage].discard(index)
-            lifetimes -= {s for s in self.touches[index] if not pending[s]}
+            live -= {s for s in self.touches[index] if not pending[s]}
         return most
 
     def greedy(self) -> list[int]:
-        """The order that always runs the ready node after which the fewest bytes are alive, or the first of several."""
+        """The order that always runs the ready node after which the fewest bytes are live, or the first of several."""
         waits = [set(w) for w in self.waits]
         pending = {storage: set(users) for storage, users in self.users.items()}
         ready = {i for i, w in enumerate(waits) if not w}
-        lifetimes: set[str] = set()
+        live: set[str] = set()
         order: list[int] = []
 
         def growth(index: int) -> tuple[int, int]:
-            born = sum(self.bytes[s] for s in self.touches[index] - lifetimes)
+            born = sum(self.bytes[s] for s in self.touches[index] - live)
             freed = sum(self.bytes[s] for s in self.touches[index] if pending[s] == {index})
             return born - freed, index
 
@@ -175,10 +175,10 @@ class _Lives:
             index = min(ready, key=growth)
             ready.discard(index)
             order.append(index)
-            lifetimes |= self.touches[index]
+            live |= self.touches[index]
             for storage in self.touches[index]:
                 pending[storage].discard(index)
-            lifetimes -= {s for s in self.touches[index] if not pending[s]}
+            live -= {s for s in self.touches[index] if not pending[s]}
             for follower in self.followers[index]:
                 waits[follower].discard(index)
                 if not waits[follower]:

@@ -19,7 +19,7 @@ from deployer.tilers.levels.tables import ArgumentTables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
 
 BEHIND_MILLI = 30
-"""Thousandths of cycles by which a rival that is further behind in one attempt is left out of the next ones."""
+"""Thousandths of cycles by which an alternative that is further behind in one attempt is left out of the next ones."""
 
 
 Attempt = tuple[str, bool, ArgumentTables, tuple[int, ...]]
@@ -44,8 +44,9 @@ class Tiler:
     ) -> None:
         """`other` is one for the same lifetimes and other tables; what depends on neither is shared with it.
 
-        It has the plans that were made of tilings before, and those with what crosses steps made of these plans.
-        `name` is the strategy, by default that of the options. With `searched`, homes in the level between are those
+        It has the plans that were made of tilings before, and the plans with cross-step transfers and launches made
+        of these.
+        `name` is the strategy, by default that of the options. With `searched`, homes in the middle level are those
         that a search by its clock finds, and not the solver's.
         """
         self.lifetimes, self.target = lifetimes, target_for(lifetimes.schedule)
@@ -58,24 +59,24 @@ class Tiler:
         self._inner: dict[tuple[ArgumentTables, int, bool], InnerLevel] = other._inner if other else {}
         self._costed: Costed = other._costed if other else Costed()
         self._staged: StagedSteps = other._staged if other else {}
-        self._between: dict[tuple[int, InnerLevel], MiddleLevel] = other._between if other else {}
+        self._middle: dict[tuple[int, InnerLevel], MiddleLevel] = other._middle if other else {}
         self._behind: frozenset[str] = other._behind if other else frozenset()
         self.alone: dict[Attempt, tuple[Tiling, StepRuns]] = other.alone if other else {}
         self.placed: list[tuple[Tiling, Plan]] = other.placed if other else []
-        self.crossed: list[tuple[Plan, Plan]] = other.crossed if other else []
+        self.across_steps: list[tuple[Plan, Plan]] = other.across_steps if other else []
 
     def tile(
         self, packing_slack: tuple[int, ...] = (), jobs: int = 0, say: Callable[[str], None] = lambda text: None
     ) -> Tiling:
-        """Solve all levels under the strategy and its rivals, and return the tiling with the fewest cycles.
+        """Solve all levels under the strategy and its alternatives, and return the tiling with the fewest cycles.
 
-        A rival's tiling is the one that it has as the strategy; that is in `alone`, and not solved again.
+        An alternative's tiling is the one that it has as the strategy; it is in `alone`, and not solved again.
 
         `packing_slack` are the bytes withheld from each level's budget because an earlier placement did not fit. If
         that leaves too little of the innermost level, nothing is resident there, as slots alone always pack. Raises
         TilingInfeasible with the step that needs the most bytes, and a budget that suffices. With one level there is
-        nothing to solve. `jobs` rivals are solved at a time, by default as many as there are cores; it changes no bit.
-        `say` is told what is done.
+        nothing to solve. `jobs` alternatives are solved at a time, by default as many as there are cores; it changes no
+        bit. `say` is told what is done.
         """
         target = self.target
         if not target.hops:
@@ -90,17 +91,17 @@ class Tiler:
             inner = self._inner_level(0, False)
         if inner.unfit(self.strategy):
             raise inner.too_small(self.strategy)
-        between = self._middle_level(rooms[L_HOME], inner)
+        middle = self._middle_level(rooms[L_HOME], inner)
         names = [x for x in strategy(self.strategy).alternatives if x not in self._behind and not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
         found = dict[str, int]()
         parts = ProgressCounter(say)
         with Workers(jobs or cores()) as workers:
             alternatives = [
-                Alternative(name, inner, between, packing_slack, workers, parts, (), self.searched) for name in names
+                Alternative(name, inner, middle, packing_slack, workers, parts, (), self.searched) for name in names
             ]
             alternatives.append(
-                Alternative(self.strategy, inner, between, packing_slack, workers, parts, tuple(names), self.searched)
+                Alternative(self.strategy, inner, middle, packing_slack, workers, parts, tuple(names), self.searched)
             )
             for alternative in alternatives:
                 start = best[1] if best and alternative is alternatives[-1] else None
@@ -120,10 +121,10 @@ class Tiler:
         return best[1]
 
     def _middle_level(self, room: int, inner: InnerLevel) -> MiddleLevel:
-        """The level between with so much room; what it found for an inner level it knows."""
-        if (room, inner) not in self._between:
-            self._between[room, inner] = MiddleLevel(self.lifetimes, self.target, room, self._staged)
-        return self._between[room, inner]
+        """The middle level with so much room, which keeps what it found for an inner level."""
+        if (room, inner) not in self._middle:
+            self._middle[room, inner] = MiddleLevel(self.lifetimes, self.target, room, self._staged)
+        return self._middle[room, inner]
 
     def _inner_level(self, gap: int, residents: bool) -> InnerLevel:
         key = (self.tables, gap, residents)
@@ -141,7 +142,7 @@ def predicted(tiling: Tiling, runs: StepRuns) -> int:
 
 
 def least(tiling: Tiling, runs: StepRuns) -> int:
-    """Model cycles of one update, at least, whatever crosses steps: without the first transfers and the last.
+    """Model cycles of one update, at least, with any cross-step transfers: without the first transfers and the last.
 
     Of a step that may share the start of another, its kernel's cycles remain.
     """

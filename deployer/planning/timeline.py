@@ -157,7 +157,7 @@ def _kernels(
                 costs[key] = kernel_cycles(target, *_work(step, function, lengths, target))
             if before:
                 changed = {name for name, span in tile.items() if span != before[name]}
-                starts = sum(ways for dims, ways in moved if dims & changed)
+                starts = sum(directions for dims, directions in moved if dims & changed)
                 cycles.append(costs[key] + target.tile + target.dma_issue * starts)
             else:
                 cycles.append(costs[key])

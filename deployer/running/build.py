@@ -1,4 +1,7 @@
-"""Build of programs: compilers, sources of kernels, and cached objects."""
+"""Build of programs: the target's toolchain over generated files, kernels and HAL; objects that never change are kept.
+
+A kernel's C source lies in the target's own folder, in the common one, or in that of another package.
+"""
 
 import os
 import re
@@ -32,8 +35,6 @@ from deployer.kernel_variants.conditions import variants_of
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.running import objects, output
 from deployer.running.objects import Recipe
-
-# Locations of kernels' C sources: a target's own folder, the common one, or that of another package.
 
 COMMON = TARGETS_DIR / "common"
 
@@ -79,8 +80,6 @@ def _own(symbol: str, tools: Toolchain) -> Iterator[Path]:
     for folder in kernel_folders().values():
         yield from (folder / source.name / f"{symbol}.c" for source in source_folders(tools))
 
-
-# Build: the target's toolchain over generated files, kernels and HAL; objects that never change are kept.
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -155,16 +154,16 @@ def _present(source: Path) -> Path:
 
 def _lasting(plan: Plan, tools: Toolchain, recipe: Recipe, words: Words, place: Path) -> list[Path]:
     """The objects of the plan's kernels, runtime and HAL; missing and damaged ones are compiled."""
-    cache = objects.folder()
+    stored = objects.folder()
 
     def object_of(numbered: tuple[int, Path]) -> Path:
         number, source = numbered
         key = recipe.key(source)
-        path = objects.find(cache, source, key)
+        path = objects.find(stored, source, key)
         if path is None:
             fresh = place / f"lasting-{number}.o"
             _compile(source, fresh, words, lasting=True)
-            path = objects.keep(cache, source, key, fresh)
+            path = objects.keep(stored, source, key, fresh)
         return path
 
     return _parallel(object_of, list(enumerate(lasting_sources(plan, tools, recipe.own))))

@@ -3,7 +3,7 @@
 from deployer.core.level import L_INNER, LevelUse
 from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import html_text
-from deployer.planning.cross_step.choose import slot_life
+from deployer.loops.moves import slot_life
 from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
 WIDTH, HEIGHT, MARGIN = 1100, 420, 60

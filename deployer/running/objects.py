@@ -1,8 +1,8 @@
 """Objects of files that no plan changes: compiled once per content, flags and compiler, checked by digest.
 
 An object's name is `<stem>-<key>-<digest>.o`: the key hashes all inputs of the compilation, the digest
-its own content. An object whose content has another digest is damaged, and compiled again. Objects stand on
-shelves, folders named by the first digits of their keys, so that a search reads few names however many there are.
+its own content. An object whose content has another digest is damaged, and compiled again. Objects lie
+in folders named by the first digits of their keys, so that a search reads few names however many there are.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from deployer.running.output import digest, passing
 
 DIGITS = 24
 """The hexadecimal digits of a key, and of a digest, in a file name."""
-SHELF = 2
-"""The digits of a key that name its shelf."""
+PREFIX = 2
+"""The digits of a key that name its folder."""
 VARIABLES = ("CPATH", "C_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH")
 """Environment variables that gcc reads."""
 PROGRAMS = ("cc1", "as")
@@ -123,7 +123,7 @@ def _state(file: Path) -> str:
 
 def find(place: Path, source: Path, key: str) -> Path | None:
     """The cached object of a key whose content has the digest in its name; damaged objects are removed."""
-    for path in sorted(_shelf(place, key).glob(f"{source.stem}-{key}-*.o")):
+    for path in sorted(_folder_of(place, key).glob(f"{source.stem}-{key}-*.o")):
         if path.stem.rpartition("-")[2] == digest(path)[:DIGITS]:
             return path
         path.unlink(missing_ok=True)
@@ -132,16 +132,16 @@ def find(place: Path, source: Path, key: str) -> Path | None:
 
 def keep(place: Path, source: Path, key: str, compiled: Path) -> Path:
     """Move a new object to its name in the cache folder, as a whole; another process may have brought the same."""
-    cache = _shelf(place, key)
-    cache.mkdir(exist_ok=True)
-    path = cache / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
-    with passing(place, ".part-") as folder:
-        part = folder / path.name
+    home = _folder_of(place, key)
+    home.mkdir(exist_ok=True)
+    path = home / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
+    with passing(place, ".part-") as scratch:
+        part = scratch / path.name
         shutil.copyfile(compiled, part)
         part.replace(path)
     return path
 
 
-def _shelf(place: Path, key: str) -> Path:
+def _folder_of(place: Path, key: str) -> Path:
     """The folder of a key's object in the cache folder."""
-    return place / key[:SHELF]
+    return place / key[:PREFIX]

@@ -36,7 +36,7 @@ class StepProfile:
 
 
 @dataclass
-class _Visit:
+class _Record:
     """One run of a step: when it began and ended, and its events in order."""
 
     step: int
@@ -66,12 +66,12 @@ def model_profile(plan: Plan) -> list[StepProfile]:
 def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile]:
     """A row per step from two profiles: one with the steps' times alone, one with every wait and kernel.
 
-    All of a bundle's cycles, and what the model says of them, are its first step's.
+    All cycles of a fused launch, and the model's prediction of them, are counted for its first step.
     """
-    visits = _visits(steps)
-    empty = [v.end - v.begin for v in visits[: EMPTY_STEPS - 1]]
-    totals = _by_step(visits)
-    detailed = _by_step(_visits(tiles))
+    records = _records(steps)
+    empty = [v.end - v.begin for v in records[: EMPTY_STEPS - 1]]
+    totals = _by_step(records)
+    detailed = _by_step(_records(tiles))
     rows, following = [], followers(plan.fused_launches)
     predicted = {s.index: s.cycles for s in plan.steps}
     for launch in plan.fused_launches:
@@ -90,27 +90,27 @@ def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile
     return rows
 
 
-def _visits(content: bytes) -> list[_Visit]:
+def _records(content: bytes) -> list[_Record]:
     """The records of a profile, grouped by the run of a step."""
     words = np.frombuffer(content, np.uint32).reshape(-1, 2)
-    visits: list[_Visit] = []
+    records: list[_Record] = []
     rows = iter(words.tolist())
     for kind, value in rows:
         if kind != STEP:
-            visits[-1].events.append((kind, value))
+            records[-1].events.append((kind, value))
             continue
         _, time = next(rows)
-        if visits:
-            visits[-1].end = time
-        visits.append(_Visit(value, time, []))
-    return visits
+        if records:
+            records[-1].end = time
+        records.append(_Record(value, time, []))
+    return records
 
 
-def _by_step(visits: list[_Visit]) -> dict[int, list[_Visit]]:
-    by_step: dict[int, list[_Visit]] = {}
-    for visit in visits:
-        if visit.step != NO_STEP:
-            by_step.setdefault(visit.step, []).append(visit)
+def _by_step(records: list[_Record]) -> dict[int, list[_Record]]:
+    by_step: dict[int, list[_Record]] = {}
+    for record in records:
+        if record.step != NO_STEP:
+            by_step.setdefault(record.step, []).append(record)
     return by_step
 
 

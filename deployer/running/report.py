@@ -128,7 +128,7 @@ def make_report(
     sure += [f"{d.name}: NaN" for d in differences if d.largest != d.largest]
     checks = judge.checks() if judge else Checks()
     if judge and faults and not expected.by_reference and not sure:
-        checks = judge.with_gold(checks, expected, outcome.losses, outcome.arrays)
+        checks = judge.explain_trajectory(checks, expected, outcome.losses, outcome.arrays)
     right = bool(checks.rows) and not checks.faults and not sure
     excused = [*faults, *held] if expected.by_reference or checks.trajectory_explained else held
     drifted = tuple(excused) if right else ()
@@ -284,7 +284,7 @@ def _show_values(report: Report, console: Terminal) -> None:
 
 
 def _show_checks(report: Report, console: Terminal) -> None:
-    """A line on the passes checked from their own state, one on drift, and one for each turned decision."""
+    """A line on the passes checked from their own state, one on drift, and one for each flipped decision."""
     checks, drift = report.checks, report.drift
     if checks.rows:
         worst = checks.worst
@@ -299,5 +299,5 @@ def _show_checks(report: Report, console: Terminal) -> None:
         console.print(f"drifted, no fault: {one_line(fault)}")
     if len(report.drifted) > MOST_FAULTS:
         console.print(f"and {len(report.drifted) - MOST_FAULTS} more drifted values")
-    for turn in checks.explained:
-        console.print(f"explained: {one_line(str(turn))}", style="bold yellow")
+    for flip in checks.explained:
+        console.print(f"explained: {one_line(str(flip))}", style="bold yellow")

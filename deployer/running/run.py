@@ -85,9 +85,9 @@ def run_program(
 
 
 def run_segment(plan: Plan, directory: Path, content: bytes, turn: int, flush: int = 0) -> tuple[bytes, dict[str, str]]:
-    """Run the built program of a stretch on this input: what it dumped, and its BENCH figures; errors as above.
+    """Run the built program of a segment on this input: what it dumped, and its BENCH figures; errors as above.
 
-    `turn` is how many passes were made since the last update, `flush` how many are in one that ends the stretch, if it
+    `turn` is how many passes were made since the last update, `flush` how many are in one that ends the segment, if it
     is smaller than others: a simulator that follows the plan has to know.
     """
     heeded = TURN in toolchain(target_of(plan.options)).run_flags

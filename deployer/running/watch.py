@@ -1,4 +1,8 @@
-"""First wrong step of a run, and how far its weights drifted."""
+"""First wrong step of a pass, and how far the losses of a run drift from the float64 run.
+
+The host's simulator writes the results of all steps of one pass; every step is then compared with float64 on the
+operands that the program itself had there. So an error is named at the step that made it, however far it spread.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,11 +25,6 @@ from deployer.running.run import command_line, supervised
 from deployer.verify import verdict
 from deployer.verify.reference import Memory, begin_pass, initial_memory
 from deployer.verify.tolerances import TOLERANCES
-
-# Find the first wrong step of a pass: compare each step with float64 on the operands that the program had.
-#
-# The host's simulator writes the results of all steps of one pass; every step is then judged alone, by the operands
-# that the program itself had there. So an error is named at the step that made it, however far it went from there.
 
 LIST, VALUES = "--watch", "--watched"
 """The options of a simulator that writes values."""
@@ -153,8 +152,8 @@ def _diverging(step: PlanStep, node: Node, memory: Memory, values: Mapping[str, 
         error = _Error(actual.reshape(-1), wide_due, wide_near, base)
         if found is None and error.share > 1:
             at = tuple(int(i) for i in np.unravel_index(error.worst, np.shape(due)))
-            computed, right = float(error.actual[error.worst]), float(error.due[error.worst])
-            found = Divergence(step.index, step.name, step.op, name, at, computed, right, error.relative)
+            actual_value, right = float(error.actual[error.worst]), float(error.due[error.worst])
+            found = Divergence(step.index, step.name, step.op, name, at, actual_value, right, error.relative)
         memory[name] = actual
     return found
 

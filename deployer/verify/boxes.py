@@ -93,7 +93,7 @@ def written_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
 
 
 def marked_once(operand: Operand, access: Access, choice: StepTiling) -> bool:
-    """Whether each element is written in one visit of its box: walks all tiles and counts the visits."""
+    """Whether each element is written in one series of tiles on its box: walks all tiles and counts those series."""
     marks = np.zeros(operand.view, np.uint32)
     parallel = [d.name for d in access.dims if d.kind == "parallel"]
     previous: tuple[tuple[Span, ...], list[Span]] | None = None

@@ -17,9 +17,8 @@ from deployer.verify.systematic import LOSS, Found, Key, Systematic, rows_of
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 
-MOST_GOLD_PASSES = 16
-"""What others expect is searched for turned decisions in runs of at most so many passes."""
-
+MOST_TRAJECTORY_PASSES = 16
+"""Recorded expected values are searched for flipped decisions in runs of at most so many passes."""
 OWN = "this run"
 WELL_WITHIN = 0.5
 """A pass beyond this share of its bounds is looked at for what rounding does to it."""
@@ -56,7 +55,7 @@ class Explained:
 
     @property
     def own(self) -> bool:
-        """Whether it turned in the program."""
+        """Whether it flipped in the program."""
         return self.whose == OWN
 
     def __str__(self) -> str:
@@ -124,7 +123,7 @@ class Judge:
         return Checks(self.dataset.n_batches, tuple(rows), tuple(faults), tuple(explained), failed=first)
 
     def _systematic(self, one: OnePass, reference: OnePass, seeks: bool) -> tuple[Found, tuple[Flip, ...]]:
-        """The worst systematic error up to this pass, and turned decisions that account for it where it `seeks` them.
+        """The worst systematic error up to this pass, and flipped decisions that account for it where it `seeks` them.
 
         A pass beyond the bounds is repeated with disturbed results, and what those are off by is allowed besides.
         """
@@ -143,17 +142,23 @@ class Judge:
         return found, ()
 
     def _left(self, one: OnePass, allowed: Mapping[Key, float], flips: Sequence[Flip]) -> float:
-        """The worst systematic error with decisions turned."""
+        """The worst systematic error with decisions flipped."""
         rows = list(rows_of(one, one.reference(flipping(flips)), self.tolerance))
         return self.sums.after(rows).found(rows, allowed).severity
 
-    def with_gold(self, checks: Checks, expected: Expected, losses: Sequence[float], arrays: verdict.Arrays) -> Checks:
-        """The checks of a run that is further from the case's own expected values than the tolerance.
+    def explain_trajectory(
+        self, checks: Checks, expected: Expected, losses: Sequence[float], arrays: verdict.Arrays
+    ) -> Checks:
+        """Return the checks of a run that differs from the case's own expected values by more than the tolerance.
 
-        It is explained where the whole run in float64, with the decisions turned that turned in this run, agrees with
-        this run, and with those that turned in the expected values with those; at least one must have turned.
+        The difference is explained if the float64 run agrees with this run after flipping the decisions that flipped
+        in this run, and with the expected values after flipping theirs; at least one must have flipped.
         """
-        if checks.faults or len(checks.rows) < self.dataset.n_batches or self.dataset.n_batches > MOST_GOLD_PASSES:
+        if (
+            checks.faults
+            or len(checks.rows) < self.dataset.n_batches
+            or self.dataset.n_batches > MOST_TRAJECTORY_PASSES
+        ):
             return checks
         flips = {flip.flip for flip in checks.explained}
         explained = {flip.index for flip in flips}
@@ -165,14 +170,14 @@ class Judge:
         run = replace(expected, losses=tuple(losses), arrays={n: np.asarray(arrays[n]) for n in expected.arrays})
         if self._distance(run, ours) > 1:
             return checks
-        theirs = self._turned_gold(expected, ours)
+        theirs = self._flips_of_expected(expected, ours)
         if theirs is None or not (ours or theirs):
             return checks
         rows = [Explained(OWN, t) for t in ours] + [Explained(expected.reference, t) for t in theirs]
         return replace(checks, explained=tuple(rows), trajectory_explained=True)
 
-    def _turned_gold(self, expected: Expected, ours: tuple[Flip, ...]) -> tuple[Flip, ...] | None:
-        """The decisions that turned in the expected values; None where they are off otherwise."""
+    def _flips_of_expected(self, expected: Expected, ours: tuple[Flip, ...]) -> tuple[Flip, ...] | None:
+        """Return the decisions that flipped in the expected values; None if flips do not explain them."""
         for flips in ((), ours):
             if self._distance(expected, flips) <= 1:
                 return flips
@@ -192,7 +197,7 @@ class Judge:
         return rows
 
     def _distance(self, values: Expected, flips: Sequence[Flip]) -> float:
-        """The largest error of these losses and weights as a share of its bound, from a float64 run with turns."""
+        """The largest error of these losses and weights as a share of its bound, from a float64 run with flips."""
         memory = initial_memory(self.program, self.dataset)
         losses = []
         for index in range(self.dataset.n_batches):

@@ -1,4 +1,4 @@
-"""Checks of transfers and launches across steps: prefetches, residencies, fused launches and kernel variants."""
+"""Checks of what goes beyond one step: cross-step transfers, cached copies, fused launches; and of kernel variants."""
 
 import itertools
 import math
@@ -16,16 +16,15 @@ from deployer.kernel_variants.conditions import variants_of
 from deployer.verify.boxes import Span, step_pieces
 from deployer.verify.tiling import need
 
-# Judge of cross-step transfers: none reads or writes memory that a step between forbids.
-#
-# Rule: crossing. That the slots have room in all of the steps is part of the rule of overlaps, by their lives.
+# Rule `transfer`: no cross-step transfer reads or writes memory that a step in between writes or needs. Room for the
+# slots in all of these steps is checked by rule `overlap`, with the lives below.
 
 Lives = Mapping[tuple[int, str], tuple[int, int]]
-"""The first and last step in which an operand's outermost slots are in use, by step and argument, where they cross."""
+"""First and last step in which the outermost slots of a cross-step transfer are in use, by step and argument."""
 
 
 def cross_step_lifetimes(plan: Plan) -> Lives:
-    """The lives of the slots of transfers that cross; other slots are in use in their step alone."""
+    """The lives of the slots of cross-step transfers; other slots are in use in their step alone."""
     lives: dict[tuple[int, str], tuple[int, int]] = {}
     for c in plan.cross_step_transfers:
         first, last = lives.get((c.step, c.arg), (c.step, c.step))
@@ -39,20 +38,24 @@ def outer_slots(operand: PlanOperand) -> int:
 
 
 def check_cross_step(plan: Plan) -> None:
-    """Each crossing is of a transfer that its step makes, and no step that it crosses stands against it."""
+    """Each cross-step transfer is one that its step makes, and no step that it crosses forbids it."""
     homes = {home.storage: home for home in plan.homes}
     twice = [
         key
         for key, count in Counter((c.step, c.arg, c.direction) for c in plan.cross_step_transfers).items()
         if count > 1
     ]
-    _need_transfer(not twice, f"transfer {twice[:1]} crosses twice")
-    _need_transfer(
-        not (plan.options.apart and plan.cross_step_transfers), "transfers cross steps, which the options forbid"
+    need(not twice, "transfer", f"transfer {twice[:1]} crosses twice")
+    need(
+        plan.options.cross_step_prefetch or not plan.cross_step_transfers,
+        "transfer",
+        "transfers cross steps, which the options forbid",
     )
     for c in plan.cross_step_transfers:
-        _need_transfer(
-            0 <= c.step < len(plan.steps), f"a transfer crosses from or to step {c.step}, which there is not"
+        need(
+            0 <= c.step < len(plan.steps),
+            "transfer",
+            f"a transfer crosses from or to step {c.step}, which there is not",
         )
         step = plan.steps[c.step]
         place = (
@@ -60,38 +63,35 @@ def check_cross_step(plan: Plan) -> None:
         )
         operand = next((o for o in step.operands if o.arg == c.arg), None)
         if operand is None:
-            raise VerifyFailed("crossing", f"{place}, and there is no such operand")
+            raise VerifyFailed("transfer", f"{place}, and there is no such operand")
         moves = outer_slots(operand) == (L_HOME if step.staging else L_INNER)
         moves = moves and operand.mode != ("out" if c.direction == "in" else "in")
-        _need_transfer(moves, f"{place}, and the step's outermost loop moves no such operand")
-        _crossed(c, plan, operand, homes[operand.storage], place)
+        need(moves, "transfer", f"{place}, and the step's outermost loop moves no such operand")
+        _check_between(c, plan, operand, homes[operand.storage], place)
 
 
-def _need_transfer(holds: bool, cause: str) -> None:
-    need(holds, "crossing", cause)
-
-
-def _crossed(c: CrossStepTransfer, plan: Plan, operand: PlanOperand, home: Home, place: str) -> None:
-    """The steps from the other end of the crossing to the operand's own, which is not among them."""
+def _check_between(c: CrossStepTransfer, plan: Plan, operand: PlanOperand, home: Home, place: str) -> None:
+    """Check the steps from the other end of the transfer to the operand's own, which is not among them."""
     ordered = c.at < c.step if c.direction == "in" else c.at > c.step
-    _need_transfer(
+    need(
         ordered and 0 <= c.at < len(plan.steps),
+        "transfer",
         f"{place}, which is not {'before' if c.direction == 'in' else 'after'} it",
     )
     steps = plan.steps[c.at : c.step] if c.direction == "in" else plan.steps[c.step + 1 : c.at + 1]
     graphs = {step.graph for step in steps} | {plan.steps[c.step].graph}
-    _need_transfer(len(graphs) == 1, f"{place}, of another graph")
-    _need_transfer(home.first <= c.at <= home.last, f"{place}, in which {operand.storage!r} does not live")
+    need(len(graphs) == 1, "transfer", f"{place}, of another graph")
+    need(home.first <= c.at <= home.last, "transfer", f"{place}, in which {operand.storage!r} does not live")
     for step in steps:
         against = _against(step, operand.storage, c)
-        _need_transfer(not against, f"{place}, and step {step.index} {step.name!r} {against} {operand.storage!r}")
+        need(not against, "transfer", f"{place}, and step {step.index} {step.name!r} {against} {operand.storage!r}")
     if c.direction == "out":
         return
     for other in plan.cross_step_transfers:
         if other.direction == "out" and other.step < c.at <= other.at:
             written = next(o for o in plan.steps[other.step].operands if o.arg == other.arg).storage
             same = written == operand.storage
-            _need_transfer(not same, f"{place}, until whose end step {other.step} still writes {written!r}")
+            need(not same, "transfer", f"{place}, until whose end step {other.step} still writes {written!r}")
 
 
 def _against(step: PlanStep, storage: str, transfer: CrossStepTransfer) -> str:
@@ -104,9 +104,8 @@ def _against(step: PlanStep, storage: str, transfer: CrossStepTransfer) -> str:
     return ""
 
 
-# Judge of cached copies: copies in the middle level hold the content that the steps expect.
-#
-# Rule: visit. That copies have room in all of their steps is part of the rule of overlaps, as they have homes.
+# Rule `residency`: copies in the middle level hold the content that the steps expect. Room for them is checked by rule
+# `overlap`, as copies have homes.
 
 Moves = dict[int, list[tuple[str, str]]]
 """By the step in which they start, or in which they are awaited, the homes from and to which copies go."""
@@ -118,55 +117,59 @@ def check_residencies(plan: Plan) -> None:
     residencies: dict[str, list[Residency]] = defaultdict(list)
     for residency in plan.residencies:
         residencies[residency.storage].append(residency)
-    _need_copy(
-        not (plan.options.apart and plan.residencies), "storages are copied between steps, which the options forbid"
+    need(
+        plan.options.cross_step_prefetch or not plan.residencies,
+        "residency",
+        "storages are copied between steps, which the options forbid",
     )
     starts: Moves = defaultdict(list)
     ends: Moves = defaultdict(list)
     for storage, group in residencies.items():
         before = -1
         for number, residency in enumerate(group):
-            text = f"visit {number} of {storage!r}, in steps {residency.begin}..{residency.end}"
+            text = f"residency {number} of {storage!r}, in steps {residency.begin}..{residency.end}"
             _outline(plan, residency, homes, text)
-            _need_copy(before < residency.begin, f"{text}, begins before the one before it ends")
+            need(before < residency.begin, "residency", f"{text}, begins before the one before it ends")
             before = residency.end
             if residency.begin < residency.first:
                 starts[residency.begin].append((storage, residency.name))
                 ends[residency.first - 1].append((storage, residency.name))
             if residency is not group[-1]:
                 written = max((s.index for s in plan.steps if residency.name in _written(s)), default=residency.end)
-                _need_copy(residency.first <= written < residency.end, f"{text}, goes out without being written before")
+                need(
+                    residency.first <= written < residency.end,
+                    "residency",
+                    f"{text}, goes out without being written before",
+                )
                 starts[written + 1].append((residency.name, storage))
                 ends[residency.end].append((residency.name, storage))
     _contents(plan, starts, ends)
 
 
-def check_resident(tiling: Tiling) -> None:
-    """Copies are of spilled storages, and each step that uses such a storage is in one of its visits."""
+def check_cached_storages(tiling: Tiling) -> None:
+    """Copies are of spilled storages, and each step that uses such a storage is in one of its residencies."""
     spans = [(v.storage, range(v.first, v.last + 1)) for v in tiling.residencies]
     of = {storage for storage, _ in spans}
     need(
-        of <= set(tiling.spilled), "visit", f"{sorted(of - set(tiling.spilled))} have residencies, and are not spilled"
+        of <= set(tiling.spilled),
+        "residency",
+        f"{sorted(of - set(tiling.spilled))} have residencies, and are not spilled",
     )
     ordered = [(v.first, v.storage) for v in tiling.residencies] == sorted(
         (v.first, v.storage) for v in tiling.residencies
     )
-    need(ordered, "visit", "the residencies are not in the order of their first steps")
+    need(ordered, "residency", "the residencies are not in the order of their first steps")
     program = tiling.lifetimes.schedule.program
     names = [residency.name for residency in tiling.residencies]
-    need(len({*names, *program.tensors}) == len(names) + len(program.tensors), "visit", "copies share a name")
+    need(len({*names, *program.tensors}) == len(names) + len(program.tensors), "residency", "copies share a name")
     for step in tiling.lifetimes.schedule.steps:
         for storage in {program.storage(o.tensor) for o in step.access.operands} & of:
             count = sum(name == storage and step.index in span for name, span in spans)
             need(
                 count == 1,
-                "visit",
+                "residency",
                 f"step {step.index} {step.name!r} uses {storage!r}, and is in {count} of its residencies",
             )
-
-
-def _need_copy(holds: bool, cause: str) -> None:
-    need(holds, "visit", cause)
 
 
 def _written(step: PlanStep) -> set[str]:
@@ -174,21 +177,29 @@ def _written(step: PlanStep) -> set[str]:
 
 
 def _outline(plan: Plan, residency: Residency, homes: dict[str, Home], text: str) -> None:
-    """The storage is a value at home in the outermost level, and has a copy as large in the level between."""
-    _need_copy(residency.storage in homes and residency.name in homes, f"{text}: there is no home, or none of the copy")
+    """The storage is a value at home in the outermost level, and has a copy as large in the middle level."""
+    need(
+        residency.storage in homes and residency.name in homes,
+        "residency",
+        f"{text}: there is no home, or none of the copy",
+    )
     home, copy = homes[residency.storage], homes[residency.name]
     levels = [level.name for level in plan.levels]
-    _need_copy(
-        [home.level, copy.level] == [*levels[L_OUTER:], levels[L_HOME]], f"{text}: the homes are in other levels"
+    need(
+        [home.level, copy.level] == [*levels[L_OUTER:], levels[L_HOME]],
+        "residency",
+        f"{text}: the homes are in other levels",
     )
-    _need_copy(not (home.loaded or home.persistent), f"{text}: the storage is not a value")
-    _need_copy(home.type == copy.type, f"{text}: the copy is a {copy.type}, the storage a {home.type}")
+    need(not (home.loaded or home.persistent), "residency", f"{text}: the storage is not a value")
+    need(home.type == copy.type, "residency", f"{text}: the copy is a {copy.type}, the storage a {home.type}")
     ordered = home.first <= residency.begin <= residency.first <= residency.last <= residency.end <= home.last
-    _need_copy(
-        ordered and (copy.first, copy.last) == (residency.begin, residency.end), f"{text}: the copy has another life"
+    need(
+        ordered and (copy.first, copy.last) == (residency.begin, residency.end),
+        "residency",
+        f"{text}: the copy has another life",
     )
     graphs = {step.graph for step in plan.steps[residency.begin : residency.end + 1]}
-    _need_copy(len(graphs) == 1, f"{text}: it is of several graphs")
+    need(len(graphs) == 1, "residency", f"{text}: it is of several graphs")
 
 
 def _contents(plan: Plan, starts: Moves, ends: Moves) -> None:
@@ -197,9 +208,11 @@ def _contents(plan: Plan, starts: Moves, ends: Moves) -> None:
     current, reading, writing = set[str](), list[str](), list[str]()
     for step in plan.steps:
         for source, target in starts[step.index]:
-            _need_copy(source in current, f"step {step.index}: {source!r} is copied before it is written")
-            _need_copy(
-                not {source, target} & {*writing}, f"step {step.index}: {source!r} or {target!r} is being written"
+            need(source in current, "residency", f"step {step.index}: {source!r} is copied before it is written")
+            need(
+                not {source, target} & {*writing},
+                "residency",
+                f"step {step.index}: {source!r} or {target!r} is being written",
             )
             reading.append(source)
             writing.append(target)
@@ -207,9 +220,9 @@ def _contents(plan: Plan, starts: Moves, ends: Moves) -> None:
             if o.storage not in names:
                 continue
             text = f"step {step.index} {step.name!r}: operand {o.arg!r} in {o.storage!r}"
-            _need_copy(o.storage not in writing, f"{text}, which a copy under way writes")
-            _need_copy(o.mode == "in" or o.storage not in reading, f"{text}, which a copy under way reads")
-            _need_copy(o.mode == "out" or o.storage in current, f"{text}, which does not hold it")
+            need(o.storage not in writing, "residency", f"{text}, which a copy under way writes")
+            need(o.mode == "in" or o.storage not in reading, "residency", f"{text}, which a copy under way reads")
+            need(o.mode == "out" or o.storage in current, "residency", f"{text}, which does not hold it")
             if o.mode != "in":
                 current -= {name for name, storage in names.items() if storage == names[o.storage]}
                 current.add(o.storage)
@@ -219,29 +232,26 @@ def _contents(plan: Plan, starts: Moves, ends: Moves) -> None:
             current.add(target)
 
 
-# Judge of batched dispatches: steps that share one start of the cores call one kernel, in any order.
-#
-# Rule: bundle. Cores are at different steps of a bundle at the same time, so none may touch a byte that another writes.
+# Rule `fused launch`: steps that share one start of the cores call one kernel. Cores are at different steps of a launch
+# at the same time, so no step may touch a byte that another writes.
 
 
 def check_fused_launches(plan: Plan) -> None:
-    """Each bundle is some steps of one graph without transfers, and none of them writes what another one touches."""
-    _need_launch(plan.options.fuse or not plan.fused_launches, "steps share a start, which the options forbid")
+    """Each launch is some steps of one graph without transfers, and none of them writes what another one touches."""
+    need(plan.options.fuse or not plan.fused_launches, "fused launch", "steps share a start, which the options forbid")
     homes, end = {home.storage: home for home in plan.homes}, 0
     for launch in plan.fused_launches:
         place = f"steps {launch.first} to {launch.last} share a start"
-        _need_launch(
-            end <= launch.first < launch.last < len(plan.steps), f"{place}, and are not two or more behind others"
+        need(
+            end <= launch.first < launch.last < len(plan.steps),
+            "fused launch",
+            f"{place}, and are not two or more behind others",
         )
         end = launch.last + 1
         steps = plan.steps[launch.first : end]
         _alike(plan, launch, steps, place)
         for one, other in itertools.combinations([_touched(step, homes) for step in steps], 2):
-            _apart(one, other, place)
-
-
-def _need_launch(holds: bool, cause: str) -> None:
-    need(holds, "bundle", cause)
+            _check_disjoint(one, other, place)
 
 
 def _alike(plan: Plan, launch: FusedLaunch, steps: tuple[PlanStep, ...], place: str) -> None:
@@ -249,16 +259,24 @@ def _alike(plan: Plan, launch: FusedLaunch, steps: tuple[PlanStep, ...], place: 
     users, first = Counter(plan.tables), steps[0]
     for step in steps:
         at = f"{place}, and step {step.index} {step.name!r}"
-        _need_launch(step.graph == first.graph and step.kernel == first.kernel, f"{at} is of another graph or kernel")
-        _need_launch(_set_at_run_time(step) == _set_at_run_time(first), f"{at} has other arguments that passes change")
-        _need_launch(len(step.tile_cycles) == 1, f"{at} has {len(step.tile_cycles)} tiles")
+        need(
+            step.graph == first.graph and step.kernel == first.kernel,
+            "fused launch",
+            f"{at} is of another graph or kernel",
+        )
+        need(
+            _set_at_run_time(step) == _set_at_run_time(first),
+            "fused launch",
+            f"{at} has other arguments that passes change",
+        )
+        need(len(step.tile_cycles) == 1, "fused launch", f"{at} has {len(step.tile_cycles)} tiles")
         moved = [o.arg for o in step.operands if o.slots or o.stage_slots]
-        _need_launch(not moved, f"{at} moves {moved[:1]}")
-        _need_launch(not plan.tables or users[plan.tables[step.index]] == 1, f"{at} shares its argument table")
-        crossed = [c.step for c in plan.cross_step_transfers if c.at == step.index]
-        _need_launch(not crossed, f"transfers of step {crossed[:1]} begin or end in step {step.index}")
+        need(not moved, "fused launch", f"{at} moves {moved[:1]}")
+        need(not plan.tables or users[plan.tables[step.index]] == 1, "fused launch", f"{at} shares its argument table")
+        moving = [c.step for c in plan.cross_step_transfers if c.at == step.index]
+        need(not moving, "fused launch", f"transfers of step {moving[:1]} begin or end in step {step.index}")
     fetching = [step for step in launch.followers if step in plan.groups]
-    _need_launch(not fetching, f"{place}, and a group of argument tables begins at step {fetching[:1]}")
+    need(not fetching, "fused launch", f"{place}, and a group of argument tables begins at step {fetching[:1]}")
 
 
 def _set_at_run_time(step: PlanStep) -> dict[str, object]:
@@ -270,20 +288,19 @@ def _touched(step: PlanStep, homes: Mapping[str, Home]) -> list[tuple[Home, bool
     return [(homes[o.storage], o.mode != "in") for o in step.operands]
 
 
-def _apart(one: list[tuple[Home, bool]], other: list[tuple[Home, bool]], place: str) -> None:
+def _check_disjoint(one: list[tuple[Home, bool]], other: list[tuple[Home, bool]], place: str) -> None:
     """No byte that the one step writes is among those that the other reads or writes."""
     for (a, writes), (b, changes) in itertools.product(one, other):
-        apart = a.level != b.level or a.offset + a.bytes <= b.offset or b.offset + b.bytes <= a.offset
-        _need_launch(
-            apart or not (writes or changes), f"{place}, and two use bytes of {a.storage!r} that one of them writes"
+        disjoint = a.level != b.level or a.offset + a.bytes <= b.offset or b.offset + b.bytes <= a.offset
+        need(
+            disjoint or not (writes or changes),
+            "fused launch",
+            f"{place}, and two use bytes of {a.storage!r} that one of them writes",
         )
 
 
-# Judge of kernel variants: the one that a step calls is valid for each of its calls.
-#
-# Rule: variant. The arguments of calls are computed from the plan alone.
-
-RULE = "variant"
+# Rule `variant`: the kernel variant that a step calls is valid for each of its calls, whose arguments are computed from
+# the plan alone.
 
 
 def check_variant(step: PlanStep, target: Target) -> None:
@@ -294,7 +311,7 @@ def check_variant(step: PlanStep, target: Target) -> None:
     found = next((x for x in variants_of(step.kernel.symbol, target) if x.name == step.variant), None)
     if found is None:
         cause = f"{place}: kernel {step.kernel.symbol} has no variant {step.variant!r} on this target"
-        need(False, RULE, cause)
+        need(False, "variant", cause)
         return
     for tile in _unlike(step):
         values = {name: _argument(step, value, tile) for name, value in step.args.items() if name in found.names}
@@ -302,7 +319,7 @@ def check_variant(step: PlanStep, target: Target) -> None:
         broken = found.broken({**values, **pointers}, target.cores)
         facts = ("tile", ", ".join(f"{dim} {first}..{first + n}" for dim, (first, n) in tile.items()))
         cause = f"{place}: {step.variant!r} is not valid for a call, which needs {broken}"
-        need(not broken, RULE, cause, facts)
+        need(not broken, "variant", cause, facts)
 
 
 def _unlike(step: PlanStep) -> Iterator[dict[str, Span]]:

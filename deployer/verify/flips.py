@@ -1,6 +1,6 @@
 """Flipped decisions: units so near a boundary that rounding alone may have put them on its other side.
 
-What a pass is off by is explained where float64 with one to three such decisions turned agrees with the program. How
+What a pass is off by is explained where float64 with one to three such decisions flipped agrees with the program. How
 near is near enough is estimated by probes: float64 runs in which every step's result is disturbed at random, by some
 units of its largest element, where that is little, or else by what rounding does to each element.
 """
@@ -20,21 +20,21 @@ from deployer.verify.same_state import Misfit, OnePass, misfit
 from deployer.verify.tolerances import TOLERANCES
 
 MOST_UNITS = 32
-MOST_TURNED = 3
+MOST_FLIPS = 3
 MOST_RUNS = 200
 """Passes in float64 that one verdict may search with."""
 DISTURBANCE = 16 * 2.0**-24
 """What a probe adds to each element of a step's result at most, as a share of the largest: 16 units of rounding."""
 BEAM = 3
-"""Units that are turned together with every other one."""
+"""Units that are flipped together with every other one."""
 
 
 @dataclass(frozen=True)
 class Flip:
     """Flipped decision: an element of a node's operand, its value in float64, and its distance to the boundary.
 
-    `value` is in float64, `flipped` the nearest value on the other side of the border, `bound` the error it may have,
-    and `nearness` the distance to the border as a share of that.
+    `value` is in float64, `flipped` the nearest value on the other side of the boundary, `bound` the error it may have,
+    and `nearness` the distance to the boundary as a share of that.
     """
 
     index: int
@@ -48,7 +48,7 @@ class Flip:
 
     def __str__(self) -> str:
         place = f"{self.tensor}{list(self.element)} of {self.node}"
-        return f"{place}: {self.value:.3e} in float64, turned at {self.flipped:.3e}, rounding up to {self.bound:.1e}"
+        return f"{place}: {self.value:.3e} in float64, flipped at {self.flipped:.3e}, rounding up to {self.bound:.1e}"
 
 
 @dataclass
@@ -76,7 +76,7 @@ class _Observed:
 def explanation(actual: OnePass, error: Misfit, tolerance: float, budget: Budget) -> tuple[Flip, ...]:
     """One to three decisions that account for what a pass is off by; none where no such are found in the budget.
 
-    Turned, they must leave the pass within every bound, and at most a share of the distance.
+    Flipped, they must leave the pass within every bound, and at most a share of the distance.
     """
     if not math.isfinite(error.distance) or not budget.take(PROBES + 1):
         return ()
@@ -92,18 +92,18 @@ def explanation(actual: OnePass, error: Misfit, tolerance: float, budget: Budget
 def search_flips(nearest: Sequence[Flip], score: Callable[[Sequence[Flip]], float], budget: Budget) -> tuple[Flip, ...]:
     """Try each unit, the best few with each other one, and the best two with each third.
 
-    `score` is at most 1 where the turned decisions account for all there is.
+    `score` is at most 1 where the flipped decisions account for all there is.
     """
     units = nearest[:MOST_UNITS]
     prefixes: list[tuple[int, ...]] = [()]
-    for size in range(1, MOST_TURNED + 1):
+    for size in range(1, MOST_FLIPS + 1):
         tried: dict[tuple[int, ...], float] = {}
         for prefix in prefixes:
             for last in range(len(units)):
-                units_turned = tuple(sorted({*prefix, last}))
-                if len(units_turned) == size and units_turned not in tried and budget.take():
-                    tried[units_turned] = score([units[i] for i in units_turned])
-        ranked = sorted(tried, key=lambda units_turned: (tried[units_turned], units_turned))
+                chosen = tuple(sorted({*prefix, last}))
+                if len(chosen) == size and chosen not in tried and budget.take():
+                    tried[chosen] = score([units[i] for i in chosen])
+        ranked = sorted(tried, key=lambda chosen: (tried[chosen], chosen))
         if ranked and tried[ranked[0]] <= 1:
             return tuple(units[i] for i in ranked[0])
         prefixes = ranked[: BEAM if size == 1 else 1]
@@ -111,28 +111,26 @@ def search_flips(nearest: Sequence[Flip], score: Callable[[Sequence[Flip]], floa
 
 
 def near_units(actual: OnePass) -> list[Flip]:
-    """The units nearest to their borders, of those that rounding may turn, nearest first."""
+    """The units nearest to their boundaries, of those that rounding may flip, nearest first."""
     base = _observed(actual, None)
     probes = [_observed(actual, np.random.default_rng([probe, actual.index])) for probe in range(PROBES)]
     rounded = [_observed(actual, np.random.default_rng([probe, actual.index]), _of_each) for probe in range(PROBES)]
     rows: list[tuple[float, int, int, Flip]] = []
-    for at, (node, decision_boundaries) in enumerate(base.decision_boundaries):
+    for at, (node, boundaries) in enumerate(base.decision_boundaries):
         x = base.operands[at]
         if not x.size or not np.isfinite(x).all():
             continue
         spread = max(float(np.abs(probe.operands[at] - x).max()) for probe in probes)
         least = min(SPREAD * spread, TOLERANCES.near * float(np.abs(x).max()))
         each = SPREAD * np.max([np.abs(probe.operands[at] - x) for probe in rounded], axis=0).reshape(-1)
-        bounds = np.maximum(least, each[decision_boundaries.elements]) * (
-            1 if decision_boundaries.competitors is None else 2
-        )
-        near = np.flatnonzero((decision_boundaries.margins > 0) & (decision_boundaries.margins <= bounds))
-        for place in near[np.argsort(decision_boundaries.margins[near], kind="stable")][:MOST_UNITS]:
-            element = int(decision_boundaries.elements[place])
+        bounds = np.maximum(least, each[boundaries.elements]) * (1 if boundaries.competitors is None else 2)
+        near = np.flatnonzero((boundaries.margins > 0) & (boundaries.margins <= bounds))
+        for place in near[np.argsort(boundaries.margins[near], kind="stable")][:MOST_UNITS]:
+            element = int(boundaries.elements[place])
             index = tuple(int(i) for i in np.unravel_index(element, x.shape))
-            tensor, flipped = node.inputs[decision_boundaries.operand], float(decision_boundaries.flipped[place])
+            tensor, flipped = node.inputs[boundaries.operand], float(boundaries.flipped[place])
             bound = float(bounds[place])
-            share = float(decision_boundaries.margins[place]) / bound
+            share = float(boundaries.margins[place]) / bound
             flip = Flip(actual.index, node.name, tensor, index, float(x.flat[element]), flipped, bound, share)
             rows.append((share, at, element, flip))
     return [row[-1] for row in sorted(rows, key=lambda row: row[:3])[:MOST_UNITS]]
@@ -150,16 +148,16 @@ def _of_each(value: Array) -> Array | float:
 def _observed(
     actual: OnePass, noise: np.random.Generator | None, size: Callable[[Array], Array | float] = _of_largest
 ) -> _Observed:
-    """Run a pass in float64, with noise of that size a disturbed one, and keep what nodes with borders read."""
+    """Run a pass in float64, with noise of that size a disturbed one, and keep what nodes with boundaries read."""
     memory, observed = actual.memory(), _Observed()
 
     def look(node: Node, memory: Memory) -> None:
         operands = memory.operands(node)
-        for decision_boundaries in operator_of(node).decision_boundaries(node, operands):
-            operand = operands[decision_boundaries.operand]
+        for boundaries in operator_of(node).decision_boundaries(node, operands):
+            operand = operands[boundaries.operand]
             assert operand is not None
             observed.operands.append(operand.copy())
-            observed.decision_boundaries.append((node, decision_boundaries))
+            observed.decision_boundaries.append((node, boundaries))
 
     def disturb(node: Node, results: Sequence[Array]) -> None:
         if noise is None:
@@ -187,5 +185,5 @@ def flipping(flips: Sequence[Flip]) -> Hook:
 
 
 def at_pass(flips: Sequence[Flip], index: int) -> tuple[Flip, ...]:
-    """Those of the turns that belong to a pass."""
+    """The flips that belong to a pass."""
     return tuple(flip for flip in flips if flip.index == index)

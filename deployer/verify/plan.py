@@ -18,10 +18,10 @@ from deployer.core.target import Target
 from deployer.core.traits import CARRIED
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
 from deployer.verify.cross_step import (
+    check_cached_storages,
     check_cross_step,
     check_fused_launches,
     check_residencies,
-    check_resident,
     check_variant,
     cross_step_lifetimes,
     outer_slots,
@@ -47,8 +47,8 @@ class Buffer:
 def verify_plan(plan: Plan, tiling: Tiling) -> None:
     """Raise VerifyFailed where the plan breaks a rule against its tiling.
 
-    Rules: digest, plan, variant, ingress, egress, lifetime, table, visit, crossing, bundle, alignment, overlap,
-    budget, cycles.
+    Rules: digest, plan, variant, ingress, egress, lifetime, table, residency, transfer, fused launch, alignment,
+    overlap, budget, cycles.
     """
     need(plan.digest == digest(tiling), "digest", "the plan is of another tiling", ("plan", plan.digest))
     target = target_of(tiling)
@@ -66,7 +66,7 @@ def verify_plan(plan: Plan, tiling: Tiling) -> None:
 def check_room(plan: Plan, target: Target) -> None:
     """The buffers of each level fit its budget and do not overlap, and each step's cycles and bytes add up.
 
-    Rules: visit, table, crossing, bundle, alignment, overlap, budget or cycles.
+    Rules: residency, table, transfer, fused launch, alignment, overlap, budget or cycles.
     """
     check_residencies(plan)
     check_cross_step(plan)
@@ -104,8 +104,8 @@ def _outline(plan: Plan, tiling: Tiling, target: Target) -> None:
     need(plan.table_bytes == tiling.table_bytes, "table", tables)
     need(plan.groups == tiling.groups, "table", f"groups begin at steps {plan.groups}, tiled {tiling.groups}")
     need(plan.tables == tiling.tables, "table", "steps share other argument tables than tiled")
-    need(plan.residencies == tiling.residencies, "visit", "storages have other residencies than tiled")
-    check_resident(tiling)
+    need(plan.residencies == tiling.residencies, "residency", "storages have other residencies than tiled")
+    check_cached_storages(tiling)
     steps = [(s.index, s.name, s.graph, s.op) for s in plan.steps]
     expected = [(s.index, s.name, s.graph, s.node.op) for s in schedule.steps]
     need(steps == expected, "plan", "the steps are not those of the schedule")

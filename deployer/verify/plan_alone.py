@@ -39,8 +39,8 @@ MOST_SLOTS = 3
 def verify_plan_alone(plan: Plan) -> None:
     """Raise VerifyFailed where the plan breaks a rule, and OptionProblem for invalid options.
 
-    Rules: plan, variant, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, visit, table,
-    crossing, alignment, overlap, budget or cycles.
+    Rules: plan, variant, dataflow, lifetime, ingress, egress, tile, sums, stage, slots, cover, residency,
+    table, transfer, fused launch, alignment, overlap, budget or cycles.
     """
     target = verify_options(plan.options)
     verify_running(plan.running)
@@ -98,7 +98,7 @@ def _homes(plan: Plan) -> dict[str, Home]:
         need(valid and home.bytes == kind.bytes <= LARGEST, "plan", f"{place} is not made for {kind}")
         need(home.level in levels, "plan", f"{place} is in {home.level!r}, which the plan does not use")
         need(0 <= home.offset <= LARGEST, "alignment", f"{place} is at {home.offset}")
-        span = f"{place} is alive in steps {home.first}..{home.last} of 0..{final}"
+        span = f"{place} is live in steps {home.first}..{home.last} of 0..{final}"
         need(0 <= home.first <= home.last <= final, "lifetime", span)
         need(not home.persistent or (home.first, home.last) == (0, final), "lifetime", f"{span}, and persistent")
         need(not home.loaded or home.first == 0, "lifetime", f"{span}, and loaded")
@@ -160,8 +160,8 @@ def _operand(step: PlanStep, operand: PlanOperand, homes: dict[str, Home]) -> No
     place = f"{_place(step)}: operand {operand.arg!r}"
     need(operand.storage in homes, "plan", f"{place} has no home")
     home = homes[operand.storage]
-    lifetimes = home.first <= step.index <= home.last
-    need(lifetimes, "lifetime", f"{place} lies in {operand.storage!r}, which lives in steps {home.first}..{home.last}")
+    lives = home.first <= step.index <= home.last
+    need(lives, "lifetime", f"{place} lies in {operand.storage!r}, which lives in steps {home.first}..{home.last}")
     need(len(operand.axes) == len(operand.view), "plan", f"{place} has {len(operand.axes)} axes over {operand.view}")
     extents = all(1 <= n <= LARGEST for n in operand.view) and math.prod(operand.view) == home.type.size
     need(extents, "cover", f"{place}, seen as {list(operand.view)}, is not {home.type}")
@@ -208,7 +208,7 @@ def _step(step: PlanStep) -> Step:
 
 
 def _outputs(step: PlanStep) -> tuple[str, ...]:
-    """Of the outputs that the kernel can spare those that are there, in their places."""
+    """The outputs of a step in their places, empty where the kernel leaves an optional one out."""
     optional_outputs = registry()[step.op].optional_outputs if step.op in registry() else {}
     there = {optional_outputs[o.arg]: o.tensor for o in step.operands if o.arg in optional_outputs}
     return tuple(there.get(place, "") for place in range(max(there, default=-1) + 1))
@@ -267,7 +267,7 @@ def _axis(step: PlanStep, arg: str, index: int) -> object:
 def _dataflow(plan: Plan, homes: dict[str, Home]) -> None:
     """Each read storage was loaded, is persistent or was written by an earlier step; some step writes each output.
 
-    What is in which copy of a storage is judged with its visits.
+    What is in which copy of a storage is judged with its residencies.
     """
     defined = {home.storage for home in homes.values() if home.loaded or home.persistent}
     copied = {residency.name for residency in plan.residencies}

@@ -152,7 +152,7 @@ def as_float32(array: Array) -> Array:
 
 
 def completed(program: Program, dataset: Dataset) -> Dataset:
-    """The dataset whose gold is what it records, and the float64 interpretation where it records nothing."""
+    """The dataset with the expected results that it records, and those of a float64 run where it records none."""
     own = with_oracle(program, dataset)
     losses = dataset.expected_losses + own.expected_losses[len(dataset.expected_losses) :]
     return replace(dataset, expected_losses=losses, expected_weights=own.expected_weights | dataset.expected_weights)

@@ -39,7 +39,7 @@ def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
 
 
 def disturbed_passes(actual: OnePass) -> list[OnePass]:
-    """Float32 passes from the same state in which every result is a little off, and decisions turn as they may."""
+    """Float32 passes from the same state in which every result is a little off, and decisions flip as they may."""
     return [replace(actual, loss=loss, after=after) for loss, after in _disturbed_passes(actual, {})]
 
 
@@ -66,12 +66,12 @@ def rounded_results(node: Node, results: Sequence[Array]) -> list[str]:
 
 
 def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
-    """The operands that decide at borders in the float64 pass, by their node and place."""
+    """The operands that decide at boundaries in the float64 pass, by their node and place."""
     operands: dict[tuple[str, int], Array] = {}
 
     def look(node: Node, memory: Memory) -> None:
-        for decision_boundaries in operator_of(node).decision_boundaries(node, memory.operands(node)):
-            operands[node.name, decision_boundaries.operand] = memory[node.inputs[decision_boundaries.operand]].copy()
+        for boundaries in operator_of(node).decision_boundaries(node, memory.operands(node)):
+            operands[node.name, boundaries.operand] = memory[node.inputs[boundaries.operand]].copy()
 
     run_pass(actual.program, actual.dataset, actual.memory(), actual.index, before=look)
     return operands
@@ -97,16 +97,10 @@ def _disturbed(
             inputs[place] = right
             values = memory[name].reshape(-1).copy()
             off = np.abs(values - right.reshape(-1))
-            for decision_boundaries in (
-                b for b in operator_of(node).decision_boundaries(node, inputs) if b.operand == place
-            ):
-                competitors = (
-                    decision_boundaries.elements
-                    if decision_boundaries.competitors is None
-                    else decision_boundaries.competitors
-                )
-                crossing = off[decision_boundaries.elements] + off[competitors] >= decision_boundaries.margins
-                for elements in (decision_boundaries.elements[crossing], competitors[crossing]):
+            for boundaries in (b for b in operator_of(node).decision_boundaries(node, inputs) if b.operand == place):
+                competitors = boundaries.elements if boundaries.competitors is None else boundaries.competitors
+                may_flip = off[boundaries.elements] + off[competitors] >= boundaries.margins
+                for elements in (boundaries.elements[may_flip], competitors[may_flip]):
                     values[elements] = right.reshape(-1)[elements]
             memory[name] = values.reshape(right.shape)
 

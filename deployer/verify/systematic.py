@@ -168,7 +168,7 @@ class Systematic:
     def allowing(self, rows: Sequence[Row], probes: Sequence[Sequence[Row]]) -> tuple["Systematic", dict[Key, float]]:
         """With what disturbed passes are off by along the same directions, and what this pass may be off by for it.
 
-        Later passes may be off by what is usual in them: a decision that turned in one probe is not.
+        Later passes may be off by what is usual in them: a decision that flipped in one probe is not.
         """
         sums, seen, allowed = dict(self.sums), dict(self.seen), dict[Key, float]()
         for row in rows:

@@ -31,7 +31,7 @@ def residencies_of(
     `inside` are the cycles of steps with nothing spilled. It is a value of one graph, which one step writes, and which
     no step uses for a while. There are none where the options keep each transfer within its step.
     """
-    if schedule.options.apart:
+    if not schedule.options.cross_step_prefetch:
         return []
     program, uses, writers = schedule.program, dict[str, list[int]](), dict[str, list[int]]()
     for step in schedule.steps:

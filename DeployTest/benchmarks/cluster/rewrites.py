@@ -46,7 +46,7 @@ class Row:
 def options(without: str) -> dict[str, object]:
     """The fields of Options that leave something out."""
     if without == AHEAD:
-        return {"apart": True}
+        return {"cross_step_prefetch": False}
     return {"fuse": False} if without == ALL else {"disabled_rewrites": [without] if without else []}
 
 

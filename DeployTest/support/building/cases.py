@@ -161,7 +161,7 @@ def compile_case(
     outermost: str = "L2",
     fuse: bool = True,
     joint: bool = False,
-    apart: bool = False,
+    cross_step_prefetch: bool = True,
 ) -> Built:
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
@@ -174,7 +174,7 @@ def compile_case(
         fuse=fuse,
         outermost=outermost,
         fuse_update=joint,
-        apart=apart,
+        cross_step_prefetch=cross_step_prefetch,
     )
     tiling, plan = planned(case, options)
     pipeline.write_case(case, tiling, plan, directory)
@@ -221,7 +221,13 @@ def canonical_hash(test: str, root: Path, directory: Path) -> str:
     """Hash of a test's results on one core, single-buffered, each step alone, in an L1 that holds nearly all."""
     if test not in _canonical:
         built = compile_case(
-            load_case(test, root), directory / "canonical", "single", CANONICAL_L1, cores=1, outermost="L3", apart=True
+            load_case(test, root),
+            directory / "canonical",
+            "single",
+            CANONICAL_L1,
+            cores=1,
+            outermost="L3",
+            cross_step_prefetch=False,
         )
         _canonical[test] = result_hash(built.run("--dma-order", "early"))
     return _canonical[test]

@@ -1,5 +1,9 @@
-"""Choice of the transfers that cross steps: first fetches that start earlier, and last write-backs that are awaited
-later.
+"""Choice of cross-step transfers: prefetches that start in earlier steps, and write-backs awaited in later ones.
+
+A first ingress goes back to earlier steps, and a last egress on to later ones, until their cycles hide it, as far as
+no step there touches the tensor in a way that forbids it, and the slots have room in all of them. Slots may move:
+where they lie changes no cycle. A transfer stays in its step if it takes no longer than a start in another step
+costs, or if hiding it is not worth the code; so do all of a graph that is no quicker with them.
 """
 
 from collections import defaultdict
@@ -14,13 +18,12 @@ from deployer.core.level import L_HOME, L_INNER, CrossStepTransfer, LevelUse
 from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
 from deployer.loops.graph_program import Lowered, form_of, timed
 from deployer.loops.loop_program import Direction
-from deployer.loops.moves import copies
+from deployer.loops.moves import copies, outermost
 
-# Find cross-step transfers that gain too little: starting and awaiting them is code for all steps of a form.
-#
-# Of a step whose own transfer does not cross, such a start or wait gains nothing. It is priced like the start of one
-# that does. The transfers of a form that cross have to gain that for those that do not, and those that start in steps
-# of a form for what these steps fetch themselves.
+# Starting and awaiting cross-step transfers is code for all steps of a form. In a step whose own transfer does not
+# cross, such a start or wait gains nothing, and is priced like the start of one that does. So the cross-step transfers
+# of a form have to gain that for the others of the form, and those that start in steps of a form for what these fetch
+# themselves.
 
 
 class Ended(NamedTuple):
@@ -32,17 +35,12 @@ class Ended(NamedTuple):
 
 
 def ended(transfer: CrossStepTransfer) -> Ended:
-    """The transfer that crosses."""
+    """The candidate that a cross-step transfer was."""
     return Ended(transfer.step, transfer.direction, transfer.arg)
 
 
-def outermost(operand: PlanOperand) -> int | None:
-    """The level of the operand's slots that its home feeds; None where it has no slots."""
-    return max((number for number, slots in enumerate(operand.places) if slots.count), default=None)
-
-
 def passes(step: PlanStep, operand: PlanOperand, direction: Direction) -> bool:
-    """Whether the step's outermost loop moves the operand that way."""
+    """Whether the step's outermost loop moves the operand in that direction."""
     moved = outermost(operand) == (L_HOME if step.staging else L_INNER)
     return moved and operand.mode in (direction, "inout")
 
@@ -52,7 +50,7 @@ def unworthy(
 ) -> tuple[set[Ended], set[int]]:
     """The transfers that should not cross, and the steps in which none of later ones should start.
 
-    `gains` are the cycles that each of the crossings hides.
+    `gains` are the cycles that each of the cross-step transfers hides.
     """
     price = target_of(plan.options).prefetch_issue
     net = {key: gain - (price if key.direction == "in" else 0) for key, gain in gains.items()}
@@ -78,24 +76,10 @@ def unworthy(
     return stay, closed
 
 
-# Choose cross-step transfers: prefetches that start in earlier steps, and write-backs awaited in later ones.
-#
-# A first ingress goes back to earlier steps, and a last egress on to later ones, until their cycles hide it, as far as
-# no step there touches the tensor in a way that forbids it, and the slots have room in all of them. Slots may move:
-# where they lie changes no cycle. A transfer stays in its step if it takes no longer than a start in another step
-# costs, or if hiding it is not worth the code; so do all of a graph that is no quicker with them.
-
 Row = tuple[int, int, int, int]
 """A buffer of a level: offset and end in bytes, first and last step in which it is in use."""
 FARTHEST = 8
 """Steps that a transfer may cross, at most."""
-
-
-def slot_life(plan: Plan, step: PlanStep, operand: PlanOperand, level: int) -> tuple[int, int]:
-    """The first and the last step in which an operand's slots in a level are in use."""
-    own = level == outermost(operand)
-    ends = [c.at for c in plan.cross_step_transfers if own and (c.step, c.arg) == (step.index, operand.arg)]
-    return min([step.index, *ends]), max([step.index, *ends])
 
 
 def with_cross_step_transfers(plan: Plan, lowered: Lowered) -> Plan:
@@ -114,11 +98,11 @@ def with_cross_step_transfers(plan: Plan, lowered: Lowered) -> Plan:
             return plan
         costly, hosts = unworthy(plan, cross_step_transfers, choice.gains)
         if not costly and not hosts:
-            crossed = timed(choice.crossed(), lowered)
-            slow = [graph for graph in plan.graphs if crossed.cycles(graph) >= plan.cycles(graph)]
-            costly = {ended(c) for c in crossed.cross_step_transfers if plan.steps[c.step].graph in slow}
+            better = timed(choice.applied(), lowered)
+            slow = [graph for graph in plan.graphs if better.cycles(graph) >= plan.cycles(graph)]
+            costly = {ended(c) for c in better.cross_step_transfers if plan.steps[c.step].graph in slow}
         if not costly and not hosts:
-            return crossed
+            return better
         stay |= costly
         closed |= hosts
 
@@ -217,15 +201,15 @@ class _Choice:
         return [_Room(*level) for level in zip([x.budget for x in self.plan.levels], fixed, slots, strict=True)]
 
     def chosen(self) -> tuple[CrossStepTransfer, ...]:
-        """The crossings, for which slots move to where they have room."""
+        """The cross-step transfers, for which slots move to where they have room."""
         for direction in ("out", "in"):
             for graph in self.plan.graphs:
                 for candidate in self._candidates(graph, direction):
-                    self._cross(candidate, graph)
+                    self._extend(candidate, graph)
         self.cross_step_transfers.sort(key=lambda c: (c.step, c.arg, c.direction))
         return tuple(self.cross_step_transfers)
 
-    def crossed(self) -> Plan:
+    def applied(self) -> Plan:
         """The plan with what was chosen, and slots where they lie now; its cycles are still those without."""
         steps = tuple(self._with_slots(step) for step in self.plan.steps)
         levels = tuple(room.use(level) for room, level in zip(self.rooms, self.plan.levels, strict=True))
@@ -261,7 +245,7 @@ class _Choice:
                 if cycles > self.target.prefetch_issue:
                     yield _Candidate(step.index, o, direction, level, cycles, max(cycles, behind))
 
-    def _cross(self, c: _Candidate, graph: str) -> None:
+    def _extend(self, c: _Candidate, graph: str) -> None:
         """Let the transfer cross as many steps as hide it, if some step can."""
         key, hidden, found = (c.step, c.operand.arg), 0, None
         first, last = self.rooms[c.level].life(key)

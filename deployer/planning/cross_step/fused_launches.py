@@ -1,4 +1,4 @@
-"""Batched dispatch: consecutive steps that need neither transfers nor each other share one start of the cores.
+"""Fused launches: consecutive steps that need neither transfers nor each other share one start of the cores.
 
 The end of a start is a wait for all cores, and the next one's beginning is core 0's alone. Where the tensors are small
 that takes longer than the work: a network's biases and norms have an update of some 60 cycles of work each.
@@ -17,10 +17,10 @@ from deployer.tilers.levels.tables import sharers
 
 
 def with_fused_launches(plan: Plan, lowered: Lowered) -> Plan:
-    """The plan with all bundles that it allows, and the cycles that its steps then have.
+    """The plan with all fused launches that it allows, and the cycles that its steps then have.
 
     There are none where one core runs the kernels, nor where the options forbid rewrites; a step that `opt_out` names
-    is in no bundle. `lowered` is for speed.
+    is in no fused launch. `lowered` is for speed.
     """
     target = target_of(plan.options)
     if not plan.options.fuse or target.cores == 1:
@@ -41,7 +41,7 @@ def _following(step: PlanStep, dispatch: int) -> PlanStep:
 
 
 class _Choice:
-    """Batched dispatches of one plan, each of as many steps as possible."""
+    """Fused launches of one plan, each of as many steps as possible."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -53,14 +53,14 @@ class _Choice:
         """Consecutive steps that may share a start, in as few runs as there can be."""
         run: list[PlanStep] = []
         for step in self.plan.steps:
-            if run and not (self._fused_launches(step) and self._joins(run, step)):
+            if run and not (self._may_share(step) and self._joins(run, step)):
                 yield run
                 run = []
-            if run or self._fused_launches(step):
+            if run or self._may_share(step):
                 run.append(step)
         yield run
 
-    def _fused_launches(self, step: PlanStep) -> bool:
+    def _may_share(self, step: PlanStep) -> bool:
         """Whether a step is one kernel call on homes, around which nothing else happens."""
         whole = all(d.tile == d.size for d in step.dims) and not step.staging
         resident = not any(slots.count for o in step.operands for slots in o.places)
@@ -83,12 +83,12 @@ class _Choice:
 
 
 def _like(step: PlanStep) -> tuple[object, ...]:
-    """Return the properties that the steps of a batched dispatch share."""
+    """Return the properties that the steps of a fused launch share."""
     return step.graph, step.kernel, _changing(step)
 
 
 def _changing(step: PlanStep) -> list[tuple[str, object]]:
-    """The kernel arguments that are not the same in all passes; each step of a bundle gets them alike."""
+    """The kernel arguments that are not the same in all passes; each step of a fused launch gets them alike."""
     return [(name, value) for name, value in step.args.items() if isinstance(value, Flag | UpdateNumber)]
 
 
