@@ -44,7 +44,7 @@ def estimate(step: Step, choice: StepTiling, target: Target, fresh: bool) -> int
 def pairs(tiling: Tiling) -> Iterator[tuple[str, int, int]]:
     """Each step's name, estimate and cycles in the timeline, where its code is in the instruction cache."""
     schedule = tiling.lifetimes.schedule
-    target, fresh = target_for(schedule), schedule.options.sole_pass
+    target, fresh = target_for(schedule), schedule.options.updates_every_pass
     for cold, choice in zip(schedule.steps, tiling.steps, strict=True):
         step = replace(cold, icache_miss_permille=0)
         yield step.name, estimate(step, choice, target, fresh), simulate(step, choice, target, fresh).cycles

@@ -16,7 +16,7 @@ from deployer.core.target import load
 from deployer.tilers.levels import dma_timeline, home_search, model
 from deployer.tilers.levels.candidates import Candidate
 from deployer.tilers.levels.home_search import HomeSearch
-from deployer.tilers.levels.model import HomeProblem, HomeSelection, Resident, _Greedy, feasible
+from deployer.tilers.levels.model import Cacheable, HomeProblem, HomeSelection, _Greedy, feasible
 from deployer.tilers.levels.staging import StageCost, StageTraffic
 from DeployTest.support.building.cases import load_case
 
@@ -66,7 +66,7 @@ def test_the_solver_is_left_out_of_large_problems(monkeypatch: pytest.MonkeyPatc
 def problems(draw: st.DrawFn) -> HomeProblem:
     """Up to four steps over up to three storages, each step with candidates for all that it may find in the level."""
     steps = draw(st.integers(1, 4))
-    eligible, residents, touches = [], [], [set[str]() for _ in range(steps)]
+    eligible, cacheable, touches = [], [], [set[str]() for _ in range(steps)]
     for name in "abc"[: draw(st.integers(1, 3))]:
         first = draw(st.integers(0, steps - 1))
         last = draw(st.integers(first, steps - 1))
@@ -74,8 +74,8 @@ def problems(draw: st.DrawFn) -> HomeProblem:
         for step in {first, last}:
             touches[step].add(name)
         if last > first + 1 and draw(st.booleans()):
-            residents.append(
-                Resident(name, eligible[-1].bytes, ((first, first), (last, last)), draw(st.integers(0, 9)))
+            cacheable.append(
+                Cacheable(name, eligible[-1].bytes, ((first, first), (last, last)), draw(st.integers(0, 9)))
             )
     candidates = []
     for names in touches:
@@ -86,7 +86,7 @@ def problems(draw: st.DrawFn) -> HomeProblem:
         )
     capacity = 4 * draw(st.integers(5, 25))
     return HomeProblem(
-        tuple(candidates), tuple(map(frozenset, touches)), tuple(eligible), capacity, (1,) * steps, tuple(residents)
+        tuple(candidates), tuple(map(frozenset, touches)), tuple(eligible), capacity, (1,) * steps, tuple(cacheable)
     )
 
 
@@ -101,11 +101,11 @@ def queue(problem: HomeProblem, picks: Sequence[int], cached: Iterable[str]) -> 
 
 def choices(problem: HomeProblem) -> Iterator[HomeSelection]:
     """All choices of a problem that fit."""
-    names, residents = [x.storage for x in problem.eligible], {x.storage for x in problem.residents}
+    names, cacheable = [x.storage for x in problem.eligible], {x.storage for x in problem.cacheable}
     for places in itertools.product("ohv", repeat=len(names)):
         at = {kind: frozenset(n for n, p in zip(names, places, strict=True) if p == kind) for kind in "hv"}
         for picks in itertools.product(*(range(len(c)) for c in problem.candidates)):
-            if at["v"] <= residents and feasible(problem, picks, at["h"], at["v"]):
+            if at["v"] <= cacheable and feasible(problem, picks, at["h"], at["v"]):
                 yield HomeSelection(picks, at["h"], 0, at["v"])
 
 

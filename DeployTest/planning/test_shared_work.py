@@ -58,16 +58,16 @@ SPANS = st.lists(st.tuples(st.integers(0, 29), st.integers(1, 30), st.integers(0
 
 @given(SPANS, st.sampled_from([0, 1 << 30]))
 @settings(deadline=None)
-def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]], cross_step_transfers: int) -> None:
-    """Least, greatest and sum over the sections that buffers cross, against each crossing by itself."""
+def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]], pairs: int) -> None:
+    """Least, greatest and sum over the sections that buffers cross, against each pair by itself."""
     count = 30
     spans = [(0, count, 50), *((a, min(a + n, count), value) for a, n, value in spans)]
     low, high, values = (np.array(column) for column in zip(*spans, strict=True))
     inside = [[i for i, (a, b, _) in enumerate(spans) if a <= section < b] for section in range(count)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branch_and_bound, "CROSSINGS", cross_step_transfers)
+        patch.setattr(branch_and_bound, "MANY_PAIRS", pairs)
         minima = _Minima(low, high, count)
-    assert minima.cross_step_transfers == sum(map(len, inside))
+    assert minima.pairs == sum(map(len, inside))
     assert minima.of(values).tolist() == [min(values[i] for i in buffers) for buffers in inside]
     sums = _sums(low, high, values, count)
     assert sums.tolist() == [sum(values[i] for i in buffers) for buffers in inside]
@@ -133,7 +133,7 @@ def test_steps_of_equal_geometry_share_their_run(models_root: Path) -> None:
     runs, found = StepRuns(schedule, target), []
     for step, choice in zip(schedule.steps, tiling.steps, strict=True):
         found.append(runs.of(step, choice))
-        assert found[-1] == simulate(step, choice, target, schedule.options.sole_pass)
+        assert found[-1] == simulate(step, choice, target, schedule.options.updates_every_pass)
     assert len({id(run) for run in found}) < len(found)
 
 

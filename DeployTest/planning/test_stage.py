@@ -17,7 +17,7 @@ from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.tilers.addresses.placement import Item, Placement
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.middle_level import LEAST_SHARE, MiddleLevel, fits
-from deployer.tilers.levels.staging import stage_costs
+from deployer.tilers.levels.staging import stage_estimate
 from deployer.verify.tiling import verify_tiling
 from DeployTest.support.building.cases import (
     Built,
@@ -106,7 +106,7 @@ def test_two_engines_share_the_work(built: Built) -> None:
     for step, choice in zip(tiling.lifetimes.schedule.steps, tiling.steps, strict=True):
         if choice.stage and choice.stage.buffering == "double":
             machines = (replace(host, hops=(host.hops[0], replace(host.hops[1], shared=one))) for one in (True, False))
-            one, two = (stage_costs(step, choice.stage, storage_of, machine, True) for machine in machines)
+            one, two = (stage_estimate(step, choice.stage, storage_of, machine, True) for machine in machines)
             assert two.busy <= one.busy <= 2 * two.busy
             faster += two.busy < one.busy
     assert faster > 0

@@ -98,9 +98,8 @@ def _profiled(target: Target, budget: int, strategy: str, folder: Path, profiled
     """The measured steps of the program."""
     program = _program(LAYERS)
     budgets = {target.levels[L_INNER].name: budget}
-    options = Options(
-        target.name, strategy, budgets, target.cores, cross_step_prefetch=False
-    )  # each transfer in the step that waits
+    # Each transfer starts and ends in the step that waits for it.
+    options = Options(target.name, strategy, budgets, target.cores, cross_step_prefetch=False)
     draw = np.random.default_rng(0)
     inputs = {n: draw.standard_normal(t.type.shape).astype(np.float32) for n, t in program.tensors.items()}
     tiling, rows = profiled(program, options, inputs, folder)

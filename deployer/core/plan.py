@@ -44,7 +44,7 @@ class Options:
             object.__setattr__(self, "outermost", load(self.target).usual.name)
 
     @property
-    def sole_pass(self) -> bool:
+    def updates_every_pass(self) -> bool:
         """Whether each pass is the only one of its update: gradients are set, never added to, and die with it."""
         return self.accumulate == 1
 

@@ -13,7 +13,7 @@ def apply(program: Program, options: Options) -> Program:
 
     A gradient that is not a computed value, or that already lies in another accumulator, keeps that node.
     """
-    if not options.sole_pass:
+    if not options.updates_every_pass:
         return program
     tensors = dict(program.tensors)
     graphs = []

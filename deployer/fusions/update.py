@@ -11,7 +11,7 @@ def apply(program: Program, options: Options) -> Program:
     """Append the optimizer graph to the training graph if the options ask for it; this needs one pass per update."""
     if not options.fuse_update:
         return program
-    if not options.sole_pass or len(program.graphs) != 2:
+    if not options.updates_every_pass or len(program.graphs) != 2:
         raise OptionProblem(
             "--fused joins each pass with the update behind it",
             [("passes per update", str(options.accumulate)), ("graphs", ", ".join(g.name for g in program.graphs))],

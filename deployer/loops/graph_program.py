@@ -268,7 +268,7 @@ class _GraphRun:
         self.plan, self.target = plan, target_of(plan.options)
         self.steps = graph_program(plan, graph, lowered).steps
         self.clock = Clock(self.target.hops)
-        variables = {FLAG.name: int(plan.options.sole_pass)}
+        variables = {FLAG.name: int(plan.options.updates_every_pass)}
         self.runs = {
             s.program.step: ProgramRun(self.clock, plan.steps[s.program.step].tile_cycles, variables)
             for s in self.steps

@@ -31,7 +31,7 @@ def find_lifetimes(schedule: Schedule) -> Lifetimes:
     for storage in sorted(first, key=lambda s: (first[s], s)):
         tensor = program.tensors[storage]
         loaded = tensor.role in ("weight", "constant", "data")
-        several = not schedule.options.sole_pass
+        several = not schedule.options.updates_every_pass
         persistent = tensor.role in ("weight", "constant") or (tensor.role == "accumulator" and several)
         persistent |= storage in program.held
         begin = 0 if loaded or persistent else first[storage]

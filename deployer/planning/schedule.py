@@ -82,7 +82,7 @@ def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:
     Of pass and update in one graph, small updates come together at the end, where that does not raise the peak.
     """
     own = _ordered(program, graph)
-    lives = _Lives(program, own, options.sole_pass)
+    lives = _Lives(program, own, options.updates_every_pass)
     order: Sequence[int] = range(len(own))
     order = min((order, lives.greedy()), key=lives.peak)
     if options.fuse_update:

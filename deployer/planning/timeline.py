@@ -70,7 +70,7 @@ class StepRuns:
         known: "StepRuns | None" = None,
     ) -> None:
         """`known` are those of the same schedule and target with other tables, whose runs serve here as well."""
-        self.target, self.fresh, self.kinds = target, schedule.options.sole_pass, kinds(schedule.steps)
+        self.target, self.fresh, self.kinds = target, schedule.options.updates_every_pass, kinds(schedule.steps)
         self.fetched, self.sharing = fetched_bytes(groups, schedule.steps, target), frozenset(sharers(tables))
         self._runs: dict[Hashable, StepRun] = known._runs if known else {}
 

@@ -342,7 +342,7 @@ def _cycles(step: PlanStep, plan: Plan, fetch: int) -> None:
     consistent = len(waits) == 2 * tiles + 1 == 2 * len(step.timeline.ingress_wait) + 1 and min(waits) >= 0
     consistent = consistent and fetch + total + sum(waits) <= step.cycles
     need(consistent, "cycles", f"{place}: the timeline is not one of {tiles} tiles in {step.cycles} cycles")
-    fresh = plan.options.sole_pass
+    fresh = plan.options.updates_every_pass
     transfers = [(o, not (o.overwrite_on_first_pass and fresh)) for o in step.operands if o.slots]
     bytes_in = sum(_transfer_bytes(step, o) for o, old in transfers if o.mode != "out" and old)
     bytes_out = sum(_transfer_bytes(step, o) for o, _ in transfers if o.mode != "in")

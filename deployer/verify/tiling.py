@@ -239,7 +239,7 @@ def _lifetimes(tiling: Tiling) -> None:
         covered = 0 <= life.first <= first and last <= life.last <= max(final, 0)
         need(covered, "lifetime", f"{life.storage!r} is not alive all the time it is used", span)
         held = life.storage in schedule.program.held
-        role = _keeps_to_role(life, tensor.role, use, schedule.options.sole_pass, held)
+        role = _keeps_to_role(life, tensor.role, use, schedule.options.updates_every_pass, held)
         need(role, "lifetime", f"{tensor.role} {life.storage!r} is wrongly persistent or loaded", span)
         size = ("bytes", f"{life.bytes}, the tensor has {tensor.type.bytes}")
         need(life.bytes == tensor.type.bytes, "lifetime", f"{life.storage!r} has another size", size)

@@ -26,9 +26,9 @@ PLACED = 1 << 60
 BATCH = 8
 """Children that an order that learns bounds before it tries the first of them."""
 GRAIN = 8192
-"""A node counts once more per this many crossings of a buffer and a section, so that a node limit limits the work."""
-CROSSINGS = 32_768
-"""From this many on the least offsets of sections are found by runs of sections, and not crossing by crossing."""
+"""A node counts once more per this many pairs of a buffer and a section of it, so that a node limit limits the work."""
+MANY_PAIRS = 32_768
+"""From this many on the least offsets of sections are found by runs of sections, and not pair by pair."""
 FIRST_RUN = 2
 """Nodes per buffer in the first run of an order; a run without backtracking needs one per buffer."""
 GROWTH = 4
@@ -124,14 +124,14 @@ class _Child(NamedTuple):
 class _Minima:
     """The least of a value over the buffers of each section; a buffer is in the sections low..high, without high.
 
-    Of many crossings it takes those of runs alone. A buffer's sections are those of two overlapping runs whose length
+    Of many pairs it takes those of runs alone. A buffer's sections are those of two overlapping runs whose length
     is a power of two; the least of a run goes to its two halves, from the longest runs down to single sections.
     """
 
     def __init__(self, low: Ints, high: Ints, count: int) -> None:
         self.count, self.levels = count, 1
-        self.cross_step_transfers = int((high - low).sum())
-        if self.cross_step_transfers < CROSSINGS:
+        self.pairs = int((high - low).sum())
+        if self.pairs < MANY_PAIRS:
             runs, self.buffers = np.nonzero((low <= np.arange(count)[:, None]) & (np.arange(count)[:, None] < high))
         else:
             level = _power(high - low)
@@ -236,7 +236,7 @@ class _Search:
         part = node.part
         if self.nodes >= self.run_limit:
             raise NodeLimitReached
-        self.nodes += 1 + part.floors.cross_step_transfers // GRAIN
+        self.nodes += 1 + part.floors.pairs // GRAIN
         if part.sections == 1:
             return self._stack(node)
         for child in self._children(node):
@@ -321,9 +321,9 @@ class _Search:
         """The root nodes of the parts into which the buffers of sections begin..end fall."""
         low, high = self.low[index], self.high[index]
         spanning = _sums(low - begin, high - begin - 1, np.ones_like(low), end - begin - 1)
-        decision_boundaries = [0, *(np.flatnonzero(spanning == 0) + 1).tolist(), end - begin]
+        ends = [0, *(np.flatnonzero(spanning == 0) + 1).tolist(), end - begin]
         load = _sums(low - begin, high - begin, self.size[index], end - begin)
-        for a, b in pairwise(decision_boundaries):
+        for a, b in pairwise(ends):
             inside = np.flatnonzero((low - begin >= a) & (high - begin <= b))
             if len(inside):
                 yield self._root(index[inside], least[inside], begin + a, load[a:b])

@@ -114,7 +114,7 @@ class StepCandidates:
     ) -> None:
         grid, orders = grid_of(access), loop_orders(access)
         parts = (access, grid, orders, storage_of, target, fresh)
-        self.target, self.walks = target, LoopOrders(access, grid, orders)
+        self.target, self.loop_order_of = target, LoopOrders(access, grid, orders)
         self.moves = [movement(step, o.arg, *parts, L_INNER) for o in access.operands]
         self.kernels = np.tile(kernel_totals(grid, target, known), len(orders))
         self.calls = np.tile(grid.calls, len(orders))
@@ -142,7 +142,7 @@ class StepCandidates:
             for index, length, time, *numbers in zip(*facts, strict=True):
                 chosen = dict(zip(args, numbers, strict=True))
                 pipelined: Buffering = "double" if max(numbers) > 1 else "single"
-                yield Candidate(*self.walks[index % count], pipelined, front.resident, chosen, length, time)
+                yield Candidate(*self.loop_order_of[index % count], pipelined, front.resident, chosen, length, time)
 
     def _computed(self, slot_counts: tuple[int, ...]) -> Iterator[Front]:
         moves, kernels, calls = self.moves, self.kernels, self.calls
@@ -287,9 +287,9 @@ def _priced(
     total_in = totals(moved, [m.cycles_in for m in moves])
     total_out = totals(moved, [m.cycles_out for m in moves])
     most = np.max([np.where(moving[:, None], m.loads, 0) for m, moving in zip(moves, moved.T, strict=True)], axis=0)
-    ways = [(m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0) for m in moves]
-    starts = totals(moved, [m.loads * direction for m, direction in zip(moves, ways, strict=True)])
-    looped = totals(moved, [(m.loads - 1) * direction for m, direction in zip(moves, ways, strict=True)])
+    directions = [(m.cycles_in > 0).astype(np.int64) + (m.cycles_out > 0) for m in moves]
+    starts = totals(moved, [m.loads * direction for m, direction in zip(moves, directions, strict=True)])
+    looped = totals(moved, [(m.loads - 1) * direction for m, direction in zip(moves, directions, strict=True)])
     fixed = target.step + starts * hop.wait
     kernels = kernels + target.dma_issue * looped
     single = kernels + total_in + total_out + hop.issue * 2 * most + fixed

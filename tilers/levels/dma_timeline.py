@@ -1,7 +1,7 @@
 """Clock of the middle level: cycles of a whole program, step by step, and of the engine to the outermost level.
 
 The solver's model adds up steps, each by itself. But the engine serves one transfer after the other: what one step or a
-visit asks of it, the next ones wait for. The clock runs the steps with these transfers alone, and of a choice that
+residency asks of it, the next ones wait for. The clock runs the steps with these transfers alone, and of a choice that
 differs little from an earlier one few of them.
 """
 
@@ -62,16 +62,16 @@ class DmaTimeline:
         residencies: Sequence[Residency],
         schedule: Schedule,
         target: Target,
-        flow: Callable[[int, int], StageCost],
+        cost: Callable[[int, int], StageCost],
     ) -> None:
-        """`flow` has the flow of a step's candidate that has a stage, by the numbers of both."""
-        self.hop, self._flow = target.hops[L_HOME], flow
+        """`cost` gives the cost of a step's candidate that has a stage, by the numbers of both."""
+        self.hop, self._cost = target.hops[L_HOME], cost
         self._begin = self.hop.issue + target.prefetch_issue
         self._graphs = _spans(schedule)
         self._weights = problem.weights
         self._whole = [[None if c.slots else c.cycles for c in candidates] for candidates in problem.candidates]
         self._runs: list[dict[int, dict[Lags, _Run]]] = [{} for _ in problem.candidates]
-        self._flows: dict[tuple[int, int], StageCost] = {}
+        self._costs: dict[tuple[int, int], StageCost] = {}
         self._known: dict[StageCost, dict[Lags, _Run]] = {}
         self._clocked: dict[StageCost, _Clocked] = {}
         bytes_of = {life.storage: life.bytes for life in problem.eligible}
@@ -159,14 +159,14 @@ class DmaTimeline:
     def _computed(self, step: int, pick: int, lags: Lags) -> _Run:
         """The run of a step's candidate that has a stage."""
         if pick not in self._runs[step]:
-            flow = self._flows[step, pick] = self._flow(step, pick)
-            if flow not in self._known:
-                self._known[flow] = {}
-                self._clocked[flow] = _Clocked(flow, self.hop)
-            self._runs[step][pick] = self._known[flow]
+            cost = self._costs[step, pick] = self._cost(step, pick)
+            if cost not in self._known:
+                self._known[cost] = {}
+                self._clocked[cost] = _Clocked(cost, self.hop)
+            self._runs[step][pick] = self._known[cost]
         known = self._runs[step][pick]
         if lags not in known:
-            known[lags] = self._clocked[self._flows[step, pick]].run(lags)
+            known[lags] = self._clocked[self._costs[step, pick]].run(lags)
         return known[lags]
 
 
@@ -180,46 +180,44 @@ def _spans(schedule: Schedule) -> list[range]:
 class _Clocked:
     """Traffic of a stage on the clock after any lags; runs that reach the same state at a tile share the rest."""
 
-    def __init__(self, flow: StageCost, hop: Hop) -> None:
-        self.flow, self.issue, self.out = flow, hop.issue, IN if hop.shared else OUT
-        self.ahead = int(flow.buffering == "double")
-        self.comes, coming = self._started(flow.inward, -1)
-        self.goes, going = self._started(flow.outward, 1)
+    def __init__(self, cost: StageCost, hop: Hop) -> None:
+        self.cost, self.issue, self.out = cost, hop.issue, IN if hop.shared else OUT
+        self.ahead = int(cost.buffering == "double")
+        self.comes, coming = self._started(cost.inward, -1)
+        self.goes, going = self._started(cost.outward, 1)
         self._alike = self._last_alike(coming, going)
         self.coming, self.going = coming.tolist(), going.tolist()
         self._first: dict[int, tuple[int, tuple[int, ...]]] = {}
         self._ended: _Run = (0, (0, 0))
 
-    def _started(self, stage_traffics: Sequence[StageTraffic], by: int) -> tuple[list[tuple[int, ...]], Ints]:
+    def _started(self, operands: Sequence[StageTraffic], by: int) -> tuple[list[tuple[int, ...]], Ints]:
         """The cycles of transfers that may start together, and by tile the number of those that start in it: they are
         of boxes that the tile `by` from it does not have.
         """
-        tiles = np.arange(self.flow.tiles)
+        tiles = np.arange(self.cost.tiles)
         started = np.zeros_like(tiles)
-        for bit, (_, loads) in enumerate(stage_traffics):
-            boxes = tiles * loads // self.flow.tiles
+        for bit, (_, loads) in enumerate(operands):
+            boxes = tiles * loads // self.cost.tiles
             differs = np.diff(boxes, prepend=-1) if by < 0 else np.diff(boxes, append=-1)
             started |= (differs != 0).astype(np.int64) << bit
-        sets = range(1 << len(stage_traffics))
-        return [
-            tuple(cycles for bit, (cycles, _) in enumerate(stage_traffics) if of >> bit & 1) for of in sets
-        ], started
+        sets = range(1 << len(operands))
+        return [tuple(cycles for bit, (cycles, _) in enumerate(operands) if of >> bit & 1) for of in sets], started
 
     def _last_alike(self, coming: Ints, going: Ints) -> list[int]:
         """By tile the last of those from it on in which the same transfers start."""
-        last = np.arange(self.flow.tiles)
-        if (count := self.flow.tiles - 1 - self.ahead) > 0:
+        last = np.arange(self.cost.tiles)
+        if (count := self.cost.tiles - 1 - self.ahead) > 0:
             comes, goes = coming[self.ahead :], going[: count + 1]
             alike = (comes[1:] == comes[:-1]) & (goes[1:] == goes[:-1])
-            last[:count][alike] = self.flow.tiles
+            last[:count][alike] = self.cost.tiles
             last = np.minimum.accumulate(last[::-1])[::-1]
         return list[int](last.tolist())
 
     def run(self, lags: Lags) -> _Run:
         """With double buffering the next tile comes and the last one goes while one is worked on."""
         first, seen = not self._first, dict[int, tuple[int, tuple[int, ...]]]()
-        free, now, issue, inner, out = list(lags), 0, self.issue, self.flow.inner, self.out
-        coming, going, ahead, count = self.coming, self.going, self.ahead, self.flow.tiles
+        free, now, issue, inner, out = list(lags), 0, self.issue, self.cost.inner, self.out
+        coming, going, ahead, count = self.coming, self.going, self.ahead, self.cost.tiles
         comes, goes = self.comes, self.goes
         before = ended = fetched = begin = 0
         tile, earlier = -ahead - 1, tuple[int, ...]()

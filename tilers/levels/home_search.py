@@ -76,7 +76,7 @@ class HomeSearch:
         clock: Callable[[Sequence[int], Iterable[str], Collection[int] | None], int],
         keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """`clock` gives the cycles of picks and visiting storages. `keep` tells it that choices which differ little
+        """`clock` gives the cycles of picks and cached storages. `keep` tells it that choices which differ little
         from the last one come next; then it is also given the steps whose picks may differ.
         """
         self.problem, self._clock, self._keep = problem, clock, keep
@@ -85,12 +85,12 @@ class HomeSearch:
         self.names = [life.storage for life in problem.eligible]
         number = {name: i for i, name in enumerate(self.names)}
         self.bytes = [life.bytes for life in problem.eligible]
-        residents = {number[v.storage]: v for v in problem.residents}
+        cacheable = {number[v.storage]: v for v in problem.cacheable}
         self.spans: list[dict[int, list[range]]] = []
         for i, life in enumerate(problem.eligible):
             spans = {OUTSIDE: list[range](), HOME: [range(life.first, life.last + 1)]}
-            if i in residents:
-                spans[RESIDENCY] = [range(first, last + 1) for first, last in residents[i].spans]
+            if i in cacheable:
+                spans[RESIDENCY] = [range(first, last + 1) for first, last in cacheable[i].spans]
             self.spans.append(spans)
         self.touched = [sum(1 << number[name] for name in names) for names in problem.touches]
         self.users: list[list[int]] = [[] for _ in self.names]
@@ -161,13 +161,13 @@ class HomeSearch:
         self._cycles(state)
         self._keep()
 
-    def _changed(self, state: SearchState, changes: Sequence[Change], anew: bool = False) -> SearchState | None:
+    def _changed(self, state: SearchState, changes: Sequence[Change], all_steps: bool = False) -> SearchState | None:
         """The state behind some changes, where steps that they meet, or all, have their cheapest candidate; None if one
         has none that fits.
         """
         places, taken, picks = list(state.places), state.taken.copy(), list(state.picks)
         least, most, inside, cached = state.least.copy(), state.most.copy(), state.inside, state.cached
-        due, moves = set(range(len(picks)) if anew else ()), list[_Move]()
+        due, moves = set(range(len(picks)) if all_steps else ()), list[_Move]()
         for number, place in changes:
             move = self._move(number, places[number], place)
             taken[move.met] += move.more
@@ -286,11 +286,11 @@ class HomeSearch:
         return alone
 
     def _near(self, state: SearchState, number: int) -> list[int]:
-        """The storages in the level that are alive in some step of another one's life."""
+        """The storages in the level that are live in some step of another one's life."""
         return [i for i in self._overlapping(number) if state.places[i] != OUTSIDE]
 
     def _overlapping(self, number: int) -> list[int]:
-        """The other storages that are alive in some step of one's life."""
+        """The other storages that are live in some step of one's life."""
         if number not in self._overlaps:
             lives = self.problem.eligible
             life = lives[number]

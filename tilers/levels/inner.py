@@ -13,7 +13,7 @@ from deployer.tilers.levels.candidates import Candidate, StepCandidates, kernel_
 from deployer.tilers.levels.geometry import kinds, loop_key, storages
 from deployer.tilers.levels.grid import Ints
 from deployer.tilers.levels.model import HomeProblem, HomeSelection, objective, problem_of
-from deployer.tilers.levels.staging import Spill, stage_costs, stage_grid, staged_access
+from deployer.tilers.levels.staging import Spill, stage_estimate, stage_grid, staged_access
 from deployer.tilers.levels.tables import ArgumentTables, resident_tables
 from deployer.tilers.strategies.strategy import strategy
 
@@ -124,7 +124,7 @@ class InnerLevel:
         key = (kind, modes, names, loop_key(stage))
         if key in self._fronts:
             return self._fronts[key]
-        fresh = self.schedule.options.sole_pass
+        fresh = self.schedule.options.updates_every_pass
         part = (kind, names, stage and (*stage.tile.items(), frozenset(stage.slots)))
         known = self._costed.candidates
         if part not in known:
@@ -134,7 +134,7 @@ class InnerLevel:
             known[part] = StepCandidates(step, access, of, eligible, self.target, fresh, self.calls(step))
         front = pareto(c for mode in modes for c in known[part].fronts(mode, self.capacity))
         if stage:
-            costs = stage_costs(step, stage, self.storage_of, self.target, fresh)
+            costs = stage_estimate(step, stage, self.storage_of, self.target, fresh)
             front = [c._replace(cycles=costs.around(c.cycles, stage.buffering)) for c in front]
         self._fronts[key] = front
         return front
@@ -196,7 +196,7 @@ class InnerLevel:
 
 
 def carried(problem: HomeProblem, tiling: Tiling, spill: Spill) -> HomeSelection | None:
-    """A rival's tiling as a choice of this problem; None if it spills other storages or a candidate is missing."""
+    """Another tiling as a choice of this problem; None if it spills other storages or a candidate is missing."""
     picks = []
     resident = frozenset(tiling.resident)
     if (frozenset(tiling.spilled), tiling.residencies) != (spill.storages, spill.residencies):

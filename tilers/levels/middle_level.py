@@ -19,20 +19,20 @@ from deployer.tilers.levels.geometry import Places, kinds, loop_key, storages
 from deployer.tilers.levels.home_search import HomeSearch
 from deployer.tilers.levels.inner import InnerLevel
 from deployer.tilers.levels.model import HomeProblem, HomeSelection, problem_of, solve
-from deployer.tilers.levels.residency import residencies_of, residents_of
-from deployer.tilers.levels.staging import InnerCost, Spill, StageCost, StagedStep, stage_flows, stage_grid
+from deployer.tilers.levels.residency import cacheable_of, residencies_of
+from deployer.tilers.levels.staging import InnerCost, Spill, StageCost, StagedStep, stage_costs, stage_grid
 from deployer.tilers.strategies.strategy import strategy
 
 LEAST_SHARE = 330
-"""A storage of less than one part in this many of the level is not spilled: that frees next to nothing, and its
-transfers wait behind those of large tensors."""
+"""A storage of less than one part in this many of the level is not spilled: that saves little, and its transfers
+queue behind those of large tensors."""
 
 
 StagedKey = tuple[int, Places, frozenset[int]]
 """A step's kind of geometry, the storages of its operands, and those that may be spilled."""
 StagedSteps = dict[StagedKey, StagedStep]
 Found = tuple[HomeProblem, list[Residency], HomeSelection | None]
-"""A problem of the solver, the visits that its storages may have, and a choice, if there is one."""
+"""A problem of the solver, the residencies that its storages may have, and a choice, if there is one."""
 
 
 class MiddleLevel:
@@ -49,7 +49,7 @@ class MiddleLevel:
         sized = [replace(x, bytes=rounded(x.bytes, target.alignment)) for x in lifetimes.storages]
         self.eligible = tuple(x for x in sized if x.storage not in stay and x.bytes * LEAST_SHARE >= self.capacity)
         self.names = frozenset(x.storage for x in self.eligible)
-        self.fixed = alive(lifetimes, target, self.names)
+        self.fixed = live_bytes(lifetimes, target, self.names)
         self.kinds = kinds(self.schedule.steps)
         self._staged = staged
         self._found: dict[tuple[str, bool], Found] = {}
@@ -59,8 +59,8 @@ class MiddleLevel:
         """The storages that a strategy spills, and the stages of steps.
 
         With `searched` they are those that the clock of the level prefers, in a search that begins at the best of the
-        solver's choice and what is found for the rivals. Raises TilingInfeasible where a step, or the storages of a
-        program without steps, do not fit with everything spilled.
+        solver's choice and what is found for the alternatives. Raises TilingInfeasible where a step, or the storages of
+        a program without steps, do not fit with everything spilled.
         """
         if not self.schedule.steps and self.fixed[0] > self.capacity:
             raise self._too_full()
@@ -94,20 +94,20 @@ class MiddleLevel:
         with self._locks[name, True]:
             if (name, True) not in self._found:
                 others = [found for alternative in alternatives if (found := self._searched(alternative, inner, ())[2])]
-                clock = DmaTimeline(problem, residencies, self.schedule, self.target, self._flows(name, problem, inner))
+                clock = DmaTimeline(problem, residencies, self.schedule, self.target, self._costs(name, problem, inner))
                 best = HomeSearch(problem, clock.cycles, clock.keep).best(choice, others)
                 self._found[name, True] = problem, residencies, best
             return self._found[name, True]
 
-    def _flows(self, name: str, problem: HomeProblem, inner: InnerLevel) -> Callable[[int, int], StageCost]:
-        """The flow of a step's candidate, by the numbers of both; steps of equal geometry share it.
+    def _costs(self, name: str, problem: HomeProblem, inner: InnerLevel) -> Callable[[int, int], StageCost]:
+        """The cost of the stage of a step's candidate, by the numbers of both; steps of equal geometry share it.
 
         Once one is asked for, those of all candidates of the step are computed together.
         """
         known: dict[Hashable, StageCost] = {}
-        fresh = self.schedule.options.sole_pass
+        fresh = self.schedule.options.updates_every_pass
 
-        def flow(number: int, pick: int) -> StageCost:
+        def cost(number: int, pick: int) -> StageCost:
             step, candidates = self.schedule.steps[number], problem.candidates[number]
             of = self.kinds[number], strategy(name).modes(step, self.schedule.options)
             asked = of, loop_key(stage_of(candidates[pick]))
@@ -115,11 +115,11 @@ class MiddleLevel:
                 stages = {(of, loop_key(stage)): stage for c in candidates if c.slots for stage in [stage_of(c)]}
                 new = {key: stage for key, stage in stages.items() if key not in known}
                 inside, calls = self._inside(name, step, inner), inner.calls(step)
-                flows = stage_flows(step, [*new.values()], inside, calls, self.storage_of, self.target, fresh)
-                known.update(zip(new, flows, strict=True))
+                costs = stage_costs(step, [*new.values()], inside, calls, self.storage_of, self.target, fresh)
+                known.update(zip(new, costs, strict=True))
             return known[asked]
 
-        return flow
+        return cost
 
     def _inside(self, name: str, step: Step, inner: InnerLevel) -> InnerCost:
         """The cost of a step with nothing spilled."""
@@ -127,7 +127,7 @@ class MiddleLevel:
         return InnerCost(inner.fastest(step, modes), inner.kernels(step))
 
     def _problem(self, name: str, inner: InnerLevel) -> tuple[HomeProblem, list[Residency]]:
-        """The solver's problem, and the visits that its storages may have."""
+        """The solver's problem, and the residencies that its storages may have."""
         options = self.schedule.options
         candidates, fastest = [], []
         for step in self.schedule.steps:
@@ -136,8 +136,8 @@ class MiddleLevel:
             candidates.append(tuple(self._candidates(step, inside, self.capacity, modes)))
             fastest.append(inside.cycles)
         residencies = residencies_of(self.schedule, self.eligible, self.target, fastest)
-        residents = residents_of(residencies, self.eligible, self.target)
-        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates, residents), residencies
+        cacheable = cacheable_of(residencies, self.eligible, self.target)
+        return problem_of(self.lifetimes, self.eligible, self.capacity, candidates, cacheable), residencies
 
     def _candidates(self, step: Step, inside: InnerCost, room: int, modes: tuple[Buffering, ...]) -> list[Candidate]:
         """The Pareto fronts of all residencies in `room` bytes; `inside` is the cost with nothing spilled.
@@ -148,7 +148,7 @@ class MiddleLevel:
         touched = frozenset(names.index(name) for name in self.names.intersection(names))
         key = (self.kinds[step.index], places, touched)
         if key not in self._staged:
-            fresh = self.schedule.options.sole_pass
+            fresh = self.schedule.options.updates_every_pass
             self._staged[key] = StagedStep(step, places, touched, self.target, fresh)
         fixed, by_name = self.fixed[step.index], sorted(touched, key=lambda place: names[place])
         everything, access = frozenset(names[place] for place in touched), step.access
@@ -174,7 +174,7 @@ class MiddleLevel:
 
     def _too_full(self) -> TilingInfeasible:
         """The error of a program without steps, whose outputs are constants."""
-        level, [need] = self.target.usual, alive(self.lifetimes, self.target, frozenset())
+        level, [need] = self.target.usual, live_bytes(self.lifetimes, self.target, frozenset())
         facts = [("needed", f"{need} B"), ("free", f"{self.capacity} B of {level.budget} B")]
         cause = f"the outputs do not fit {level.name} of target {self.target.name!r}, where they are read"
         return TilingInfeasible(cause, facts, one_of(*self.target.larger(level, need), "smaller outputs"))
@@ -208,10 +208,10 @@ def stage_of(candidate: Candidate) -> Stage:
 
 def fits(lifetimes: Lifetimes, target: Target, room: int, resident: frozenset[str]) -> bool:
     """Whether, at every step, the live storages that are not `resident` fit `room` bytes."""
-    return max(alive(lifetimes, target, resident)) <= room
+    return max(live_bytes(lifetimes, target, resident)) <= room
 
 
-def alive(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:
+def live_bytes(lifetimes: Lifetimes, target: Target, without: frozenset[str]) -> list[int]:
     """Bytes of all live storages at each step, except those in `without`."""
     changes = [0] * (max(len(lifetimes.schedule.steps), 1) + 1)
     for life in lifetimes.storages:

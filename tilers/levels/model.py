@@ -23,7 +23,7 @@ UNBOUNDED = -(1 << 63)
 
 
 @dataclass(frozen=True)
-class Resident:
+class Cacheable:
     """Storage that may be cached in the level for the steps that use it, and the cycles that this costs.
 
     It is there in the spans of steps, each with its first and last, that hold all of these.
@@ -43,8 +43,7 @@ class Resident:
 class HomeProblem:
     """Candidates of each step, the eligible storages that it touches, and how often it runs (`weights`).
 
-    Further the storages that may be resident, and the capacity in bytes. `residents` may be cached for their steps
-    alone.
+    Also the capacity in bytes. Eligible storages may be resident, the `cacheable` ones cached for their steps alone.
     """
 
     candidates: tuple[tuple[Candidate, ...], ...]
@@ -52,14 +51,14 @@ class HomeProblem:
     eligible: tuple[Lifetime, ...]
     capacity: int
     weights: tuple[int, ...]
-    residents: tuple[Resident, ...] = ()
+    cacheable: tuple[Cacheable, ...] = ()
 
 
 @dataclass(frozen=True)
 class HomeSelection:
     """Index of a candidate for each step, the resident storages, and the objective in cycles.
 
-    `visiting` are the storages cached for their steps alone, which candidates count as resident.
+    `cached` are the storages cached for their steps alone, which candidates count as resident.
     """
 
     picks: tuple[int, ...]
@@ -73,20 +72,20 @@ def problem_of(
     eligible: tuple[Lifetime, ...],
     capacity: int,
     candidates: Sequence[tuple[Candidate, ...]],
-    residents: tuple[Resident, ...] = (),
+    cacheable: tuple[Cacheable, ...] = (),
 ) -> HomeProblem:
     """The problem of a schedule whose steps have these candidates."""
     schedule = lifetimes.schedule
     storage_of, names = schedule.program.storage, frozenset(x.storage for x in eligible)
     touches = tuple(frozenset(storage_of(o.tensor) for o in s.access.operands) & names for s in schedule.steps)
     weights = tuple(schedule.repeats(s) for s in schedule.steps)
-    return HomeProblem(tuple(candidates), touches, eligible, capacity, weights, residents)
+    return HomeProblem(tuple(candidates), touches, eligible, capacity, weights, cacheable)
 
 
 def objective(problem: HomeProblem, picks: Sequence[int], cached: frozenset[str] = frozenset()) -> int:
     """Cycles of a choice, each step's times its weight."""
     steps = sum(w * c[i].cycles for w, c, i in zip(problem.weights, problem.candidates, picks, strict=True))
-    return steps + sum(resident_.cycles for resident_ in problem.residents if resident_.storage in cached)
+    return steps + sum(item.cycles for item in problem.cacheable if item.storage in cached)
 
 
 def feasible(
@@ -98,7 +97,7 @@ def feasible(
         if candidate.resident != (resident | cached) & problem.touches[step]:
             return False
         homes = sum(x.bytes for x in problem.eligible if x.storage in resident and x.first <= step <= x.last)
-        homes += sum(x.bytes for x in problem.residents if x.storage in cached and x.there(step))
+        homes += sum(x.bytes for x in problem.cacheable if x.storage in cached and x.there(step))
         if homes + candidate.bytes > problem.capacity:
             return False
     return True
@@ -140,13 +139,11 @@ class _Greedy:
         if self.picks and self._fits(life.storage, life.bytes, range(life.first, life.last + 1), 0):
             self.resident.add(life.storage)
 
-    def receive(self, resident_: Resident) -> None:
+    def cache(self, item: Cacheable) -> None:
         """Let a storage that is not resident be there for its steps where that saves cycles and every step fits."""
-        steps = [step for first, last in resident_.spans for step in range(first, last + 1)]
-        if resident_.storage not in self.resident and self._fits(
-            resident_.storage, resident_.bytes, steps, resident_.cycles
-        ):
-            self.cached.add(resident_.storage)
+        steps = [step for first, last in item.spans for step in range(first, last + 1)]
+        if item.storage not in self.resident and self._fits(item.storage, item.bytes, steps, item.cycles):
+            self.cached.add(item.storage)
 
     def _fits(self, storage: str, more: int, steps: Sequence[int], cycles: int) -> bool:
         """Whether a storage saves more than these cycles in the level, and fits there; then the steps count on it."""
@@ -182,9 +179,9 @@ def greedy(problem: HomeProblem) -> HomeSelection | None:
     state = _Greedy(problem)
     for life in sorted(problem.eligible, key=_area):
         state.bring(life)
-    for resident_ in problem.residents:
-        state.receive(resident_)
-    return fewest(state.choice(), _greedy_residents(problem)) if problem.residents else state.choice()
+    for item in problem.cacheable:
+        state.cache(item)
+    return fewest(state.choice(), _greedy_cached(problem)) if problem.cacheable else state.choice()
 
 
 def _area(life: Lifetime) -> tuple[int, str]:
@@ -192,23 +189,23 @@ def _area(life: Lifetime) -> tuple[int, str]:
     return life.bytes * (life.last - life.first + 1), life.storage
 
 
-def _greedy_residents(problem: HomeProblem) -> HomeSelection | None:
-    """The choice with the visitors that free the most room while some step is too full, before any home."""
-    lives, lifetimes = {life.storage: life for life in problem.eligible}, [0] * len(problem.candidates)
+def _greedy_cached(problem: HomeProblem) -> HomeSelection | None:
+    """The choice that first caches the storages that free the most room while some step is too full."""
+    lives, used = {life.storage: life for life in problem.eligible}, [0] * len(problem.candidates)
     for life in problem.eligible:
         for step in range(life.first, life.last + 1):
-            lifetimes[step] += life.bytes
+            used[step] += life.bytes
     least = [min(c.bytes for c in candidates) for candidates in problem.candidates]
     state = _Greedy(problem)
 
-    absent = [_absent(resident_, lives[resident_.storage]) for resident_ in problem.residents]
-    over = [here + slots - problem.capacity for here, slots in zip(lifetimes, least, strict=True)]
+    absent = [_absent(item, lives[item.storage]) for item in problem.cacheable]
+    over = [here + slots - problem.capacity for here, slots in zip(used, least, strict=True)]
 
     def freed(number: int) -> int:
-        size = problem.residents[number].bytes
+        size = problem.cacheable[number].bytes
         return sum(min(size, over[step]) for step in absent[number] if over[step] > 0)
 
-    # What a visitor frees only falls while others come, so an earlier count bounds it: few are counted again.
+    # Caching a storage frees less and less while others are cached, so an earlier count is a bound: few count again.
     pending = [(-freed(number), number) for number in range(len(absent))]
     heapq.heapify(pending)
     while pending and pending[0][0]:
@@ -218,40 +215,40 @@ def _greedy_residents(problem: HomeProblem) -> HomeSelection | None:
             heapq.heapreplace(pending, (now, number))
             continue
         heapq.heappop(pending)
-        best = problem.residents[number]
-        state.receive(best)
+        best = problem.cacheable[number]
+        state.cache(best)
         if best.storage in state.cached:
             for step in absent[number]:
                 over[step] -= best.bytes
     for life in sorted(problem.eligible, key=_area):
         if life.storage not in state.cached:
             state.bring(life)
-    for resident_ in problem.residents:
-        if resident_.storage not in state.cached:
-            state.receive(resident_)
+    for item in problem.cacheable:
+        if item.storage not in state.cached:
+            state.cache(item)
     return state.choice()
 
 
-def _absent(resident_: Resident, life: Lifetime) -> list[int]:
-    """The steps of a storage's life in which a visitor is not in the level."""
-    return [step for step in range(life.first, life.last + 1) if not resident_.there(step)]
+def _absent(item: Cacheable, life: Lifetime) -> list[int]:
+    """The steps of a storage's life in which its cached copy is not in the level."""
+    return [step for step in range(life.first, life.last + 1) if not item.there(step)]
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Numbers of the model's variables: of each step's first candidate, whose others follow, the homes and visitors."""
+    """Numbers of the model's variables: of each step's first candidate, which others follow, of homes and of copies."""
 
     first: tuple[int, ...]
     homes: dict[str, int]
-    residents: dict[str, int]
+    cacheable: dict[str, int]
 
     @classmethod
     def of(cls, problem: HomeProblem) -> "_Numbers":
         """Those of a problem."""
         *first, count = itertools.accumulate((len(c) for c in problem.candidates), initial=0)
         homes = {life.storage: count + i for i, life in enumerate(problem.eligible)}
-        residents = {x.storage: count + len(homes) + i for i, x in enumerate(problem.residents)}
-        return cls(tuple(first), homes, residents)
+        cacheable = {x.storage: count + len(homes) + i for i, x in enumerate(problem.cacheable)}
+        return cls(tuple(first), homes, cacheable)
 
 
 def _fill(proto: Any, problem: HomeProblem, numbers: _Numbers, start: HomeSelection | None) -> None:
@@ -259,12 +256,12 @@ def _fill(proto: Any, problem: HomeProblem, numbers: _Numbers, start: HomeSelect
 
     Whole arrays go into the solver's message: its expression objects, one per candidate, take longer than the solver.
     """
-    homes, residents = numbers.homes, numbers.residents
+    homes, cacheable = numbers.homes, numbers.cacheable
     count = sum(len(c) for c in problem.candidates)
     variable = proto.variables.add()
     variable.domain.extend((0, 1))
-    proto.variables.extend([variable] * (count + len(homes) + len(residents) - 1))
-    for storage, number in residents.items():
+    proto.variables.extend([variable] * (count + len(homes) + len(cacheable) - 1))
+    for storage, number in cacheable.items():
         proto.constraints.add().at_most_one.literals.extend((homes[storage], number))
     for step, (candidates, at) in enumerate(zip(problem.candidates, numbers.first, strict=True)):
         proto.constraints.add().exactly_one.literals.extend(range(at, at + len(candidates)))
@@ -272,23 +269,23 @@ def _fill(proto: Any, problem: HomeProblem, numbers: _Numbers, start: HomeSelect
             using = [i for i, c in enumerate(candidates, at) if storage in c.resident]
             # Where no candidate has it resident, the home is 0; either sign says so, but choices depend on it.
             terms = [*((i, 1) for i in using), (homes[storage], -1 if using else 1)]
-            terms += [(residents[storage], -1 if using else 1)] if storage in residents else []
+            terms += [(cacheable[storage], -1 if using else 1)] if storage in cacheable else []
             _linear(proto.constraints.add().linear, terms, 0, 0)
         slots = [(i, c.bytes) for i, c in enumerate(candidates, at)]
-        lifetimes = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
-        lifetimes += [(residents[x.storage], x.bytes) for x in problem.residents if x.there(step)]
-        _linear(proto.constraints.add().linear, [*slots, *lifetimes], UNBOUNDED, problem.capacity)
+        held = [(homes[x.storage], x.bytes) for x in problem.eligible if x.first <= step <= x.last]
+        held += [(cacheable[x.storage], x.bytes) for x in problem.cacheable if x.there(step)]
+        _linear(proto.constraints.add().linear, [*slots, *held], UNBOUNDED, problem.capacity)
     cycles = [
         w * c.cycles for w, candidates in zip(problem.weights, problem.candidates, strict=True) for c in candidates
     ]
-    proto.objective.vars.extend((*range(count), *residents.values()))
-    proto.objective.coeffs.extend((*cycles, *(resident_.cycles for resident_ in problem.residents)))
+    proto.objective.vars.extend((*range(count), *cacheable.values()))
+    proto.objective.coeffs.extend((*cycles, *(item.cycles for item in problem.cacheable)))
     proto.objective.scaling_factor = 1
     if start is not None:
         picked = {at + pick for at, pick in zip(numbers.first, start.picks, strict=True)}
         picked |= {number for storage, number in homes.items() if storage in start.resident}
-        picked |= {number for storage, number in residents.items() if storage in start.cached}
-        numbered = range(count + len(homes) + len(residents))
+        picked |= {number for storage, number in cacheable.items() if storage in start.cached}
+        numbered = range(count + len(homes) + len(cacheable))
         proto.solution_hint.vars.extend(numbered)
         proto.solution_hint.values.extend([int(i in picked) for i in numbered])
 
@@ -318,7 +315,7 @@ def improved(problem: HomeProblem, start: HomeSelection | None) -> HomeSelection
     """
     if not problem.candidates:
         return HomeSelection((), frozenset(), 0)
-    most = LARGEST_CACHED if problem.residents else LARGEST
+    most = LARGEST_CACHED if problem.cacheable else LARGEST
     if start is not None and sum(map(len, problem.candidates)) > most:
         return start
     # Loading the solver takes longer than running what was planned before.
@@ -342,6 +339,6 @@ def improved(problem: HomeProblem, start: HomeSelection | None) -> HomeSelection
     values = list(solver.ResponseProto().solution)
     picks = tuple(values.index(1, at) - at for at in numbers.first)
     resident = frozenset(storage for storage, number in numbers.homes.items() if values[number])
-    cached = frozenset(storage for storage, number in numbers.residents.items() if values[number])
+    cached = frozenset(storage for storage, number in numbers.cacheable.items() if values[number])
     choice = HomeSelection(picks, resident, objective(problem, picks, cached), cached)
     return choice if start is None or choice.cycles <= start.cycles else start

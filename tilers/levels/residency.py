@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from deployer.core.level import L_HOME, Residency
 from deployer.core.plan import Lifetime, Schedule
 from deployer.core.target import Target
-from deployer.tilers.levels.model import Resident
+from deployer.tilers.levels.model import Cacheable
 
 LEAST_GAP = 6
-"""Steps without a use, at least, between two visits: fewer would not hide both transfers."""
+"""Steps without a use, at least, between two residencies: fewer would not hide both transfers."""
 SLACK = 2
 """How many times as long as a transfer the steps under it take: others are on their way as well."""
 FARTHEST = 16
@@ -26,7 +26,7 @@ RISK = 8
 def residencies_of(
     schedule: Schedule, eligible: Sequence[Lifetime], target: Target, inside: Sequence[int]
 ) -> list[Residency]:
-    """The two visits of each storage that may have some, those of one storage next to each other.
+    """The two residencies of each storage that may have some, those of one storage next to each other.
 
     `inside` are the cycles of steps with nothing spilled. It is a value of one graph, which one step writes, and which
     no step uses for a while. There are none where the options keep each transfer within its step.
@@ -74,17 +74,17 @@ def _until(steps: range, cycles: int, inside: Sequence[int]) -> int:
     return steps[-1]
 
 
-def residents_of(
+def cacheable_of(
     residencies: Sequence[Residency], eligible: Sequence[Lifetime], target: Target
-) -> tuple[Resident, ...]:
-    """The visits as a choice of the solver's model: both of a storage, or none."""
+) -> tuple[Cacheable, ...]:
+    """The storages of the residencies for the solver's model: it caches a storage for both of its, or for none."""
     hop, bytes_of = target.hops[L_HOME], {life.storage: life.bytes for life in eligible}
-    residents = []
+    cacheable = []
     for storage, group in itertools.groupby(residencies, key=lambda residency: residency.storage):
         size = bytes_of[storage]
         moved = hop.inward.cycles(size, 1) + hop.outward.cycles(size, 1)
         cycles = 2 * (target.prefetch_issue + hop.issue + hop.wait) + moved // RISK
-        residents.append(
-            Resident(storage, size, tuple((residency.begin, residency.end) for residency in group), cycles)
+        cacheable.append(
+            Cacheable(storage, size, tuple((residency.begin, residency.end) for residency in group), cycles)
         )
-    return tuple(residents)
+    return tuple(cacheable)

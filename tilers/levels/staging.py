@@ -1,7 +1,7 @@
 """Candidates of a step in the middle level: the spilled operands, and the tiles in which they pass through.
 
 A spilled operand has its home in the outermost level. The model of `deployer.tilers.levels.model` decides on homes as
-for the inner level; a storage is "resident" here if its home is in the level between.
+for the inner level; a storage is "resident" here if its home is in the middle level.
 """
 
 import bisect
@@ -41,8 +41,8 @@ SLOTS: dict[Buffering, int] = {"single": 1, "double": 3}
 
 
 @dataclass(frozen=True)
-class Costs:
-    """Cost of a stage: its number of tiles, all cycles of its engine, and those of transfers that are not hidden."""
+class StageEstimate:
+    """Estimated cost of a stage: number of tiles, all cycles of its engine, and those of exposed transfers."""
 
     tiles: int
     busy: int
@@ -132,7 +132,7 @@ class StagedStep:
         spilled = [(o, place) for o, place in zip(access.operands, places, strict=True) if place in eligible]
         self.moves = [movement(step, o.arg, access, grid, orders, named, target, fresh, L_HOME) for o, _ in spilled]
         self.places = [place for _, place in spilled]
-        self.target, self.walks = target, LoopOrders(access, grid, orders)
+        self.target, self.loop_order_of = target, LoopOrders(access, grid, orders)
         self.counts = np.tile(grid.calls, len(orders))
         storages = sorted(eligible)
         self.masks = [frozenset(m) for r in range(len(storages)) for m in itertools.combinations(storages, r)]
@@ -181,13 +181,13 @@ class StagedStep:
             slots = {arg: counts[at] for arg, counts in front.slots.items()}
             buffering: Buffering = "double" if max(slots.values()) > 1 else "single"
             points.append(
-                FrontPoint(*self.walks[front.indices[at]], buffering, slots, front.bytes[at], front.cycles[at])
+                FrontPoint(*self.loop_order_of[front.indices[at]], buffering, slots, front.bytes[at], front.cycles[at])
             )
         return points
 
 
 class _Whole(NamedTuple):
-    """A front in any room, in ascending order of bytes: also cycles, indices of walks, and slots by operand."""
+    """A front in any room, in ascending order of bytes: also cycles, indices of loop orders, and slots by operand."""
 
     bytes: list[int]
     cycles: list[int]
@@ -219,14 +219,16 @@ def staged_access(access: Access, stage: Stage) -> Access:
     return Access(dims, operands)
 
 
-def stage_costs(step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool) -> Costs:
+def stage_estimate(
+    step: Step, stage: Stage, storage_of: Mapping[str, str], target: Target, fresh: bool
+) -> StageEstimate:
     """The cost of a stage, by the estimate that the solver uses."""
     moves = _moves(step, [stage], grid_at(step.access, stage.tile), storage_of, target, fresh)
     _, busy, exposed = _priced(moves, np.ones((1, len(moves)), np.bool_), stage.buffering, target)
-    return Costs(tile_count(step.access, stage.tile), int(busy[0, 0]), int(exposed[0, 0]))
+    return StageEstimate(tile_count(step.access, stage.tile), int(busy[0, 0]), int(exposed[0, 0]))
 
 
-def stage_flows(
+def stage_costs(
     step: Step,
     stages: Sequence[Stage],
     inside: InnerCost,
@@ -235,7 +237,7 @@ def stage_flows(
     target: Target,
     fresh: bool,
 ) -> Iterator[StageCost]:
-    """Yield the traffic and cycles of each of a step's stages; `known` are the costs of its calls."""
+    """Yield the tiles, cycles and traffic of each of a step's stages; `known` are the costs of its calls."""
     grid, orders = grid_at(step.access, *(stage.tile for stage in stages)), _orders(stages)
     cycles = inside.around(kernel_totals(grid, target, known), grid.calls, target) // grid.calls
     moves = _moves(step, stages, grid, storage_of, target, fresh)

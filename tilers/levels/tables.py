@@ -32,7 +32,7 @@ MOST_LOSS_MILLI = 1
 class ArgumentTables:
     """The bytes that a program's tables take in the innermost level, and the first step of each group.
 
-    Without groups they are all resident. A `alternative` is tried where others fit, too.
+    Without groups they are all resident. One that is an `alternative` is tried where others fit, too.
     """
 
     bytes: int
@@ -107,7 +107,7 @@ def tables_in(room: int, steps: Steps, target: Target, alternative: bool = False
 def tables_to_try(steps: Steps, target: Target) -> list[ArgumentTables]:
     """Resident tables; groups in an area of a share of the level; and, where neither fits, of the least area.
 
-    The groups are rivals where resident tables take so much of the level that they are worth the time of another plan.
+    The groups are an alternative where resident tables take so much of the level that another plan is worth the time.
     """
     sizes = table_sizes(steps, target)
     found = [resident_tables(steps, target)]

@@ -22,7 +22,7 @@ class Strategy(ABC):
         """Bufferings the step may have; under `double` a step of one tile still takes one slot."""
 
     def stage_modes(self, step: Step, options: Options) -> tuple[Buffering, ...]:
-        """Bufferings of what passes through the level between; by default those of the step."""
+        """Bufferings of what passes through the middle level; by default those of the step."""
         return self.modes(step, options)
 
 

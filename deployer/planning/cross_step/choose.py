@@ -234,7 +234,7 @@ class _Choice:
             waits = step.timeline.ingress_wait[0] if direction == "in" else step.timeline.egress_wait[-1]
             for o in step.operands:
                 waited = step.staging.wait if step.staging else waits
-                fresh = o.overwrite_on_first_pass and self.plan.options.sole_pass and direction == "in"
+                fresh = o.overwrite_on_first_pass and self.plan.options.updates_every_pass and direction == "in"
                 if not passes(step, o, direction) or not waited or fresh or (step.index, direction, o.arg) in self.stay:
                     continue
                 level = L_HOME if step.staging else L_INNER
