@@ -188,21 +188,23 @@ def load_optimizer_case(
     return Case(read.folder, program, None, {**inputs, **weights}, expected, REFERENCE)
 
 
-def optimizer_program(joint: Program) -> Program:
+def optimizer_program(training: Program) -> Program:
     """The optimizer graph with its gradients as data inputs and the updated weights as outputs."""
-    nodes = joint.graphs[-1].nodes
+    nodes = training.graphs[-1].nodes
     names = {name for node in nodes for name in (*node.inputs, *node.outputs) if name}
-    names |= {joint.storage(name) for name in names}
-    accumulators = set(joint.accumulators)
-    tensors = {n: replace(t, role="data") if n in accumulators else t for n, t in joint.tensors.items() if n in names}
+    names |= {training.storage(name) for name in names}
+    accumulators = set(training.accumulators)
+    tensors = {
+        n: replace(t, role="data") if n in accumulators else t for n, t in training.tensors.items() if n in names
+    }
     return Program(
         tensors,
         (Graph("infer", nodes),),
-        data=tuple(n for n in joint.accumulators if n in names),
-        weights=tuple(n for n in joint.weights if n in names),
+        data=tuple(n for n in training.accumulators if n in names),
+        weights=tuple(n for n in training.weights if n in names),
         accumulators=(),
         flag="",
-        outputs=tuple(n for n in joint.updated if n in names),
+        outputs=tuple(n for n in training.updated if n in names),
         updated={},
     )
 

@@ -1,4 +1,4 @@
-"""Homes: the greedy start of the tiling model, and the search by the clock of the level between."""
+"""Homes: the greedy start of the tiling model, and the search by the clock of the middle level."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

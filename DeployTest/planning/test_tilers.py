@@ -38,7 +38,7 @@ from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, pareto
 from deployer.tilers.levels.grid import boxes as grid_boxes
 from deployer.tilers.levels.grid import distinct_boxes, grid_at, grid_of, load_counts, loop_orders, tile_sizes
 from deployer.tilers.levels.model import HomeProblem, HomeSelection, feasible, objective
-from deployer.tilers.levels.staging import Costs
+from deployer.tilers.levels.staging import StageEstimate
 from deployer.tilers.strategies.strategy import register
 from deployer.tilers.strategies.strategy import registry as strategies
 
@@ -138,7 +138,7 @@ def test_box_shape_holds_every_box(case: tuple[Operand, Access, dict[str, int], 
     """No box is longer than `box_shape` on any axis, and without windows some box is as long."""
     operand, access, lengths, order = case
     walk = [tuple(n for _, n in operand.box(at)) for at in tiles(access, lengths, order)]
-    shape = box_shape(operand, access, lengths)
+    shape = box_shape(operand, lengths)
     largest = tuple(max(column) for column in zip(*walk, strict=True))
     assert all(a >= b for a, b in zip(shape, largest, strict=True))
     assert shape == largest or any(isinstance(a, Window) for a in operand.axes)
@@ -237,7 +237,7 @@ def test_grid_is_the_scalar_geometry(case: tuple[Operand, Access, dict[str, int]
     )
     for index in range(grid.size):
         tile = grid.tile(index)
-        box = box_shape(operand, access, tile)
+        box = box_shape(operand, tile)
         cuts = {n: (size, size, tile[n]) for n, size in access.sizes.items()}
         shape = transfer(operand.view, box, full_axes(operand.axes, operand.view, cuts, False))
         assert shapes.elements[index] == math.prod(box)
@@ -270,7 +270,7 @@ def test_names_of_strategies_are_unique() -> None:
 @settings(deadline=None)
 def test_staged_step_takes_as_long_as_its_parts(tiles: int, busy: int, exposed: int, cycles: int) -> None:
     """Single buffering takes the sum of loop and engine; double takes no more, and no less than the longer of both."""
-    costs = Costs(tiles, busy, min(exposed, busy))
+    costs = StageEstimate(tiles, busy, min(exposed, busy))
     single, double = costs.around(cycles, "single"), costs.around(cycles, "double")
     assert single == tiles * cycles + busy
     assert max(tiles * cycles, busy) <= double <= single

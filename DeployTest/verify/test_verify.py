@@ -282,7 +282,7 @@ def test_marking_and_axes_agree(case: tuple[Operand, Access, StepTiling]) -> Non
 @settings(deadline=None)
 def test_strided_levels_are_those_of_the_transfer(case: tuple[Operand, Access, StepTiling]) -> None:
     operand, access, choice = case
-    box = box_shape(operand, access, choice.tile)
+    box = box_shape(operand, choice.tile)
     assert strided_levels(operand, access, choice.tile) == len(transfer(operand.view, box).levels)
 
 

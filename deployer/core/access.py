@@ -265,7 +265,7 @@ def tiles(
         yield dict(zip(order, spans, strict=True))
 
 
-def box_shape(operand: Operand, access: Access, sizes: Mapping[str, int]) -> tuple[int, ...]:
+def box_shape(operand: Operand, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Largest length of the operand's box on each view axis, over all tiles of these lengths.
 
     Windows are clipped to their axis, so the largest is that of an inner tile or the axis itself.

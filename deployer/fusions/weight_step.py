@@ -98,7 +98,7 @@ def _pays(program: Program, options: Options, joint: Node) -> bool:
         return False
     assert operator.kernel is not None, f"{joint.op} has no kernel"
     tile = {d.name: min(d.rounded(model.block), d.size) if d.kind == "parallel" else d.size for d in access.dims}
-    boxes = ((o, math.prod(box_shape(o, access, tile))) for o in access.operands)
+    boxes = ((o, math.prod(box_shape(o, tile))) for o in access.operands)
     size = sum(count * operator.kernel.element_bytes(o.arg) for o, count in boxes)
     return 2 * size <= target.levels[L_INNER].budget
 

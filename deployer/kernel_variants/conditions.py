@@ -206,7 +206,7 @@ def _table(path: Path) -> dict[str, Any]:
 def _compiled(text: str, let: tuple[tuple[str, str], ...]) -> Condition:
     """A condition as a function of Python's own: planning asks many of them for many tiles.
 
-    What becomes code is a tree that `_rebuilt` makes anew of the forms that conditions have, and not the text.
+    The text itself never becomes code: `_rebuilt` makes a new tree of the forms that conditions have.
     """
     parameters = ast.arguments([], [ast.arg("values"), ast.arg("cores")], None, [], [], None, [])
     tree = ast.Expression(ast.Lambda(parameters, _rebuilt(_parsed(text), dict(let))))

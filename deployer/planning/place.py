@@ -123,7 +123,7 @@ def _slot_bytes(step: Step, lengths: Mapping[str, int], arg: str, target: Target
     """Bytes of one slot: the largest box of the operand, rounded up to the alignment."""
     operand = step.access.operand(arg)
     size = step.kernel.element_bytes(arg)
-    for length in box_shape(operand, step.access, lengths):
+    for length in box_shape(operand, lengths):
         size *= length
     return rounded(size, target.alignment)
 

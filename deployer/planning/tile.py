@@ -162,7 +162,7 @@ def _ends(step: Step, stage: Stage | None, target: Target) -> int:
     cycles, hop = 0, target.hops[L_HOME]
     for o in step.access.operands:
         if stage and o.arg in stage.slots:
-            size = math.prod(box_shape(o, step.access, stage.tile)) * step.kernel.element_bytes(o.arg)
+            size = math.prod(box_shape(o, stage.tile)) * step.kernel.element_bytes(o.arg)
             cycles += (o.mode != "out") * (hop.issue + hop.wait + hop.inward.cycles(size, 1))
             cycles += (o.mode != "in") * (hop.issue + hop.wait + hop.outward.cycles(size, 1))
     return cycles

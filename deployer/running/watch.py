@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.codegen.c_names import MemoryNames as Addresses
+from deployer.codegen.c_names import MemoryNames
 from deployer.core.files.reading import real_path
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
@@ -61,7 +61,7 @@ def results(step: PlanStep) -> tuple[tuple[str, str], ...]:
 def watched(plan: Plan, directory: Path, steps: tuple[PlanStep, ...], index: int) -> dict[int, dict[str, Array]]:
     """Run a built program again; the results of steps in a pass by the step's index and the tensor's storage."""
     target = target_of(plan.options)
-    tools, addresses = toolchain(target), Addresses(plan, target)
+    tools, addresses = toolchain(target), MemoryNames(plan, target)
     levels = [level.name for level in plan.levels]
     written = [(step.index, plan.home(storage)) for step in steps for _, storage in results(step)]
     rows = sorted((_at_home(plan, step, home), step, at) for at, (step, home) in enumerate(written))
@@ -217,9 +217,7 @@ WIDTH, HEIGHT, MARGIN = 640, 200, 44
 
 @dataclass(frozen=True)
 class Drift:
-    """Deviation of a run from the float64 run of the same case, pass by pass, as numbers, text and a picture.
-
-    The difference of each pass's loss from the float64 run's.
+    """Difference of each pass's loss from that of the float64 run of the same case, as numbers and a plot.
 
     `largest` is that of pass `at`; `tenfold` is the number of passes in which a difference grows ten times, by a
     straight line through the logarithms, infinite where it does not grow.

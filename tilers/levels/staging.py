@@ -213,9 +213,7 @@ def _priced(moves: list[DmaTraffic], moved: Bools, mode: Buffering, target: Targ
 def staged_access(access: Access, stage: Stage) -> Access:
     """The access of one tile of the stage, in which the view of a staged operand is its box."""
     dims = tuple(replace(d, size=stage.tile[d.name]) for d in access.dims)
-    operands = tuple(
-        replace(o, view=box_shape(o, access, stage.tile)) if o.arg in stage.slots else o for o in access.operands
-    )
+    operands = tuple(replace(o, view=box_shape(o, stage.tile)) if o.arg in stage.slots else o for o in access.operands)
     return Access(dims, operands)
 
 

@@ -153,7 +153,7 @@ class _Along(NamedTuple):
 def _along(access: Access, tile: Mapping[str, int]) -> list[_Along]:
     """Those of rows and of columns; a part of an axis is taken to have no border."""
     dy, found = access.operand("dy"), []
-    for axis, count, seen in zip(dy.axes[1:], dy.view[1:], box_shape(dy, access, tile)[1:], strict=True):
+    for axis, count, seen in zip(dy.axes[1:], dy.view[1:], box_shape(dy, tile)[1:], strict=True):
         assert isinstance(axis, Reach)
         size, kernel = access.dim(axis.dim).size, axis.kernel
         begins = [i * axis.stride - axis.pad for i in range(count)] if tile[axis.dim] == size else []
@@ -196,7 +196,7 @@ class MaxPoolGrad(PoolGrad):
         plain = super().work(node, access, tile, model)
         if plain.form:
             rows, columns = _along(access, tile)
-            box = box_shape(access.operand("dy"), access, tile)
+            box = box_shape(access.operand("dy"), tile)
             cut = box[1] * box[2] - rows.whole * columns.whole
             taps = rows.taps * columns.taps - rows.whole * columns.whole * rows.size * columns.size
             parts = rows.whole * (1 + columns.ends) + rows.cut if columns.whole else box[1]

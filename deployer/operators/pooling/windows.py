@@ -288,7 +288,7 @@ class PoolGrad(Operator):
         squares that two cores have a part of, and `parts_in_rows` decides of a tile that has a part of the columns.
         """
         window = math.prod(node.attr_ints("kernel_shape", ()))
-        box = box_shape(access.operand("dy"), access, tile)
+        box = box_shape(access.operand("dy"), tile)
         is_whole = self.parts_in_rows or tile["w"] == access.dim("w").size
         rows, form = box[0] * box[1], square_form(node) if is_whole else ""
         overhead_macs = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0

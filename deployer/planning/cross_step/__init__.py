@@ -1,1 +1,1 @@
-"""Cross-step transfers: begin in one step and end in another; their choice, and the graph's code for them."""
+"""Cross-step transfers begin in one step and end in another; fused launches share a start. Their choice."""
