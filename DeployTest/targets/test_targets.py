@@ -122,7 +122,9 @@ def test_many_faults_are_counted(folder: Path) -> None:
         ("siracusa.toml", (r'^name = "L2"', 'name = "l1"'), "levels ['l1', 'l1', 'l3'] have one name"),
         ("siracusa/costs.toml", (r'^\[kernels\."?default"?\]', "[kernels.usual]"), "kernels.default is missing"),
         ("siracusa/costs.toml", (r"^tile = \d+", ""), "cost.tile is missing"),
+        ("siracusa/costs.toml", (r"^tile = ", "doubled = 3\ntile = "), "cost has no key 'doubled'"),
         ("siracusa/costs.toml", (r"^issue = \d+", ""), "hops[0].issue is missing"),
+        ("siracusa/costs.toml", (r"^issue = ", "start = 3\nissue = "), "hops[0] has no key 'start'"),
         ("siracusa/costs.toml", (r"^element_milli = \d+", "element_milli = 99999999999999999999"), "beyond 2147483647"),
         (
             "siracusa/costs.toml",

@@ -237,7 +237,7 @@ class _Faults:
             self.texts.append(f"{where} is not a table")
             return None
         kinds, values = _kinds(cls), {f.name: f.default for f in fields(cls) if f.default is not MISSING}
-        self.texts += [f"{where} has no key {key!r}" for key in sorted(set(data) - set(kinds))]
+        self.unknown(where, data, kinds)
         for name, kind in kinds.items():
             if name not in data and name in values:
                 continue
@@ -256,6 +256,10 @@ class _Faults:
         value = raw.get(key, kind())
         self.check(isinstance(value, kind), f"{key} is not of type {kind.__name__}")
         return value if isinstance(value, kind) else kind()
+
+    def unknown(self, where: str, data: Mapping[str, Any], known: Iterable[str]) -> None:
+        """Record the keys of a table that are not known."""
+        self.texts += [f"{where} has no key {key!r}" for key in sorted({*data} - {*known})]
 
     def check(self, holds: bool, text: str) -> None:
         """Record `text` unless the condition holds."""
@@ -346,6 +350,7 @@ def _check(path: Path, merged: _Merged) -> Target:
         faults.check(isinstance(raw.get(key, kind()), kind), f"{key} is not of type {kind.__name__}")
     guard = raw.get("guard_bytes", 0)
     faults.check(not isinstance(guard, int) or guard >= 0, "guard_bytes is negative")
+    faults.unknown("cost", cost, COSTS)
     for key in COSTS:
         faults.check(isinstance(cost.get(key), int), f"cost.{key} is missing or no int")
     faults.check(raw.get("name") == path.stem, f"name is {raw.get('name')!r}, the file is {path.stem!r}")
@@ -467,6 +472,7 @@ def _hop(faults: _Faults, data: Any, where: str) -> Hop | None:
         return None
     channels = {side: faults.section(Channel, data.get(side), f"{where}.{side}") for side in ("in", "out")}
     plain = {key: data.get(key) for key in ("issue", "wait", "shared")}
+    faults.unknown(where, data, (*plain, *channels))
     for key, value in plain.items():
         faults.check(isinstance(value, int), f"{where}.{key} is missing or no number")
     if None in channels.values() or not all(isinstance(v, int) for v in plain.values()):
