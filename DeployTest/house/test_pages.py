@@ -45,8 +45,10 @@ def _rooms() -> set[str]:
     return tops | {parts[0] for parts in inner if len(parts) > 1}
 
 
-WRITTEN = ("examples/main.c", "NAME")
-"""Parts of paths that the product writes, in folders called like ours."""
+WRITTEN = ("examples/main.c", "NAME", "FILE", "SYMBOL")
+"""Parts of paths of files that the product or a reader writes."""
+FILES = (".py", ".toml")
+"""Ends of names that are those of a file of the project, with or without its folder."""
 
 
 def missing_paths(text: str) -> list[str]:
@@ -55,12 +57,12 @@ def missing_paths(text: str) -> list[str]:
     shown = set(re.findall(r"^`([\w/.]+)`:$", text, re.MULTILINE))
     for word in (word for quoted in CODE.findall(_prose(text)) for word in quoted.split()):
         word = word.strip(",:;()")
-        first, is_path = word.split("/")[0], PATH.fullmatch(word) and ("/" in word or word.endswith(".py"))
+        first, is_path = word.split("/")[0], PATH.fullmatch(word) and ("/" in word or word.endswith(FILES))
         if (
             not is_path
             or word in shown
             or any(part in word for part in WRITTEN)
-            or not (first in rooms or word.endswith(".py"))
+            or not (first in rooms or word.endswith(FILES))
         ):
             continue
         pattern = re.escape(word.rstrip("/").removeprefix("./"))
@@ -157,7 +159,8 @@ def test_rooms_are_listed() -> None:
 
 
 PATHS = (
-    "`deployer/core/plan.py`, `core/cost.py`, `sgd.py`, `targets/host.toml`, `deployer/operators/<room>/`, `core/none/`"
+    "`deployer/core/plan.py`, `core/cost.py`, `sgd.py`, `targets/host.toml`, `deployer/operators/<room>/`, `core/none/`, "
+    "`variants.toml`, `specializations.toml`, `--board FILE.toml`"
 )
 HIDDEN = "```text\n`deployer/none.py`\n```\n`out/none` and `deployer/*/none.py`\n"
 NAMES = "`deployer.core.forms` `deployer.core.plan` `deployer.core.plan.Plan` `deployer.core.plan.Pln`"
@@ -166,7 +169,7 @@ BLOCK = "```python\nfrom deployer.core.signatures import Form, Signature\nimport
 
 def test_what_is_missing_is_found() -> None:
     """Each of the searches finds what does not exist, and passes over what does."""
-    assert missing_paths(f"{PATHS}\n`lab/sgd.py`:\n") == ["sgd.py", "core/none/"]
+    assert missing_paths(f"{PATHS}\n`lab/sgd.py`:\n") == ["sgd.py", "core/none/", "specializations.toml"]
     assert missing_paths(HIDDEN) == ["deployer/*/none.py"]
     assert missing_names(NAMES) == ["deployer.core.forms", "deployer.core.plan.Pln"]
     assert missing_names(".. autoclass:: deployer.core.plan.Plans\n") == ["deployer.core.plan.Plans"]
