@@ -304,15 +304,15 @@ def _folder_kept(trial: Trial, folder: Path, manifest: Path, what: str) -> str:
     names = ("network.c", "mine.txt", "sub/b.h", "report.json")
     before = {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
     owned = _owned(folder, manifest)
-    with refusing(trial, manifest, folder, folder / "mine.txt", folder / "sub", folder / "network.c"):
+    paths = (manifest, folder, folder / "mine.txt", folder / "sub", folder / "network.c")
+    with refusing(trial, *paths, right=owned is not None):
         if what == "discard":
             output.discard(folder, names)
         else:
             known = output.foreign(folder, names)
             listed = output.listed(folder)
             output.claim(folder, ["mine.txt"], force=True)
-    if owned is None:
-        raise Finding("read otherwise", f"a damaged manifest is taken: {manifest.read_text()[:300]}")
+    assert owned is not None
     ours = {name for name in before if hashlib.sha256(before[name]).hexdigest() in owned.get(name, ())}
     if what == "discard":
         left = {name for name in names if (folder / name).is_file()}
