@@ -159,8 +159,8 @@ def test_rooms_are_listed() -> None:
 
 
 PATHS = (
-    "`deployer/core/plan.py`, `core/cost.py`, `sgd.py`, `targets/host.toml`, `deployer/operators/<room>/`, `core/none/`, "
-    "`variants.toml`, `specializations.toml`, `--board FILE.toml`"
+    "`deployer/core/plan.py`, `core/cost.py`, `sgd.py`, `targets/host.toml`, `deployer/operators/<room>/`, "
+    "`core/none/`, `variants.toml`, `specializations.toml`, `--board FILE.toml`"
 )
 HIDDEN = "```text\n`deployer/none.py`\n```\n`out/none` and `deployer/*/none.py`\n"
 NAMES = "`deployer.core.forms` `deployer.core.plan` `deployer.core.plan.Plan` `deployer.core.plan.Pln`"
