@@ -296,6 +296,8 @@ class SkipNormalization(Operator):
             raise mismatch(node, "skip does not broadcast to X", inputs)
         if any(kind is not None and kind != scale for kind in inputs[3:]) or scale.shape != x.shape[-1:]:
             raise mismatch(node, f"scale or a bias is not of shape {list(x.shape[-1:])}", inputs)
+        if node.attr_float("epsilon", SKIP_EPSILON) < 0:
+            raise unsupported(node, "its epsilon is negative", "an epsilon of 0 or more")
         row = TensorType("float32", (*x.shape[:-1], 1))
         return (x, row, row, x)
 
