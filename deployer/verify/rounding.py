@@ -96,7 +96,7 @@ def _disturbed(
             inputs = memory.operands(node)
             inputs[place] = right
             values = memory[name].reshape(-1).copy()
-            off = np.abs(values - right.reshape(-1))
+            off = np.abs(verdict.minus(values, right.reshape(-1)))
             for boundaries in (b for b in operator_of(node).decision_boundaries(node, inputs) if b.operand == place):
                 competitors = boundaries.elements if boundaries.competitors is None else boundaries.competitors
                 may_flip = off[boundaries.elements] + off[competitors] >= boundaries.margins
