@@ -57,7 +57,7 @@ def test_predicted(tmp_path: Path) -> None:
 
 
 def test_told(adapted: Path) -> None:
-    """The page and the manifest have the longest stretch of each measured target, and the code the same cycles."""
+    """The page and the manifest have the longest segment of each measured target, and the code the same cycles."""
     segments = json.loads((adapted / "manifest.json").read_text())["segments"]
     page, code = (adapted / "README.md").read_text(), (adapted / "src/adapted.c").read_text()
     table = re.search(r"step_cycles\[ADAPTED_STEPS\] = {([^}]*)}", code)
@@ -66,4 +66,4 @@ def test_told(adapted: Path) -> None:
     own = next(row for row in segments if row["target"] == library_rules().costs)
     assert (own["longest_cycles"], own["pass_cycles"]) == (max(cycles), sum(cycles))
     for row in segments:
-        assert f"| its longest step, `{row['longest']}` | {row['longest_cycles']} | `{row['target']}` |" in page
+        assert f"| longest step of a pass, `{row['longest']}` | {row['longest_cycles']} | `{row['target']}` |" in page

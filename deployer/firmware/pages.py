@@ -44,11 +44,9 @@ def size_rows(
 ) -> tuple[SizeRow, ...]:
     """The bytes that follow from the plan."""
     return (
-        SizeRow(
-            code(f"a struct {name}_t"), struct_bytes, code("memory that is written, once for each model in training")
-        ),
+        SizeRow(code(f"a struct {name}_t"), struct_bytes, code("writable memory, once per model in training")),
         SizeRow(code("first weights"), weight_bytes, code("constants")),
-        SizeRow(code("frozen weights and other constants"), frozen_bytes, code("constants, read where they lie")),
+        SizeRow(code("frozen weights and other constants"), frozen_bytes, code("constants, read in place")),
         SizeRow(code("tables of steps"), step_bytes, code("constants")),
     )
 
@@ -71,10 +69,10 @@ def weight_rows(plan: Plan, program: Program) -> tuple[WeightRow, ...]:
 def rate_text(name: str, rates: Sequence[float]) -> CText:
     """Return the C comment that explains how to set the rates and lists their initial values."""
     if not rates:
-        return c_comment("The optimizer of this model has its rate as a constant.")
+        return c_comment("The learning rate of this model is a constant.")
     first = ", ".join(str(np.float32(rate)) for rate in rates)
-    text = f"{name}_set_learning_rate(&model, group, rate) counts from the next update on. Schedules are the caller's. "
-    text += f"Groups: {len(rates)}, with the rate{'s' if len(rates) > 1 else ''} {first} at first."
+    text = f"{name}_set_learning_rate(&model, group, rate) sets a rate from the next update on. Schedules are up to the caller. "
+    text += f"Groups: {len(rates)}, with the initial rate{'s' if len(rates) > 1 else ''} {first}."
     return c_comment(text)
 
 

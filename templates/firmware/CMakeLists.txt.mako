@@ -23,7 +23,7 @@ add_library(${v.name} STATIC
 add_library(${v.name}::${v.name} ALIAS ${v.name})
 set_target_properties(${v.name} PROPERTIES C_STANDARD ${v.standard} C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
 target_include_directories(${v.name} PUBLIC <%text>$<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include></%text>)
-# Without these a compiler may round otherwise, and results differ in bits.
+# Without these flags a compiler may round differently, and results are not bit-identical.
 target_compile_options(${v.name} PRIVATE ${v.flags})
 if(UNIX)
     target_link_libraries(${v.name} PUBLIC ${v.linked})

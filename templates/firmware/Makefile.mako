@@ -5,7 +5,7 @@ CC ?= cc
 AR ?= ar
 PREFIX ?= /usr/local
 CFLAGS ?= ${v.optimize}
-# Without these a compiler may round otherwise, and results differ in bits.
+# Without these flags a compiler may round differently, and results are not bit-identical.
 EXACT = -std=c${v.standard} ${v.flags}
 BUILD ?= build
 

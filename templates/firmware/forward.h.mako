@@ -1,2 +1,2 @@
-/* For build tools that look for headers beside sources; the header to read is this one. */
+/* Forwards to the public header, for build tools that look for headers beside sources. */
 #include "../include/${v.name}.h"

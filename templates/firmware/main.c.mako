@@ -1,4 +1,4 @@
-/* Trains on samples of the case, prints the bits of each loss, a prediction, and the digest of the state at the end. */
+/* Trains on samples of the case; prints the bits of each loss, a prediction, and the digest of the final state. */
 #include "${v.name}.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "${v.name}_exact_flags.h"
-#include "${v.name}_hal.h" /* before what computes */
+#include "${v.name}_hal.h" /* before any code that computes */
 #include "${v.name}_exact_f32.h"
 #include "${v.name}_own.h"
 #include "${v.name}_weights.h"
@@ -19,7 +19,7 @@ _Static_assert(sizeof(float) == 4 && FLT_RADIX == 2 && FLT_MANT_DIG == 24, "floa
 _Static_assert(FLT_EVAL_METHOD == 0, "floats are computed in another precision");
 
 % for _ in v.holds_frozen:
-#define FROZEN ${v.frozen_at}u /* places from here on are in the constants */
+#define FROZEN ${v.frozen_at}u /* offsets from here on refer to constants */
 
 % endfor
 /* Places of tensors, in words. */
@@ -77,8 +77,8 @@ static const ${v.name}_${t.kernel}_at_t ${t.name} = {
 };
 % endfor
 
-/* What a budget is spent on: the cycles that a counter of the program says, or those of each step as predicted for ${v.costs},
- * on one core. */
+/* Cycles that count against a budget: from a counter of the program, or as predicted for each step on one core of
+ * ${v.costs}. */
 #ifdef HAL_CYCLES
 uint32_t HAL_CYCLES(void);
 #else
@@ -114,7 +114,7 @@ static void ${g.name}(${v.name}_t *model) {
 static int is_finite(float value) { return value - value == 0.0f; }
 % for _ in v.checked:
 
-/* Numbers by which nodes choose: those from `least` to `most`, and `spare`. */
+/* Inputs that nodes use as an index: allowed values are `least` to `most`, and `spare`. */
 static const struct {
     uint32_t at, count;
     int32_t least, most, spare;
@@ -137,7 +137,7 @@ static int inputs_fit(const ${v.name}_t *model, int predicts) {
 }
 % endfor
 
-/* Sources show by these functions whether their flags change what is written, since some compilers have no macro that says it. */
+/* Each source has such a function to detect flags that change results; some compilers define no macro for them. */
 typedef void ${v.name}_exact_t(const volatile float *x, volatile float *y);
 EXACT_FLAGS(${v.proof})
 % for name in v.proofs:
@@ -158,7 +158,7 @@ static ${v.name}_exact_t *const sources[] = {
 
 static int flags_are_exact(void) {
     static const uint32_t operands[EXACT_OPERANDS] = {0x4b800000u, 0x40a00000u, 0x7f800000u, 0x80000000u, 0x3f800800u, 0xbf801000u};
-    static const uint32_t exact[EXACT_RESULTS - 1u] = {0x40800000u, 0x3fd55555u, 0, 0}; /* and no number */
+    static const uint32_t exact[EXACT_RESULTS - 1u] = {0x40800000u, 0x3fd55555u, 0, 0}; /* and a NaN */
     volatile float x[EXACT_OPERANDS], y[EXACT_RESULTS];
     for (uint32_t i = 0; i < EXACT_OPERANDS; i++) {
         float value;
@@ -186,7 +186,7 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model) {
     if (!model) return ${v.upper}_ERROR_POINTER;
     memset(model, 0, sizeof *model);
     if (exact_lacking()) return ${v.name}_ended(model, ${v.upper}_ERROR_MACHINE);
-    if (!flags_are_exact()) return ${v.name}_ended(model, ${v.upper}_ERROR_FLAGS); /* first: it may be why the next one fails */
+    if (!flags_are_exact()) return ${v.name}_ended(model, ${v.upper}_ERROR_FLAGS); /* first, because it may be the cause if the next check fails */
     if (exact_fault(&fault)) return ${v.name}_ended(model, ${v.upper}_ERROR_MACHINE);
     for (uint32_t i = 0; i < ${v.name}_initial_count; i++) {
         const ${v.name}_initial_t *part = &${v.name}_initial[i];
@@ -359,7 +359,7 @@ ${v.name}_status_t ${v.name}_last_error(const ${v.name}_t *model) {
 
 const char *${v.name}_status_text(${v.name}_status_t status) {
     switch (status) {
-    case ${v.upper}_OK: return "well";
+    case ${v.upper}_OK: return "okay";
     case ${v.upper}_MORE: return "steps of the pass are left";
     case ${v.upper}_ERROR_POINTER: return "a pointer is null";
     case ${v.upper}_ERROR_STRUCT: return "the struct is not prepared";
@@ -368,7 +368,7 @@ const char *${v.name}_status_text(${v.name}_status_t status) {
     case ${v.upper}_ERROR_RUNNING: return "a training pass is under way";
     case ${v.upper}_ERROR_DUE: return "an update has to come first";
     case ${v.upper}_ERROR_EARLY: return "there is no training pass";
-    case ${v.upper}_ERROR_INPUT: return "an input holds a number that there is no choice for";
+    case ${v.upper}_ERROR_INPUT: return "an input value is out of range, such as a bad label";
     case ${v.upper}_ERROR_LOSS: return "the loss is infinite or no number; its passes have to be dropped";
     case ${v.upper}_ERROR_INDEX: return "there is no such index";
     case ${v.upper}_ERROR_NAME: return "there is no such name";

@@ -1,11 +1,11 @@
-/* What the sources of ${v.name} share; users read include/${v.name}.h. */
+/* Declarations shared by the sources of ${v.name}; the public interface is include/${v.name}.h. */
 #ifndef ${v.upper}_OWN_H
 #define ${v.upper}_OWN_H
 
 #include "${v.name}.h"
 #include "${v.name}_exact_flags.h"
 
-/* What the library takes for granted of itself; nothing unless a build says -D${v.upper}_ASSERTS. */
+/* Checks of the library's own invariants; compiled only with -D${v.upper}_ASSERTS. */
 #ifdef ${v.upper}_ASSERTS
 #include <assert.h>
 #define ${v.upper}_ASSERT(holds) assert(holds)
@@ -15,7 +15,7 @@
 
 #define NOWHERE UINT32_MAX
 #define READY ${v.ready}u
-#define SPOILT 0x80000000u /* added to the number of passes after a loss that is no number */
+#define SPOILT 0x80000000u /* added to the number of passes after a loss that is NaN or infinite */
 
 static inline ${v.name}_status_t ${v.name}_ended(${v.name}_t *model, ${v.name}_status_t status) {
     model->last = status;
@@ -26,7 +26,7 @@ static inline ${v.name}_status_t ${v.name}_usable(const ${v.name}_t *model) {
     return !model ? ${v.upper}_ERROR_POINTER : model->ready == READY ? ${v.upper}_OK : ${v.upper}_ERROR_STRUCT;
 }
 
-/* Whether the struct can be used, and no pass is under way. */
+/* Check that the struct is prepared and that no pass is under way. */
 static inline ${v.name}_status_t ${v.name}_idle(${v.name}_t *model) {
     const ${v.name}_status_t status = ${v.name}_usable(model);
     return status ? status : model->step ? ${v.name}_ended(model, ${v.upper}_ERROR_RUNNING) : ${v.upper}_OK;

@@ -1,4 +1,4 @@
-/* Samples of the case, and what its passes take of them. */
+/* Samples of the case, and the sample of each pass. */
 #ifndef SAMPLES_H
 #define SAMPLES_H
 

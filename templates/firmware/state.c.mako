@@ -1,6 +1,6 @@
 /* ${v.provenance}
  *
- * Images of the state, in memory and in flash: a header, words of tensors, a digest of all that, little-endian. */
+ * Images of the state, in memory and in flash: a header, the words of the tensors, and a digest of both, little-endian. */
 #include "${v.name}_own.h"
 #include "${v.name}_weights.h"
 
@@ -14,7 +14,7 @@
 #define FNV_OFFSET 0xcbf29ce484222325u
 #define FNV_PRIME 0x100000001b3u
 
-/* Which model an image is of, by its kind. */
+/* Identity of the model, and largest image, for each kind. */
 static const struct {
     uint32_t low, high, most;
 } kinds[] = {
@@ -23,7 +23,7 @@ static const struct {
 % endfor
 };
 
-/* Tensors of the state: their words, whether they are weights, and which of the first contents they begin with. */
+/* Tensors of the state: position and size in words, whether it is a weight, and the index of its initial contents. */
 static const struct {
     uint32_t at, count, is_weight, first;
 } kept[] = {
@@ -37,9 +37,9 @@ static const struct {
 
 static uint64_t digested(uint64_t digest, uint8_t byte) { return (digest ^ byte) * FNV_PRIME; }
 
-/* ---- what is written ---- */
+/* ---- writing ---- */
 
-/* Where bytes go: to memory, to flash in whole units, or nowhere, for their digest alone. */
+/* Destination of bytes: memory, flash in whole units, or none if only the digest is needed. */
 typedef struct {
     uint64_t digest;
     uint8_t *memory;
@@ -64,14 +64,14 @@ static void put_word(${v.name}_sink_t *to, uint32_t word) {
     for (uint32_t i = 0; i < 4; i++) put_byte(to, (uint8_t)(word >> (8u * i)));
 }
 
-/* The digest of what was written so far. */
+/* Write the digest of everything written so far. */
 static void put_seal(${v.name}_sink_t *to) {
     const uint64_t digest = to->digest;
     put_word(to, (uint32_t)digest);
     put_word(to, (uint32_t)(digest >> 32));
 }
 
-/* Writes the rest of the last unit. */
+/* Fill the last unit. */
 static void fill_unit(${v.name}_sink_t *to) {
     while (to->filled && !to->failed) put_byte(to, 0xff);
 }
@@ -83,7 +83,7 @@ static uint32_t first_word(uint32_t tensor, uint32_t place) {
     return part->words ? part->words[place] : part->fill;
 }
 
-/* Whether an image of this kind holds the tensor. */
+/* Return whether an image of this kind contains the tensor. */
 static int is_held(const ${v.name}_t *model, ${v.name}_keep_t keep, uint32_t tensor) {
     if (keep == ${v.upper}_KEEP_STATE || !kept[tensor].is_weight) return keep == ${v.upper}_KEEP_STATE;
     if (keep == ${v.upper}_KEEP_WEIGHTS) return 1;
@@ -99,9 +99,9 @@ static uint32_t image_bytes(const ${v.name}_t *model, ${v.name}_keep_t keep) {
     return HEAD_BYTES + 4u * words + SEAL_BYTES;
 }
 
-/* Writes an image but for its digest. */
+/* Write an image without its digest. */
 static void put_image(${v.name}_sink_t *to, const ${v.name}_t *model, ${v.name}_keep_t keep) {
-    const int waits = keep == ${v.upper}_KEEP_STATE && ${v.upper}_ACCUMULATE > 1u; /* else no gradient lasts */
+    const int waits = keep == ${v.upper}_KEEP_STATE && ${v.upper}_ACCUMULATE > 1u; /* otherwise gradients are not kept */
     const uint32_t head[] = {MAGIC, FORMAT, (uint32_t)keep, kinds[keep].low, kinds[keep].high, image_bytes(model, keep),
                              waits ? model->passes & ~SPOILT : 0};
     for (uint32_t i = 0; i < sizeof head / sizeof *head; i++) put_word(to, head[i]);
@@ -112,7 +112,7 @@ static void put_image(${v.name}_sink_t *to, const ${v.name}_t *model, ${v.name}_
     }
 }
 
-/* Whether this can be saved now: the kind is there, and all that an update needs is in the image. */
+/* Check that an image can be saved now: its kind exists, and it contains all that the next update needs. */
 static ${v.name}_status_t savable(const ${v.name}_t *model, ${v.name}_keep_t keep) {
     if ((uint32_t)keep >= KINDS) return ${v.upper}_ERROR_INDEX;
     if (keep == ${v.upper}_KEEP_STATE && (model->passes & SPOILT)) return ${v.upper}_ERROR_LOSS;
@@ -120,9 +120,9 @@ static ${v.name}_status_t savable(const ${v.name}_t *model, ${v.name}_keep_t kee
     return is_whole ? ${v.upper}_OK : ${v.upper}_ERROR_DUE;
 }
 
-/* ---- what is read ---- */
+/* ---- reading ---- */
 
-/* Where bytes come from, and how many are left there. */
+/* Source of bytes, and the number of bytes left. */
 typedef struct {
     uint64_t digest;
     const uint8_t *memory;
@@ -157,7 +157,7 @@ static uint32_t get_word(${v.name}_source_t *from) {
     return word;
 }
 
-/* Whether the digest that comes now is that of what was read so far. */
+/* Read a digest, and compare it with that of everything read so far. */
 static int is_sealed(${v.name}_source_t *from) {
     const uint64_t digest = from->digest;
     const uint32_t low = get_word(from), high = get_word(from);
@@ -168,8 +168,8 @@ typedef struct {
     uint32_t keep, words, passes;
 } ${v.name}_head_t;
 
-/* Reads a header; whether it is of this model, and fits its source. No byte behind the image is read after it: in flash that
- * may be of a unit that a cut tore. */
+/* Read a header, and check that it is of this model and fits its source. Nothing behind the image is read afterwards: in
+ * flash that may be a unit that a power cut damaged. */
 static ${v.name}_status_t get_head(${v.name}_source_t *from, ${v.name}_head_t *head) {
     const uint32_t room = from->left;
     if (room > HEAD_BYTES) from->left = HEAD_BYTES;
@@ -195,7 +195,7 @@ static void get_tensor(${v.name}_source_t *from, uint32_t tensor, ${v.name}_t *m
     }
 }
 
-/* Reads tensors, into the model where there is one; whether they are the model's. */
+/* Read tensors, into the model unless it is null; return whether they are the model's. */
 static int get_body(${v.name}_source_t *from, const ${v.name}_head_t *head, ${v.name}_t *model) {
     if (head->keep != ${v.upper}_KEEP_CHANGES) {
         for (uint32_t i = 0; i < KEPT; i++)
@@ -212,7 +212,7 @@ static int get_body(${v.name}_source_t *from, const ${v.name}_head_t *head, ${v.
     return 1;
 }
 
-/* Whether a whole image of this model comes from here. */
+/* Check for a whole image of this model. */
 static ${v.name}_status_t examined(${v.name}_source_t from, ${v.name}_head_t *head) {
     const ${v.name}_status_t status = get_head(&from, head);
     if (status) return from.failed ? ${v.upper}_ERROR_FLASH : status;
@@ -220,7 +220,7 @@ static ${v.name}_status_t examined(${v.name}_source_t from, ${v.name}_head_t *he
     return from.failed ? ${v.upper}_ERROR_FLASH : whole ? ${v.upper}_OK : ${v.upper}_ERROR_DAMAGED;
 }
 
-/* Takes an image that was examined. Where it reads otherwise now, the struct has to be prepared again. */
+/* Load an image that was examined. If it reads differently now, the struct must be prepared again. */
 static ${v.name}_status_t taken(${v.name}_t *model, ${v.name}_source_t from, const ${v.name}_head_t *head) {
     ${v.name}_head_t again;
     const int same = get_head(&from, &again) == ${v.upper}_OK && again.keep == head->keep && again.words == head->words;
@@ -274,8 +274,8 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
 
 /* ---- flash ---- */
 
-/* What a slot holds; `number` counts saves, `done` is whether its save says that it came to its end, `sure` whether a save
- * after it said so, too, and `image` is where its image begins, with that header. */
+/* Contents of a slot. `number` counts saves. `done`: a record says that the save is done. `sure`: the second record says
+ * so, too. `image` and `head` are the start and the header of the image. */
 typedef struct {
     ${v.name}_status_t status;
     uint32_t number;
@@ -297,20 +297,20 @@ static uint32_t in_units(const ${v.name}_flash_t *flash, uint32_t bytes) {
     return (bytes + flash->unit_bytes - 1u) & ~(flash->unit_bytes - 1u);
 }
 
-/* Bytes of a slot with an image of so many, and a number of records. */
+/* Size of a slot with an image of this size and this number of records. */
 static uint32_t slot_bytes(const ${v.name}_flash_t *flash, uint32_t image, uint32_t records) {
     return in_units(flash, ${v.upper}_SLOT_HEAD + image) + records * in_units(flash, ${v.upper}_SLOT_DONE);
 }
 
-/* Where a record behind the image begins, and whether there is room for it: the first says that the save is done, the second
- * that it was done when the save after it began. */
+/* Find the address of a record behind the image; return whether there is room for it. The first record says that the save
+ * is done, the second one that it was done when the next save began. */
 static int find_record(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot, uint32_t record, uint32_t *at) {
     const uint32_t image = HEAD_BYTES + 4u * slot->head.words + SEAL_BYTES;
     *at = flash->slots[index] + slot_bytes(flash, image, record);
     return flash->slot_bytes >= slot_bytes(flash, image, record + 1u);
 }
 
-/* Whether a record is there, and reads right: it is begun when all before it is written. */
+/* Return whether a record exists and is intact. It is written after everything before it. */
 static int has_record(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot, uint32_t record) {
     ${v.name}_source_t from = {.flash = flash, .left = ${v.upper}_SLOT_DONE};
     if (!find_record(flash, index, slot, record, &from.at)) return 0;
@@ -318,7 +318,7 @@ static int has_record(const ${v.name}_flash_t *flash, uint32_t index, const ${v.
     return get_word(&from) == slot->number && ours && !from.failed;
 }
 
-/* Writes the second record where nothing is. One that cannot be written is left out: it helps if the first one is weak. */
+/* Write the second record if its units are erased. It protects against a damaged first record; a failed write is ignored. */
 static void confirm(const ${v.name}_flash_t *flash, uint32_t index, const ${v.name}_slot_t *slot) {
     ${v.name}_sink_t to = {.flash = flash};
     ${v.name}_source_t from = {.flash = flash, .left = in_units(flash, ${v.upper}_SLOT_DONE)};
@@ -347,11 +347,11 @@ static void examine_slot(const ${v.name}_flash_t *flash, uint32_t index, ${v.nam
     slot->done = slot->status == ${v.upper}_OK && (slot->sure || has_record(flash, index, slot, 0));
 }
 
-/* The slot with the newest image that is whole and of this model, or 2. Numbers go on from the highest to 0.
+/* Return the slot with the newest whole image of this model, or 2. Numbers wrap from the highest to 0.
  *
- * Where the power was cut, bytes may read right once and wrong later: an image whose save is not done counts only where no
- * other one is done. That one was then being erased, for which this one had to be done, and so has no such bytes. The record
- * that says so may have some itself: so before the other slot is erased, a second record says it again. */
+ * After a power cut, bytes may read correctly once and change later. Therefore an image whose save is not done counts only
+ * if no other image is done. If another one is done, the cut hit a save that had begun after it, so it has no such bytes.
+ * Its `done` record may have been cut, too: a second record repeats it before the other slot is erased. */
 static uint32_t newest(const ${v.name}_slot_t slots[2]) {
     const int done = slots[0].done || slots[1].done;
     const int first = done ? slots[0].done : slots[0].status == ${v.upper}_OK;
@@ -400,6 +400,6 @@ ${v.name}_status_t ${v.name}_flash_load(${v.name}_t *model, const ${v.name}_flas
     for (uint32_t i = 0; i < 2; i++) examine_slot(flash, i, &slots[i]);
     const uint32_t last = newest(slots);
     if (last < 2) return ${v.name}_ended(model, taken(model, slots[last].image, &slots[last].head));
-    /* Neither: what says most of them; a slot that is empty beside one that is not says nothing. */
+    /* Neither slot has an image: report the status of one that is not empty. */
     return ${v.name}_ended(model, slots[0].status != ${v.upper}_ERROR_EMPTY ? slots[0].status : slots[1].status);
 }

@@ -1,17 +1,17 @@
-/* What a struct's memory begins with. */
+/* Initial contents of a struct's memory. */
 #ifndef ${v.upper}_WEIGHTS_H
 #define ${v.upper}_WEIGHTS_H
 
 #include <stdint.h>
 
-/* `count` words from word `at` of the memory on: those of the array, or all the same. */
+/* `count` words, from word `at` of the memory: the array's, or all equal to `fill`. */
 typedef struct {
     uint32_t at, count, fill;
     const uint32_t *words;
 } ${v.name}_initial_t;
 
 % for _ in v.holds_frozen:
-/* What no training changes: frozen weights and other constants, which are read where they lie. */
+/* Frozen weights and other constants; training does not change them, and they are read in place. */
 #define ${v.upper}_FROZEN_WORDS ${v.frozen_words}u
 typedef union {
     uint32_t u32[${v.upper}_FROZEN_WORDS];
