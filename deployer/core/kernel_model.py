@@ -19,21 +19,21 @@ class KernelModel:
     """
 
     block: int
-    """Outputs, channels or neighbours that kernels of layers and products compute at once."""
+    """Outputs, channels or neighbours that layer and product kernels compute at once."""
     cores_assumed: int
-    """Cores whose number decides in kernels between blocks and single outputs, whole planes and rows of taps."""
+    """Number of cores for which kernels choose between blocks and single outputs, or whole planes and rows of taps."""
     output_blocks_limit: tuple[int, int]
-    """[a, b]: blocks of outputs are profitable where a times their rounds are at most b times those of outputs."""
+    """[a, b]: use blocks of outputs if a * (rounds of blocks) <= b * (rounds of single outputs)."""
     weight_blocks_limit: tuple[int, int]
-    """[a, b]: the same for blocks of weights, in the gradient of W."""
+    """[a, b]: the same for blocks of weights in the gradient of W."""
     narrow_outputs: int
-    """Outputs of a vector times a matrix up to which cores take two at a time; beyond them a block."""
+    """Vector times matrix: up to this many outputs a core computes two at a time, above it a block."""
     few_macs: int
-    """Multiply-accumulates up to which a product of a vector, or an outer product, takes the shortest code."""
+    """Up to this many multiply-accumulates, a vector product or outer product uses the shortest code."""
     unsplit_planes: int
-    """Depthwise planes, in strips or by lines, from which cores take whole ones, and no halves or quarters."""
+    """From this many depthwise planes on, a core gets whole planes instead of halves or quarters."""
     small_update_bytes: int
-    """Bytes of a weight up to which its update takes less time than to fetch its code and to start the cores."""
+    """Up to this many bytes of a weight, its update costs less than fetching its code and starting the cores."""
     line_mac_cost: float
     """Cost of a multiply-accumulate in a line of outputs, in block MACs."""
     epilogue_block_macs: tuple[int, int, int, int]
@@ -43,22 +43,22 @@ class KernelModel:
     epilogue_line_macs: tuple[int, int, int, int]
     """Epilogue of an output in a line besides its start, in block MACs: alpha, C, Relu, a gate."""
     unrolled_mac_cost: tuple[float, float, float]
-    """Cost of a multiply-accumulate where a row of taps is code without a loop, in block MACs: in a block of
-    block x block outputs, in `block` sums that share a factor, in a single sum."""
+    """Cost of a multiply-accumulate if a row of taps is unrolled, in block MACs: in a block of block x block
+    outputs, in `block` sums that share a factor, in a single sum."""
     looped_mac_cost: tuple[float, float, float]
-    """The same where a row of taps is a loop."""
+    """The same if a row of taps is a loop."""
     row_overhead: float
-    """Cost behind a row of taps that is a loop, and behind a channel, in block MACs."""
+    """Cost after a looped row of taps, and after a channel, in block MACs."""
     block_overhead: tuple[int, int, int]
-    """Cost to start and end such a block, such sums and a single sum, in halves of the last."""
+    """Cost to start and end a block, `block` sums, and a single sum, in halves of the last."""
     remainder_divisor: int
-    """In the gradient of W an output beyond whole blocks loses one part in so many of its multiply-accumulates."""
+    """In the gradient of W, an output outside whole blocks costs an additional 1/n of its multiply-accumulates."""
     partial_sum_starts: int
-    """Inner-loop starts that a sum of several blocks adds for each start, where a tile has a part of it."""
+    """Additional inner-loop starts per start of a sum of several blocks, if a tile has a part of the sum."""
     rectangle_starts: int
-    """Inner-loop starts of a rectangle of outputs by lines, besides one for each line."""
+    """Inner-loop starts of a rectangle of outputs by lines, in addition to one per line."""
     region_setup_elements: int
-    """Setup of a channel of single taps in whole blocks, in elements."""
+    """Setup per channel of single taps in whole blocks, in elements."""
     plane_setup_elements: int
     """Setup of each plane of neighbours after the first, where strides make several, in elements."""
     strip_setup_elements: int

@@ -31,11 +31,11 @@ class Level:
     """A memory: its bytes, the share a plan may use, and what is kept out of the plan (stacks, code)."""
 
     name: str
-    """An identifier of C, which messages, `--budget NAME=BYTES` and the generated C use."""
+    """C identifier for messages, `--budget NAME=BYTES` and the generated C."""
     bytes: int
     """Physical size in bytes."""
     budget: int
-    """Bytes that a plan may use by default: slots, resident tensors and argument tables."""
+    """Default of `--budget`: bytes for slots, resident tensors and argument tables."""
     reserved: int
     """Bytes kept out of every plan, such as stacks. `budget + reserved` is at most `bytes`."""
 
@@ -138,9 +138,9 @@ class InstructionCache:
     """
 
     fill_cycles: int
-    """Cycles of fetching code that replace the whole instruction cache; 0 if there is none."""
+    """Cycles to refill the whole instruction cache; 0 if there is none."""
     shared_permille: int = 0
-    """Thousandths of the code of a kernel's shortest form that its other forms execute, too."""
+    """Thousandths of the code of a kernel's shortest variant that its other variants also execute."""
 
     def milli(self, others: int) -> int:
         """Thousandths of a kernel's cold start that return where so many cycles' other code ran since its last call."""

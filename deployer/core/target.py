@@ -26,9 +26,9 @@ COSTS = ("dispatch", "step", "double_buffer_setup", "tile", "dma_issue", "arg_pa
 
 
 FILE_KEYS = {
-    "inherits": "Another target, which gives every key that this file lacks, but for the toolchain.",
-    "measured": "The simulator or machine that costs were measured on, for the record; `deployer calibrate` writes it.",
-    "cost": "Costs of what surrounds kernels, in cycles.",
+    "inherits": "Another target that supplies every key that this file lacks, except the toolchain.",
+    "measured": "Simulator or machine on which costs were measured, for the record; `deployer calibrate` writes it.",
+    "cost": "Costs outside the kernels, in cycles.",
 }
 """Keys of a target's file that are no field of `Target`, and what they mean."""
 
@@ -45,7 +45,7 @@ class KernelCost:
     call: int
     """Cycles per call, with warm caches."""
     cold: int
-    """Further cycles of a call whose code is not cached."""
+    """Additional cycles of a call whose code is not in the instruction cache."""
     mac_milli: int
     """Thousandths of a cycle per multiply-accumulate of the busiest core."""
     element_milli: int
@@ -70,17 +70,17 @@ class Toolchain:
     """
 
     compiler: tuple[str, ...]
-    """Command of the C compiler, a word each."""
+    """Command of the C compiler, one item per word."""
     compiler_env: str
     """Environment variable that replaces `compiler`."""
     flags: tuple[str, ...]
     """Compiler flags. `{cores}` is the plan's number of cores."""
     optional: tuple[str, ...]
-    """Flags that are given if the compiler accepts them."""
+    """Flags that are used if the compiler accepts them."""
     sanitize: tuple[str, ...]
     """Flags of `--sanitize`; empty if the target has no sanitizers."""
     libgcc: tuple[str, ...]
-    """Flags under which the compiler is asked for its libgcc, which is `{libgcc}` in `link`."""
+    """Flags for finding the compiler's libgcc, which is `{libgcc}` in `link`."""
     link: tuple[str, ...]
     """Linker flags. `{targets}` is the deployer's folder of targets, `{folder}` the package's own, `{NAME_bytes}` the
     bytes that the plan takes of the level NAME (small letters)."""
@@ -90,11 +90,11 @@ class Toolchain:
     """Command that runs `{program}`. `{input}`, `{output}` and `{directory}` are paths, `{flags}` the simulator's
     options, `{semihosting}` the same as `,arg=` items."""
     run_flags: tuple[str, ...]
-    """Options of the simulator that the program heeds."""
+    """Options of the simulator that the program supports."""
     run_env: str
-    """Environment variable with the folder in whose `bin` the first word of `run` is looked for, before PATH."""
+    """Environment variable with a folder; the first word of `run` is searched in its `bin`, then in PATH."""
     run_hint: str
-    """What to do if the first word of `run` is not found, for the error message."""
+    """Hint for the error message if the first word of `run` is not found."""
     profile: bool
     """Whether the HAL can record where cycles go (`--profileTiling`)."""
 
@@ -109,15 +109,15 @@ class Target:
     """
 
     name: str
-    """Name of the target, which is that of the file."""
+    """Name of the target; the file has the same name."""
     description: str
-    """A line for `deployer targets`."""
+    """One-line description for `deployer targets`."""
     clock: str
     """Name of the clock of `BENCH` lines, such as `model`, `instret` or `ns`."""
     cores: int
-    """Cores that share a kernel, unless `--cores` says another number."""
+    """Number of cores that share a kernel; default of `--cores`."""
     alignment: int
-    """Bytes that addresses of buffers and slots are multiples of."""
+    """Alignment of buffers and slots in bytes."""
     pointer_bytes: int
     """Bytes of a pointer in argument tables."""
     icache: InstructionCache
@@ -131,7 +131,7 @@ class Target:
     step: int
     """Cycles of the code of a step."""
     double_buffer_setup: int
-    """Cycles by which a double-buffered loop over tiles begins and ends."""
+    """Cycles to start and end a double-buffered loop over tiles."""
     tile: int
     """Cycles of loop code per tile after a step's first."""
     dma_issue: int
@@ -139,21 +139,21 @@ class Target:
     arg_patch: int
     """Cycles to set an address in an argument table that steps share."""
     prefetch_issue: int
-    """Cycles of a first fetch that starts in an earlier step."""
+    """Cycles to start the first fetch of a step in an earlier step."""
     contention: int
-    """Thousandths by which a byte of a transfer is slower while kernels run."""
+    """Slowdown of transfers per byte while kernels run, in thousandths."""
     kernels: dict[str, KernelCost]
     """Costs by kernel, variant and form, such as `conv_f32.pointwise.relu`; `default` is required."""
     toolchain: Toolchain | None
-    """How a program is compiled and started; without it the target can be planned for, and not run."""
+    """Compiler and run command; without it the target can be planned for but not run."""
     kernel_model: KernelModel
-    """How kernels split work, and its relative costs. By default that of `targets/common/kernel_model.toml`."""
+    """Work split of the kernels, and its relative costs (default: `targets/common/kernel_model.toml`)."""
     guard_bytes: int = 0
     """Bytes between buffers that a simulating HAL watches; 0 for real memory."""
     most_cores: int = 0
     """Largest number for `--cores`; by default `cores`."""
     whole_sums: tuple[str, ...] = ()
-    """Kernels without code for a sum that continues in another call; for targets of one level."""
+    """Kernels that cannot continue a sum in another call; for targets of one level."""
     cost_sources: tuple[str, ...] = ()
     costs_of: str = ""
     """The target whose costs of kernels these are."""
