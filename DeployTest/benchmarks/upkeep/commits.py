@@ -1,4 +1,4 @@
-"""The commits at which benchmarks were measured: commits.json, by benchmark, and its table in docs/testing.md."""
+"""The commits at which benchmarks were measured: commits.json, which docs/reference/benchmarks.md shows."""
 
 import json
 import subprocess
@@ -9,8 +9,6 @@ from DeployTest.support.documents.pages import renew
 HERE = Path(__file__).resolve().parents[1]
 ROOT = HERE.parents[1]
 RESULT = HERE / "commits.json"
-PAGE = ROOT / "docs" / "testing.md"
-MARKS = ("<!-- commits table -->", "<!-- end of commits table -->")
 
 
 def commit() -> str:
@@ -36,19 +34,12 @@ def name_of(file: str) -> str:
 
 
 def stamp(file: str) -> None:
-    """Note that the tables of the benchmark in this file are of this commit."""
+    """Note that the tables of the benchmark in this file are of this commit; `make pages` shows it."""
     known = measured_at() | {name_of(file): commit()}
     RESULT.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-    renew(PAGE, MARKS, markdown(known))
 
 
 def publish(file: str, page: Path, marks: tuple[str, str], content: str) -> None:
     """Write the part of a page that the benchmark in this file makes, and the commit at which it was measured."""
     renew(page, marks, content)
     stamp(file)
-
-
-def markdown(commits: dict[str, str]) -> str:
-    """The table of the page."""
-    rows = [f"| `{name}` | {at} |" for name, at in sorted(commits.items())]
-    return "\n".join(["| benchmark | measured at |", "|---|---|", *rows])

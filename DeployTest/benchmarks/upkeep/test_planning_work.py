@@ -6,10 +6,9 @@ import pytest
 
 from deployer.planning import timeline
 from DeployTest.benchmarks.drawn import Drawn
-from DeployTest.benchmarks.upkeep.commits import HERE, MARKS, PAGE, markdown, measured_at
+from DeployTest.benchmarks.upkeep.commits import HERE, measured_at
 from DeployTest.benchmarks.upkeep.planning_work import NETWORKS, counted, grown, table
 from DeployTest.benchmarks.upkeep.renew import benchmarks, missing
-from DeployTest.support.documents.pages import generated
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 RENEW = "`python -m DeployTest.benchmarks.upkeep.planning_work` renews the table where more work is meant"
@@ -31,11 +30,10 @@ def test_a_cache_that_is_off_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_table_names_its_commit() -> None:
-    """Each benchmark that writes a table, and no other, has a commit in commits.json and on the page."""
+    """Each benchmark that writes a table, and no other, has a commit in commits.json."""
     commits = measured_at()
     assert commits.keys() == benchmarks().keys()
     assert all(re.fullmatch("[0-9a-f]{8}\\+?", commit) for commit in commits.values())
-    assert generated(PAGE, MARKS) == markdown(commits)
     writing = {HERE / name.replace(".", "/") for name in benchmarks()}
     assert all(any(path.parent == other.parent for other in writing) for path in HERE.rglob("*.json"))
 
