@@ -56,7 +56,7 @@ cmake -B build && cmake --build build && build/${v.name}_example
 In another CMake project: `add_subdirectory(${v.name})` and `target_link_libraries(app ${v.name})`. In other builds: compile all of `src/*.c`, with
 `include/` as an include folder and the flags `${v.flags}`. Without these flags a compiler may round differently.
 
-A pass has ${v.train_steps} steps. It can run in segments between other tasks: call `${v.name}_train_step_begin`, then
+A pass has ${v.train_steps} steps. It can run in slices between other tasks: call `${v.name}_train_step_begin`, then
 `${v.name}_train_step_continue` with a budget of cycles until it returns `${v.upper}_OK`. A call returns after the step in which its budget is
 spent, so it exceeds the budget by the longest step at most. A build with `-DHAL_CYCLES=function` counts cycles with your
 `uint32_t function(void)`; other builds use the cycles predicted for target ${v.costs}.

@@ -74,7 +74,7 @@ ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape
 /* Run a forward and a backward pass on the inputs, and add to the gradients. `loss` may be null. */
 ${v.name}_status_t ${v.name}_train_step(${v.name}_t *model, float *loss);
 
-/* The same pass in segments. Each call runs at least one step, until its budget of cycles is spent. It returns _MORE until
+/* The same pass in slices. Each call runs at least one step, until its budget of cycles is spent. It returns _MORE until
  * the last of ${v.upper}_STEPS steps is done, and then the loss. It exceeds its budget by one step at most.
  * With -DHAL_CYCLES=function, `uint32_t function(void)` counts the cycles; it may wrap to 0. Otherwise the cycles are those
  * predicted for ${v.costs}, a measure of work on other machines. Results are bit-identical to train_step. Until the last step
