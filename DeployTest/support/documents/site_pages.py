@@ -70,17 +70,17 @@ def _failures() -> Iterator[tuple[str, str, str]]:
 
 
 COMMANDS = (
-    ("A length is open: memory is laid out before the program runs.", "infer -t open.onnx -o out"),
-    ("Operators are missing: all of them are named at once.", "infer -t missing.onnx -o out"),
+    ("An axis of the model has no fixed length.", "infer -t open.onnx -o out"),
+    ("Operators are not supported; the message lists all of them.", "infer -t missing.onnx -o out"),
     ("The scratchpad is too small for the smallest tile.", "infer -t large.onnx --l1 60 -o out"),
-    ("A label is not a class.", "fit classes.onnx --data labels.npz --loss cross_entropy -o run"),
-    ("The target of a table is not clear.", "fit classes.onnx --data kinds.csv --loss cross_entropy -o run"),
+    ("A label is outside the classes.", "fit classes.onnx --data labels.npz --loss cross_entropy -o run"),
+    ("The target column of a table is ambiguous.", "fit classes.onnx --data kinds.csv --loss cross_entropy -o run"),
     (
         "A cell of a table is not a number.",
         "fit classes.onnx --data kinds.csv --loss cross_entropy --target-column kind -o run",
     ),
-    ("A rate is beyond the guard.", "fit classes.onnx --data data.npz --loss cross_entropy --lr 40 -o run"),
-    ("A file is not what its name says.", "fit classes.onnx --data classes.onnx --loss cross_entropy -o run"),
+    ("The learning rate is too large.", "fit classes.onnx --data data.npz --loss cross_entropy --lr 40 -o run"),
+    ("A file has another format than expected.", "fit classes.onnx --data classes.onnx --loss cross_entropy -o run"),
 )
 
 
