@@ -143,7 +143,7 @@ class InternalError(DeployerError):
 
 
 class FileProblem(UserError):
-    """A file is missing, truncated, or not what its name says."""
+    """A file is missing, truncated, or has another format than expected."""
 
 
 def unreadable(path: object, error: OSError) -> FileProblem:
@@ -157,7 +157,7 @@ class GraphProblem(UserError):
 
 
 class UnsupportedOperator(UserError):
-    """No registered operator has the meaning of a node, or none supports the node's form.
+    """No operator implements a node, or none supports the node's attributes and types.
 
     `reason` is the cause without the node, where several nodes may have the same one.
     """
@@ -168,15 +168,15 @@ class UnsupportedOperator(UserError):
 
 
 class ShapeMismatch(UserError):
-    """Shapes or dtypes of a node's tensors do not fit its meaning."""
+    """The shapes or dtypes of a node's tensors are invalid for its operator."""
 
 
 class DatasetMismatch(UserError):
-    """inputs.npz or outputs.npz does not fit the graph."""
+    """Samples or expected values do not fit the model."""
 
 
 class OptionProblem(UserError):
-    """A command-line option has no meaning here."""
+    """An option is invalid, or does not apply here."""
 
 
 class TilingInfeasible(UserError):
@@ -188,11 +188,11 @@ class PlacementInfeasible(UserError):
 
 
 class NotDifferentiable(UserError):
-    """An operator on the way from the loss to a trainable weight has no gradient."""
+    """An operator between a trainable weight and the loss has no gradient."""
 
 
 class CaptureMismatch(UserError):
-    """A captured training step does not compute what PyTorch computes for the module."""
+    """A captured training step computes other values than PyTorch."""
 
 
 class ToolMissing(UserError):
@@ -200,15 +200,15 @@ class ToolMissing(UserError):
 
 
 class ToolFailed(UserError):
-    """A compiler or a simulator broke down: a signal ended it, space ran out, or it is not the program it is named."""
+    """A compiler or a simulator failed: a signal ended it, space ran out, or it is another program than expected."""
 
 
 class BuildFailed(InternalError):
-    """The C compiler refused generated code."""
+    """The C compiler rejected generated code."""
 
 
 class RunFailed(InternalError):
-    """The generated program ended with an error or not at all."""
+    """The generated program failed, or did not end."""
 
 
 class VerifyFailed(InternalError):
