@@ -17,7 +17,6 @@ import onnx
 
 from deployer.commands.listings import OPERATOR_HEADINGS, operator_rows
 from deployer.core import errors
-from DeployTest.benchmarks.upkeep import commits
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.documents import reference, worked_example
 from DeployTest.support.documents.pages import generated, renew
@@ -115,7 +114,6 @@ PARTS: tuple[Part, ...] = (
     (DOCS / "operators.md", marks("operators"), operators),
     (DOCS / "errors.md", marks("kinds"), kinds),
     (DOCS / "errors.md", marks("messages"), messages),
-    (commits.PAGE, commits.MARKS, lambda: commits.markdown(commits.measured_at())),
 )
 
 
