@@ -72,16 +72,18 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     machine = p.add_argument_group("machine")
     text = "target to train on; results are bit-identical on all (default: this machine, native code)"
     machine.add_argument("-p", "--platform", default="", metavar="TARGET", help=text)
-    text = "memory budget of a level of the target; may be repeated"
+    text = "memory budget of a level of the target, in bytes; may be repeated (default: the target's budgets)"
     machine.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
-    machine.add_argument("--cores", type=positive, metavar="N", help="number of cores per kernel")
+    machine.add_argument(
+        "--cores", type=positive, metavar="N", help="number of cores per kernel (default: the target's)"
+    )
 
 
 def add_export_options(commands: "argparse._SubParsersAction[Any]") -> None:
     """Add the command that writes a model with trained weights."""
     text = "write a forward ONNX model with trained weights"
     p = commands.add_parser("export", help=text, description=text)
-    p.add_argument("model", type=path, metavar="model.onnx")
+    p.add_argument("model", type=path, metavar="model.onnx", help="forward model")
     text = "weights by initializer name: trained.npz, trained.safetensors or a checkpoint of `deployer fit`"
     p.add_argument("--weights", type=path, required=True, metavar="FILE", help=text)
     p.add_argument("-o", "--output", type=path, required=True, metavar="trained.onnx", help="output file")

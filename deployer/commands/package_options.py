@@ -9,7 +9,9 @@ from deployer.core.level import ALIASES
 def add_package_options(p: argparse.ArgumentParser) -> None:
     """The case, the library's name, what it predicts, and the machine."""
     p.add_argument("case", type=path, metavar="CASE", help="folder of a training case")
-    p.add_argument("--name", required=True, help="name of the library and prefix of its symbols")
+    p.add_argument(
+        "--name", required=True, help="name of the library and prefix of its symbols: a-z, 0-9, single underscores"
+    )
     text = "value of the training graph that predict returns (default: the loss's prediction operand)"
     p.add_argument("--predict", default="", metavar="VALUE", help=text)
     p.add_argument(
@@ -23,12 +25,13 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
         "--platform",
         default="",
         metavar="TARGET",
-        help="target with a single memory level (default: the first such target)",
+        help="target with one memory level (default: the first that `deployer targets` lists)",
     )
-    text = "memory budget, which must hold the library's struct"
+    text = "memory budget of the level for the library's struct, in bytes (default: the target's)"
     p.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
     text = (
-        "also compile for this core, and record code size by function and the stack bound in the manifest and README.md"
+        "also compile for this core of cores.toml, such as cortex-m4; the manifest and README.md then have code sizes"
+        " and a stack bound"
     )
     p.add_argument("--core", default="", metavar="NAME", help=text)
     text = "do not test-compile the library with the host compiler (CC or gcc)"

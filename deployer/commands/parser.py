@@ -71,7 +71,7 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     top = LazyParser(
         prog="deployer",
         description="Compile neural-network training to C for microcontrollers, run it, and check every weight.",
-        epilog="exit codes: 0 success; 1 a value exceeds its tolerance; 2 invalid input, option or environment; 70"
+        epilog="exit codes: 0 success; 1 a check failed; 2 invalid input, option or environment; 70"
         " internal compiler error, with a report; 128+N terminated by signal N",
     )
     top.add_argument("--version", action="version", version=f"deployer {__version__}")
@@ -99,7 +99,7 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     _add_train_graph(commands)
     fit_text = "train a forward ONNX model for several epochs, with validation, checkpoints and a report"
     fit = commands.add_parser("fit", help=fit_text, description=fit_text)
-    fit.add_argument("model", type=path, metavar="model.onnx")
+    fit.add_argument("model", type=path, metavar="model.onnx", help="forward model")
     _add_task(fit)
     add_fit_options(fit)
     add_output(fit, "output folder of checkpoints, trained weights, history.csv and report.html", required=True)
@@ -120,7 +120,10 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     text = "target to measure; its HAL must run on this machine"
     calibrate.add_argument("-p", "--platform", required=True, metavar="TARGET", help=text)
     calibrate.add_argument(
-        "--simulator", default="", metavar="TEXT", help="name and version of the simulator, recorded in the cost model"
+        "--simulator",
+        default="",
+        metavar="TEXT",
+        help="name and version of the simulator, for the record (default: none)",
     )
     for name, text in (
         ("targets", "list the targets and their memory levels"),
@@ -175,7 +178,7 @@ def _add_common(p: LazyParser) -> None:
 def _add_train_graph(commands: "argparse._SubParsersAction[LazyParser]") -> None:
     text = "generate a training case (training and optimizer graph, inputs, expected results) from a forward ONNX model"
     p = commands.add_parser("train-graph", help=text, description=text)
-    p.add_argument("model", type=path, metavar="model.onnx")
+    p.add_argument("model", type=path, metavar="model.onnx", help="forward model")
     _add_task(p)
     data = "arrays by input name, samples along the first axis; or a table (.csv, .tsv) (default: random, from --seed)"
     p.add_argument("--data", type=path, metavar="data.npz", help=data)
@@ -211,13 +214,11 @@ def _add_task(p: LazyParser, loss: str = "") -> None:
     )
     weights = "weight of each class, in order (default: none)"
     p.add_argument("--class-weights", type=numbers, default=(), metavar="X,X,...", help=weights)
-    text = "one of %(choices)s (default: the first)"
+    text = "one of %(choices)s; the first is the default"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
-    group = (
-        "parameter group: overrides for parameters whose names REGEX matches: rate=X, hyperparameters by name, frozen,"
-    )
-    group += " or trained for a tensor that is not a parameter of a layer; may be repeated"
+    group = "parameter group: overrides for the parameters whose names REGEX matches: rate=X, hyperparameters by name,"
+    group += " frozen, or trained (for a tensor that is not a parameter of a layer); may be repeated"
     p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
     for kind, text in (("value", "each gradient element to [-X, X]"), ("norm", "the global gradient norm to X")):
         p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"clip {text} (default: off)")
@@ -231,7 +232,7 @@ def _add_task(p: LazyParser, loss: str = "") -> None:
     )
     text += " embedding tables keep their values (default: weights of the file)"
     p.add_argument("--init", choices=_Choices(_initial_rules), default="", metavar="RULE", help=text)
-    text = "parameters of the PyTorch module: train exactly these. An .npz or .safetensors file with their values also"
+    text = "parameters of the original module: train exactly these. An .npz or .safetensors file with their values also"
     text += (
         " finds renamed, transposed and duplicated ones, and an unmatched one is an error; a text file has a name per"
     )

@@ -35,7 +35,10 @@ def add_run_options(p: LazyParser) -> None:
     add_partial_accumulation(case, "as recorded, or skip")
     add_axes(case)
     case.add_argument(
-        "--data-inputs", type=positive, metavar="N", help="number of leading graph inputs that hold per-sample data"
+        "--data-inputs",
+        type=positive,
+        metavar="N",
+        help="number of leading graph inputs with per-sample data (default: as recorded, or derived from the files)",
     )
     case.add_argument("--learning-rate", type=finite, metavar="LR", help="learning rate (default: as recorded)")
     p.late = lambda _: add_rate_options(case, "default: as recorded in the case")
@@ -44,16 +47,16 @@ def add_run_options(p: LazyParser) -> None:
         type=tolerance,
         default=TOLERANCES.weight,
         metavar="T",
-        help=f"maximum absolute error (default {TOLERANCES.weight:g}); must be below the largest value compared;"
-        f" outputs of inference cases may differ by {TOLERANCES.relative:g} of their tensor's largest"
-        " expected magnitude more; the norm of weight updates is checked separately",
+        help=f"maximum absolute error (default {TOLERANCES.weight:g}), below the largest compared value. For outputs of"
+        f" inference cases, {TOLERANCES.relative:g} of the tensor's largest expected magnitude is added. The norms of"
+        " weight updates are checked separately",
     )
     case.add_argument(
         "--check-passes",
         type=passes,
         metavar="N|all|none",
-        help="training passes to recompute in float64 from the program's own state (default: all up to"
-        f" {FIRST_CHECKS}, else a fixed sample of as many; fewer if states exceed {STATES_BYTES >> 20} MiB)",
+        help="training passes to recompute in float64 from the program's own state (default: all of up to"
+        f" {FIRST_CHECKS} passes, else a fixed sample of as many; fewer if states exceed {STATES_BYTES >> 20} MiB)",
     )
     case.add_argument("--strict", action="store_true", help="exit with code 1 also for the verdict `explained`")
     machine = p.add_argument_group("machine")
@@ -71,18 +74,22 @@ def add_run_options(p: LazyParser) -> None:
         action="append",
         default=[],
         metavar="LEVEL=BYTES",
-        help="memory budget of a level of the target: slots, tensors, argument tables; may be repeated. BYTES may have"
-        f" a unit: {units}, with or without a B",
+        help="memory budget of a level for slots, tensors and argument tables; may be repeated (default: the target's"
+        f" budgets). BYTES may have a unit: {units}, with or without a B",
     )
     for alias, place in zip(ALIASES, ("the innermost level", "the second innermost level"), strict=True):
-        machine.add_argument(f"--{alias}", type=size, metavar="BYTES", help=f"memory budget of {place}")
+        machine.add_argument(
+            f"--{alias}", type=size, metavar="BYTES", help=f"memory budget of {place} (default: the target's)"
+        )
     machine.add_argument(
         "--defaultMemLevel",
         metavar="LEVEL",
-        help="outermost memory level for tensors, which takes those that do not fit the inner levels (default: the"
+        help="outermost memory level that a plan may use, for tensors that do not fit the inner levels (default: the"
         " second innermost level)",
     )
-    machine.add_argument("--cores", type=positive, metavar="N", help="number of cores per kernel")
+    machine.add_argument(
+        "--cores", type=positive, metavar="N", help="number of cores per kernel (default: the target's)"
+    )
     tiling = p.add_argument_group("buffering")
     mode = tiling.add_mutually_exclusive_group()
     mode.add_argument(
@@ -111,8 +118,8 @@ def add_run_options(p: LazyParser) -> None:
         const=EVERY_REWRITE,
         default=[],
         metavar="NAME",
-        help="disable the fusion NAME, or without NAME all of them; may be repeated. Fusions save memory or time and do"
-        " not change results",
+        help="disable the rewrite NAME, or without NAME all rewrites and fused launches; may be repeated. Rewrites save"
+        " memory or time and do not change results",
     )
     tiling.add_argument(
         "--no-ahead",
@@ -144,7 +151,9 @@ def add_run_options(p: LazyParser) -> None:
         choices=("forward", "reverse", "random"),
         help="execution order of simulated cores (default forward)",
     )
-    run.add_argument("--seed", type=seed, metavar="N", help="random seed of --dma-order random and --core-order random")
+    run.add_argument(
+        "--seed", type=seed, metavar="N", help="random seed of --dma-order random and --core-order random (default 1)"
+    )
     run.add_argument(
         "--guards",
         choices=("off", "fast", "full"),
@@ -169,7 +178,9 @@ def add_run_options(p: LazyParser) -> None:
         action="store_true",
         help="profile DMA wait, kernel and write-back wait per step and tile; also writes profile.json",
     )
-    out.add_argument("-v", "--verbose", action="store_true", help="print the step table")
+    out.add_argument(
+        "-v", "--verbose", action="store_true", help="print tile, DMA bytes and predicted cycles of each step"
+    )
 
 
 def add_partial_accumulation(options: "argparse._ActionsContainer", default: str) -> None:
@@ -206,13 +217,13 @@ def add_output(options: "argparse._ActionsContainer", text: str, required: bool 
     options.add_argument(
         "--force",
         action="store_true",
-        help="overwrite files in the output folder that were written by others or modified since",
+        help="overwrite files in the output folder that other programs wrote, or that were modified since",
     )
 
 
 def add_axes(options: "argparse._ActionsContainer") -> None:
     """Add options for the lengths of symbolic axes."""
-    first = "batch size, if the first axis of the inputs is symbolic"
+    first = "batch size; required if the first axis of the inputs is symbolic"
     options.add_argument("--batch", type=positive, metavar="N", help=first)
-    named = "length of a symbolic axis of the model, by name; may be repeated"
+    named = "length of a symbolic axis of the model, by name; required for each other symbolic axis; may be repeated"
     options.add_argument("--axis", type=axis, action="append", default=[], metavar="NAME=N", help=named)

@@ -65,6 +65,8 @@ class Hyperparameter:
         """Valid range of the number, as text."""
         if self.switch:
             return "0 or 1"
+        if self.whole:
+            return f"[{self.least:.0f}, {self.most:.0f}{')' if math.isinf(self.most) else ']'}"
         return f"{self.ends[0]}{self.least:g}, {self.most:g}{self.ends[1]}"
 
     def fits(self, value: float) -> bool:

@@ -71,7 +71,8 @@ def rate_text(name: str, rates: Sequence[float]) -> CText:
     if not rates:
         return c_comment("The learning rate of this model is a constant.")
     first = ", ".join(str(np.float32(rate)) for rate in rates)
-    text = f"{name}_set_learning_rate(&model, group, rate) sets a rate from the next update on. Schedules are up to the caller. "
+    text = f"{name}_set_learning_rate(&model, group, rate) sets a rate from the next update on. "
+    text += "Schedules are up to the caller. "
     text += f"Groups: {len(rates)}, with the initial rate{'s' if len(rates) > 1 else ''} {first}."
     return c_comment(text)
 

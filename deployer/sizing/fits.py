@@ -262,6 +262,6 @@ def _section(built: Objects) -> str:
     return f"""## On a {built.core.name}
 
 {built.core.description}, {built.version}: {text} B of code and constants, {data} B of data,
-{bss} B of zero-initialized data; `manifest.json` lists them by function. The stack below the interface {deep}{chain}, without
-functions of the caller and of other libraries: {outside}.
+{bss} B of zero-initialized data; `manifest.json` lists them by function. The stack below the interface {deep}{chain},
+without functions of the caller and of other libraries: {outside}.
 """
