@@ -207,7 +207,7 @@ def _shares(node: Node) -> tuple[float, float]:
 
 
 RATE = Hyperparameter("lr", "learning rate", 0.01)
-DECAY = Hyperparameter("weight-decay", "weight decay coefficient (L2 penalty)", 0.0)
+DECAY = Hyperparameter("weight-decay", "weight decay coefficient (penalty on squared weights)", 0.0)
 MOMENTUM = Hyperparameter("momentum", "momentum coefficient", 0.0, most=1.0)
 EPS = Hyperparameter("eps", "term added to the denominator for numerical stability", 1e-8, ends="()")
 
