@@ -158,15 +158,15 @@ def test_damaged_images(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert "does not exist" in refused(capsys, "state", "show", tmp_path / "nothing", *words)
     assert "holds no image" in told(b"")
     assert "too few for a header" in told(good[:30])
-    assert f"it says that it has {len(good)} B, and {len(good) - 1} B are there" in told(good[:-1])
+    assert f"its header gives {len(good)} B, and {len(good) - 1} B are left in the file" in told(good[:-1])
     assert "its digest is" in told(good[:-1] + b"?")
     assert "its format is 9" in told(resealed(good[:4] + struct.pack("<I", 9) + good[8:]))
     assert "there is no kind 3" in told(resealed(good[:8] + struct.pack("<I", 3) + good[12:]))
     assert "is of another model" in told(resealed(good[:12] + bytes(8) + good[20:]))
     for number in (2, 9, 2**31):
-        assert "no further weight" in told(resealed(good[:HEAD] + struct.pack("<I", number) + good[HEAD + 4 :]))
+        assert "not a later weight" in told(resealed(good[:HEAD] + struct.pack("<I", number) + good[HEAD + 4 :]))
     short = good[:20] + struct.pack("<I", len(good) - 4) + good[24 : -SEAL - 4] + bytes(SEAL)
-    assert "of weight 1, 4 B of 8 B are there" in told(resealed(short))
+    assert "weight 1 has 4 B instead of 8 B" in told(resealed(short))
     with path.open("wb") as file:
         file.truncate((1 << 24) + 1)
     assert "too large" in refused(capsys, "state", "show", path, *words)
@@ -180,7 +180,7 @@ def test_refusals(adapted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "is not an .npz or .onnx" in refused(capsys, "state", "export", image, "-o", tmp_path / "out.txt")
     assert "--model" in refused(capsys, "state", "export", image, "-o", tmp_path / "out.onnx")
     assert deployer("state", "export", image, "-o", out) == 0
-    assert "is there" in refused(capsys, "state", "export", image, "-o", out)
+    assert "exists" in refused(capsys, "state", "export", image, "-o", out)
     start = ("state", "import", tmp_path / "given.npz", "-o", tmp_path / "made.bin", "--library", adapted)
     for array, message in ((np.zeros((1, 2)), "another shape"), (np.zeros((2, 1), np.complex64), "not an npz archive")):
         np.savez(tmp_path / "given.npz", up=array)

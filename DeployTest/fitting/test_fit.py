@@ -296,7 +296,7 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert events[-1]["checks"] == checks
     assert (checks["passes"], checks["explained"], [row["index"] for row in checks["rows"]]) == (5, 0, [0])
     assert 0 < checks["rows"][0]["severity"] < 1
-    assert f"at most {100 * checks['rows'][0]['severity']:.2g} % of what is allowed (pass 0, " in text
+    assert f"at most {100 * checks['rows'][0]['severity']:.2g} % of the bound (pass 0, " in text
     assert [row["passes"] for row in record["epochs"]] == [4]
     page = (tmp_path / "a" / "report.html").read_text()
     assert not re.search("http|<script|<link|url\\(", page), "it works offline"

@@ -96,7 +96,7 @@ FAULTS = {
     "cat/text.png": (b"no image", "is damaged or not an image"),
     "cat/photo.jpg": (png(PIXELS, COLOURS), "is damaged or not an image"),
     "cat/notes.txt": (b"", "is not an image"),
-    "list.csv": (b"", "is in no folder of a class"),
+    "list.csv": (b"", "is not in a folder of a class"),
     "cat/more/a.png": (b"", "is not an image"),
 }
 
@@ -137,7 +137,7 @@ def test_faults_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             read_samples(folder(tmp_path / "a"), types(3))
     pytest.importorskip("PIL", reason="Pillow is not installed")
     (tmp_path / "a/cat/link.png").symlink_to(folder(tmp_path / "b") / "dog/b.png")
-    with pytest.raises(FileProblem, match=r"link\.png leads out of"):
+    with pytest.raises(FileProblem, match=r"link\.png is outside of"):
         read_samples(tmp_path / "a", types(3))
     with pytest.raises(FileProblem, match="dog is not a class of the samples that are trained"):
         read_samples(tmp_path / "b", types(3), request=Request(classes=("cat", "mouse")))

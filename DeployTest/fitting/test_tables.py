@@ -170,7 +170,7 @@ def test_odd_first_rows_are_no_headings(cell: str, word: str, tmp_path: Path) ->
         ("a b y\n1 2 0\n", ["has one column", "'a b y'", "comma, semicolon, tab"]),
         ("a|b|y\n1|2|0\n", ["has one column"]),
         ('a,b,y\n1,"2,0\n3,4,1\n', ["line 2: a quote is not closed"]),
-        ('a,b,y\n1,2"5",0\n', ["line 2: a quote is not closed, or stands inside of a cell"]),
+        ('a,b,y\n1,2"5",0\n', ["line 2: a quote is not closed, or is inside a cell"]),
         ('a,b,y\n1,"2"5,0\n', ["line 2: a quote"]),
         ('a,b,y\n1,"1,5",0\n', ["column 'b': '1,5' has a decimal comma"]),
         ("a,b,y\n1,1e999,0\n", ["column 'b': '1e999' is beyond"]),

@@ -104,7 +104,7 @@ def test_arrays_by_the_names_of_arguments() -> None:
     assert [array.flat[0] for array in columns.arrays] == [1, 2, 0]
     assert "'id'" in str(told[0])
     for data in ({"labels": labels}, {"x": x}, {"x": x, "labels": labels, "target": x}, [{"y": x, "labels": labels}]):
-        with pytest.raises(DatasetMismatch, match="has not the arrays that the module takes"):
+        with pytest.raises(DatasetMismatch, match="lacks arrays of the module"):
             read(data, Two(), pytest.fail)
     with pytest.raises(DatasetMismatch, match="data of type int gives no samples"):
         read(3, Two(), pytest.fail)
@@ -145,7 +145,7 @@ def test_pictures(tmp_path: Path) -> None:
     with pytest.raises(FileProblem, match="is empty"):
         read(tmp_path / "none", Two(), pytest.fail)
     (tmp_path / "none/a.png").write_bytes((tmp_path / "both/dog/b.png").read_bytes())
-    with pytest.raises(FileProblem, match="is in no folder of a class"):
+    with pytest.raises(FileProblem, match="is not in a folder of a class"):
         read(tmp_path / "none", Two(), pytest.fail)
 
 

@@ -129,7 +129,7 @@ def test_steps_of_the_compiler_are_in_no_file(operator: Operator, domain: str, t
     names = tuple(f"x{i}" for i in range(len(sample.inputs)))
     values = dict(zip(names, map(np.asarray, sample.inputs), strict=True))
     plain = FileNode(operator.name, 0, names, values, frozenset(), 1, dict(sample.attrs), domain)
-    _refused(plain.model(*IMPORTS), plain, tmp_path, "a step that only the compiler makes")
+    _refused(plain.model(*IMPORTS), plain, tmp_path, "an internal operator of the compiler")
 
 
 @pytest.mark.parametrize("operator", [op for op in PUBLIC if op.inplace], ids=lambda op: op.name)

@@ -246,7 +246,7 @@ def test_single_rewrites_are_left_out(name: str, tmp_path: Path) -> None:
 def test_unknown_rewrites_are_refused(tmp_path: Path) -> None:
     """The message names those that there are: the modules of the folder."""
     program = infer(tmp_path, RELUS["conv"][0])
-    with pytest.raises(OptionProblem, match="'finnish' names no fusion") as refusal:
+    with pytest.raises(OptionProblem, match="'finnish' is not a rewrite") as refusal:
         fused(program, Options(disabled_rewrites=("finnish",)))
     assert dict(refusal.value.facts)["rewrites"] == ", ".join(fuse.rules())
 

@@ -65,7 +65,7 @@ def test_digested_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     found = images.find_images(path)
     assert len(found) == images.MOST_SLOTS
     assert all(image.fault for image in found)
-    assert "reach over other saves" in found[-1].fault
+    assert "overlap other saves" in found[-1].fault
     assert sum(digested) <= 1 << 20
 
 

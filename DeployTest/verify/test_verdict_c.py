@@ -92,7 +92,7 @@ def test_what_is_said(compiled: tuple[Path, Path], tmp_path: Path, capsys: pytes
     assert run_edited(compiled, tmp_path / "c", with_rate(compiled, 0.75)) == 1
     stdout = capsys.readouterr().out
     assert re.search(r"^FAULT \w+ moved \S+ of \S+, \d\d % off, \S+ % allowed$", stdout, re.MULTILINE)
-    assert re.search(r"^movements: 14, worst \S+ of \S+, \S+ % off, \S+ % allowed \(\w+\)$", stdout, re.MULTILINE)
+    assert re.search(r"^update norms: 14, worst \S+ of \S+, \S+ % off, \S+ % allowed \(\w+\)$", stdout, re.MULTILINE)
 
 
 def test_report(compiled: tuple[Path, Path]) -> None:

@@ -41,7 +41,7 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     with output.opened(a.output, files, a.force):
         output.write(a.output, files, a.force)
         output.discard(a.output, set(output.listed(a.output)) - files.keys())
-    tried = f"{compiled} compiles them; " if compiled else ""
-    console.lines(f"{a.output}: library {name} in {len(files)} files; {tried}README.md says how it is used")
+    tried = f", compiled with {compiled}" if compiled else ""
+    console.lines(f"{a.output}: library {name}, {len(files)} files{tried}; see README.md")
     console.event("end", {"name": name, "files": sorted(files), "output": str(a.output), "compiler": compiled or None})
     return 0

@@ -175,7 +175,7 @@ def rewrites_of(a: argparse.Namespace) -> tuple[bool, tuple[str, ...]]:
     everything, names = EVERY_REWRITE in a.no_fusion, {*a.no_fusion} - {EVERY_REWRITE}
     fuse.check_names(sorted(names))
     if a.fuse_update and (everything or fuse.name_of(update) in names):
-        raise OptionProblem("--fused is a fusion, and --no-fusion forbids those", hint="leave one of them out")
+        raise OptionProblem("--fused and --no-fusion exclude each other", hint="leave one of them out")
     return not everything, () if everything else tuple(sorted(names))
 
 

@@ -27,7 +27,7 @@ def reserved() -> dict[str, list[str]]:
 
 def check_name(name: str) -> CText:
     """The name; OptionProblem where it cannot be one."""
-    hint = f"--name with small letters, digits and single underscores, at most {LONGEST} characters"
+    hint = f"--name with lower-case letters, digits and single underscores, at most {LONGEST} characters"
     if not _NAME.fullmatch(name) or len(name) > LONGEST or not is_identifier(name):
         raise OptionProblem(f"--name {name!r} is not a valid library name", hint=hint)
     for kind, words in reserved().items():

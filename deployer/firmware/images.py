@@ -60,7 +60,7 @@ def find_images(path: Path) -> tuple[Image, ...]:
     FileProblem where there are none, or more beginnings than flash has slots.
     """
     content = content_of(
-        path, IMAGE_BYTES, "the path of an image, or of a dump of flash", "a dump of the two slots alone"
+        path, IMAGE_BYTES, "the path of an image, or of a dump of flash", "a dump of only the two slots"
     )
     found = (_image(content, 0, None),) if content.startswith(MAGIC) else tuple(_in_slots(path, content))
     if not found:
@@ -95,7 +95,7 @@ def _in_slots(path: Path, content: bytes) -> Iterator[Image]:
         seen += 1
         if seen > MOST_SLOTS:
             facts = [("at most", str(MOST_SLOTS))]
-            raise FileProblem(f"{path} holds too many images", facts, "a dump of the two slots alone")
+            raise FileProblem(f"{path} holds too many images", facts, "a dump of only the two slots")
         image = _image(content, place + SLOT.size, number, len(content) - spent)
         yield replace(image, done=_is_done(content, place, image))
         behind = place + SLOT.size + (0 if image.fault else image.length)
@@ -143,9 +143,9 @@ def _image(content: bytes, at: int, number: int | None, most: int = IMAGE_BYTES)
     elif kind >= len(KINDS):
         fault = f"there is no kind {kind}"
     elif not HEADER.size + DIGEST.size <= length <= len(content) - at:
-        fault = f"it says that it has {length} B, and {len(content) - at} B are there"
+        fault = f"its header gives {length} B, and {len(content) - at} B are left in the file"
     elif length > most:
-        fault = f"it says that it has {length} B, which reach over other saves of this file"
+        fault = f"its header gives {length} B, which overlap other saves of this file"
     else:
         [digest] = DIGEST.unpack_from(content, at + length - DIGEST.size)
         computed = fnv1a(content[at : at + length - DIGEST.size])

@@ -203,4 +203,4 @@ def _formula(column: Mapping[float, float], shares: Sequence[float]) -> str:
     for share in shares:
         if all(float(np.float32(1 - rate * share)) == number for rate, number in column.items()):
             return f"(float)(1.0 - (double)rate * (double){float_literal(share)})"
-    raise OptionProblem("the optimizer's numbers do not follow from the rate in a way that C is known for")
+    raise OptionProblem("the optimizer's scalars depend on the learning rate in a way that the library cannot compute")

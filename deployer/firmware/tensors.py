@@ -56,7 +56,7 @@ def read_library(folder: Path) -> Library:
         library = _described(parse_json(content))
     image = newest_image(find_images(first), first, library.identities)
     if image.kind != STATE:
-        raise FileProblem(f"{first} holds {image.kind_name}, no state", hint="package the case again")
+        raise FileProblem(f"{first} holds {image.kind_name}, not a state", hint="package the case again")
     return replace(library, first=image_arrays(image, library, first))
 
 
@@ -67,11 +67,11 @@ def _described(read: Any) -> Library:
         raise ValueError("identities: one number of 64 bits for each kind of image")
     tensors = tuple(_saved(row) for row in read["state"])
     if len({tensor.name for tensor in tensors}) < len(tensors):
-        raise ValueError("state: a name comes twice")
+        raise ValueError("state: a name is used twice")
     if sum(tensor.type.bytes for tensor in tensors) > IMAGE_BYTES:
         raise ValueError(f"state: more than {IMAGE_BYTES} B")
     if type(read["accumulate"]) is not int or not 0 < read["accumulate"] < 1 << 32:
-        raise ValueError("accumulate: no count of passes")
+        raise ValueError("accumulate: not a count of passes")
     return Library(tensors, identities, read["accumulate"], {})
 
 
@@ -105,10 +105,10 @@ def _changed(body: bytes, library: Library, origin: Path) -> dict[str, Array]:
         [index] = _INDEX.unpack_from(body, place) if len(body) - place >= WORD else [len(library.tensors)]
         place += WORD
         if not following <= index < len(library.tensors) or not library.tensors[index].is_weight:
-            raise _unfit(origin, f"at byte {place} of its tensors stands number {index}, which is no further weight")
+            raise _unfit(origin, f"byte {place} of its tensors is index {index}, which is not a later weight")
         tensor, following = library.tensors[index], index + 1
         if tensor.type.bytes > len(body) - place:
-            raise _unfit(origin, f"of weight {index}, {len(body) - place} B of {tensor.type.bytes} B are there")
+            raise _unfit(origin, f"weight {index} has {len(body) - place} B instead of {tensor.type.bytes} B")
         arrays[tensor.name] = _array(body, place, tensor.type)
         place += tensor.type.bytes
     return arrays

@@ -42,7 +42,7 @@ def export_weights(model: Path, weights: Path, out: Path, force: bool = False) -
 def check_absent(out: Path, force: bool) -> None:
     """OptionProblem where a file is there and nobody asked for its end."""
     if out.exists() and not force:
-        raise OptionProblem(f"{out} is there", hint="another -o, or --force to overwrite it")
+        raise OptionProblem(f"{out} exists", hint="another -o, or --force to overwrite it")
 
 
 def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: Path) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: 
         raise DatasetMismatch(f"{weights} has no array for an initializer of {model}", facts, "weights of this model")
     written += _copies(proto, before, written)
     if not out.parent.is_dir():
-        raise FileProblem(f"{out.parent} is not a folder", hint="a folder that is there")
+        raise FileProblem(f"{out.parent} is not a folder", hint="an existing folder")
     replace_file(out, proto.SerializeToString(deterministic=True))
     return tuple(written)
 

@@ -109,7 +109,7 @@ def _inside(folder: Path, root: Path) -> list[Path]:
     found = sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=lambda path: path.name)
     for path in found:
         if not real_path(path).is_relative_to(real_path(root)):
-            raise FileProblem(f"{path} leads out of {root}", hint="a copy of it")
+            raise FileProblem(f"{path} is outside of {root}", hint="a copy inside of it")
     if not found:
         hint = "a folder for each class, with its images" if folder == root else "images, or no such folder"
         raise FileProblem(f"{folder} is empty", hint=hint)
@@ -120,13 +120,13 @@ def _files(folder: Path, classes: Sequence[str]) -> Iterator[tuple[int, Path]]:
     """The label and the path of each image."""
     for part in _inside(folder, folder):
         if not part.is_dir():
-            raise FileProblem(f"{part} is in no folder of a class", hint="a folder for each class, with its images")
+            raise FileProblem(f"{part} is not in a folder of a class", hint="a folder for each class, with its images")
         if part.name not in classes:
             facts = [("classes", ", ".join(classes))]
             raise FileProblem(f"{part} is not a class of the samples that are trained", facts, "folders of these names")
         for path in _inside(part, folder):
             if not path.is_file() or path.suffix.lower() not in FORMATS:
-                raise FileProblem(f"{path} is not an image", hint=f"files alone that end with {', '.join(FORMATS)}")
+                raise FileProblem(f"{path} is not an image", hint=f"only files that end with {', '.join(FORMATS)}")
             yield classes.index(part.name), path
 
 

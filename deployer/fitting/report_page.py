@@ -294,7 +294,7 @@ def _drift(checks: Sequence[PassCheck]) -> list[str]:
         return ["<p>No pass was repeated in float64.</p>"]
     said = "Each of these passes was repeated in float64 from the state that the program had before it."
     losses = {"difference of the loss": [(float(row.index), row.loss_difference) for row in checks]}
-    shares = {"largest error, in % of what is allowed": [(float(row.index), 100 * row.severity) for row in checks]}
+    shares = {"largest error, in % of the bound": [(float(row.index), 100 * row.severity) for row in checks]}
     rows = [
         (str(row.index), f"{row.loss_difference:.2e}", row.worst, f"{100 * row.severity:.2g}", _judged(row))
         for row in checks

@@ -73,5 +73,5 @@ class SampledPasses:
         if not self.rows:
             return "no pass checked"
         worst = max(self.rows, key=lambda row: row.severity)
-        share = f"{100 * worst.severity:.2g} % of what is allowed (pass {worst.index}, {worst.worst})"
-        return f"same state: {len(self.rows)} passes checked, at most {share}"
+        share = f"{100 * worst.severity:.2g} % of the bound (pass {worst.index}, {worst.worst})"
+        return f"per-step check: {len(self.rows)} passes checked, at most {share}"

@@ -153,8 +153,8 @@ def check_total(program: Program, samples: Iterable[Sequence[Array]], place: str
 
 def _uncounted(program: Program, place: str, count: float) -> DatasetMismatch:
     facts = [("counted", f"{count:g}"), ("loss", program.outputs[0])]
-    hint = "leave out what has none, or put it together with others in one batch"
-    return DatasetMismatch(f"{place} has no label that counts, and the mean of its loss is 0 / 0", facts, hint)
+    hint = "leave out such batches, or combine them with others in one batch"
+    return DatasetMismatch(f"{place} has no counted label, and the mean of its loss is 0 / 0", facts, hint)
 
 
 def _check_bounds(node: Node, array: Array, bounds: tuple[float, float], place: str, where: Place) -> None:

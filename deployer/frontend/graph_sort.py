@@ -15,7 +15,7 @@ def check_producers(graph: RawGraph) -> None:
     for kind, names in (("input", [item.name for item in graph.inputs]), ("output", graph.outputs)):
         if "" in names:
             fault = f"{kind} {list(names).index('')} of the {graph.name} graph has no name"
-            raise GraphProblem(fault, hint="give it one; in ONNX an empty name stands for what is left out")
+            raise GraphProblem(fault, hint="give it a name; in ONNX an empty name means an omitted tensor")
     for item in graph.inputs:
         if item.name in producers:
             raise GraphProblem(

@@ -93,9 +93,11 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
         _check_sequences(proto, node, imports)
         return _function_versions(proto, node, imports)
     if operator.custom is None and not operator.versions:
-        raise unsupported(node, "it is a step that only the compiler makes", "the operator that it is a step of")
+        raise unsupported(node, "it is an internal operator of the compiler", "the operator that it belongs to")
     if proto.overload:
-        raise unsupported(node, f"overload {proto.overload!r} is of no function in the file", "a node without overload")
+        raise unsupported(
+            node, f"overload {proto.overload!r} does not belong to a function in the file", "a node without an overload"
+        )
     opsets = imports.get("", ())
     _check_known(node, opsets if domain_of(proto.domain) == "" else ())
     schemas = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, opsets)

@@ -33,7 +33,7 @@ def train_dir(case: Path) -> Path:
     if (case / "network.onnx").is_file():
         return case
     if not case.is_dir():
-        raise FileProblem(f"{case} is not a folder", hint="give a *_train folder or the folder it lies in")
+        raise FileProblem(f"{case} is not a folder", hint="give a *_train folder, or the folder that contains it")
     folders = sorted(p for p in case.glob("*_train") if p.is_dir())
     if len(folders) == 1:
         return folders[0]

@@ -13,7 +13,7 @@ def apply(program: Program, options: Options) -> Program:
         return program
     if not options.updates_every_pass or len(program.graphs) != 2:
         raise OptionProblem(
-            "--fused joins each pass with the update behind it",
+            "--fused joins each pass with its update",
             [("passes per update", str(options.accumulate)), ("graphs", ", ".join(g.name for g in program.graphs))],
             "use it for training with --n-accum 1",
         )

@@ -34,7 +34,7 @@ def check_names(names: Iterable[str]) -> None:
     for name in names:
         if name not in rules():
             known = [("rewrites", ", ".join(rules()))]
-            raise OptionProblem(f"--no-fusion {name!r} names no fusion", known, "one of these, or no name for all")
+            raise OptionProblem(f"--no-fusion {name!r} is not a rewrite", known, "one of these, or no name for all")
 
 
 def name_of(rule: ModuleType) -> str:

@@ -240,7 +240,7 @@ def show(report: Report, plan: Plan, console: Terminal) -> None:
     if report.assumed:
         names = ", ".join(report.assumed)
         console.print(
-            f"costs: target {plan.options.target} has none for {names}; those of its default kernel are taken"
+            f"costs: target {plan.options.target} has no costs for {names}; those of its default kernel are used"
         )
     for note in report.notes:
         console.print(note)
@@ -268,7 +268,7 @@ def _sources(report: Report) -> str:
 
 
 def _show_values(report: Report, console: Terminal) -> None:
-    """A line each for losses, tensors, movements and accumulators, with the worst of them."""
+    """A line each for losses, tensors, update norms and accumulators, with the worst of them."""
     if report.losses:
         count = len(report.losses)
         console.print(f"losses: {count}, largest difference {report.loss_difference:.2e} from {report.reference}")
@@ -277,7 +277,7 @@ def _show_values(report: Report, console: Terminal) -> None:
         text = f"tensors: {len(report.weights)}, largest difference {worst.largest:.2e} ({one_line(worst.name)})"
         console.print(text)
     _show_checks(report, console)
-    for label, rows in (("movements", report.movements), ("accumulators", report.accumulators)):
+    for label, rows in (("update norms", report.movements), ("accumulators", report.accumulators)):
         if rows:
             most = max(rows, key=lambda m: m.severity)
             console.print(f"{label}: {len(rows)}, worst {most} ({one_line(most.name)})")
@@ -288,15 +288,17 @@ def _show_checks(report: Report, console: Terminal) -> None:
     checks, drift = report.checks, report.drift
     if checks.rows:
         worst = checks.worst
-        share = f"{100 * worst.severity:.2g} % of what is allowed (pass {worst.index}, {one_line(worst.worst)})"
+        share = f"{100 * worst.severity:.2g} % of the bound (pass {worst.index}, {one_line(worst.worst)})"
         magnifying = sum(row.magnifies for row in checks.rows)
-        rounding = f"; {magnifying} magnify rounding, which is allowed for" if magnifying else ""
-        console.print(f"same state: {len(checks.rows)} of {checks.passes} passes checked, at most {share}{rounding}")
+        rounding = f"; {magnifying} magnify rounding, and have larger bounds" if magnifying else ""
+        console.print(
+            f"per-step check: {len(checks.rows)} of {checks.passes} passes checked, at most {share}{rounding}"
+        )
     if drift and (report.drifted or len(report.losses) >= LONG):
         growth = f"tenfold in {drift.tenfold:.0f} passes" if math.isfinite(drift.tenfold) else "not growing"
         console.print(f"drift: {drift.largest:.2e} at pass {drift.at}, {growth}  [{drift.line}]")
     for fault in report.drifted[:MOST_FAULTS]:
-        console.print(f"drifted, no fault: {one_line(fault)}")
+        console.print(f"drift, not a fault: {one_line(fault)}")
     if len(report.drifted) > MOST_FAULTS:
         console.print(f"and {len(report.drifted) - MOST_FAULTS} more drifted values")
     for flip in checks.explained:

@@ -108,7 +108,7 @@ def _compared(what: str, ours: Array, theirs: Array, scale: float) -> Compared:
         place = [("at", str([int(i) for i in at]))] if off.ndim else []
         facts = [*place, ("captured", f"{float(ours[at]):.9g}"), ("PyTorch", f"{float(theirs[at]):.9g}")]
         facts.append(("off by", f"{float(off.max()):.3g}, and {allowed:.3g} is allowed"))
-        raise CaptureMismatch(f"{what} is not PyTorch's in the captured step", facts, HINT)
+        raise CaptureMismatch(f"{what} differs from PyTorch's in the captured step", facts, HINT)
     return Compared(share, what)
 
 

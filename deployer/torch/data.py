@@ -181,7 +181,7 @@ def _named(columns: Mapping[str, Any], module: "_Called", place: str, warn: Warn
         wanted = {ONE: f", and one of {', '.join(sorted(targets))}", NONE: "", ANY: ", and what the loss takes"}
         facts = [("needed", f"{', '.join(needed)}{wanted[module.targets]}")]
         facts += [("found", ", ".join(columns) or "nothing")]
-        raise DatasetMismatch(f"{place} has not the arrays that the module takes", facts, "arrays of these names")
+        raise DatasetMismatch(f"{place} lacks arrays of the module", facts, "arrays of these names")
     names = [*(name for name in module.arguments if name in columns and name not in target), *target]
     tell_unread(columns, names, place, warn)
     return {name: columns[name] for name in names}

@@ -199,7 +199,7 @@ class StepWalk:
         if changed:
             hint = "torch.nn.utils.parametrizations, which compute the weight from a parameter that stays as it is"
             facts = [("parameters", ", ".join(changed))]
-            raise GraphProblem("forward writes parameters, which the optimizer alone may do here", facts, hint)
+            raise GraphProblem("forward writes parameters; here only the optimizer may write them", facts, hint)
 
     def _check_supported(self, needed: set[torch.fx.Node]) -> None:
         """UnsupportedOperator for all operators that have no lowering at once."""

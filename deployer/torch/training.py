@@ -97,7 +97,7 @@ def train(
     remark = UNCHECKED
     if check:
         found = check_step(step, module, objective, first, seed=seed)
-        remark = f"{CHECKED}: at most {100 * found.share:.1g} % of what is allowed ({found.tensor})"
+        remark = f"{CHECKED}: at most {100 * found.share:.1g} % of the bound ({found.tensor})"
     if step.unused:
         facts = [("not trained", ", ".join(step.unused))]
         warn(DeployerWarning("parameters of the module get no gradient", facts))

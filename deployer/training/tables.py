@@ -115,7 +115,7 @@ class TableText:
     def _misquoted(self, line: int, text: str) -> FileProblem:
         facts = [("text", repr(text[:100]))]
         hint = 'quotes around a whole cell, and "" for one inside of it'
-        return FileProblem(f"{self.path}, line {line}: a quote is not closed, or stands inside of a cell", facts, hint)
+        return FileProblem(f"{self.path}, line {line}: a quote is not closed, or is inside a cell", facts, hint)
 
 
 def open_table(path: Path) -> TableText:
@@ -312,7 +312,7 @@ class TargetColumn:
         """
         if not known and like is not None:
             cause = "is a word, and the target of the samples that are trained has numbers"
-            raise self._place(0).error(self.texts[0], cause, (), "class numbers here, too")
+            raise self._place(0).error(self.texts[0], cause, (), "class numbers, as in those samples")
         strange = next((row for row, text in enumerate(self.texts) if known and text not in known), None)
         if strange is not None:
             facts = [("classes", listed(list(map(repr, known)), TARGET_SHOWN))]

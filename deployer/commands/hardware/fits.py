@@ -27,8 +27,8 @@ from deployer.training.update_graph import Limits
 OF_MODELS = ("loss", "optimizer", "lr", "class_weights", "trainable", "group", "clip_value", "clip_norm", "dropout")
 """Arguments that a training case has decided."""
 PURPOSE = (
-    "those that the core's emulator counts, never cycles; "
-    "the least time is as if the core began its most instructions in each cycle"
+    "counted by an emulator of the core, and are not cycles; "
+    "the least time assumes that the core issues its maximum of instructions in each cycle"
 )
 
 
@@ -176,12 +176,10 @@ def _show(console: Terminal, rows: Sequence[Footprint], remedies: Sequence[Remed
         least = _number(row.least_ms, ",.2f"), _number(row.least_uj, ",.1f")
         table.add_row(row.board, *numbers, cycles, _number(update), *least, verdict)
     console.print(table)
-    console.print(f"Bytes; of code and stack by the board's compiler. Instructions are {PURPOSE}.", soft_wrap=True)
+    console.print(f"Sizes are in bytes, for the board's compiler. Instructions are {PURPOSE}.", soft_wrap=True)
     if not remedies:
         return
-    table = Table(
-        "what would make it smaller", "options", "memory", "constants", "then fits", box=None, header_style="bold"
-    )
+    table = Table("remedy", "options", "memory", "constants", "then fits", box=None, header_style="bold")
     for remedy in remedies:
         places = remedy.refused or ", ".join(remedy.boards) or "-"
         table.add_row(remedy.title, remedy.options, _number(remedy.memory), _number(remedy.constants), places)

@@ -45,7 +45,7 @@ def read_npy(path: Path, hint: str = "the path of an .npy file") -> Array:
     with damage(cause, "write it again", [("size", f"{size} B")]), path.open("rb") as file:
         if file.read(len(_ZIP)) == _ZIP:
             raise FileProblem(
-                f"{path} is an archive, no single array", hint="name it .npz if it has an array per input"
+                f"{path} is an archive, not a single array", hint="name it .npz if it has an array per input"
             )
         file.seek(0)
         expected = _array_bytes(file, path.name)
@@ -89,5 +89,5 @@ def _array_bytes(stream: IO[bytes], name: str) -> int:
     except MemoryError:  # so Python's parser says it; the header itself has few bytes
         raise ValueError(f"the header of {name} is nested too deeply") from None
     if dtype.kind not in "fiub" or any(n < 0 for n in shape) or len(shape) > RANK:
-        raise ValueError(f"{name} holds {dtype}{list(shape)}, no numbers")
+        raise ValueError(f"{name} holds {dtype}{list(shape)}, not numbers")
     return stream.tell() + math.prod(shape) * dtype.itemsize

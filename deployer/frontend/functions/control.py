@@ -44,7 +44,7 @@ def control_parts(node: Node, scope: Scope) -> Iterator[FunctionPart]:
             if missing:
                 given = ", ".join(f"{name} {len(graph.output)}" for name, graph in graphs.items())
                 why = f"no graph inside gives its output {min(missing)!r}; values that they give: {given}"
-                raise unsupported(node, why, "graphs that give as many as the node") from None
+                raise unsupported(node, why, "graphs with as many outputs as the node") from None
             if node.name in scope.own:
                 scope.notes.setdefault(node.name, DeployerWarning(f"node {node.name!r} ({node.op}): {end.value}"))
             return
@@ -69,10 +69,10 @@ def _check_ends(node: Node, graphs: Mapping[str, GraphProto], operator: Control)
         graph = graphs[name]
         if len(graph.input) != takes:
             why = f"its graph {name!r} takes {len(graph.input)} values and is given {takes}"
-            raise unsupported(node, why, "a graph that takes as many")
+            raise unsupported(node, why, "a graph with as many inputs")
         if len(graph.output) < gives:
             why = f"its graph {name!r} gives {len(graph.output)} values, of which {gives} are read"
-            raise unsupported(node, why, "a graph that gives as many")
+            raise unsupported(node, why, "a graph with as many outputs")
 
 
 def _next(node: Node, parts: Parts, results: tuple[str, ...] | None) -> Inner | Node:
@@ -114,7 +114,7 @@ def _graph(
             raise GraphProblem(
                 f"graph {call.graph!r} of node {node.name!r} is not in order",
                 [("node", part.node.name), ("reads", early[0])],
-                "each node behind those that make what it reads",
+                "each node after the nodes that compute its inputs",
             )
         made -= set(part.node.outputs)
         yield part

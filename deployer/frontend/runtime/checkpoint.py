@@ -45,12 +45,12 @@ def _parameters(path: Path, data: bytes) -> Arrays:
     root = _Table.behind(data, 0)
     module = root.table(_MODULE)
     if module is None:
-        raise ValueError("there is no module in it")
+        raise ValueError("it contains no module")
     if module.flag(_NOMINAL) or module.flag(_EXTERNAL):
         kind = (
             "names alone, no values (a nominal checkpoint)" if module.flag(_NOMINAL) else "its values in another file"
         )
-        raise FileProblem(f"{path} holds {kind}", hint="the full checkpoint that lies beside it, in one file")
+        raise FileProblem(f"{path} holds {kind}", hint="the full checkpoint beside it, in one file")
     if root.tables(_OPTIMIZERS):
         raise DatasetMismatch(
             f"{path} holds the state of an optimizer, which is not supported: states start at their initial values",
