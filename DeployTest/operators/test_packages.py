@@ -171,7 +171,7 @@ def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> 
     run = deployer(package, "train", "-t", case, "-p", target, "-o", tmp_path / "out", "--dump", dump)
     assert run.returncode == 0, run.stdout + run.stderr
     own = ("momentum_sgd", "soft_ratio", "soft_ratio_grad", "squareplus", "squareplus_grad")
-    warning = f"has none for {', '.join(f'{name}_f32' for name in own)};"
+    warning = f"has no costs for {', '.join(f'{name}_f32' for name in own)};"
     assert warning in " ".join(run.stdout.split()), "kernels without a cost are named"
     losses, final = _trained(weights, x.astype(np.float64), labels.astype(np.float64))
     with np.load(dump) as results:

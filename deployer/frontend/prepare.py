@@ -343,5 +343,5 @@ def absent(node: Node, domain: str = "") -> UnsupportedOperator:
     names = {name.lower(): name for name in operators}
     near = [names[text] for text in difflib.get_close_matches(node.op.lower(), list(names), 3)]
     reason = "there is no such operator"
-    hint = f"the nearest here: {', '.join(near)}" if near else "`deployer operators` lists those that there are"
+    hint = f"similar: {', '.join(near)}" if near else "`deployer operators` lists all"
     return UnsupportedOperator(f"node {node.name!r} ({node.op}): {reason}", facts, hint, reason)

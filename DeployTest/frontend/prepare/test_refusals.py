@@ -33,7 +33,7 @@ def test_all_at_once(tmp_path: Path) -> None:
             "  Foo ",
             "1 node, 'Foo_f': there is no such operator",
             "  Cumsums ",
-            "the nearest here: CumSum",
+            "similar: CumSum",
         ),
         *("  GlobalLpPool ", "computed at run time"),
     )
@@ -71,9 +71,9 @@ def test_reasons_of_absent_operators(tmp_path: Path) -> None:
 
 def test_steps_are_no_operators(tmp_path: Path) -> None:
     """The error does not propose what only the compiler makes."""
-    with raises(UnsupportedOperator, "there is no such operator", "the nearest here: ") as caught:
+    with raises(UnsupportedOperator, "there is no such operator", "similar: ") as caught:
         infer(tmp_path, Model((node("ChannelNormalizations", ("x",), ("y",)),), (X,), (value("y", None),)))
     steps = {name for name, operator in registry().items() if not operator.versions and operator.custom is None}
     assert steps
-    proposed = caught.value.hint.removeprefix("the nearest here: ").split(", ")
+    proposed = caught.value.hint.removeprefix("similar: ").split(", ")
     assert steps.isdisjoint(proposed)

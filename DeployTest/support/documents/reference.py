@@ -110,9 +110,9 @@ SECTIONS: tuple[tuple[str, type, str], ...] = (
     (
         "`[kernel_model]`",
         KernelModel,
-        "how kernels split work; `kernel_model.toml` usually has it",
+        "work split of the kernels; `kernel_model.toml` usually has it",
     ),
-    ("`[toolchain]`", target.Toolchain, "how programs are compiled and run"),
+    ("`[toolchain]`", target.Toolchain, "compiler and run command"),
 )
 """The tables of a target's file, the class that reads each, and what it is."""
 RENAMED = {"inward": "in", "outward": "out"}
@@ -168,7 +168,7 @@ def target_keys() -> str:
         parts.append(f"**{title}**: {what}\n\n{_keys([(RENAMED.get(n, n), *row) for n, row in fields(cls).items()])}")
         if cls is level.InstructionCache:
             costs = [(n, *own[n]) for n in target.COSTS]
-            parts.append(f"**`[cost]`**: cycles besides kernels; `costs.toml` usually has them\n\n{_keys(costs)}")
+            parts.append(f"**`[cost]`**: cycles outside of kernels; `costs.toml` usually has them\n\n{_keys(costs)}")
     return "\n\n".join(parts)
 
 
