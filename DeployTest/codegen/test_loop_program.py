@@ -13,24 +13,12 @@ from deployer.codegen.c_text import Printer
 from deployer.codegen.generate import TEMPLATES
 from deployer.core import target as targets
 from deployer.core.cost import Clock
+from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText
-from deployer.loops.expr import (
-    Clipped,
-    Difference,
-    EqualExpr,
-    Expr,
-    Least,
-    Quotient,
-    Reached,
-    Signed,
-    SignedVar,
-    SizeExpr,
-    Slot,
-    Var,
-    add,
-    mul,
-    sub,
-)
+from deployer.expressions.functions import WORDS
+from deployer.expressions.tree import Call, Expr, Var
+from deployer.expressions.words import add, div_up, mul, sub, word
+from deployer.loops.leaves import SignedVar, SizeExpr, Slot
 from deployer.loops.loop_program import (
     ArgumentTable,
     Block,
@@ -80,7 +68,7 @@ def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
     before = (Tickets((TicketArray("x_in", 1, (Done(),)),)), StartStmt(ticket, fetch))
     turn = Var("tile")
     calls = (CallStmt("conv_i8", ArgumentTable(1)), CallStmt("relu_i8", ArgumentTable(2)))
-    loop = LoopStmt(turn, 3, (), (IfStmt(EqualExpr(turn, 0), (Wait(ticket),)), *calls, Wait(out)))
+    loop = LoopStmt(turn, 3, (), (IfStmt(word("equal", turn, 0), (Wait(ticket),)), *calls, Wait(out)))
     assert printed(*before, loop) == (
         "hal_ticket_t x_in[1] = {HAL_DONE};\n"
         "x_in[0] = hal_dma_in_1d(0, SLOT_01_X, STAGE_01_X, 48);\n"
@@ -146,10 +134,15 @@ EXPRESSIONS: dict[str, Expr] = {
     "difference": sub(mul(A, 100), add(B, 2)),
     "part of a sum": add(5, sub(mul(A, 100), B)),
     "part of a product": mul(sub(mul(A, 100), B), 3),
-    "rounded up": mul(Quotient(A, 4), Quotient(add(B, 1), 3)),
-    "smaller": Least(A, Difference((mul(B, 7), B))),
-    "clipped": Clipped(add(A, B), 2, 9),
-    "reached": Reached(add(A, 1), 3, 2, 6),
+    "rounded up": mul(div_up(A, 4), div_up(add(B, 1), 3)),
+    "smaller": word("min", A, word("sub", mul(B, 7), B)),
+    "clipped": word("window", add(A, B), 2, 9),
+    "reached": word("reach", add(A, 1), 3, 2, 6),
+    "conditions": word("and", word("greater_equal", A, add(B, 1)), word("not", word("equal", A, 7))),
+    "choice": word("choose", word("equal", A, B), 5, word("choose", word("greater_equal", A, B), A, mul(B, 2))),
+    "chosen condition": word("choose", word("choose", word("equal", A, 1), word("not", B), B), 1, 2),
+    "signed": mul(word("sub", word("signed", add(A, B)), 3, SignedVar("b")), 2),
+    "difference of sums": word("sub", add(mul(A, 100), B), add(B, 3), word("sub", mul(A, 2), 1)),
 }
 
 
@@ -173,13 +166,26 @@ def test_an_expression_is_what_c_computes(name: str, tmp_path: Path) -> None:
         variables = {"a": a, "b": b}
         run = ProgramRun(Clock(()), (), variables)
         run.block(Block((Let("a", A), Set(Var("result"), EXPRESSIONS[name]))))
-        results.append(run.variables["result"])
+        results.append(run.variables["result"] % 2**32)
     assert results == list(map(int, computed))
+
+
+def test_each_function_of_words_is_compared() -> None:
+    """Every function that generated code may have is in one of the expressions; the others have no C."""
+    found = {
+        node.function
+        for tree in EXPRESSIONS.values()
+        for node in Block((Let("x", tree),)).walk()
+        if isinstance(node, Call)
+    }
+    assert {f.name for f in found} == {f.name for f in WORDS if f.c}
+    with pytest.raises(InternalError, match="mod of word, word has no C"):
+        PRINTER.text(word("mod", A, B))
 
 
 def test_signed_values_have_casts() -> None:
     """A difference that may be negative is computed in signed integers."""
-    value = Signed(mul(A, 2), (3, SignedVar("b")))
+    value = word("sub", word("signed", mul(A, 2)), 3, SignedVar("b"))
     assert PRINTER.text(value) == "(int32_t)(a * 2) - 3 - (int32_t)b"
 
 

@@ -11,8 +11,10 @@ from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, TileView
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
 from deployer.core.operator import Kernel
-from deployer.loops.expr import Expr, HomeExpr, Product, Real, SizeExpr, Slot, SumExpr, Var, add, mul, sized
+from deployer.expressions.tree import Expr, Number, Var
+from deployer.expressions.words import add, mul, word
 from deployer.loops.graph_program import GraphStep
+from deployer.loops.leaves import HomeExpr, SizeExpr, Slot, sized
 from deployer.loops.loop_program import (
     Arguments,
     ArgumentTable,
@@ -215,10 +217,10 @@ N, A, B = Var("n"), Var("a"), Var("b")
     ("value", "expected"),
     [
         (9216, SizeExpr(9216, "x")),
-        (mul(N, 36), Product((N, SizeExpr(36, "x")))),
-        (add(A, mul(B, 2)), SumExpr((A, Product((B, SizeExpr(2, "x")))))),
-        (add(mul(add(A, 4), 2), B), SumExpr((Product((SumExpr((A, 4)), 2)), B))),
-        (add(A, 4), SumExpr((A, 4))),
+        (mul(N, 36), word("mul", N, SizeExpr(36, "x"))),
+        (add(A, mul(B, 2)), word("add", A, word("mul", B, SizeExpr(2, "x")))),
+        (add(mul(add(A, 4), 2), B), word("add", word("mul", word("add", A, 4), 2), B)),
+        (add(A, 4), word("add", A, 4)),
         (N, N),
     ],
     ids=str,
@@ -255,8 +257,8 @@ def test_tables_share_what_they_have_in_common() -> None:
 
 def test_real_numbers_of_several_tables_have_names() -> None:
     """A number with a long text that several tables have is a macro of the first step's, in others' macros, too."""
-    rate, sizes = ("lr", Real(0.002)), [(f"n{i}", i) for i in range(4)]
-    tables: list[list[tuple[str, Expr]]] = [[rate], [rate], [*sizes, rate], [*sizes, rate], [("lr", Real(0.1))]]
+    rate, sizes = ("lr", Number(0.002)), [(f"n{i}", i) for i in range(4)]
+    tables: list[list[tuple[str, Expr]]] = [[rate], [rate], [*sizes, rate], [*sizes, rate], [("lr", Number(0.1))]]
     macros, fields = common_sizes(tables, [f"step_0{i}" for i in range(5)], PRINTER)
     lr = "STEP_00_LR"
     assert list(macros.items())[:1] == [(lr, "0x1.0624dep-9f /* 0.00200000009 */")]
@@ -268,6 +270,6 @@ def test_real_numbers_of_several_tables_have_names() -> None:
 def test_zeros_of_both_signs_are_two_numbers() -> None:
     """Tables that differ by the sign of a zero alone have no macro in common."""
     sizes: list[tuple[str, Expr]] = [(f"n{i}", i) for i in range(4)]
-    macros, fields = common_sizes([[*sizes, ("low", Real(zero))] for zero in (0.0, -0.0)], ["a", "b"], PRINTER)
+    macros, fields = common_sizes([[*sizes, ("low", Number(zero))] for zero in (0.0, -0.0)], ["a", "b"], PRINTER)
     assert macros == {}
     assert [texts[-1] for texts in fields] == [".low = 0.0f", ".low = -0.0f"]

@@ -126,6 +126,32 @@ def test_conditions(text: str, holds: bool) -> None:
     assert _special((text,), twice="2 * n").broken(values, 4) == ("" if holds else text)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_conditions_are_what_python_computes(seed: int) -> None:
+    """Drawn texts have the value of Python's evaluation, also where that skips a division by zero."""
+    draw = np.random.default_rng(seed)
+
+    def drawn(depth: int) -> str:
+        if depth == 0:
+            return str(draw.choice(["n", "m", "b", "first", "0", "1", "4"]))
+        a, b, c = (drawn(depth - 1) for _ in range(3))
+        pair = str(draw.choice(["+", "-", "*", "//", "%", "==", "!=", "<", "<=", ">", ">="]))
+        logic = f"(not not ({a} {draw.choice(['and', 'or'])} {b}))"  # ours is true or false, Python's one of both
+        other = [f"(not {a})", f"(-{a})", f"({a} if {b} else {c})", f"({a} <= {b} < {c})", logic]
+        return f"({a} {pair} {b})" if draw.random() < 0.5 else str(draw.choice(other))
+
+    for _ in range(50):
+        text, values = drawn(3), {name: int(draw.integers(0, 6)) for name in ("n", "m", "b", "first")}
+        condition = Condition(text.replace("not not ", ""), {})
+        try:
+            expected = bool(eval(text, {"__builtins__": {}}, values))
+        except ZeroDivisionError:
+            with pytest.raises(ZeroDivisionError):
+                condition.holds(values, 1)
+        else:
+            assert condition.holds(values, 1) == expected, f"{text} of {values}"
+
+
 @pytest.mark.parametrize(
     "text", ["n ** 2", "open(n)", "n.real", "[n]", "'n'", "lambda: n", "n >", "1.5", "turns(n, 2)", "min(n, 2)"]
 )

@@ -11,9 +11,19 @@ from deployer.core.errors import InternalError
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
-from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, derivative, evaluate
-from deployer.formulas.tree import SIGNATURES, Attr, FunctionCall, Number, call, choose, maximum, minimum, walk
-from deployer.operators.base.elementwise_dsl import BroadcastElementwise, ElementwiseFormula, Pointwise, X
+from deployer.expressions.derivative import derivative
+from deployer.expressions.formula import Attr, choose, maximum, minimum
+from deployer.expressions.functions import APPROXIMATIONS, FLOATS
+from deployer.expressions.tree import FUNCTIONS, Number, Var, call, calls
+from deployer.expressions.values import evaluate
+from deployer.operators.base.elementwise_dsl import (
+    BOOLS,
+    INTEGERS,
+    BroadcastElementwise,
+    ElementwiseFormula,
+    Pointwise,
+    X,
+)
 from deployer.testing.bench import run_step, step_of
 from deployer.testing.runtime import run_by_onnx
 from DeployTest.support.building.command_line import deployer
@@ -89,7 +99,7 @@ def test_odd_values_are_those_of_onnxruntime(name: str) -> None:
 def _agree(operator: ElementwiseFormula, result: Array, meaning: Array) -> None:
     """Kernel and formula: bit for bit, signs of zeros included, where no function is called that is approximated."""
     assert_close(operator.name, result, meaning)
-    called = {FUNCTIONS[part.function].header for part in walk(operator.formula) if isinstance(part, FunctionCall)}
+    called = {part.function.header for part in calls(operator.formula)}
     if not called & APPROXIMATIONS:
         np.testing.assert_array_equal(result, meaning)
         numbers = ~np.isnan(meaning)
@@ -162,9 +172,14 @@ def test_borders_are_beside_the_kink() -> None:
     assert (np.abs(row.flipped) < 1e-30).all()
 
 
-def test_tables_agree() -> None:
-    """Every function has a signature, and every signature a function."""
-    assert set(FUNCTIONS) == set(SIGNATURES)
+def test_operands_choose_the_function() -> None:
+    """No two functions of a name take the same operands, and each is found by its own."""
+    leaves = {"float": X, "bool": BOOLS[0], "int": INTEGERS[0], "word": Var("n")}
+    for functions in FUNCTIONS.values():
+        assert len({f.operands for f in functions}) == len(functions)
+        for function in functions:
+            found = call(function.name, *(leaves[kind] for kind in function.operands))
+            assert (found.function, found.kind) == (function, function.kind)
 
 
 POINTS = {name: np.array([-0.9, -0.35, 0.35, 0.55]) for name in ("asin", "acos", "atanh")}
@@ -172,12 +187,10 @@ POINTS["acosh"] = np.array([1.3, 1.7, 2.2])
 """Arguments of functions that not all numbers have."""
 
 
-@pytest.mark.parametrize(
-    "name", [n for n, (kinds, kind) in SIGNATURES.items() if kind == "float" and kinds[0] == "float"]
-)
+@pytest.mark.parametrize("name", [f.name for f in FLOATS if {*f.operands, f.kind} == {"float"}])
 def test_derivatives_of_functions(name: str) -> None:
     """Each rule against a difference in float64, for every operand alone and all of them as one."""
-    kinds = SIGNATURES[name][0]
+    kinds = FUNCTIONS[name][0].operands
     points = POINTS.get(name, np.array([0.35, 0.55, 1.7, 2.2]))
     for place in range(len(kinds) + 1):
         others = [0.9 + number / 3 for number in range(len(kinds))]

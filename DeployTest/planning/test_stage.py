@@ -11,7 +11,7 @@ from deployer.core import artefact
 from deployer.core import target as targets
 from deployer.core.errors import RunFailed, TilingInfeasible
 from deployer.core.plan import Options, Stage, StepTiling, Tiling, target_for
-from deployer.loops.expr import SizeExpr
+from deployer.loops.leaves import SizeExpr
 from deployer.loops.lower import lower
 from deployer.planning import fuse, lifetimes, place, schedule, tile
 from deployer.tilers.addresses.placement import Item, Placement

@@ -11,32 +11,10 @@ import numpy as np
 
 from deployer.codegen.c_names import Names
 from deployer.codegen.kernel_headers import C_TYPES
-from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, code, identifier
-from deployer.loops.expr import (
-    All,
-    AtLeast,
-    Choice,
-    Clipped,
-    Difference,
-    Element,
-    EqualExpr,
-    Expr,
-    ExprNode,
-    HomeExpr,
-    Least,
-    NotExpr,
-    Product,
-    Quotient,
-    Reached,
-    Real,
-    Signed,
-    SignedVar,
-    SizeExpr,
-    Slot,
-    SumExpr,
-    Var,
-)
+from deployer.expressions.c_text import c_text
+from deployer.expressions.tree import Expr, Node, Number, Var
+from deployer.loops.leaves import Element, HomeExpr, SignedVar, SizeExpr, Slot
 from deployer.loops.loop_program import (
     ArgumentTable,
     CallEachStmt,
@@ -92,12 +70,20 @@ class Printer:
 
     def text(self, value: Expr) -> str:
         """An expression as C."""
+        return c_text(value, self._leaf)
+
+    def _leaf(self, value: Node) -> str | None:
+        """A leaf as C; None for what is none."""
         t = self.text
         match value:
-            case int() | SizeExpr():
-                return str(value.value if isinstance(value, SizeExpr) else value)
+            case SizeExpr(number):
+                return str(number)
+            case SignedVar(name):
+                return f"(int32_t){name}"
             case Var(name):
                 return name
+            case Number(number):
+                return float_literal(number)
             case Element(array, index):
                 return f"{array}[{t(index)}]"
             case HomeExpr(storage, dtype):
@@ -113,43 +99,6 @@ class Printer:
                 return f"&{group_name(step)}"
             case GroupSize(step):
                 return f"sizeof {group_name(step)}"
-            case Real(number):
-                return float_literal(number)
-            case SumExpr(terms):
-                return " + ".join(map(self._term, terms))
-            case Product(factors):
-                return " * ".join(map(self._factor, factors))
-            case Difference((first, *less)):
-                return " - ".join([t(first), *map(self._factor, less)])
-            case Quotient(dividend, divisor):
-                return f"((({t(dividend)} + {divisor - 1}) / {divisor}))"
-            case Signed(number, less):
-                return " - ".join([f"(int32_t)({t(number)})", *map(t, less)])
-            case SignedVar(name):
-                return f"(int32_t){name}"
-            case _:
-                return self._call(value)
-
-    def _call(self, value: ExprNode) -> str:
-        """An expression that is an operator or a function call in C."""
-        t = self.text
-        match value:
-            case Least(first, second):
-                return f"hal_min({t(first)}, {t(second)})"
-            case Clipped(index, before, extent):
-                return f"hal_window({t(index)}, {before}, {t(extent)})"
-            case Reached(index, reach, stride, extent):
-                return f"hal_reach({t(index)}, {reach}, {stride}, {extent})"
-            case EqualExpr(first, second):
-                return f"{t(first)} == {t(second)}"
-            case AtLeast(first, second):
-                return f"{t(first)} >= {t(second)}"
-            case NotExpr(inner):
-                return f"!{t(inner)}"
-            case All(terms):
-                return " && ".join(map(t, terms))
-            case Choice(condition, then, other):
-                return f"{t(condition)} ? {t(then)} : {t(other)}"
             case Done():
                 return "HAL_DONE"
             case Ticket(name, _, index):
@@ -157,16 +106,7 @@ class Printer:
             case Transfer(direction, hop, target, source, sizes):
                 words = [str(hop), t(target), t(source), *map(t, sizes)]
                 return f"hal_dma_{direction}_{(1 + len(sizes)) // 2}d({', '.join(words)})"
-        raise InternalError(f"{value} has no C form")
-
-    def _term(self, value: Expr) -> str:
-        """A term of a sum."""
-        return f"({self.text(value)})" if isinstance(value, Difference) else self.text(value)
-
-    def _factor(self, value: Expr) -> str:
-        """A factor of a product, or what is subtracted."""
-        bracketed = isinstance(value, (Difference, SumExpr, Quotient))
-        return f"({self.text(value)})" if bracketed else self.text(value)
+        return None
 
     def view(self, statement: Statement) -> TileView:
         """The view of a statement: each field as text, inner statements as views."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from deployer.codegen.c_text import WIDTH, float_literal
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS, operations
-from deployer.formulas.tree import Attr, Formula, FunctionCall, Input, Number, walk
+from deployer.expressions.c_text import c_text
+from deployer.expressions.formula import Attr, Formula, Input, operations
+from deployer.expressions.functions import APPROXIMATIONS
+from deployer.expressions.tree import Call, Number, calls, distinct
 from deployer.operators.base.elementwise_dsl import ElementwiseFormula, Pointwise, printed_kernels
 
 C_TYPES = {"float32": "float", "int32": "int32_t"}
@@ -55,7 +57,7 @@ def _view(operator: ElementwiseFormula) -> KernelView:
     formula, kernel = operator.formula, operator.kernel
     if kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")
-    headers = {FUNCTIONS[part.function].header for part in walk(formula) if isinstance(part, FunctionCall)} - {""}
+    headers = {part.function.header for part in calls(formula)} - {""}
     pointers = [_Pointer(identifier(name), code(C_TYPES[dtype])) for name, dtype, _ in kernel.pointers]
     parts, value = _statements(formula, bool(APPROXIMATIONS & headers))
     return KernelView(
@@ -78,43 +80,30 @@ def _is_short(formula: Formula) -> bool:
 
 def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CText]:
     """Declarations of the calls that are read more than once, and the result."""
-    parts = walk(formula)
-    reads = Counter(x for part in parts for x in part.operands)
-    texts: dict[Formula, str] = {}
+    reads = Counter(x for part in distinct(formula) for x in part.children())
+    names: dict[Formula, str] = {}
+
+    def own(node: Formula) -> str | None:
+        return names.get(node) if isinstance(node, Call) else _leaf(node, literals)
+
     lines: list[CText] = []
-    for part in parts:
-        texts[part] = _text(part, texts, literals)
-        if isinstance(part, FunctionCall) and reads[part] > 1:
-            name = f"part{len(lines)}"
+    for part in calls(formula):
+        if reads[part] > 1:
             kind = {"float": "float", "bool": "int", "int": "int32_t"}[part.kind]
-            lines.append(_folded(f"const {kind} {name} = {_whole(part, texts)}"))
-            texts[part] = name
-    return tuple(lines), _folded(_whole(formula, texts))
+            lines.append(_folded(f"const {kind} part{len(names)} = {c_text(part, own)}"))
+            names[part] = f"part{len(names)}"
+    return tuple(lines), _folded(c_text(formula, own))
 
 
-def _text(part: Formula, texts: dict[Formula, str], literals: bool) -> str:
-    """A node as C, from the texts of what it is computed from."""
-    match part:
+def _leaf(node: Formula, literals: bool) -> str:
+    match node:
         case Number(value):
             text = float_literal(value).replace(" ", GLUE)
             plain = value in (0.0, 1.0) or not literals
             return (f"({text})" if value < 0 else text) if plain else f"LITERAL_F32({text})"
-        case Input(name):
+        case Input(name) | Attr(name):
             return name
-        case Attr(name):
-            return name
-        case FunctionCall(function, operands):
-            return FUNCTIONS[function].c.format(*(texts[x] for x in operands))
-    raise InternalError(f"{part} has no C form")
-
-
-def _whole(part: Formula, texts: dict[Formula, str]) -> str:
-    """The text of a node that stands alone, for which the brackets of its form are not needed."""
-    if isinstance(part, FunctionCall):
-        form = FUNCTIONS[part.function].c
-        if form.startswith("("):
-            return form[1:-1].format(*(texts[x] for x in part.operands))
-    return texts[part]
+    raise InternalError(f"{node} has no C")
 
 
 def _folded(text: str) -> CText:

@@ -15,7 +15,7 @@ from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.core.traits import UpdateNumber
-from deployer.loops.expr import variables
+from deployer.expressions.tree import variables
 from deployer.loops.graph_program import TICKETS, GraphStep, graph_program
 from deployer.loops.loop_program import LoopProgram
 from deployer.loops.tile_loop import FLAG, NUMBERS

@@ -10,8 +10,10 @@ from deployer.codegen.c_text import Printer, TileView, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.ir import DTYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.loops.expr import Expr, ExprNode, HomeExpr, Product, Real, SizeExpr, Slot, Tree, Var, variables
+from deployer.expressions.tree import Expr, Node, Number, Tree, Var, variables
+from deployer.expressions.words import word
 from deployer.loops.graph_program import GraphStep
+from deployer.loops.leaves import HomeExpr, SizeExpr, Slot
 from deployer.loops.loop_program import (
     Arguments,
     ArgumentTable,
@@ -60,7 +62,7 @@ class FunctionView:
 
 
 @dataclass(frozen=True)
-class _Hole(ExprNode):
+class _Hole(Node):
     """A placeholder for a size: its position among all sizes of the program, and its name."""
 
     place: int
@@ -94,7 +96,7 @@ class _Shape:
     program: LoopProgram
     body: Block
     parameters: tuple[tuple[str, str], ...]
-    addresses: tuple[ExprNode, ...]
+    addresses: tuple[Node, ...]
     sizes: tuple[SizeExpr, ...]
     order: tuple[int, ...]
 
@@ -165,13 +167,13 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls
 
 
-def _varying(group: Sequence[_Shape]) -> dict[_Size, ExprNode]:
+def _varying(group: Sequence[_Shape]) -> dict[_Size, Node]:
     """The sizes that differ between steps, in the order of the parameters, as expressions of parameters.
 
     Sizes of one kind that are the same in each step, such as the bytes of two operands, are one parameter with the
     first one's name; bytes of as many elements as a slot has are that many elements times four.
     """
-    found: dict[_Size, ExprNode] = {}
+    found: dict[_Size, Node] = {}
     kinds: dict[tuple[str, tuple[int, ...]], Var] = {}
     sizes = _sizes(group)
     for size in (sizes[place] for place in group[0].order):
@@ -182,7 +184,7 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, ExprNode]:
         if (kind, size.values) in kinds:
             found[size] = kinds[kind, size.values]
         elif kind == "bytes" and elements and not any(value % WORD for value in size.values):
-            found[size] = Product((elements, WORD))
+            found[size] = word("mul", elements, WORD)
         else:
             names = {node.name for node in kinds.values()}
             free = (size.name if n == 1 else f"{size.name}_{n}" for n in count(1))
@@ -190,7 +192,7 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, ExprNode]:
     return found
 
 
-def _parameters(sizes: dict[_Size, ExprNode]) -> dict[str, _Size]:
+def _parameters(sizes: dict[_Size, Node]) -> dict[str, _Size]:
     """The parameters for these sizes, and the size behind each."""
     parameters = dict[str, _Size]()
     for size, value in sizes.items():
@@ -205,7 +207,7 @@ def _sizes(group: Sequence[_Shape]) -> list[_Size]:
     return [_Size(column[0].name, tuple(size.value for size in column)) for column in columns]
 
 
-def _filled(group: Sequence[_Shape], varying: dict[_Size, ExprNode]) -> Block:
+def _filled(group: Sequence[_Shape], varying: dict[_Size, Node]) -> Block:
     """The body of a group with each hole filled: with parameters if the size differs, else with its value."""
     sizes = _sizes(group)
 
@@ -236,7 +238,7 @@ def common_sizes(
     times = Counter(rest)
     repeated = {sizes for sizes, count in times.items() if count > 1 and len(sizes) >= LEAST_COMMON}
     printed = [*repeated, *(sizes for sizes in rest if sizes not in repeated)]
-    reals = Counter(entry for sizes in printed for entry in sizes if isinstance(entry.value, Real))
+    reals = Counter(entry for sizes in printed for entry in sizes if isinstance(entry.value, Number))
     macros, names, shortened = dict[str, str](), dict[_Entry, str](), list[list[str]]()
     for sizes, label in zip(rest, labels, strict=True):
         for entry in sizes:
@@ -268,7 +270,7 @@ def _shape(step: GraphStep) -> _Shape:
     }
     kinds = {name: kind for name, kind, _ in program.kernel.pointers}
     types = {name: f"{C_TYPES[kind]} *" for name, kind in kinds.items()}
-    names: dict[ExprNode, tuple[str, str]] = {}
+    names: dict[Node, tuple[str, str]] = {}
     for arg, storage in program.storages:
         names[HomeExpr(storage, kinds[arg])] = f"{arg}_home", types[arg]
         names[Slot(program.step, arg, False)] = f"{arg}_slot", types[arg]

@@ -10,7 +10,8 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import Kernel
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.loops.expr import Element, Expr, SizeExpr
+from deployer.expressions.tree import Expr
+from deployer.loops.leaves import Element, SizeExpr
 from deployer.loops.loop_program import Arguments, AssignStmt, Block, CallStmt, LoopProgram
 from deployer.loops.lower import lower
 from deployer.loops.tile_loop import FLAG, NUMBERS

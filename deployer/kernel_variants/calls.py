@@ -1,9 +1,8 @@
 """Arguments of a step's calls, tile by tile, and the kernel variant that all of them may take."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Span, Tile, Windowed, nested, strides
 from deployer.core.errors import InternalError
@@ -14,7 +13,6 @@ from deployer.core.traits import UpdateNumber
 from deployer.kernel_variants.conditions import (
     Condition,
     KernelVariant,
-    Values,
     chosen,
     costed_of,
     variants_of,
@@ -128,13 +126,13 @@ class Calls:
             for name, (value, dims) in scalars.items()
         }
         self._values: dict[str, dict[tuple[Span, ...], float]] = {name: {} for name in self.scalars}
-        self._met: dict[tuple[Callable[[Values, int], Any], int], tuple[list[int], dict[tuple[Span, ...], bool]]] = {}
+        self._met: dict[tuple[Condition, int], tuple[list[int], dict[tuple[Span, ...], bool]]] = {}
 
     def met(self, kinds: Sequence[Sequence[Span]], cores: int, condition: Condition) -> Iterator[bool]:
         """Whether a condition holds for the calls of tiles with such pieces along each dim, of which each is of another
         kind: for one of all calls that are the same to it, and for that of the first tile first.
         """
-        key = condition.holds, cores
+        key = condition, cores
         if key not in self._met:
             self._met[key] = self._deciding(condition.names), {}
         dims, known = self._met[key]
@@ -143,7 +141,7 @@ class Calls:
                 every = [pieces[0] for pieces in kinds]
                 for i, span in zip(dims, spans, strict=True):
                     every[i] = span
-                known[spans] = bool(condition.holds(_Call(self, tuple(every)), cores))
+                known[spans] = condition.holds(_Call(self, tuple(every)), cores)
             yield known[spans]
 
     def _deciding(self, names: Iterable[str]) -> list[int]:

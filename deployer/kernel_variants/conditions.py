@@ -6,19 +6,21 @@ operator's `cost_models`; the default is the operator's `work`. The C source is 
 the list; its function is named after the kernel and the variant.
 """
 
-import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from deployer.core.errors import InternalError
 from deployer.core.files.reading import read_toml
 from deployer.core.operator import registry
 from deployer.core.packages import kernel_folders
 from deployer.core.safe_text import is_identifier
 from deployer.core.target import TARGETS_DIR, Target, TargetInvalid
+from deployer.expressions.parse import NotAnExpression, parse
+from deployer.expressions.tree import Expr, Node, Thunk, Var, variables
+from deployer.expressions.values import compiled
+from deployer.expressions.words import word
 
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
@@ -29,25 +31,43 @@ LIKE = "like"
 """Key that refers to the list of another kernel."""
 CONDITIONS, WORK = ("requires", "profitable_if"), "work"
 """The keys of an entry."""
-_BINARY = (
-    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod),
-    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
-)
-_UNARY = (ast.USub, ast.Not)
-_LOGIC = (ast.And, ast.Or)
-_FORMS = (ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Load, *_UNARY, *_LOGIC, *_BINARY)
-"""What conditions are made of, besides integers and `turns`."""
 
 
-class Condition(NamedTuple):
-    """An expression: its text, the arguments that it asks for, and it as a function of these and the number of cores.
+@dataclass(frozen=True)
+class Cores(Node):
+    """The number of cores that a call's work is split over."""
 
-    Equal texts with the same names for values share the function.
-    """
 
-    text: str
-    names: frozenset[str]
-    holds: Callable[[Values, int], Any]
+class Condition:
+    """An expression over arguments of a kernel and the number of cores. Equal texts over equal names share it."""
+
+    def __init__(self, text: str, let: Mapping[str, str]) -> None:
+        self.text, self.tree = text, _parsed(text, lambda name: _defined(name, let))
+        self.names = frozenset(variables(self.tree))
+        self._of_cores: dict[int, Thunk] = {}
+
+    def on(self, cores: int) -> Thunk:
+        """The condition as a function of the arguments: planning asks many of them for many tiles."""
+        if cores not in self._of_cores:
+            self._of_cores[cores] = compiled(self.tree, lambda _: lambda _: cores)
+        return self._of_cores[cores]
+
+    def holds(self, values: Values, cores: int) -> bool:
+        """Whether it holds for a call; KeyError where an argument is missing."""
+        return bool(self.on(cores)(values))
+
+
+def _rounds(pieces: Expr) -> Expr:
+    """The rounds in which cores take pieces: their number by that of the cores, rounded up."""
+    return word("neg", word("div", word("neg", pieces), Cores()))
+
+
+def _parsed(text: str, name: Callable[[str], Expr]) -> Expr:
+    return parse(text, name, {"turns": _rounds})
+
+
+def _defined(name: str, let: Mapping[str, str]) -> Expr:
+    return _parsed(let[name], lambda other: _defined(other, let)) if name in let else Var(name)
 
 
 Met = Callable[[Condition], Iterator[bool]]
@@ -97,7 +117,12 @@ class KernelVariant:
 
 
 def _conditions(texts: Sequence[str], let: Mapping[str, str]) -> tuple[Condition, ...]:
-    return tuple(_compiled(text, tuple(let.items())) for text in texts)
+    return tuple(_condition(text, tuple(let.items())) for text in texts)
+
+
+@cache
+def _condition(text: str, let: tuple[tuple[str, str], ...]) -> Condition:
+    return Condition(text, dict(let))
 
 
 def variants_of(symbol: str, target: Target) -> tuple[KernelVariant, ...]:
@@ -170,7 +195,7 @@ def _entries(path: Path) -> Iterator[KernelVariant]:
         raise TargetInvalid(f"{path}: {LET} is not a table of names and expressions")
     asked: dict[str, frozenset[str]] = {}
     for name, text in let.items():
-        used = frozenset(_names_in(path, f"{LET}.{name}", text))
+        used = _names_in(path, f"{LET}.{name}", text)
         later = used & set(let) - set(asked)
         if later:
             raise TargetInvalid(f"{path}: {LET}.{name} reads {min(later)}, which is defined later")
@@ -182,7 +207,7 @@ def _entries(path: Path) -> Iterator[KernelVariant]:
                 " may name its cost model as `work`"
             )
         requires, profitable_if = (tuple(entry.get(key, ())) for key in CONDITIONS)
-        used = frozenset(n for text in (*requires, *profitable_if) for n in _names_in(path, name, text))
+        used = frozenset[str]().union(*(_names_in(path, name, text) for text in (*requires, *profitable_if)))
         names = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
         yield KernelVariant(name, path.with_name(f"{name}.c"), requires, profitable_if, let, names, entry.get(WORK, ""))
 
@@ -202,71 +227,9 @@ def _table(path: Path) -> dict[str, Any]:
     return read_toml(path, "a list of kernel variants, such as those of the deployer's targets", TargetInvalid)
 
 
-@cache
-def _compiled(text: str, let: tuple[tuple[str, str], ...]) -> Condition:
-    """A condition as a function of Python's own: planning asks many of them for many tiles.
-
-    The text itself never becomes code: `_rebuilt` makes a new tree of the forms that conditions have.
-    """
-    parameters = ast.arguments([], [ast.arg("values"), ast.arg("cores")], None, [], [], None, [])
-    tree = ast.Expression(ast.Lambda(parameters, _rebuilt(_parsed(text), dict(let))))
-    code = compile(ast.fix_missing_locations(tree), f"<{text}>", "eval")
-    asked = (node.slice for node in ast.walk(tree) if isinstance(node, ast.Subscript))
-    names = frozenset(str(name.value) for name in asked if isinstance(name, ast.Constant))
-    return Condition(text, names, eval(code, {"__builtins__": {}}))
-
-
-def _rebuilt(tree: ast.expr, let: Mapping[str, str]) -> ast.expr:
-    """A condition's tree with values for names, and divisions for `turns`."""
-    match tree:
-        case ast.Constant(int(number)):
-            return ast.Constant(number)
-        case ast.Name(name) if name in let:
-            return _rebuilt(_parsed(let[name]), let)
-        case ast.Name(name):
-            return ast.Subscript(ast.Name("values", ast.Load()), ast.Constant(name), ast.Load())
-        case ast.UnaryOp(kind, operand) if type(kind) in _UNARY:
-            return ast.UnaryOp(kind, _rebuilt(operand, let))
-        case ast.IfExp(test, then, other):
-            return ast.IfExp(*(_rebuilt(part, let) for part in (test, then, other)))
-        case ast.BoolOp(kind, parts) if type(kind) in _LOGIC:
-            either = ast.BoolOp(kind, [_rebuilt(part, let) for part in parts])
-            # Conditions count with what they ask, so it is true or false, and not the last part.
-            return ast.UnaryOp(ast.Not(), ast.UnaryOp(ast.Not(), either))
-        case ast.BinOp(left, kind, right) if type(kind) in _BINARY:
-            return ast.BinOp(_rebuilt(left, let), kind, _rebuilt(right, let))
-        case ast.Compare(left, kinds, rest) if all(type(kind) in _BINARY for kind in kinds):
-            return ast.Compare(_rebuilt(left, let), kinds, [_rebuilt(item, let) for item in rest])
-        case ast.Call(ast.Name("turns"), [argument]):
-            least = ast.BinOp(
-                ast.UnaryOp(ast.USub(), _rebuilt(argument, let)), ast.FloorDiv(), ast.Name("cores", ast.Load())
-            )
-            return ast.UnaryOp(ast.USub(), least)
-    raise InternalError(f"{ast.unparse(tree)!r} is not a condition")
-
-
-@cache
-def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _names_in(path: Path, entry: str, text: object) -> Iterator[str]:
-    """The names of values in a condition; TargetInvalid where it is none. `turns` divides pieces among the cores."""
-    refused = TargetInvalid(f"{path}: {text!r} of {entry} is not a condition")
+def _names_in(path: Path, entry: str, text: object) -> frozenset[str]:
+    """The names that a condition reads; TargetInvalid where it is none."""
     try:
-        nodes = list(ast.walk(_parsed(str(text))))
-    except SyntaxError as error:
-        raise refused from error
-    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            is_rounds = isinstance(node.func, ast.Name) and node.func.id == "turns"
-            known = is_rounds and len(node.args) == 1 and not node.keywords
-        elif isinstance(node, ast.Constant):
-            known = isinstance(node.value, int)
-        else:
-            known = isinstance(node, _FORMS)
-        if not known:
-            raise refused
-        if isinstance(node, ast.Name) and id(node) not in functions:
-            yield node.id
+        return frozenset(variables(_parsed(str(text), Var)))
+    except NotAnExpression as error:
+        raise TargetInvalid(f"{path}: {text!r} of {entry} is not a condition") from error

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from deployer.core.operator import Kernel
-from deployer.loops.expr import Expr, ExprNode, Tree, Var
+from deployer.expressions.tree import Expr, Node, Tree, Var
 
 Direction = Literal["in", "out"]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Ticket(ExprNode):
+class Ticket(Node):
     """The handle to wait for a transfer towards the kernels ("in") or away; one of several of a name has an index.
 
     Of an array for slots and operands this has two parts, of which the first alone stands for the tickets of a slot.
@@ -28,7 +28,7 @@ class Ticket(ExprNode):
 
 
 @dataclass(frozen=True)
-class Transfer(ExprNode):
+class Transfer(Node):
     """A transfer over a hop, towards the kernels ("in") or away; its value is the ticket.
 
     `sizes` are the bytes per run, then for each level a count and the bytes from one repetition to the next.
@@ -42,19 +42,19 @@ class Transfer(ExprNode):
 
 
 @dataclass(frozen=True)
-class Done(ExprNode):
+class Done(Node):
     """The ticket of no transfer: a wait for it returns at once."""
 
 
 @dataclass(frozen=True)
-class ArgumentTable(ExprNode):
+class ArgumentTable(Node):
     """The argument table of a step's kernel."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class HeldArgument(ExprNode):
+class HeldArgument(Node):
     """The address that the argument table in use holds for a pointer argument of the kernel, to `const` or not."""
 
     argument: str
@@ -62,14 +62,14 @@ class HeldArgument(ExprNode):
 
 
 @dataclass(frozen=True)
-class Group(ExprNode):
+class Group(Node):
     """The constants that are the argument tables of a group of steps, by the number of its first step."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class GroupSize(ExprNode):
+class GroupSize(Node):
     """The bytes of a group's tables: `bytes` by the plan, whose pointers may be shorter than the machine's."""
 
     step: int

@@ -11,16 +11,9 @@ import numpy as np
 
 from deployer.core.operator import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
-from deployer.loops.expr import (
-    Choice,
-    Expr,
-    HomeExpr,
-    Real,
-    Slot,
-    Tree,
-    add,
-    variables,
-)
+from deployer.expressions.tree import Expr, Number, Tree, variables
+from deployer.expressions.words import add, word
+from deployer.loops.leaves import HomeExpr, Slot
 from deployer.loops.loop_program import (
     Arguments,
     ArgumentTable,
@@ -90,9 +83,8 @@ def _starts(port: Port) -> tuple[StartStmt, ...]:
     for o in port.moved():
         if o.mode != "out" and port.opened(o, "in"):
             transfer = port.transfer(tile, o, "in")
-            starts.append(
-                StartStmt(port.first(o), Choice(FLAG, Done(), transfer) if o.overwrite_on_first_pass else transfer)
-            )
+            value = word("choose", FLAG, Done(), transfer) if o.overwrite_on_first_pass else transfer
+            starts.append(StartStmt(port.first(o), value))
     return tuple(starts)
 
 
@@ -188,7 +180,7 @@ def _arguments(step: PlanStep, loop: TileLoop) -> tuple[tuple[tuple[str, Expr], 
 
 def _is_zero(value: Expr) -> bool:
     """Whether the value has only zero bits, as a cleared table has; -0.0 has its sign bit set."""
-    if isinstance(value, Real):
+    if isinstance(value, Number):
         nearest = np.float32(value.value)
         return bool(nearest == 0 and not np.signbit(nearest))
     return value == 0

@@ -11,7 +11,9 @@ from functools import cached_property
 
 from deployer.core.level import L_HOME, L_INNER
 from deployer.core.plan import Plan, PlanOperand, PlanStep
-from deployer.loops.expr import AtLeast, Choice, EqualExpr, Expr, HomeExpr, NotExpr, Slot, Var, add, mul, sized
+from deployer.expressions.tree import Expr, Var
+from deployer.expressions.words import add, all_of, mul, word
+from deployer.loops.leaves import HomeExpr, Slot, sized
 from deployer.loops.loop_program import (
     Direction,
     Done,
@@ -26,7 +28,7 @@ from deployer.loops.loop_program import (
     Wait,
     WaitAll,
 )
-from deployer.loops.tile_loop import FLAG, TileLoop, all_of
+from deployer.loops.tile_loop import FLAG, TileLoop
 
 Guarded = tuple[tuple[Expr, ...], Statement]
 """Conditions that must all hold, and a statement."""
@@ -143,11 +145,11 @@ class SingleMoves:
         transfer = self.port.transfer(self.loop, o, direction)
         if self.alone[direction]:
             return [(tuple(conditions), Wait(transfer))]
-        value = Choice(all_of(conditions), transfer, Done()) if conditions else transfer
+        value = word("choose", all_of(conditions), transfer, Done()) if conditions else transfer
         if self.port.opened(o, direction) and not self.loop.split:
             return [] if direction == "in" else [((), StartStmt(self.port.last(o), value))]
         if direction == "in" and self.port.opened(o, direction):
-            value = Choice(EqualExpr(tile_counter(self.port, "tile"), 0), self.port.first(o), value)
+            value = word("choose", word("equal", tile_counter(self.port, "tile"), 0), self.port.first(o), value)
         return [((), StartStmt(self._ticket(o, direction), value))]
 
     def _wait(self, o: PlanOperand, direction: Direction) -> list[Guarded]:
@@ -158,12 +160,13 @@ class SingleMoves:
         if not self.loop.split:
             return [((), Wait(self.port.first(o)))] if direction == "in" else []
         tile, count = tile_counter(self.port, "tile"), tile_count(self.port, self.loop)[1]
-        more, at_last, ticket = AtLeast(count, add(tile, 2)), AtLeast(add(tile, 1), count), self._ticket(o, direction)
+        more, at_last = word("greater_equal", count, add(tile, 2)), word("greater_equal", add(tile, 1), count)
+        ticket = self._ticket(o, direction)
         return [((more,), Wait(ticket)), ((at_last,), StartStmt(self.port.last(o), ticket))]
 
     def fetch(self, o: PlanOperand) -> list[Guarded]:
         """Start the ingress if this tile is the first of a box and the kernel reads the old content."""
-        conditions = [*self.loop.begins(o), *([NotExpr(FLAG)] if o.overwrite_on_first_pass else [])]
+        conditions = [*self.loop.begins(o), *([word("not", FLAG)] if o.overwrite_on_first_pass else [])]
         return [] if o.mode == "out" else self._start(o, "in", conditions)
 
     def arrive(self, o: PlanOperand) -> list[Guarded]:
@@ -255,10 +258,10 @@ class DoubleMoves:
         number = self._number(o, "fill")
         transfer: Expr = self.port.transfer(self.ahead, o, "in", "fill")
         if o.overwrite_on_first_pass:
-            transfer = Choice(FLAG, Done(), transfer)
+            transfer = word("choose", FLAG, Done(), transfer)
         wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
         statements = [*wait, StartStmt(self._ticket(o, "in", number), transfer)]
-        later = [AtLeast(tile_counter(self.port, "turn"), 1)] if begun else []
+        later = [word("greater_equal", tile_counter(self.port, "turn"), 1)] if begun else []
         begins = self.ahead.begins(o)
         started = [((*later, *begins), statement) for statement in statements]
         rotating = (*(later if self._begun_alike(o) else ()), *begins)

@@ -5,23 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deployer.core.cost import Clock
 from deployer.core.errors import InternalError
-from deployer.loops.expr import (
-    All,
-    AtLeast,
-    Choice,
-    Clipped,
-    Difference,
-    EqualExpr,
-    Expr,
-    Least,
-    NotExpr,
-    Product,
-    Quotient,
-    Reached,
-    SizeExpr,
-    SumExpr,
-    Var,
-)
+from deployer.expressions.tree import Expr, Node, Thunk, Var
+from deployer.expressions.values import compiled
+from deployer.loops.leaves import SizeExpr
 from deployer.loops.loop_program import (
     Arguments,
     AssignEachStmt,
@@ -47,7 +33,6 @@ from deployer.loops.loop_program import (
     WaitAll,
 )
 
-Value = Callable[[], int]
 Action = Callable[[], None]
 Key = tuple[str, tuple[int, ...]]
 """The name and the index of a ticket: one without an index has 0."""
@@ -96,14 +81,14 @@ class ProgramRun:
                 return self._new_tile(self._block(body))
             case Declare(names, values):
                 pairs = [(name, self._value(value)) for name, value in zip(names, values, strict=True)]
-                return lambda: variables.update({name: value() for name, value in pairs})
+                return lambda: variables.update({name: value(variables) for name, value in pairs})
             case Tickets():
                 return self._declared_tickets(statement)
             case Let(name, expression) | Set(Var(name), expression):
                 return self._assignment(name, self._value(expression))
             case Increase(Var(name), by):
                 step = self._value(by)
-                return lambda: variables.update({name: variables[name] + step()})
+                return lambda: variables.update({name: variables[name] + step(variables)})
             case Rotate(Var(name), slots):
                 return lambda: variables.update({name: (variables[name] + 1) % slots})
             case IfStmt(condition, body):
@@ -116,30 +101,33 @@ class ProgramRun:
                 return self._movement(statement)
 
     def _declared_tickets(self, statement: Tickets) -> Action:
-        tickets, none, first = self.tickets, dict[Key, Running](), dict[Key, Callable[[], Running]]()
+        variables, tickets = self.variables, self.tickets
+        none, first = dict[Key, Running](), dict[Key, Thunk]()
         for array in statement.arrays:
             for slot in range(array.slots):
                 none |= {(array.name, array.index(slot, place)): NOTHING for place in range(len(array.first))}
-            values = map(self._started, array.first)
+            values = map(self._value, array.first)
             first |= {(array.name, array.index(0, place)): started for place, started in enumerate(values)}
 
         def declare() -> None:
             tickets.update(none)
-            tickets.update({at: started() for at, started in first.items()})
+            tickets.update({at: started(variables) for at, started in first.items()})
 
         return declare
 
-    def _assignment(self, name: str, value: Value) -> Action:
+    def _assignment(self, name: str, value: Thunk) -> Action:
         variables = self.variables
 
         def assign() -> None:
-            variables[name] = value()
+            variables[name] = value(variables)
 
         return assign
 
-    def _under(self, condition: Value, action: Action) -> Action:
+    def _under(self, condition: Thunk, action: Action) -> Action:
+        variables = self.variables
+
         def run() -> None:
-            if condition():
+            if condition(variables):
                 action()
 
         return run
@@ -161,7 +149,7 @@ class ProgramRun:
         ahead, body, late = self._block(loop.ahead), self._block(loop.body), bool(loop.ahead)
 
         def run() -> None:
-            iterations, base = count(), self._calls
+            iterations, base = count(variables), self._calls
             for iteration in range(iterations + late):
                 variables[name] = iteration
                 if iteration < iterations:
@@ -176,24 +164,24 @@ class ProgramRun:
 
     def _movement(self, statement: Statement) -> Action:
         """The function that runs a transfer or a wait; a start counts as waiting if the same tile waits for it."""
-        tickets = self.tickets
+        variables, tickets = self.variables, self.tickets
         match statement:
             case StartStmt(Ticket(name, direction, index), transfer):
-                number, started, local = self._index(index), self._started(transfer), not index
+                number, started, local = self._index(index), self._value(transfer), not index
 
                 def start() -> None:
                     begin = self.clock.now
-                    tickets[name, number()] = running = started()
+                    tickets[name, number()] = running = started(variables)
                     if local:
                         self._lost(running[0], direction, begin)
 
                 return start
             case Wait(Transfer() as transfer):
-                started = self._started(transfer)
+                started = self._value(transfer)
 
                 def move() -> None:
                     begin = self.clock.now
-                    hop, end = started()
+                    hop, end = started(variables)
                     self.clock.wait(hop, end)
                     self._lost(hop, transfer.direction, begin)
 
@@ -216,7 +204,7 @@ class ProgramRun:
 
         return wait
 
-    def _wait_all(self, name: str, direction: str, part: list[Value], count: int) -> Action:
+    def _wait_all(self, name: str, direction: str, part: list[Thunk], count: int) -> Action:
         waits = [self._wait(name, direction, self._place(part, place)) for place in range(count)]
 
         def wait_all() -> None:
@@ -225,13 +213,14 @@ class ProgramRun:
 
         return wait_all
 
-    def _place(self, part: list[Value], place: int) -> Callable[[], tuple[int, ...]]:
-        return lambda: (*[value() for value in part], place)
+    def _place(self, part: list[Thunk], place: int) -> Callable[[], tuple[int, ...]]:
+        variables = self.variables
+        return lambda: (*[value(variables) for value in part], place)
 
     def _index(self, index: tuple[Expr, ...]) -> Callable[[], tuple[int, ...]]:
         """The index of a ticket among those of its name: 0 for one without an index."""
-        values = list(map(self._value, index))
-        return (lambda: tuple([value() for value in values])) if values else lambda: (0,)
+        variables, values = self.variables, list(map(self._value, index))
+        return (lambda: tuple([value(variables) for value in values])) if values else lambda: (0,)
 
     def _lost(self, hop: int, direction: str, begin: int) -> None:
         """Count the cycles since `begin` as lost by the tile or, on an outer hop, by the stage."""
@@ -240,90 +229,30 @@ class ProgramRun:
         else:
             self.waits[direction][self._tile] += self.clock.now - begin
 
-    def _started(self, value: Expr) -> Callable[[], Running]:
-        """The function that starts a transfer, if there is one, and returns its hop and the cycle of its end."""
+    def _value(self, expression: Expr) -> Thunk:
+        """The function that computes a word, or starts a transfer and returns its hop and the cycle of its end."""
+        return compiled(expression, self._leaf)
+
+    def _leaf(self, value: Node) -> Thunk:
         match value:
+            case SizeExpr(number):
+                return lambda _: number
+            case Done():
+                return lambda _: NOTHING
+            case Ticket(name, _, index):
+                place, tickets = self._index(index), self.tickets
+                return lambda _: tickets[name, place()]
             case Transfer(direction, hop, _, _, sizes):
                 run, *levels = map(self._value, sizes)
                 counts, clock, moved = levels[::2], self.clock, self.moved[hop]
 
-                def start() -> Running:
+                def start(variables: Mapping[str, int]) -> Running:
                     lines = 1
                     for count in counts:
-                        lines *= count()
-                    size = run() * lines
+                        lines *= count(variables)
+                    size = run(variables) * lines
                     moved[direction] += size
                     return hop, clock.start(hop, direction, size, lines)
 
                 return start
-            case Choice(condition, then, other):
-                holds, one, two = self._value(condition), self._started(then), self._started(other)
-                return lambda: one() if holds() else two()
-            case Done():
-                return lambda: NOTHING
-            case Ticket(name, _, index):
-                number, tickets = self._index(index), self.tickets
-                return lambda: tickets[name, number()]
-        raise InternalError(f"{type(value).__name__} starts no transfer")
-
-    def _value(self, expression: Expr) -> Value:
-        """The function that computes an expression."""
-        variables = self.variables
-        match expression:
-            case int():
-                return lambda: expression
-            case SizeExpr(number, _):
-                return lambda: number
-            case Var(name):
-                return lambda: variables[name]
-            case SumExpr(terms):
-                addends = list(map(self._value, terms))
-                return lambda: sum([term() for term in addends])
-            case Product(factors):
-                return self._product(list(map(self._value, factors)))
-            case All(terms):
-                conditions = list(map(self._value, terms))
-                return lambda: all([condition() for condition in conditions])
-            case NotExpr(inner):
-                operand = self._value(inner)
-                return lambda: not operand()
-            case Quotient(dividend, divisor):
-                numerator = self._value(dividend)
-                return lambda: -(-numerator() // divisor)
-            case Clipped(index, before, extent):
-                at, most = self._value(index), self._value(extent)
-                return lambda: min(max(at() - before, 0), most())
-            case Reached(index, reach, stride, extent):
-                position = self._value(index)
-                return lambda: min(max(-(-(position() - reach) // stride), 0), extent)
-            case Choice(condition, then, other):
-                holds, one, two = map(self._value, (condition, then, other))
-                return lambda: one() if holds() else two()
-            case _:
-                return self._of_two(expression)
-
-    def _product(self, factors: list[Value]) -> Value:
-        def product() -> int:
-            value = 1
-            for factor in factors:
-                value *= factor()
-            return value
-
-        return product
-
-    def _of_two(self, expression: Expr) -> Value:
-        """The function that computes an expression of two values."""
-        match expression:
-            case Difference((first, second)):
-                a, b = self._value(first), self._value(second)
-                return lambda: a() - b()
-            case Least(first, second):
-                a, b = self._value(first), self._value(second)
-                return lambda: min(a(), b())
-            case EqualExpr(first, second):
-                a, b = self._value(first), self._value(second)
-                return lambda: a() == b()
-            case AtLeast(first, second):
-                a, b = self._value(first), self._value(second)
-                return lambda: a() >= b()
-        raise InternalError(f"{type(expression).__name__} has no number")
+        raise InternalError(f"{type(value).__name__} has no value")

@@ -19,29 +19,9 @@ from deployer.core.errors import InternalError
 from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.traits import UpdateNumber
-from deployer.loops.expr import (
-    All,
-    AtLeast,
-    Choice,
-    Clipped,
-    Difference,
-    Element,
-    EqualExpr,
-    Expr,
-    Least,
-    Quotient,
-    Reached,
-    Real,
-    Signed,
-    SignedVar,
-    SizeExpr,
-    Var,
-    add,
-    moved,
-    mul,
-    sized,
-    sub,
-)
+from deployer.expressions.tree import Expr, Number, Var
+from deployer.expressions.words import add, all_of, div_up, moved, mul, sub, word
+from deployer.loops.leaves import Element, SignedVar, SizeExpr, sized
 from deployer.loops.loop_program import Direction, IfStmt, Increase, Let, Set, Statement, Transfer
 
 FLAG = Var("lazy_reset")
@@ -120,8 +100,8 @@ class TileLoop:
         for name in self.split:
             length = self.length(name)
             if isinstance(length, Var):
-                rest = Difference((self.end(name), self.start(name)))
-                definitions[length.name] = Least(self.step_length(name), rest)
+                rest = word("sub", self.end(name), self.start(name))
+                definitions[length.name] = word("min", self.step_length(name), rest)
         for operand in self.step.operands:
             for index, (axis, extent) in enumerate(zip(operand.axes, operand.view, strict=True)):
                 if isinstance(axis, Windowed) and axis.dim in self.split:
@@ -137,7 +117,7 @@ class TileLoop:
             names = [f"{self.prefix}{operand.arg}_{index}_{what}" for what in ("first", "end")]
             definitions |= dict(zip(names, self._reached(axis.reach, axis.count), strict=True))
             start, end = map(Var, names)
-            empty = EqualExpr(end, start)
+            empty = word("equal", end, start)
         first: Expr
         last: Expr
         if isinstance(axis, Reach):
@@ -146,11 +126,11 @@ class TileLoop:
             pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
             overlap = (axis.kernel - 1) * axis.dilation + 1 - axis.stride
             size = SizeExpr(extent, f"{operand.arg}_{index}_size")
-            first = Clipped(add(mul(start, axis.stride), crop), pad, size)
-            last = Clipped(add(mul(end, axis.stride), overlap + crop), pad, size)
-        rest = Difference((last, self._low(operand, index, axis, extent)))
+            first = word("window", add(mul(start, axis.stride), crop), pad, size)
+            last = word("window", add(mul(end, axis.stride), overlap + crop), pad, size)
+        rest = word("sub", last, self._low(operand, index, axis, extent))
         definitions[low] = first
-        definitions[length] = Choice(empty, 0, rest) if empty else rest
+        definitions[length] = word("choose", empty, 0, rest) if empty else rest
         return definitions
 
     def _reached(self, axis: Reach, extent: int) -> tuple[Expr, Expr]:
@@ -158,8 +138,8 @@ class TileLoop:
         start, count = self.start(axis.dim), self.length(axis.dim)
         pad, crop, reach = max(axis.pad, 0), max(-axis.pad, 0), (axis.kernel - 1) * axis.dilation
         return (
-            Reached(add(start, pad), reach + crop, axis.stride, extent),
-            Reached(add(start, count, pad), crop, axis.stride, extent),
+            word("reach", add(start, pad), reach + crop, axis.stride, extent),
+            word("reach", add(start, count, pad), crop, axis.stride, extent),
         )
 
     def _clipped_lengths(self, axis: Windowed, extent: int) -> set[int]:
@@ -193,7 +173,7 @@ class TileLoop:
         counts: list[Expr] = []
         for name in self.split:
             length, tile = self.outer_span(name)[1], self.tile[name]
-            counts.append(-(-length // tile) if isinstance(length, int) else Quotient(length, tile))
+            counts.append(div_up(length, tile))
         return mul(*counts)
 
     def advance(self) -> list[Statement]:
@@ -207,7 +187,7 @@ class TileLoop:
         statements: list[Statement] = [Increase(at, self.step_length(name))]
         if dims[:-1]:
             reset = Set(at, self.outer_span(name)[0])
-            statements.append(IfStmt(AtLeast(at, self.end(name)), (reset, *self._advance(dims[:-1]))))
+            statements.append(IfStmt(word("greater_equal", at, self.end(name)), (reset, *self._advance(dims[:-1]))))
         return statements
 
     def inner(self, operand: PlanOperand) -> list[str]:
@@ -230,11 +210,11 @@ class TileLoop:
 
     def _at_first(self, names: list[str]) -> list[Expr]:
         """Conditions under which the tile is the first along each of the dims."""
-        return [EqualExpr(self.start(n), self.outer_span(n)[0]) for n in names]
+        return [word("equal", self.start(n), self.outer_span(n)[0]) for n in names]
 
     def _at_last(self, names: list[str]) -> list[Expr]:
         """Conditions under which the tile is the last along each of the dims."""
-        return [AtLeast(add(self.start(n), self.step_length(n)), self.end(n)) for n in names]
+        return [word("greater_equal", add(self.start(n), self.step_length(n)), self.end(n)) for n in names]
 
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
@@ -263,7 +243,7 @@ class TileLoop:
         start, length, extent = self.start(dim), self.length(dim), operand.view[index]
         if isinstance(start, int) and isinstance(length, int):
             return extent - start - length, length
-        return Difference((SizeExpr(extent, f"{operand.arg}_{index}_size"), start, length)), length
+        return word("sub", SizeExpr(extent, f"{operand.arg}_{index}_size"), start, length), length
 
     def container(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis of the array that holds the boxes: the tensor, or a slot of the stage."""
@@ -335,7 +315,7 @@ class TileLoop:
         """The value of a kernel argument."""
         match value:
             case Const(v):
-                return v if isinstance(v, int) else Real(v)
+                return v if isinstance(v, int) else Number(v)
             case Extent(dim):
                 return self.length(dim)
             case Start(dim):
@@ -371,13 +351,14 @@ class TileLoop:
         if not isinstance(low, Var):
             raise InternalError(f"operand {operand.arg} has windows on axis {index} that begin in different places")
         if isinstance(axis, Around):
-            return Signed(self.start(axis.dim), (SignedVar(low.name),))
+            return word("sub", word("signed", self.start(axis.dim)), SignedVar(low.name))
         pad, crop = max(axis.pad, 0), max(-axis.pad, 0)
         if isinstance(axis, Window):
             first = add(mul(self.start(axis.dim), axis.stride), crop)
-            return Signed(first, (pad, SignedVar(low.name)))
+            return word("sub", word("signed", first), pad, SignedVar(low.name))
         less = (crop,) if crop else ()
-        return Signed(add(self.start(axis.dim), pad), (*less, Signed(mul(low, axis.stride))))
+        start = word("signed", add(self.start(axis.dim), pad))
+        return word("sub", start, *less, word("signed", mul(low, axis.stride)))
 
 
 class FirstTile(TileLoop):
@@ -390,8 +371,3 @@ class FirstTile(TileLoop):
     def box(self, operand: PlanOperand) -> list[tuple[Expr, Expr]]:
         """(first index, length) per view axis."""
         return [axis.span(self.first, extent) for axis, extent in zip(operand.axes, operand.view, strict=True)]
-
-
-def all_of(conditions: list[Expr]) -> Expr:
-    """The conjunction of the conditions; 1 if there are none."""
-    return conditions[0] if len(conditions) == 1 else All(tuple(conditions)) if conditions else 1

@@ -12,8 +12,8 @@ import numpy as np
 from deployer.core.files.reading import own_toml
 from deployer.core.operator import Operator
 from deployer.core.target import TARGETS_DIR
-from deployer.formulas.functions import APPROXIMATIONS, FUNCTIONS
-from deployer.formulas.tree import FunctionCall, walk
+from deployer.expressions.functions import APPROXIMATIONS, is_exact
+from deployer.expressions.tree import calls
 from deployer.operators.base.elementwise import Broadcasting, Flat
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
@@ -90,5 +90,5 @@ def _rounds(file: str) -> bool:
     operator = printed_kernels().get(file.removesuffix(".c"))
     if operator is None:
         return ROUNDING.search((TARGETS_DIR / file).read_text()) is not None
-    functions = [FUNCTIONS[part.function] for part in walk(operator.formula) if isinstance(part, FunctionCall)]
-    return sum(not f.exact for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)
+    functions = [part.function for part in calls(operator.formula)]
+    return sum(not is_exact(f) for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)

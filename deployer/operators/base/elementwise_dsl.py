@@ -27,8 +27,10 @@ from deployer.core.operator import (
 )
 from deployer.core.signatures import Signature
 from deployer.core.traits import DecisionBoundaries
-from deployer.formulas.functions import ZERO, derivative, evaluate, times, work_of
-from deployer.formulas.tree import Formula, Input, attributes_of, divisors_of, inputs_of, replaced
+from deployer.expressions.derivative import ZERO, derivative, times
+from deployer.expressions.formula import Formula, Input, attributes_of, divisors_of, inputs_of, work_of
+from deployer.expressions.tree import replaced
+from deployer.expressions.values import evaluate
 from deployer.operators.base.elementwise import Broadcasting, Flat
 from deployer.operators.base.operands import normal
 

@@ -26,7 +26,7 @@ from deployer.core.operator import (
 )
 from deployer.core.signatures import CONSUMED, Rule, Signature
 from deployer.core.traits import FLOAT32_MAX
-from deployer.formulas.tree import maximum, minimum
+from deployer.expressions.formula import maximum, minimum
 from deployer.operators.base.elementwise import (
     LOOPS,
     Binary,

@@ -7,8 +7,9 @@ import numpy as np
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
 from deployer.core.signatures import Overflow
-from deployer.formulas.functions import FUNCTIONS
-from deployer.formulas.tree import Input, call
+from deployer.expressions.formula import Input
+from deployer.expressions.tree import call
+from deployer.expressions.values import evaluate
 from deployer.operators.base.elementwise_dsl import INTEGERS, BroadcastElementwise, Pointwise, elementwise
 from deployer.operators.base.operands import arrays, operands
 
@@ -41,8 +42,8 @@ class BitShift(Operator):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's shifts, and what ONNX says of others."""
-        function = FUNCTIONS[DIRECTIONS[node.attr_str("direction", "")][1]]
-        return (np.asarray(function.numpy(*arrays(inputs, 2))),)
+        shift = call(DIRECTIONS[node.attr_str("direction", "")][1], *INTEGERS)
+        return (evaluate(shift, dict(zip("ab", arrays(inputs, 2), strict=True)), {}),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The operator of the direction."""
@@ -56,7 +57,7 @@ class BitwiseAnd(BroadcastElementwise):
     name = "BitwiseAnd"
     versions = (18,)
     operands = INTEGERS
-    formula = call("bits_and", *INTEGERS)
+    formula = call("and", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -71,7 +72,7 @@ class BitwiseNot(Pointwise):
     overflow = "unsigned"
     versions = (18,)
     operands = (INTEGER,)
-    formula = call("bits_not", INTEGER)
+    formula = call("not", INTEGER)
     no_gradient = "integers have none"
 
 
@@ -82,7 +83,7 @@ class BitwiseOr(BroadcastElementwise):
     name = "BitwiseOr"
     versions = (18,)
     operands = INTEGERS
-    formula = call("bits_or", *INTEGERS)
+    formula = call("or", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -93,7 +94,7 @@ class BitwiseXor(BroadcastElementwise):
     name = "BitwiseXor"
     versions = (18,)
     operands = INTEGERS
-    formula = call("bits_xor", *INTEGERS)
+    formula = call("xor", *INTEGERS)
     no_gradient = "integers have none"
 
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from deployer.core.operator import Array
 from deployer.core.signatures import Rule
-from deployer.formulas.tree import Attr, Formula, Input, call, choose
+from deployer.expressions.formula import Attr, Formula, Input, choose
+from deployer.expressions.tree import call
 from deployer.operators.base.elementwise import limited
 from deployer.operators.base.elementwise_dsl import BOOLS, A, B, BroadcastElementwise, Pointwise, X, elementwise
 

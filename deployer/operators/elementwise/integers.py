@@ -7,7 +7,8 @@ from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import ArgValue, Array, Const, Kernel, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.formulas.tree import Attr, Input, call
+from deployer.expressions.formula import Attr, Input
+from deployer.expressions.tree import call
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.elementwise_dsl import INTEGERS, BroadcastElementwise, elementwise
 from deployer.operators.base.operands import arrays, operands
@@ -19,7 +20,7 @@ class IntegerAdd(BroadcastElementwise):
 
     name = "IntegerAdd"
     operands = INTEGERS
-    formula = call("int_add", *INTEGERS)
+    formula = call("add", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -29,7 +30,7 @@ class IntegerDiv(BroadcastElementwise):
 
     name = "IntegerDiv"
     operands = INTEGERS
-    formula = call("int_div", *INTEGERS)
+    formula = call("div", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -39,7 +40,7 @@ class IntegerEqual(BroadcastElementwise):
 
     name = "IntegerEqual"
     operands = INTEGERS
-    formula = call("int_equal", *INTEGERS)
+    formula = call("equal", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -49,7 +50,7 @@ class IntegerGreater(BroadcastElementwise):
 
     name = "IntegerGreater"
     operands = INTEGERS
-    formula = call("int_less", *reversed(INTEGERS))
+    formula = call("less", *reversed(INTEGERS))
     no_gradient = "integers have none"
 
 
@@ -59,7 +60,7 @@ class IntegerGreaterOrEqual(BroadcastElementwise):
 
     name = "IntegerGreaterOrEqual"
     operands = INTEGERS
-    formula = call("int_less_equal", *reversed(INTEGERS))
+    formula = call("less_equal", *reversed(INTEGERS))
     no_gradient = "integers have none"
 
 
@@ -69,7 +70,7 @@ class IntegerLess(BroadcastElementwise):
 
     name = "IntegerLess"
     operands = INTEGERS
-    formula = call("int_less", *INTEGERS)
+    formula = call("less", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -79,7 +80,7 @@ class IntegerLessOrEqual(BroadcastElementwise):
 
     name = "IntegerLessOrEqual"
     operands = INTEGERS
-    formula = call("int_less_equal", *INTEGERS)
+    formula = call("less_equal", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -89,7 +90,7 @@ class IntegerMax(BroadcastElementwise):
 
     name = "IntegerMax"
     operands = INTEGERS
-    formula = call("int_max", *INTEGERS)
+    formula = call("max", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -99,7 +100,7 @@ class IntegerMin(BroadcastElementwise):
 
     name = "IntegerMin"
     operands = INTEGERS
-    formula = call("int_min", *INTEGERS)
+    formula = call("min", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -112,7 +113,7 @@ class IntegerMod(BroadcastElementwise):
 
     name = "IntegerMod"
     operands = INTEGERS
-    formula = call("int_choose", Attr("fmod") > 0.0, call("int_rem", *INTEGERS), call("int_mod", *INTEGERS))
+    formula = call("choose", Attr("fmod") > 0.0, call("rem", *INTEGERS), call("mod", *INTEGERS))
     defaults: ClassVar = {"fmod": 0.0}
     trials = ({"fmod": 1},)
     no_gradient = "integers have none"
@@ -124,7 +125,7 @@ class IntegerMul(BroadcastElementwise):
 
     name = "IntegerMul"
     operands = INTEGERS
-    formula = call("int_mul", *INTEGERS)
+    formula = call("mul", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -137,7 +138,7 @@ class IntegerPow(BroadcastElementwise):
 
     name = "IntegerPow"
     operands = INTEGERS
-    formula = call("int_pow", *INTEGERS)
+    formula = call("pow", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -147,7 +148,7 @@ class IntegerSub(BroadcastElementwise):
 
     name = "IntegerSub"
     operands = INTEGERS
-    formula = call("int_sub", *INTEGERS)
+    formula = call("sub", *INTEGERS)
     no_gradient = "integers have none"
 
 
@@ -160,7 +161,7 @@ class IntegerWhere(BroadcastElementwise):
 
     name = "IntegerWhere"
     operands = (CONDITION, *INTEGERS)
-    formula = call("int_choose", CONDITION, *INTEGERS)
+    formula = call("choose", CONDITION, *INTEGERS)
     no_gradient = "integers have none"
 
 

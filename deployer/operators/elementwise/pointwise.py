@@ -8,8 +8,9 @@ import numpy as np
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, register, unsupported
 from deployer.core.signatures import CONSUMED, Rule, Signature
-from deployer.formulas.functions import ZERO
-from deployer.formulas.tree import Attr, Input, call, choose
+from deployer.expressions.derivative import ZERO
+from deployer.expressions.formula import Attr, Input, choose
+from deployer.expressions.tree import call
 from deployer.operators.base.elementwise import equal_shapes
 from deployer.operators.base.elementwise_dsl import DY, A, B, BroadcastElementwise, Pointwise, X, Y, elementwise
 from deployer.operators.base.operands import arrays, floats

@@ -8,8 +8,9 @@ from deployer.core import ir
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import mismatch
 from deployer.core.signatures import CONSUMED, Rule, without
-from deployer.formulas.functions import ZERO
-from deployer.formulas.tree import Attr, Input, Number, call, choose, maximum, minimum
+from deployer.expressions.derivative import ZERO
+from deployer.expressions.formula import Attr, Input, choose, maximum, minimum
+from deployer.expressions.tree import Number, call
 from deployer.operators.base.elementwise_dsl import DY, BroadcastElementwise, Pointwise, X, elementwise
 from deployer.operators.base.operands import operands
 

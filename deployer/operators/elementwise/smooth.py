@@ -9,7 +9,8 @@ import numpy as np
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, register, registry
 from deployer.core.signatures import CONSUMED, Rule, Signature
-from deployer.formulas.tree import Attr, Input, call
+from deployer.expressions.formula import Attr, Input
+from deployer.expressions.tree import call
 from deployer.operators.base.elementwise_dsl import DY, Pointwise, X, elementwise
 from deployer.operators.base.operands import floats
 

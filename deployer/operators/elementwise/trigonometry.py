@@ -3,7 +3,8 @@
 import numpy as np
 
 from deployer.core.operator import Array
-from deployer.formulas.tree import Input, call
+from deployer.expressions.formula import Input
+from deployer.expressions.tree import call
 from deployer.operators.base.elementwise_dsl import Pointwise, X, elementwise
 
 

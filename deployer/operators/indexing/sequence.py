@@ -7,7 +7,8 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register
 from deployer.core.signatures import Signature
 from deployer.core.traits import Indices
-from deployer.formulas.tree import Input, call
+from deployer.expressions.formula import Input
+from deployer.expressions.tree import call
 from deployer.operators.base.elementwise_dsl import BroadcastElementwise, elementwise
 from deployer.operators.base.operands import arrays, operands
 
@@ -107,7 +108,7 @@ class SequenceMask(BroadcastElementwise):
     name = "SequenceMask"
     custom = LENGTHS
     operands = (STEP, LENGTH)
-    formula = call("int_less", STEP, LENGTH)
+    formula = call("less", STEP, LENGTH)
     no_gradient = "a truth has none"
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
@@ -125,7 +126,7 @@ class MirroredStep(BroadcastElementwise):
     name = "MirroredStep"
     custom = LENGTHS
     operands = (STEP, LENGTH)
-    formula = call("int_choose", call("int_less", STEP, LENGTH), call("int_add", LENGTH, call("bits_not", STEP)), STEP)
+    formula = call("choose", call("less", STEP, LENGTH), call("add", LENGTH, call("not", STEP)), STEP)
     no_gradient = "a number has none"
 
     def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:

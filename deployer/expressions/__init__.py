@@ -1,0 +1,1 @@
+"""Expressions: one tree with one table of functions for formulas, index arithmetic and conditions."""
