@@ -55,13 +55,12 @@ def test_folders_list_their_files_in_any_order(
     for name in ("b/d.onnx", "b/c.onnx", "e.onnx", "a.onnx"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    outputs = []
+    outputs, made = [], tmp_path.parent / f"{tmp_path.name}-made"
     for backward in (False, True):
         for listing in ("iterdir", "glob"):
             monkeypatch.setattr(Path, listing, in_order(getattr(Path, listing), backward))
-        outputs.append(
-            (build.lasting_sources(plan, tools, tmp_path), report(ValueError("fault"), ["train", str(tmp_path)]))
-        )
+        sources = build.lasting_sources(plan, tools, tmp_path, made)
+        outputs.append((sources, report(ValueError("fault"), ["train", str(tmp_path)])))
         monkeypatch.undo()
     assert outputs[0] == outputs[1]
     functions = [

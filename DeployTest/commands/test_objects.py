@@ -58,6 +58,7 @@ CHANGES: dict[str, Callable[[Source], object]] = {
     "a header of the first folder": lambda s: s.write("a/x.h", "X"),
     "a header of the last folder": lambda s: s.write("b/x.h", "OTHER"),
     "a new header": lambda s: s.write("a/stdint.h", ""),
+    "the header of a variant's kernel": lambda s: s.write("own/src.h", "arguments"),
     "a header in a deeper folder": lambda s: (s.folder / "a" / "deep").mkdir() or s.write("a/deep/z.h", ""),
     "a header under another name": lambda s: (s.folder / "a/y.h").rename(s.folder / "a/z.h"),
     "two headers' contents exchanged": lambda s: s.swap("a/x.h", "a/y.h"),

@@ -1,5 +1,6 @@
 """Functions for some calls of a kernel: their conditions, which one a step calls, and that a wrong one is named."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from deployer.kernel_variants.conditions import (
     KernelVariant,
     chosen,
     costed_of,
+    general_of,
     read_list,
     variants_of,
 )
@@ -79,6 +81,10 @@ CALLED = {
 }
 
 
+PLANES = '{ body = "copy_f32.h", function = "planes", macros = { CONV_APART = 1 } }'
+"""Code of a variant, with a common header."""
+
+
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiling, Plan]:
     """The net on the cluster."""
@@ -86,12 +92,12 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tiling, Plan]:
 
 
 def test_lists() -> None:
-    """Each function has a C file, and each C file is listed; conditions speak of the kernel's arguments alone."""
+    """Each function has a C file or code, each C file is listed, and conditions speak of the kernel's arguments."""
     folder = target.TARGETS_DIR / TARGET.name / "kernels"
     assert {path.parent.name for path in folder.glob("*/*")} == set(LISTED)
     for symbol, found in LISTED.items():
-        assert [s.source for s in found if not s.source.is_file()] == []
-        assert {s.source for s in found} == set((folder / symbol).glob("*.c"))
+        assert [s.source for s in found if s.source.is_file() == bool(s.code)] == []
+        assert {s.source for s in found if not s.code} == set((folder / symbol).glob("*.c"))
         arguments = {name for name, *_ in (*KERNELS[symbol].pointers, *KERNELS[symbol].scalars)}
         assert all(variant.requires and variant.names <= arguments for variant in found)
 
@@ -169,7 +175,7 @@ def test_other_expressions_are_refused(text: str, tmp_path: Path) -> None:
         ('["a b"]\nrequires = ["n > 1"]', "a b is not a variant"),
         ('few = "n > 1"', "few is not a variant"),
         ('like = "other"', "does not exist"),
-        ('like = "other"\n[few]\nrequires = ["n > 1"]', "like excludes other keys, here few"),
+        ('like = "other"\n[few]\nrequires = ["n > 1"]', "like excludes other keys but include, here few"),
         ('let = "n"\n[few]\nrequires = ["n > 1"]', "let is not a table of names and expressions"),
         ('[few]\nrequires = "n > 1"', "few is not a variant"),
         ("[few]\nrequires = [1]", "few is not a variant"),
@@ -191,7 +197,9 @@ def test_faults_of_lists(text: str, said: str, tmp_path: Path) -> None:
             '[let]\nwide = "columns > 1"\nwider = "2 * wide"\n[few]\nprofitable_if = ["wider"]',
             "few reads columns, which is not an argument of the kernel",
         ),
-        ([], '[few]\nrequires = ["n > 1"]', "few has no C file few.c beside it"),
+        ([], '[few]\nrequires = ["n > 1"]', "few has no C file few.c beside it, and no code"),
+        (["few"], f"[few]\ncode = {PLANES}", "few has code, and a C file few.c"),
+        (["../conv_f32"], f"general = {PLANES}\n[few]\ncode = {PLANES}", "general has code, and a C file conv_f32.c"),
         (["few", "more"], '[few]\nrequires = ["n > 1"]', "has no entry for more.c beside it"),
         (["few"], "", "has no entry for few.c beside it"),
         (["few"], '[few]\nwork = "bricks"', "few has the cost model bricks; the operator's are .*strips"),
@@ -203,6 +211,95 @@ def test_lists_and_their_files(files: list[str], text: str, said: str, tmp_path:
     with pytest.raises(TargetInvalid, match=said) as found:
         _listed(tmp_path, text, *files)
     assert str(tmp_path / KERNEL / "variants.toml") in str(found.value)
+
+
+WRONG_CODE = {
+    "a text": ('"conv.h"', "it is 'conv.h', and not a table"),
+    "no body": ('{ function = "planes" }', "it lacks 'body'"),
+    "no function": ('{ body = "conv.h" }', "it lacks 'function'"),
+    "another key": ('{ body = "conv.h", function = "planes", call = "x" }', "it has no key 'call'"),
+    "a folder": ('{ body = "../../secret.h", function = "planes" }', "body is '../../secret.h', and not the name of a"),
+    "no header": ('{ body = "conv.c", function = "planes" }', "body is 'conv.c', and not the name of a header"),
+    "an end of a line": (r'{ body = "conv.h\"\n#error", function = "planes" }', "and not the name of a header"),
+    "C for a function": ('{ body = "conv.h", function = "planes(0); system" }', "which is not an identifier of C"),
+    "a number for it": ('{ body = "conv.h", function = 3 }', "function is 3, which is not an identifier"),
+    "C for a macro": ('{ body = "conv.h", function = "f", macros = { "A(x)" = 1 } }', "macro 'A(x)' is not an identif"),
+    "C for a value": (
+        '{ body = "conv.h", function = "f", macros = { A = "1;" } }',
+        "macro A is '1;', which is neither",
+    ),
+    "a fraction": ('{ body = "conv.h", function = "f", macros = { A = 1.5 } }', "macro A is 1.5, which is neither"),
+    "a truth": ('{ body = "conv.h", function = "f", macros = { A = true } }', "macro A is True, which is neither"),
+    "a large number": ('{ body = "conv.h", function = "f", macros = { A = 99999999999 } }', "macro A is 99999999999"),
+    "a list of macros": ('{ body = "conv.h", function = "f", macros = ["A"] }', "macros is ['A'], and not a table"),
+    "an include": ('{ body = "conv.h", function = "f", include = "hal.h" }', "include is 'hal.h', and not a list of"),
+    "an absent header": (
+        '{ body = "no_such.h", function = "f" }',
+        "code of few includes no_such.h, which is no header",
+    ),
+}
+"""By fault: code of a variant, and what is said of it."""
+
+
+@pytest.mark.parametrize("fault", WRONG_CODE)
+@pytest.mark.parametrize("general", [False, True])
+def test_faults_of_code(fault: str, general: bool, tmp_path: Path) -> None:
+    """Code that is no macros, header and function is the fault of the target, for variants and general functions."""
+    text, said = WRONG_CODE[fault]
+    name = "general" if general else "few"
+    lines = f"general = {text}\n" if general else f"[few]\ncode = {text}\n"
+    with pytest.raises(TargetInvalid, match=re.escape(said.replace("of few", f"of {name}"))):
+        _listed(tmp_path, lines)
+
+
+def test_headers_of_a_list(tmp_path: Path) -> None:
+    """Headers in front of each body are a list of names."""
+    for text in ('"hal.h"', '["../hal.h"]', "[1]"):
+        with pytest.raises(TargetInvalid, match=r"include is .*, and not a list of headers without folders"):
+            _listed(tmp_path, f"include = {text}")
+
+
+def test_code_is_made(tmp_path: Path) -> None:
+    """The C has the macros, a negative one in parentheses, the headers, and a function of the kernel's argument."""
+    [few] = _listed(
+        tmp_path,
+        'include = ["conv_f32.h", "hal.h"]\n[few]\ncode = { body = "copy_f32.h", function = "planes", '
+        'macros = { APART = -1, TYPE = "conv_f32_args_t" } }',
+    )
+    assert few.code
+    assert few.code.text("conv_f32_few").splitlines()[1:] == [
+        "#define APART (-1)",
+        "#define TYPE conv_f32_args_t",
+        '#include "conv_f32.h"',
+        '#include "hal.h"',
+        '#include "copy_f32.h"',
+        "",
+        "void conv_f32_few(const void *args) { planes(args); }",
+    ]
+
+
+def test_code_of_another_list(tmp_path: Path) -> None:
+    """A list that refers to another has its code behind headers of its own, and files of its own in place of code."""
+    kernels = tmp_path / "machine" / "kernels"
+    for folder in ("conv_grad_w_f32", "conv_sgd_f32"):
+        (kernels / folder).mkdir(parents=True)
+    for header in ("conv_grad_w.h", "conv_gradient.h", "conv_step.h"):
+        (kernels.parent / header).touch()
+    code = '{ body = "conv_grad_w.h", function = "weights" }'
+    text = f'include = ["conv_gradient.h"]\ngeneral = {code}\n[few]\ncode = {code}\n[more]\ncode = {code}\n'
+    (kernels / "conv_grad_w_f32" / "variants.toml").write_text(text)
+    path = kernels / "conv_sgd_f32" / "variants.toml"
+    path.write_text('like = "conv_grad_w_f32"\ninclude = ["conv_step.h"]\n')
+    path.with_name("more.c").touch()
+    few, more = read_list(path)
+    assert few.code
+    assert few.code.include == ("conv_step.h",)
+    assert (more.code, more.source) == (None, path.with_name("more.c"))
+    general = general_of(path)
+    assert general
+    assert general.include == ("conv_step.h",)
+    (kernels / "conv_sgd_f32.c").touch()
+    assert general_of(path) is None
 
 
 def test_a_folder_without_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,10 +342,10 @@ def test_places_of_tiles_tell_no_calls_apart(tmp_path: Path, monkeypatch: pytest
 
 def _listed(folder: Path, text: str, *files: str) -> list[KernelVariant]:
     path = folder / KERNEL / "variants.toml"
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     for name in files:
-        path.with_name(f"{name}.c").touch()
+        (path.parent / f"{name}.c").touch()
     return list(read_list(path))
 
 

@@ -74,7 +74,7 @@ LONG: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, AttrValue], int], 
     ("MSELoss", ((ROW,), (ROW,)), {}, 1),
 )
 """Kernels of sums of several groups: shapes of inputs, attributes, and outputs."""
-OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*.c"))
+OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*"))
 
 
 def _steps() -> Iterator[Step]:

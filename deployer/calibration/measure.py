@@ -205,7 +205,8 @@ def program(target: Target, functions: Sequence[tuple[Kernel, str]], rooms: Mapp
     (directory / "measure.c").write_text(str(_template().render(v=view)))
     folders = [directory, COMMON / "include", *source_folders(tools)]
     sources = [directory / "measure.c"]
-    sources += [function_source(kernel.symbol, name, target, tools, directory) for kernel, name in functions]
+    found = [function_source(kernel.symbol, name, target, tools, directory) for kernel, name in functions]
+    sources += [source.written(directory) for source in found]
     sources += sorted((COMMON / "runtime").glob("*.c"))
     for folder in folders[2:]:
         sources += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))

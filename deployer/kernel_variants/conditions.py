@@ -3,7 +3,8 @@
 A target's `kernels/SYMBOL/variants.toml` lists them in the order in which they are tried, with conditions on the
 kernel's arguments: `requires` makes a variant valid for a call, `profitable_if` selects it. `work` names one of the
 operator's `cost_models`; the default is the operator's `work`. The C source is the file of the variant's name beside
-the list; its function is named after the kernel and the variant.
+the list, or made from the entry's `code`; its function is named after the kernel and the variant. `general` is the
+code of the kernel's general function, in place of a file `kernels/SYMBOL.c`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from deployer.expressions.parse import NotAnExpression, parse
 from deployer.expressions.tree import Expr, Node, Thunk, Var, variables
 from deployer.expressions.values import compiled
 from deployer.expressions.words import word
+from deployer.kernel_variants.instances import Instance, absent, instance_of, is_headers
 
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
@@ -29,8 +31,10 @@ LET = "let"
 """Table of definitions that conditions share."""
 LIKE = "like"
 """Key that refers to the list of another kernel."""
-CONDITIONS, WORK = ("requires", "profitable_if"), "work"
+CONDITIONS, WORK, CODE = ("requires", "profitable_if"), "work", "code"
 """The keys of an entry."""
+GENERAL, INCLUDE = "general", "include"
+"""Keys of a list: the code of the general function, and the headers in front of each body."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ Met = Callable[[Condition], Iterator[bool]]
 class KernelVariant:
     """Kernel variant; `requires` and `profitable_if` are conditions over `names` and the definitions of `let`.
 
-    `work` names its cost model; empty for the operator's default.
+    `work` names its cost model; empty for the operator's default. `source` is its C file, unless
+    that is made from `code`.
     """
 
     name: str
@@ -88,6 +93,7 @@ class KernelVariant:
     let: Mapping[str, str]
     names: frozenset[str]
     work: str = ""
+    code: Instance | None = None
 
     @cached_property
     def _requires(self) -> tuple[Condition, ...]:
@@ -148,15 +154,24 @@ def _listed(symbol: str, sources: tuple[str, ...]) -> tuple[KernelVariant, ...]:
     return tuple(found)
 
 
+def general_of(path: Path) -> Instance | None:
+    """The code of the general function that the list at a path has; None where there is no list, or it has none."""
+    if not path.is_file():
+        return None
+    table, file = _read(path), path.parent.parent / f"{path.parent.name}.c"
+    return None if table.general is None else _code(path, GENERAL, table.general, table, file)
+
+
 def read_list(path: Path) -> Iterator[KernelVariant]:
     """Read the variants of the kernel that the folder is named after; TargetInvalid for an invalid list."""
     kernel, among = _kernel(path.parent.name), list(_entries(path))
     names = {variant.name for variant in among}
     for name in sorted({source.stem for source in path.parent.glob("*.c")} - names):
         raise TargetInvalid(f"{path} has no entry for {name}.c beside it")
+    general_of(path)
     for variant in among:
-        if not variant.source.is_file():
-            cause = f"{variant.name} has no C file {variant.source.name} beside it"
+        if variant.code is None and not variant.source.is_file():
+            cause = f"{variant.name} has no C file {variant.source.name} beside it, and no {CODE}"
             raise TargetInvalid(f"{path}: {cause}")
         unknown = sorted(variant.names - kernel.arguments)
         if unknown:
@@ -167,6 +182,17 @@ def read_list(path: Path) -> Iterator[KernelVariant]:
             cause = f"{variant.name} has the cost model {variant.work}; the operator's are {known}"
             raise TargetInvalid(f"{path}: {cause}")
         yield variant
+
+
+def _check_headers(path: Path, name: str, code: Instance) -> None:
+    """TargetInvalid where a header is neither the kernel's, nor common, nor of the HAL that the list belongs to."""
+    symbol, near = path.parent.name, path.parent.parent
+    folders = (near.parent, TARGETS_DIR / near.name, TARGETS_DIR / "common" / "include")
+    missing = absent(code, folders, f"{symbol}.h")
+    if missing:
+        cause = f"{CODE} of {name} includes {missing}, which is no header of the target"
+        looked = [("looked in", "\n".join(str(folder) for folder in dict.fromkeys(folders) if folder.is_dir()))]
+        raise TargetInvalid(f"{path}: {cause}", looked, f"a header beside the HAL, or a file {symbol}/{name}.c")
 
 
 @dataclass(frozen=True)
@@ -184,15 +210,54 @@ def _kernel(symbol: str) -> _Kernel:
     return _Kernel(frozenset(arguments), frozenset(cost_model for op, _ in operators for cost_model in op.cost_models))
 
 
-def _entries(path: Path) -> Iterator[KernelVariant]:
-    table = _table(path)
-    if LIKE in table:
-        if len(table) > 1:
-            raise TargetInvalid(f"{path}: {LIKE} excludes other keys, here {', '.join(sorted(set(table) - {LIKE}))}")
-        table = _table(path.parent.parent / str(table[LIKE]) / LIST)
-    let = table.pop(LET, {})
+@dataclass(frozen=True)
+class _Table:
+    """Entries of a list, or those of the list that it refers to, with its own headers."""
+
+    entries: Mapping[str, Any]
+    let: Mapping[str, str]
+    general: Any
+    include: list[str]
+    refers: bool
+
+
+def _read(path: Path) -> _Table:
+    """The list at a path; TargetInvalid where it is none."""
+    own = table = _table(path)
+    if LIKE in own:
+        if {*own} - {LIKE, INCLUDE}:
+            others = ", ".join(sorted(set(own) - {LIKE, INCLUDE}))
+            raise TargetInvalid(f"{path}: {LIKE} excludes other keys but {INCLUDE}, here {others}")
+        table = _table(path.parent.parent / str(own[LIKE]) / LIST)
+    let, general = table.pop(LET, {}), table.pop(GENERAL, None)
+    include = own.get(INCLUDE, table.get(INCLUDE, []))
+    table.pop(INCLUDE, None)
     if not isinstance(let, dict):
         raise TargetInvalid(f"{path}: {LET} is not a table of names and expressions")
+    if not is_headers(include):
+        raise TargetInvalid(f"{path}: {INCLUDE} is {include!r}, and not a list of headers without folders")
+    return _Table(table, let, general, include, LIKE in own)
+
+
+def _code(path: Path, name: str, data: Any, table: _Table, file: Path) -> Instance | None:
+    """The code that a list has for a function; None where a list that refers to another has a file of its own for it.
+
+    TargetInvalid where it is none, or where one list has code for a function with a file.
+    """
+    code = instance_of(data, table.include)
+    if isinstance(code, str):
+        raise TargetInvalid(f"{path}: {CODE} of {name} is wrong: {code}")
+    if file.is_file() and not table.refers:
+        raise TargetInvalid(f"{path}: {name} has {CODE}, and a C file {file.name}", hint="remove one of them")
+    if file.is_file():
+        return None
+    _check_headers(path, name, code)
+    return code
+
+
+def _entries(path: Path) -> Iterator[KernelVariant]:
+    table = _read(path)
+    let = table.let
     asked: dict[str, frozenset[str]] = {}
     for name, text in let.items():
         used = _names_in(path, f"{LET}.{name}", text)
@@ -200,23 +265,25 @@ def _entries(path: Path) -> Iterator[KernelVariant]:
         if later:
             raise TargetInvalid(f"{path}: {LET}.{name} reads {min(later)}, which is defined later")
         asked[name] = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
-    for name, entry in table.items():
+    for name, entry in table.entries.items():
         if not (is_identifier(name) and _is_entry(entry)):
             raise TargetInvalid(
                 f"{path}: {name} is not a variant: it needs lists of conditions, `requires` and `profitable_if`, and"
-                " may name its cost model as `work`"
+                " may name its cost model as `work` and have `code`"
             )
         requires, profitable_if = (tuple(entry.get(key, ())) for key in CONDITIONS)
         used = frozenset[str]().union(*(_names_in(path, name, text) for text in (*requires, *profitable_if)))
         names = frozenset[str]().union(*(asked.get(other, {other}) for other in used))
-        yield KernelVariant(name, path.with_name(f"{name}.c"), requires, profitable_if, let, names, entry.get(WORK, ""))
+        file = path.with_name(f"{name}.c")
+        code = _code(path, name, entry[CODE], table, file) if CODE in entry else None
+        yield KernelVariant(name, file, requires, profitable_if, let, names, entry.get(WORK, ""), code)
 
 
 def _is_entry(entry: object) -> bool:
-    """Whether an entry of a list has lists of conditions, optionally a cost model, and nothing else."""
+    """Whether an entry of a list has lists of conditions, optionally a cost model and code, and nothing else."""
     if not isinstance(entry, dict) or not isinstance(entry.get(WORK, ""), str):
         return False
-    lists = {key: texts for key, texts in entry.items() if key != WORK}
+    lists = {key: texts for key, texts in entry.items() if key not in (WORK, CODE)}
     return all(
         key in CONDITIONS and isinstance(texts, list) and all(isinstance(text, str) for text in texts)
         for key, texts in lists.items()

@@ -1,6 +1,7 @@
 """Build of programs: the target's toolchain over generated files, kernels and HAL; objects that never change are kept.
 
-A kernel's C source lies in the target's own folder, in the common one, or in that of another package.
+A kernel's C lies in the target's own folder, in the common one, or in that of another package; or it is made from an
+entry of the kernel's list of variants.
 """
 
 import os
@@ -28,10 +29,11 @@ from deployer.core.errors import (
 )
 from deployer.core.files.reading import real_path
 from deployer.core.level import Level
+from deployer.core.operator import function_name
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.plan import Plan, target_of
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
-from deployer.kernel_variants.conditions import variants_of
+from deployer.kernel_variants.conditions import LIST, general_of, variants_of
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.running import objects, output
 from deployer.running.objects import Recipe
@@ -44,12 +46,35 @@ def source_folders(tools: Toolchain) -> tuple[Path, ...]:
     return tuple(TARGETS_DIR / source for source in tools.sources)
 
 
-def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> Path:
-    """The C file of a kernel: a target's own before the one for all; PackageProblem where two are for all.
+@dataclass(frozen=True)
+class KernelSource:
+    """The C of a kernel's function: a file, or text that is made from an entry of a list."""
+
+    place: Path
+    """The file, or the list."""
+    file: Path
+    """The file, or below the folder of made ones where it goes: `SYMBOL.c`, or `SYMBOL/VARIANT.c`."""
+    text: str = ""
+    """The text, where it is made."""
+
+    def written(self, folder: Path) -> Path:
+        """The path of the file, after it was written below `folder` if it is made."""
+        if not self.text:
+            return self.file
+        path = folder / "kernels" / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.text)
+        return path
+
+
+def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> KernelSource:
+    """The C of a kernel: a target's own before the one for all; PackageProblem where two are for all.
 
     `generated` is the folder of generated files, where the one for all lies if it is printed from a formula.
     """
-    own = [p for p in _own(symbol, tools) if p.is_file()]
+    own = next((found for path in _own(symbol, tools) if (found := _own_source(symbol, path))), None)
+    if own is not None:
+        return own
     general = [folder / f"{symbol}.c" for folder in (COMMON / "kernels", *kernel_folders().values())]
     if symbol in printed_kernels():
         general.append(generated / f"{symbol}.c")
@@ -57,20 +82,32 @@ def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> Path:
     if len(shared) > 1:
         facts = [("files", "\n".join(map(str, shared)))]
         raise PackageProblem(f"kernel {symbol} has {len(shared)} C files", facts, "another name for one of them")
-    if not own + shared:
+    if not shared:
         places = [*_own(symbol, tools), *general]
         raise BuildFailed(f"kernel {symbol} has no C file", [("looked for", ", ".join(map(str, places)))])
-    return (own + shared)[0]
+    return KernelSource(shared[0], shared[0])
 
 
-def function_source(symbol: str, variant: str, target: Target, tools: Toolchain, generated: Path) -> Path:
-    """The C file of a kernel, or of its function for some calls; InternalError where there is none of the name."""
+def _own_source(symbol: str, path: Path) -> KernelSource | None:
+    """A target's own C of a kernel's general function: the file at a path, or what the list beside it says."""
+    listed = path.with_suffix("") / LIST
+    code = general_of(listed)
+    if code is not None:
+        return KernelSource(listed, Path(path.name), code.text(symbol))
+    return KernelSource(path, path) if path.is_file() else None
+
+
+def function_source(symbol: str, variant: str, target: Target, tools: Toolchain, generated: Path) -> KernelSource:
+    """The C of a kernel, or of its function for some calls; InternalError where there is none of the name."""
     if not variant:
         return kernel_source(symbol, tools, generated)
-    found = next((x.source for x in variants_of(symbol, target) if x.name == variant), None)
+    found = next((x for x in variants_of(symbol, target) if x.name == variant), None)
     if found is None:
         raise InternalError(f"kernel {symbol} has no variant {variant} on target {target.name}")
-    return found
+    if found.code is None:
+        return KernelSource(found.source, found.source)
+    text = found.code.text(function_name(symbol, variant))
+    return KernelSource(found.source.with_name(LIST), Path(symbol, found.source.name), text)
 
 
 def _own(symbol: str, tools: Toolchain) -> Iterator[Path]:
@@ -166,7 +203,7 @@ def _lasting(plan: Plan, tools: Toolchain, recipe: Recipe, words: Words, place: 
             path = objects.keep(stored, source, key, fresh)
         return path
 
-    return _parallel(object_of, list(enumerate(lasting_sources(plan, tools, recipe.own))))
+    return _parallel(object_of, list(enumerate(lasting_sources(plan, tools, recipe.own, place))))
 
 
 def _parallel(call: Callable[[T], U], jobs: Sequence[T]) -> list[U]:
@@ -270,10 +307,14 @@ def _takes(command: tuple[str, ...], identity: tuple[str, ...]) -> bool:
     return True
 
 
-def lasting_sources(plan: Plan, tools: Toolchain, generated: Path) -> list[Path]:
-    """The functions of the plan's kernels (a target's own before the common one), runtime and HAL."""
+def lasting_sources(plan: Plan, tools: Toolchain, generated: Path, made: Path) -> list[Path]:
+    """The functions of the plan's kernels (a target's own before the common one), runtime and HAL.
+
+    C that is made from an entry of a list is written below the folder `made`.
+    """
     calls = sorted({(s.kernel.symbol, s.variant) for s in plan.steps})
-    files = [function_source(symbol, name, target_of(plan.options), tools, generated) for symbol, name in calls]
+    found = [function_source(symbol, name, target_of(plan.options), tools, generated) for symbol, name in calls]
+    files = [source.written(made) for source in found]
     files += sorted((COMMON / "runtime").glob("*.c"))
     for folder in source_folders(tools):
         files += sorted(p for p in folder.iterdir() if p.suffix in (".c", ".S"))

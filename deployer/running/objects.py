@@ -48,8 +48,8 @@ def folder(name: str = "objects") -> Path:
 class Recipe:
     """All that makes an object besides its source: the compiler's words, its flags, and the headers it finds.
 
-    `folders` are searched in order; `own` is the folder of generated headers, searched last. Of those a kernel takes
-    its own alone, also where it is generated itself and they lie beside it.
+    `folders` are searched in order; `own` is the folder of generated headers, searched last. Of those a function takes
+    the kernel's alone, which it or the folder that it lies in is named after, also where they lie beside it.
     """
 
     command: tuple[str, ...]
@@ -70,11 +70,11 @@ class Recipe:
         return (*self.command, *identity(self.command), *settings)
 
     def _headers(self, source: Path) -> list[str]:
-        own = self.own / f"{source.stem}.h"
+        own = [self.own / f"{name}.h" for name in (source.stem, source.parent.name)]
         beside = [] if source.parent == self.own else self._beside.get(source.parent)
         if beside is None:
             beside = self._beside[source.parent] = _header_digests(source.parent)
-        return [*beside, *self._shared, f"own {digest(own)}"]
+        return [*beside, *self._shared, *(f"own {digest(header)}" for header in own)]
 
     @cached_property
     def _beside(self) -> dict[Path, list[str]]:

@@ -76,7 +76,7 @@ def _family(module: str) -> ctypes.CDLL:
     printed = {name: text for kernel in kernels.values() for name, text in kernel_files(kernel).items()}
     tools = build.toolchain(load(Options().target))
     written = [symbol for symbol in sorted(kernels) if f"{symbol}.c" not in printed]
-    return compiled(printed, [kernel_source(symbol, tools, COMMON) for symbol in written], module)
+    return compiled(printed, [kernel_source(symbol, tools, COMMON).file for symbol in written], module)
 
 
 @cache

@@ -77,9 +77,10 @@ class KernelRuns:
 def provenance(symbol: str, target: str = Options().target) -> str:
     """The C file of a kernel on a target, from the folder of targets, or that of a package: a portable one or its own.
 
-    One that is printed from a formula has no file there, and its name alone.
+    One that is printed from a formula has no file there, and its name alone; one that is made from an entry of a list
+    has that of the list.
     """
     if symbol in printed_kernels():
         return f"{symbol}.c"
-    source = kernel_source(symbol, toolchain(load(target)), COMMON)
+    source = kernel_source(symbol, toolchain(load(target)), COMMON).place
     return str(source.relative_to(TARGETS_DIR) if source.is_relative_to(TARGETS_DIR) else source)

@@ -19,9 +19,9 @@ from typing import Any
 from deployer.codegen.generate import kernel_files
 from deployer.core import target
 from deployer.core.operator import function_name, registry
-from deployer.kernel_variants.conditions import variants_of
+from deployer.kernel_variants.conditions import LIST, variants_of
 from deployer.running import build
-from deployer.running.build import COMMON, kernel_source, source_folders
+from deployer.running.build import COMMON, KernelSource, function_source, source_folders
 from deployer.sizing.objects import version_of
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end
@@ -78,26 +78,32 @@ def codes(folder: Path) -> dict[str, Code]:
     words = [*command, *build.flags_of(tools), *includes, "-idirafter", str(folder), "-c"]
     objdump = re.sub(r"gcc(?=[^/]*$)", "objdump", command[0])
 
-    def one(source: tuple[str, Path]) -> Code:
+    def one(source: tuple[str, KernelSource]) -> Code:
         made = folder / f"{source[0]}.o"
-        subprocess.run([*words, str(source[1]), "-o", str(made)], check=True)
+        subprocess.run([*words, str(source[1].written(folder)), "-o", str(made)], check=True)
         return read_object(made, objdump)
 
-    sources = functions() | {symbol: kernel_source(symbol, tools, folder) for symbol in kernels}
+    machine = target.load(TARGET)
+    sources = {
+        function_name(symbol, name): function_source(symbol, name, machine, tools, folder)
+        for symbol in kernels
+        for name in ("", *(variant.name for variant in variants_of(symbol, machine)))
+    }
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(sorted(sources), pool.map(one, sorted(sources.items())), strict=True))
 
 
-def functions() -> dict[str, Path]:
-    """The C files of functions for some calls, by name."""
-    symbols = {op.kernel.symbol for op in registry().values() if op.kernel is not None}
-    found = ((symbol, variant) for symbol in symbols for variant in variants_of(symbol, target.load(TARGET)))
-    return {function_name(symbol, variant.name): variant.source for symbol, variant in found}
+def own_functions() -> set[str]:
+    """The kernels that the target has of its own, general functions and variants, by the names of their functions."""
+    folder = target.TARGETS_DIR / TARGET / "kernels"
+    general = {path.stem for path in folder.glob("*.c")} | {path.parent.name for path in folder.glob(f"*/{LIST}")}
+    found = ((symbol, variant) for symbol in general for variant in variants_of(symbol, target.load(TARGET)))
+    return general | {function_name(symbol, variant.name) for symbol, variant in found}
 
 
 def table(found: Mapping[str, Code], limits: Allowed) -> str:
     """The kernels that the target has of its own, and those beyond a limit; what the others have at most."""
-    own = {path.stem for path in (target.TARGETS_DIR / TARGET / "kernels").glob("*.c")} | {*functions(), *limits.larger}
+    own = own_functions() | {*limits.larger}
     lines = [
         f"Compiled by `{limits.compiler}`.",
         "",

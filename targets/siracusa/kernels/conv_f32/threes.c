@@ -1,8 +1,0 @@
-/* A convolution of windows of three columns: conv.h. */
-#define CONV_GOES_ON 0
-#include "conv_forward.h"
-#define CONV_CHANNELS 4
-#define CONV_TAPS 3
-#include "conv.h"
-
-void conv_f32_threes(const void *args) { convolve(args); }

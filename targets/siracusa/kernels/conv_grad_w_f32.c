@@ -1,9 +1,0 @@
-/* dW of a convolution, tap by tap: conv_grad_w.h. */
-#include "conv_gradient.h"
-#define TAPS 1
-#define WHOLE 1
-#define BY_PAIRS 0
-#define ALONE 0
-#include "conv_grad_w.h"
-
-void conv_grad_w_f32(const void *args) { weights(args); }

@@ -1,9 +1,0 @@
-/* dW of a convolution of rows of three taps, by pairs of columns: conv_grad_w_pairs.h. */
-#include "conv_gradient.h"
-#define TAPS 3
-#define WHOLE 1
-#define BY_PAIRS 1
-#define ALONE 0
-#include "conv_grad_w.h"
-
-void conv_grad_w_f32_pairs(const void *args) { weights(args); }

@@ -1,8 +1,0 @@
-/* dX of a convolution of windows of up to five columns: conv.h. */
-#define CONV_GOES_ON 0
-#include "conv_backward.h"
-#define CONV_CHANNELS 4
-#define CONV_TAPS 5
-#include "conv.h"
-
-void conv_grad_x_f32_fives(const void *args) { convolve_back(args); }

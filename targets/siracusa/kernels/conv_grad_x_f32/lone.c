@@ -1,7 +1,0 @@
-/* dX of a convolution of windows of up to five columns of few channels: conv.h. */
-#include "conv_backward.h"
-#define CONV_CHANNELS 1
-#define CONV_TAPS 5
-#include "conv.h"
-
-void conv_grad_x_f32_lone(const void *args) { convolve_back(args); }
