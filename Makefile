@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | renew | pages | docs | bench | benchmarks | golden | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants | io-faults.
+# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | renew | pages | docs | bench | benchmarks | golden | schedules | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants | io-faults.
 # The first use builds .venv from requirements.lock, whose digests pip checks.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTEST ?= # more words for pytest
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package renew pages docs bench benchmarks golden lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package renew pages docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -67,7 +67,7 @@ check: $(READY)
 package: $(READY)
 	$(PY) DeployTest/support/building/check_package.py
 
-renew: pages golden # what is generated and committed: read the diff before you commit it
+renew: pages golden schedules # what is generated and committed: read the diff before you commit it
 
 pages: $(READY) # renew the generated parts of the documentation: options, operators, targets, errors, benchmarks, results
 	$(PY) -m DeployTest.support.documents.site_pages
@@ -101,6 +101,9 @@ runtime-operators: # what ONNX Runtime's training operators compute on small inp
 
 golden: $(READY)
 	$(PY) -m pytest -q DeployTest/codegen/test_golden.py DeployTest/codegen/test_digests.py --update-golden
+
+schedules: $(READY) # the header of scheduled taps of the cluster's kernels
+	$(PY) -m DeployTest.support.kernels.tap_schedules
 
 lock: # requirements.lock anew, after a change of requirements.txt; needs the package index
 	test -x out/lock-environment/bin/python || $(PYTHON) -m venv out/lock-environment

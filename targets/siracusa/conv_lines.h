@@ -3,38 +3,16 @@
 #define CONV_LINES_H
 
 #include "conv_sums.h"
+#include "scheduled_taps.h"
 
-/* Taps x0[0], x0[1], .. of the first row, then those of the next ones; no value is used right after its load. */
+/* Taps x0[0], x0[1], .. of the first row, then those of the next ones, as scheduled_taps.h has them. */
 #define TAP(x, w) FMA("%[sum]", x, "%[w" #w "]")
 #define FIRST_TAP "fmadd.s %[sum], ft0, %[w00], %[zero]\n"
 #define STEP ADD("%[x0]", "%[x_step]")
-#define ROWS_11 FLW("ft0", "%[x0]", 0) STEP FIRST_TAP
-#define ROWS_12 FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x0]", TAP_1) FIRST_TAP STEP TAP("ft1", 01)
-#define ROWS_13                                                                                                       \
-    FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x0]", TAP_1) FIRST_TAP FLW("ft2", "%[x0]", TAP_2) TAP("ft1", 01) STEP        \
-    TAP("ft2", 02)
-#define ROWS_21 FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x1]", 0) FIRST_TAP STEP TAP("ft1", 10)
-#define ROWS_31                                                                                                       \
-    FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x1]", 0) FIRST_TAP FLW("ft2", "%[x2]", 0) TAP("ft1", 10) STEP TAP("ft2", 20)
-#define ROWS_22                                                                                                       \
-    FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x0]", TAP_1) FIRST_TAP FLW("ft2", "%[x1]", 0) TAP("ft1", 01)                 \
-    FLW("ft3", "%[x1]", TAP_1) TAP("ft2", 10) STEP TAP("ft3", 11)
-#define ROWS_23                                                                                                       \
-    FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x0]", TAP_1) FIRST_TAP FLW("ft2", "%[x0]", TAP_2) TAP("ft1", 01)             \
-    FLW("ft3", "%[x1]", 0) TAP("ft2", 02) FLW("ft0", "%[x1]", TAP_1) TAP("ft3", 10) FLW("ft1", "%[x1]", TAP_2)        \
-    TAP("ft0", 11) STEP TAP("ft1", 12)
-#define ROWS_32                                                                                                       \
-    FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x0]", TAP_1) FIRST_TAP FLW("ft2", "%[x1]", 0) TAP("ft1", 01)                 \
-    FLW("ft3", "%[x1]", TAP_1) TAP("ft2", 10) FLW("ft0", "%[x2]", 0) TAP("ft3", 11) FLW("ft1", "%[x2]", TAP_1)        \
-    TAP("ft0", 20) STEP TAP("ft1", 21)
-#define ROWS_33                                                                                                       \
-    FLW("ft0", "%[x0]", 0) FLW("ft1", "%[x0]", TAP_1) FIRST_TAP FLW("ft2", "%[x0]", TAP_2) TAP("ft1", 01)             \
-    FLW("ft3", "%[x1]", 0) TAP("ft2", 02) FLW("ft0", "%[x1]", TAP_1) TAP("ft3", 10) FLW("ft1", "%[x1]", TAP_2)        \
-    TAP("ft0", 11) FLW("ft2", "%[x2]", 0) TAP("ft1", 12) FLW("ft3", "%[x2]", TAP_1) TAP("ft2", 20)                    \
-    FLW("ft0", "%[x2]", TAP_2) TAP("ft3", 21) STEP TAP("ft0", 22)
-#define LINE(rows, n)                                                                                                 \
-    __asm__ volatile(LOOP("%[count]", n) rows ADD("%[x1]", "%[x_step]") "fadd.s %[sum], %[sum], %[bias]\n"            \
-                     ADD("%[x2]", "%[x_step]") FSW("%[sum]", "%[y]", 0) ADD("%[y]", "%[y_step]") LOOP_END(n)          \
+#define LINE(rows)                                                                                                    \
+    __asm__ volatile(LOOP("%[count]", rows##_LENGTH + 5) rows ADD("%[x1]", "%[x_step]")                               \
+                     "fadd.s %[sum], %[sum], %[bias]\n" ADD("%[x2]", "%[x_step]") FSW("%[sum]", "%[y]", 0)            \
+                     ADD("%[y]", "%[y_step]") LOOP_END(rows##_LENGTH + 5)                                             \
                      : [sum] "=&f"(sum), [x0] "+&r"(x), [x1] "+&r"(x1), [x2] "+&r"(x2), [y] "+&r"(y)                  \
                      : [w00] "f"(w[0][0]), [w01] "f"(w[0][1]), [w02] "f"(w[0][2]), [w10] "f"(w[1][0]),                \
                        [w11] "f"(w[1][1]), [w12] "f"(w[1][2]), [w20] "f"(w[2][0]), [w21] "f"(w[2][1]),                \
@@ -47,15 +25,15 @@ INLINE void line(uint32_t h, uint32_t w_, const float *x, int32_t x_h, float w[3
                  uint32_t count, int32_t x_step, uint32_t y_step) {
     const float *x1 = x + x_h, *x2 = x1 + x_h;
     float sum, zero = 0.0f;
-    if (h == 3 && w_ == 3) LINE(ROWS_33, 24);
-    else if (h == 3 && w_ == 2) LINE(ROWS_32, 18);
-    else if (h == 2 && w_ == 3) LINE(ROWS_23, 18);
-    else if (h == 2 && w_ == 2) LINE(ROWS_22, 14);
-    else if (h == 1 && w_ == 1) LINE(ROWS_11, 8);
-    else if (h == 1 && w_ == 2) LINE(ROWS_12, 10);
-    else if (h == 2) LINE(ROWS_21, 10);
-    else if (h == 1) LINE(ROWS_13, 12);
-    else LINE(ROWS_31, 12);
+    if (h == 3 && w_ == 3) LINE(ROWS_33);
+    else if (h == 3 && w_ == 2) LINE(ROWS_32);
+    else if (h == 2 && w_ == 3) LINE(ROWS_23);
+    else if (h == 2 && w_ == 2) LINE(ROWS_22);
+    else if (h == 1 && w_ == 1) LINE(ROWS_11);
+    else if (h == 1 && w_ == 2) LINE(ROWS_12);
+    else if (h == 2) LINE(ROWS_21);
+    else if (h == 1) LINE(ROWS_13);
+    else LINE(ROWS_31);
 }
 
 /* A rectangle as `others` lines along its longer side; steps to the weights of taps are zero behind the last. */

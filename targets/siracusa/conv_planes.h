@@ -11,6 +11,7 @@
 #include "conv_ends.h"
 #include "hal.h"
 #include "pulp.h"
+#include "scheduled_taps.h"
 
 /* Four columns and rows with all three rows of taps, as text for a hardware loop. Outputs and what they read are numbered
  * in the order in which a row's taps go, from the right where CONV_APART is -1: output p reads x[p], x[p + 1], x[p + 2]. The
@@ -36,23 +37,13 @@
 #define START(p, x, w) "fmadd.s fa" #p ", ft" #x ", " WEIGHT_##w ", fa4\n"
 #define GO_ON(p, x, w) FMA("fa" #p, "ft" #x, WEIGHT_##w)
 #define GET(k, x) FLW("ft" #k, "%[x" #x "]", STRIP_AT(k))
-#define ROW_REST(a, x) GO_ON(1, 2, a##1) GO_ON(2, 3, a##1) GO_ON(3, 4, a##1) GO_ON(0, 2, a##2) GO_ON(1, 3, a##2) GO_ON(2, 4, a##2)
-#define ROW_TAIL(FIRST, a, x) FIRST(1, 1, a##0) GET(3, x) FIRST(2, 2, a##0) GET(4, x) FIRST(3, 3, a##0)
-#define ROW_MIDDLE(FIRST, a, x)                                                                                       \
-    GET(0, x) GET(1, x) FIRST(0, 0, a##0) GET(2, x) ROW_TAIL(FIRST, a, x) GET(5, x) GO_ON(0, 1, a##1) ROW_REST(a, x)  \
-    GO_ON(3, 5, a##2)
-#define ROW_BEGIN(FIRST, a, x)                                                                                        \
-    GET(1, x) GET(2, x) ROW_TAIL(FIRST, a, x) GET(5, x) FIRST(0, 1, a##1) ROW_REST(a, x) GO_ON(3, 5, a##2)
-#define ROW_END(FIRST, a, x)                                                                                          \
-    GET(0, x) GET(1, x) FIRST(0, 0, a##0) GET(2, x) ROW_TAIL(FIRST, a, x) GO_ON(0, 1, a##1) ROW_REST(a, x)
-#define ROW_BOTH(FIRST, a, x) GET(1, x) GET(2, x) ROW_TAIL(FIRST, a, x) FIRST(0, 1, a##1) ROW_REST(a, x)
 #define THREE_ROWS(ROW)                                                                                               \
     ROW(START, 0, 0) ADD("%[x0]", "%[x_row]") ROW(GO_ON, 1, 1) ADD("%[x1]", "%[x_row]") ROW(GO_ON, 2, 2)              \
     ADD("%[x2]", "%[x_row]")
 #define PUT(p) FSW("fa" #p, "%[y]", STRIP_TO(p))
 #define PUT_FOUR PUT(0) PUT(1) PUT(2) PUT(3) ADD("%[y]", "%[y_row]")
 #define PUT_GATED(p, bits, mask)                                                                                      \
-    "flt.s " mask ", fa4, ft" #p "\n fmv.x.w " bits ", fa" #p "\n neg " mask ", " mask "\n and " bits ", "      \
+    "flt.s " mask ", fa4, ft" #p "\n fmv.x.w " bits ", fa" #p "\n neg " mask ", " mask "\n and " bits ", "            \
     bits ", " mask "\n sw " bits ", " PULP_TEXT(STRIP_TO(p)) "(%[y])\n"
 #define GET_GATE(p) FLW("ft" #p, "%[gate]", STRIP_TO(p))
 #define PUT_FOUR_GATED                                                                                                \
@@ -62,20 +53,20 @@
 /* A column by itself, which has another one to its left; ROW_LESS has no tap to its right. */
 #if CONV_APART == 1
 #define GET_ONE(k, x) FLW("ft" #k, "%[x" #x "]", 4 * (k))
-#define ROW_LESS(FIRST, a, x) GET_ONE(0, x) GET_ONE(1, x) FIRST(0, 0, a##0) GO_ON(0, 1, a##1)
+#define ROW_LESS ROW_ONE_END
+#define ROW_LESS_LENGTH ROW_ONE_END_LENGTH
 #else
 #define GET_ONE(k, x) FLW("ft" #k, "%[x" #x "]", 8 - 4 * (k))
-#define ROW_LESS(FIRST, a, x) GET_ONE(1, x) GET_ONE(2, x) FIRST(0, 1, a##1) GO_ON(0, 2, a##2)
+#define ROW_LESS ROW_ONE_BEGIN
+#define ROW_LESS_LENGTH ROW_ONE_BEGIN_LENGTH
 #endif
-#define ROW_ONE(FIRST, a, x)                                                                                          \
-    GET_ONE(0, x) GET_ONE(1, x) FIRST(0, 0, a##0) GET_ONE(2, x) GO_ON(0, 1, a##1) GO_ON(0, 2, a##2)
 #define PUT_ONE FSW("fa0", "%[y]", 0) ADD("%[y]", "%[y_row]")
 #define PUT_ONE_GATED                                                                                                 \
     FLW("ft0", "%[gate]", 0) ADD("%[gate]", "%[gate_row]")                                                            \
     "flt.s t1, fa4, ft0\n fmv.x.w t0, fa0\n neg t1, t1\n and t0, t0, t1\n sw t0, 0(%[y])\n" ADD("%[y]", "%[y_row]")
 
 #define PLANE_LOOP(body, n)                                                                                           \
-    __asm__ volatile(WEIGHTS(0) WEIGHTS(1) WEIGHTS(2)                                                                \
+    __asm__ volatile(WEIGHTS(0) WEIGHTS(1) WEIGHTS(2)                                                                 \
                      "fmv.w.x fa4, zero\n" LOOP("%[rows]", n) body LOOP_END(n)                                        \
                      : [x0] "+&r"(x[0]), [x1] "+&r"(x[1]), [x2] "+&r"(x[2]), [y] "+&r"(y), [gate] "+&r"(gate)         \
                      : [w0] "r"(w[0]), [w1] "r"(w[1]), [w2] "r"(w[2]), [x_row] "r"(4 * x_row), [y_row] "r"(y_row),    \
@@ -83,13 +74,13 @@
                      : "t0", "t1", "t2", "t3", "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "ft8", "ft9",  \
                        "ft10", "ft11", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5", "fa6", "fa7", "memory")
 #if CONV_APART == 1
-#define PLANE(ROW, PUT, n) PLANE_LOOP(THREE_ROWS(ROW) PUT, 3 * (n) + 3 + PUT##_LENGTH)
+#define PLANE(ROW, PUT) PLANE_LOOP(THREE_ROWS(ROW) PUT, 3 * ROW##_LENGTH + 3 + PUT##_LENGTH)
 #else
-#define PLANE(ROW, PUT, n)                                                                                            \
+#define PLANE(ROW, PUT)                                                                                               \
     if (gate)                                                                                                         \
-        PLANE_LOOP(THREE_ROWS(ROW) PUT##_GATED, 3 * (n) + 3 + PUT##_GATED_LENGTH);                                    \
+        PLANE_LOOP(THREE_ROWS(ROW) PUT##_GATED, 3 * ROW##_LENGTH + 3 + PUT##_GATED_LENGTH);                           \
     else                                                                                                              \
-        PLANE_LOOP(THREE_ROWS(ROW) PUT, 3 * (n) + 3 + PUT##_LENGTH)
+        PLANE_LOOP(THREE_ROWS(ROW) PUT, 3 * ROW##_LENGTH + 3 + PUT##_LENGTH)
 #endif
 #define PUT_FOUR_LENGTH 5
 #define PUT_FOUR_GATED_LENGTH 26
@@ -143,18 +134,18 @@ static inline void planes(const ends_t *p) {
                 }
                 if (rest < 4) {
                     if (behind) {
-                        PLANE(ROW_ONE, PUT_ONE, 6);
+                        PLANE(ROW_ONE, PUT_ONE);
                     } else {
-                        PLANE(ROW_LESS, PUT_ONE, 4);
+                        PLANE(ROW_LESS, PUT_ONE);
                     }
                 } else if (begins && ends) {
-                    PLANE(ROW_MIDDLE, PUT_FOUR, 18);
+                    PLANE(ROW_MIDDLE, PUT_FOUR);
                 } else if (ends) {
-                    PLANE(ROW_BEGIN, PUT_FOUR, 16);
+                    PLANE(ROW_BEGIN, PUT_FOUR);
                 } else if (begins) {
-                    PLANE(ROW_END, PUT_FOUR, 16);
+                    PLANE(ROW_END, PUT_FOUR);
                 } else {
-                    PLANE(ROW_BOTH, PUT_FOUR, 14);
+                    PLANE(ROW_BOTH, PUT_FOUR);
                 }
                 x_at += (int32_t)rows * x_row;
             }
