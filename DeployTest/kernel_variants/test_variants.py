@@ -18,6 +18,7 @@ from deployer.core.errors import VerifyFailed
 from deployer.core.operator import First, Kernel, Last, registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
+from deployer.kernel_models.matrix_splits import EpilogueCost, products
 from deployer.kernel_variants import calls, conditions
 from deployer.kernel_variants.conditions import (
     Condition,
@@ -29,7 +30,6 @@ from deployer.kernel_variants.conditions import (
     variants_of,
 )
 from deployer.operators.base.sums import PRODUCTS
-from deployer.operators.products.gemm import EpilogueCost, products
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
@@ -202,7 +202,7 @@ def test_faults_of_lists(text: str, said: str, tmp_path: Path) -> None:
         (["../conv_f32"], f"general = {PLANES}\n[few]\ncode = {PLANES}", "general has code, and a C file conv_f32.c"),
         (["few", "more"], '[few]\nrequires = ["n > 1"]', "has no entry for more.c beside it"),
         (["few"], "", "has no entry for few.c beside it"),
-        (["few"], '[few]\nwork = "bricks"', "few has the cost model bricks; the operator's are .*strips"),
+        (["few"], '[few]\nwork = "bricks"', "few has the cost model bricks; the kernel's are .*strips"),
         (["few"], '[few]\nwork = ["strips"]', "few is not a variant"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from deployer.core.access import Around, Mirror, Reach, Window, Windowed
 from deployer.core.operator import registry
 from deployer.core.samples import Sample
-from deployer.operators.products.convolution_work import met_taps
+from deployer.kernel_models.window_splits import met_taps
 from deployer.testing.bench import step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]

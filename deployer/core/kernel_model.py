@@ -13,7 +13,7 @@ POSITIVE = ("block", "cores_assumed", "remainder_divisor")
 
 @dataclass(frozen=True)
 class KernelModel:
-    """Features and relative costs of a target's kernels; a file has all of them.
+    """Features and relative costs of a target's kernels; a file has all of them but `work_splits`.
 
     A cost "in block MACs" is relative to a multiply-accumulate in a block of `block` x `block` outputs.
     """
@@ -67,6 +67,8 @@ class KernelModel:
     """Element operations of one expf or logf."""
     random_word_elements: int
     """Element operations of one random word."""
+    work_splits: tuple[tuple[str, str], ...] = ()
+    """[kernel, name]: kernels whose work another registered work split counts than the deployer's."""
 
     def blocks(self, pieces: int) -> int:
         """Return the blocks that have so many outputs, channels or neighbours, the last of them maybe in part."""
@@ -83,7 +85,7 @@ class KernelModel:
     def faults(self) -> list[str]:
         """Return what is wrong with the numbers: each is finite and at least zero, and those that divide are more."""
         found = []
-        for name in (f.name for f in fields(self)):
+        for name in (f.name for f in fields(self) if f.name != "work_splits"):
             value, least = getattr(self, name), int(name in POSITIVE)
             numbers = value if isinstance(value, tuple) else (value,)
             if not all(math.isfinite(number) and number >= least for number in numbers):

@@ -200,7 +200,6 @@ class Operator(
     `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
     to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
     attributes that are 0 or 1, `unbounded` those that may be infinite or NaN; `recomputed` says what inputs stand for.
-    `cost_models` are alternatives to `work`, by name; a target's list of kernel variants says which one a variant has.
 
     Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
     other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a
@@ -225,7 +224,6 @@ class Operator(
     literal: ClassVar[bool] = False
     type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None
-    cost_models: ClassVar[Mapping[str, Callable[[Node, Access, Mapping[str, int], KernelModel], Work]]] = {}
     static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False

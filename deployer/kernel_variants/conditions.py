@@ -2,9 +2,9 @@
 
 A target's `kernels/SYMBOL/variants.toml` lists them in the order in which they are tried, with conditions on the
 kernel's arguments: `requires` makes a variant valid for a call, `profitable_if` selects it. `work` names one of the
-operator's `cost_models`; the default is the operator's `work`. The C source is the file of the variant's name beside
-the list, or made from the entry's `code`; its function is named after the kernel and the variant. `general` is the
-code of the kernel's general function, in place of a file `kernels/SYMBOL.c`.
+`cost_models` of the kernel's work split; the default is the work of the general function. The C source is the file of
+the variant's name beside the list, or made from the entry's `code`; its function is named after the kernel and the
+variant. `general` is the code of the kernel's general function, in place of a file `kernels/SYMBOL.c`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +23,7 @@ from deployer.expressions.tree import Expr, Node, Thunk, Var, variables
 from deployer.expressions.values import compiled
 from deployer.expressions.words import word
 from deployer.kernel_variants.instances import Instance, absent, instance_of, is_headers
+from deployer.operators.base.work_split import splits_of
 
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
@@ -179,7 +180,7 @@ def read_list(path: Path) -> Iterator[KernelVariant]:
             raise TargetInvalid(f"{path}: {cause}")
         if variant.work and variant.work not in kernel.cost_models:
             known = ", ".join(sorted(kernel.cost_models)) or "none"
-            cause = f"{variant.name} has the cost model {variant.work}; the operator's are {known}"
+            cause = f"{variant.name} has the cost model {variant.work}; the kernel's are {known}"
             raise TargetInvalid(f"{path}: {cause}")
         yield variant
 
@@ -197,7 +198,7 @@ def _check_headers(path: Path, name: str, code: Instance) -> None:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """Names that a kernel's conditions may use, and the cost models of its operators."""
+    """Names that a kernel's conditions may use, and the cost models of its work splits."""
 
     arguments: frozenset[str]
     cost_models: frozenset[str]
@@ -207,7 +208,7 @@ def _kernel(symbol: str) -> _Kernel:
     operators = [(op, op.kernel) for op in registry().values() if op.kernel and op.kernel.symbol == symbol]
     arguments = [name for _, kernel in operators for name, _, _ in kernel.pointers]
     arguments += [name for _, kernel in operators for name, _ in kernel.scalars]
-    return _Kernel(frozenset(arguments), frozenset(cost_model for op, _ in operators for cost_model in op.cost_models))
+    return _Kernel(frozenset(arguments), frozenset(name for split in splits_of(symbol) for name in split.cost_models))
 
 
 @dataclass(frozen=True)

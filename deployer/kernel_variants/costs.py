@@ -12,6 +12,7 @@ from deployer.core.plan import Step
 from deployer.core.target import Target
 from deployer.kernel_variants.calls import CostedTiles
 from deployer.kernel_variants.conditions import KernelVariant
+from deployer.operators.base.work_split import cost_model_of
 
 
 class CostedWork(NamedTuple):
@@ -30,10 +31,9 @@ def costed_work(
     model: KernelModel,
 ) -> CostedWork:
     """The work of a tile by the function for all calls of a kernel, or one for some of them."""
-    operator = operator_of(node)
     if function is None:
-        return CostedWork(symbol, operator.work(node, access, tile, model))
-    cost_model = operator.cost_models[function.work] if function.work else operator.work
+        return CostedWork(symbol, operator_of(node).work(node, access, tile, model))
+    cost_model = cost_model_of(node, function.work, model)
     return CostedWork(f"{symbol}.{function.name}", cost_model(node, access, tile, model))
 
 

@@ -146,6 +146,7 @@ KINDS = {
     "tuple[int, int, int]": "list of integers",
     "tuple[int, int, int, int]": "list of integers",
     "tuple[float, float, float]": "list of numbers",
+    "tuple[tuple[str, str], ...]": "list of pairs of texts",
     "Toolchain | None": "table",
 }
 """Types of fields, as TOML has them."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
 from deployer.core.ir import BIAS, AttrValue, Node, TensorType
-from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -22,7 +21,6 @@ from deployer.core.operator import (
     Offset,
     Operator,
     Stride,
-    Work,
     mismatch,
     operator_of,
     register,
@@ -30,9 +28,10 @@ from deployer.core.operator import (
 )
 from deployer.core.signatures import Signature
 from deployer.core.traits import Fans
-from deployer.operators.base.epilogue import RELU_SCALAR, finished, finished_form, relu_args, through
+from deployer.operators.base.epilogue import RELU_SCALAR, finished, relu_args, through
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.sums import is_single, quantum_of
+from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.products.convolution_geometry import (
     BACKWARD,
     CONV_ATTRS,
@@ -40,28 +39,16 @@ from deployer.operators.products.convolution_geometry import (
     convolved,
     fans_of,
     fits,
-    form_of,
     geometry,
     smallest_input,
     tap_arguments,
     windows,
 )
 from deployer.operators.products.convolution_grad import ConvGradX
-from deployer.operators.products.convolution_work import CostModel, Tile, rectangle_work, ways_over
-
-
-def _macs(access: Access, tile: Tile) -> int:
-    return math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
-
-
-def _in_blocks(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-    """Cores share blocks of channels by neighbours in a row."""
-    outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
-    return Work(_macs(access, tile), outputs, model.squares(outputs), finished_form("", node, access))
 
 
 @register
-class Conv(Operator):
+class Conv(SplitOperator):
     """Y = X * W + B over one to three spatial axes, with groups.
 
     Each output sums the channels of its group, outermost, and the taps by fmaf from zero; then comes the bias.
@@ -89,10 +76,6 @@ class Conv(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    cost_models: ClassVar[Mapping[str, CostModel]] = {
-        **ways_over("x", "m", _macs, threes=3, fives=5),
-        "blocks": _in_blocks,
-    }
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X[N, C, ..], W[M, C / group, ..], optional B[M] to Y[N, M, ..]."""
@@ -175,13 +158,6 @@ class Conv(Operator):
             "top": Offset("x", 3),
             "left": Offset("x", 4),
         }
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
-        _, m, c, *kernel = access.operand("w").view
-        rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
-        return rectangle_work(access, "x", tile, "m", _macs(access, tile), finished_form(form, node, access), model)
 
 
 SAME = ("SAME_UPPER", "SAME_LOWER")

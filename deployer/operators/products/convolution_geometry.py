@@ -20,8 +20,6 @@ Index = tuple[Any, ...]
 RANKS = (3, 4, 5)
 """Axes of X: batch, channels and one to three spatial ones."""
 AUTO_PADS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
-SIDE = 3
-"""Taps in each direction of the windows for which kernels of depthwise layers have code of their own."""
 BACKWARD = "it belongs to a backward pass"
 
 CONV_ATTRS = {
@@ -159,21 +157,6 @@ class Geometry:
             for k, dilation, stride, out in zip(tap, self.dilations, self.strides, self.out, strict=True):
                 slices.append(slice(k * dilation, k * dilation + (out - 1) * stride + 1, stride))
             yield (..., *tap), (..., *slices)
-
-
-POINTWISE, STRIDED = "pointwise", "strided"
-"""The forms of layers with single taps."""
-DEPTHWISE, TALL, WINDOWS = "depthwise", "tall", "windows"
-"""The forms of depthwise ones: with windows of three by three, of three columns, and of others."""
-
-
-def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
-    """The form of a layer, which has its own cost figures; `m` and `c` are one group's channels of Y and X."""
-    if m == c == 1:
-        return DEPTHWISE if kernel == (SIDE, SIDE) else TALL if kernel[1] == SIDE else WINDOWS
-    if kernel != (1, 1):
-        return "dense" if kernel[1] == SIDE else "wide" if kernel[1] > SIDE else "narrow"
-    return POINTWISE if strides == (1, 1) else STRIDED
 
 
 def geometry(node: Node, x: Shape, w: Shape, inputs: Sequence[TensorType | None]) -> Geometry:

@@ -1,6 +1,5 @@
 """Gradients of a convolution with respect to its input and weight, and SGD fused into the latter."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -9,7 +8,6 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Reach, Whole, Window
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -20,9 +18,7 @@ from deployer.core.operator import (
     Last,
     Length,
     Offset,
-    Operator,
     Stride,
-    Work,
     mismatch,
     register,
     unsupported,
@@ -33,23 +29,18 @@ from deployer.operators.base.epilogue import (
     GATE_POINTER,
     check_gate,
     finished,
-    finished_form,
     gate_args,
     gate_array,
     gate_operands,
 )
 from deployer.operators.base.operands import arrays, floats
 from deployer.operators.base.sums import block_of, is_single, quantum_of
+from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.products.convolution_geometry import (
     BACKWARD,
     CONV_ATTRS,
-    DEPTHWISE,
-    POINTWISE,
-    SIDE,
-    STRIDED,
     dilations,
     fits,
-    form_of,
     geometry,
     input_gradient,
     most_taps,
@@ -60,28 +51,11 @@ from deployer.operators.products.convolution_geometry import (
     weight_gradient,
     windows,
 )
-from deployer.operators.products.convolution_work import (
-    ALONE,
-    BY_ROWS,
-    TAPS,
-    CostModel,
-    Tile,
-    met_taps,
-    rectangle_work,
-    ways_over,
-    weight_blocks,
-)
 from deployer.operators.update.optimizers import SGD, SGD_LEARNING_RATE
 
 
-def _macs(access: Access, tile: Tile) -> int:
-    rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
-    products = math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
-    return round(products / (rows.stride * columns.stride))
-
-
 @register
-class ConvGradX(Operator):
+class ConvGradX(SplitOperator):
     """The gradient of a convolution with respect to X.
 
     dY, W -> dX with Conv's attributes; `input_shape` says how large X is where strides leave it open.
@@ -106,7 +80,6 @@ class ConvGradX(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    cost_models: ClassVar[Mapping[str, CostModel]] = ways_over("dy", "c", _macs, halves=2, threes=3, fives=5)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], W[M, C / group, ..] to dX[N, C, ..]."""
@@ -180,60 +153,15 @@ class ConvGradX(Operator):
             "left": Offset("dy", 4),
         }
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
-        _, m, c, *kernel = access.operand("w").view
-        rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
-        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
-        return rectangle_work(access, "dy", tile, "c", _macs(access, tile), finished_form(form, node, access), model)
 
-
-def _is_single(access: Access) -> bool:
+def is_single_plane(access: Access) -> bool:
+    """Whether a plane of dY is one block of a sum, and the only one."""
     sums = access.sizes
     return sums["n"] == 1 and is_single(sums["oh"], sums["ow"])
 
 
-def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str, model: KernelModel) -> Work:
-    """The work of so many blocks for each row of taps of a group, with losses of so many `single` outputs.
-
-    Runs are such blocks, once for each block of the sum.
-    """
-    kh, rows = access.operand("grad").view[3], tile["n"] * tile["oh"]
-    macs, inside = math.prod(tile.values()), met_taps(access, "x", tile)[0].share(kh)
-    inner_loop_starts = tile["g"] * blocks * kh
-    overhead_macs = macs // tile["m"] * single // model.remainder_divisor - (macs - round(macs * inside))
-    parts = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
-    return Work(
-        macs,
-        round(inner_loop_starts * rows * inside),
-        inner_loop_starts,
-        form,
-        overhead_macs,
-        inner_loop_starts * (1 if _is_single(access) else parts),
-    )
-
-
-def _in_squares(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-    """Cores share squares of outputs and channels of a single tap."""
-    blocks = model.blocks(model.blocks(tile["m"]) * tile["c"])
-    return _block_work(access, tile, blocks, tile["m"] % model.block, "", model)
-
-
-def _in_rows(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-    """Cores share blocks of outputs by taps."""
-    weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
-    return Work(math.prod(tile.values()), weights, model.squares(weights), "")
-
-
-def _in_planes(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-    """Cores share whole planes of a depthwise layer."""
-    return Work(
-        math.prod(tile.values()), tile["g"] * tile["n"] * tile["oh"], tile["g"], "", inner_loop_starts=tile["g"]
-    )
-
-
 @register
-class ConvGradW(Operator):
+class ConvGradW(SplitOperator):
     """The gradient of a convolution with respect to W.
 
     dY, X -> dW with Conv's attributes, kernel_shape among them.
@@ -253,7 +181,6 @@ class ConvGradW(Operator):
             *((("top", "i32"), ("left", "i32"))),
         ),
     )
-    cost_models: ClassVar[Mapping[str, CostModel]] = {"squares": _in_squares, "rows": _in_rows, "planes": _in_planes}
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """dY[N, M, ..], X[N, C, ..] to dW[M, C / group, ..]."""
@@ -318,35 +245,10 @@ class ConvGradW(Operator):
             **{f"x_{name}": Stride("x", i) for i, name in enumerate("ngch")},
             **{f"dw_{name}": Stride("grad", i) for i, name in enumerate("gmc")},
             "first": First(),
-            "single": Const(int(_is_single(access))),
+            "single": Const(int(is_single_plane(access))),
             "top": Offset("x", 3),
             "left": Offset("x", 4),
         }
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
-        _, m, c, kh, kw = access.operand("grad").view
-        high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
-        form = form_of(m, c, (kh, kw), (high, wide))
-        form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
-        fours, alone = weight_blocks(tile["g"], tile["m"], tile["c"], kh, model)
-        if m * c > 1 and kw == SIDE and not fours:
-            form = ALONE
-        single = 0 if m == c == 1 else alone // tile["c"]
-        return _block_work(access, tile, fours + alone, single, form, model)
-
-
-STEP_WORK = 2
-"""Multiply-accumulates that the step of a weight is worth: it is loaded, and computed once more."""
-
-
-def _stepped(work: Work, tile: Tile) -> Work:
-    weights = tile["g"] * tile["m"] * tile["c"] * tile["kh"] * tile["kw"]
-    return replace(work, overhead_macs=work.overhead_macs + STEP_WORK * weights)
-
-
-def _stepping(cost_model: CostModel) -> CostModel:
-    return lambda node, access, tile, model: _stepped(cost_model(node, access, tile, model), tile)
 
 
 @register
@@ -366,9 +268,6 @@ class ConvSGD(ConvGradW):
         "conv_sgd_f32", pointers=ConvGradW.kernel.pointers, scalars=(*ConvGradW.kernel.scalars, ("lr", "f32"))
     )
     inplace: ClassVar[dict[int, int]] = {0: 2}
-    cost_models: ClassVar[Mapping[str, CostModel]] = {
-        name: _stepping(cost_model) for name, cost_model in ConvGradW.cost_models.items()
-    }
 
     def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
         """The update with the operands of its gradient; None where that is stored as another shape."""
@@ -405,7 +304,3 @@ class ConvSGD(ConvGradW):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The learning rate, too."""
         return super().args(node, access) | {"lr": Const(node.attr_float("lr", SGD_LEARNING_RATE))}
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """The work of the gradient, and of a step per weight."""
-        return _stepped(super().work(node, access, tile, model), tile)

@@ -1,14 +1,13 @@
-"""Gemm: Y = alpha A B + beta C, and the work of its kernel variants."""
+"""Gemm: Y = alpha A B + beta C."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, Node, TensorType
-from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -18,9 +17,7 @@ from deployer.core.operator import (
     GradientBuilder,
     Kernel,
     Last,
-    Operator,
     Stride,
-    Work,
     mismatch,
     register,
     registry,
@@ -38,12 +35,12 @@ from deployer.operators.base.epilogue import (
     gate_args,
     gate_array,
     gate_operands,
-    has_relu,
     relu_args,
     through,
 )
 from deployer.operators.base.operands import floats
 from deployer.operators.base.sums import is_single, quantum_of
+from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.products.matmul import (
     ORDERS,
     RESULT_ORDER,
@@ -55,108 +52,6 @@ from deployer.operators.products.matmul import (
     used_shape,
     used_type,
 )
-
-# Cost by the work split of the kernels: blocks of outputs, lines, strips.
-
-
-class EpilogueCost(NamedTuple):
-    """Epilogue cost of a complete sum, in multiply-accumulates for each output of a block, and of a line."""
-
-    block: int
-    line: int
-
-
-def finish_of(node: Node, access: Access, model: KernelModel) -> EpilogueCost:
-    """Return the cost of the node's epilogue: a product with alpha, C, Relu, a gate."""
-    arguments = {operand.arg for operand in access.operands}
-    fused = (node.attr_float("alpha", 1.0) != 1.0, "c" in arguments, has_relu(node), GATE in arguments)
-    block, line = (
-        sum(cost for cost, is_there in zip(costs, fused, strict=True) if is_there)
-        for costs in (model.epilogue_block_macs, model.epilogue_line_macs)
-    )
-    return EpilogueCost(block, line + model.epilogue_line_start * any(fused))
-
-
-def lie_beside(access: Access) -> bool:
-    """Whether the elements of A, and those of B, that an output takes lie beside each other."""
-
-    def innermost(operand: Operand) -> list[Axis]:
-        return [axis for axis, size in zip(operand.axes, operand.view, strict=True) if size > 1][-1:]
-
-    return all(innermost(access.operand(name)) in ([], [At("k")]) for name in ("a", "b"))
-
-
-def products(batch: int, m: int, n: int, k: int, epilogue: EpilogueCost, beside: bool, model: KernelModel) -> Work:
-    """The work of `batch` products of m rows and n columns over k: blocks of 4 x 4 outputs, and lines of what is left.
-
-    All is lines where rows or columns do not fill a block. `beside` is what `lie_beside` says.
-    """
-    if batch == m == 1:
-        return _vector(n, k, epilogue.line, beside, model)
-    if min(m, n) < model.block:
-        return _lines(batch * min(m, n), max(m, n), k, epilogue.line, model)
-    rows, columns = (size % model.block for size in (m, n))
-    if not rows and not columns:
-        return blocks(batch, m, n, k, epilogue, model)
-    whole = m // model.block
-    fewest = model.rounds(batch * whole * (n // model.block))
-    pieces = model.rounds(batch * rows * model.blocks(n)) + model.rounds(batch * columns * whole)
-    return _edged(batch * m * n, fewest * model.block**2, pieces * model.block, k, epilogue, model)
-
-
-def blocks(batch: int, m: int, n: int, k: int, epilogue: EpilogueCost, model: KernelModel) -> Work:
-    """The same by blocks alone, the last of which overlap others."""
-    count = batch * model.blocks(m) * model.blocks(n)
-    computed = count * model.block**2
-    overhead_macs = (computed - batch * m * n) * k + computed * epilogue.block
-    return Work(batch * m * n * k, computed, count, "matrix", overhead_macs)
-
-
-def in_products(node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-    """The work of a tile, as `products` counts it."""
-    batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-    return products(batch, m, n, k, finish_of(node, access, model), lie_beside(access), model)
-
-
-def in_blocks(node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-    """The work of a tile by blocks alone: functions for some calls say that they take them so."""
-    batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-    return blocks(batch, m, n, k, finish_of(node, access, model), model)
-
-
-def strips(batch: int, rows: int, columns: int, form: str, model: KernelModel) -> Work:
-    """The work of outer products: strips of columns that cores share whole, or of which each takes some rows."""
-    width = model.block if form == "added" else 2 * model.block
-    count, outputs = -(-columns // width), batch * rows * columns
-    if count >= model.cores_assumed and (count % model.cores_assumed == 0 or rows < model.cores_assumed):
-        return Work(outputs, outputs, count, form, inner_loop_starts=batch * count)
-    return Work(outputs, outputs, rows, form, inner_loop_starts=batch * count * min(rows, model.cores_assumed))
-
-
-def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: EpilogueCost, model: KernelModel) -> Work:
-    """The work of so many outputs of which a core has some in blocks and, at their edges, some in lines."""
-    products = in_blocks * (k + epilogue.block) + round(in_lines * (model.line_mac_cost * k + epilogue.line))
-    elements = (in_blocks + in_lines) * model.cores_assumed
-    return Work(outputs * k, elements, model.cores_assumed, "edged", products * model.cores_assumed - outputs * k)
-
-
-def _lines(lines: int, outputs: int, k: int, extra: int, model: KernelModel) -> Work:
-    """The work of lines of so many outputs each, of which cores are dealt fours."""
-    pieces = lines * model.blocks(outputs)
-    computed = pieces * model.block
-    overhead_macs = (computed - lines * outputs) * k + computed * extra
-    return Work(lines * outputs * k, computed, pieces, "lines", overhead_macs)
-
-
-def _vector(outputs: int, k: int, extra: int, beside: bool, model: KernelModel) -> Work:
-    """The work of a line by itself, which cores share by fours or by twos; the latter differ by how factors lie."""
-    narrow = "narrow" if beside else "apart"
-    width, form = (model.block, "vector") if outputs > model.narrow_outputs else (2, narrow)
-    pieces = -(-outputs // width)
-    computed = pieces * width
-    overhead_macs = (computed - outputs) * k + computed * extra
-    return Work(outputs * k, computed, pieces, form, overhead_macs, min(pieces, model.cores_assumed))
-
 
 Shape = tuple[int, ...]
 
@@ -174,12 +69,10 @@ def _matrices(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
 
 SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
 """What `single` says: 0 where sums have several blocks, 1 where they have one, more for forms with own functions."""
-FEW = ("few", "few_rows")
-"""Forms of few products."""
 
 
 @register
-class Gemm(Operator):
+class Gemm(SplitOperator):
     """Y = alpha * op(A) op(B) + beta * C, with batch dims in front as the training exporters write it.
 
     op(X) swaps the last two axes where transX is set; leading axes are batch and broadcast; C broadcasts to Y.
@@ -199,7 +92,6 @@ class Gemm(Operator):
     orders: ClassVar[dict[int, str]] = ORDERS
     result_order = RESULT_ORDER
     flags = ("transA", "transB")
-    cost_models: ClassVar = {"blocks": in_blocks}
     kernel = Kernel(
         "gemm_f32",
         pointers=(
@@ -373,41 +265,13 @@ class Gemm(Operator):
             **relu_args(node),
             "first": First(),
             "last": Last(),
-            "single": Const(SINGLE.get(_outer_form(node, access), int(is_single(access.dim("k").size)))),
+            "single": Const(SINGLE.get(outer_form(node, access), int(is_single(access.dim("k").size)))),
             "alpha": Const(node.attr_float("alpha", 1.0)),
             "beta": Const(node.attr_float("beta", 1.0)),
         }
 
-    def model_args(self, node: Node, access: Access, model: KernelModel) -> dict[str, ArgValue]:
-        """Few products take code of their own."""
-        form = _form(node, access, model)
-        return {"single": Const(SINGLE[form])} if form in FEW else {}
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """One multiply-accumulate per point, one more operation per output, by the form that the kernel takes."""
-        batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        form, outputs = _form(node, access, model), batch * m * n
-        if form in FEW:
-            overhead_macs = outputs * extra_work(node, access)
-            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, overhead_macs)
-        return strips(batch, m, n, form, model) if form else in_products(node, access, tile, model)
-
-
-def _form(node: Node, access: Access, model: KernelModel) -> str:
-    """The form of outer products and of few products, by the sizes of the whole; "" where tiles decide.
-
-    Of few products, those of a vector and a matrix are "few", and outer products "few_rows".
-    """
-    batch, m, n, k = (access.dim(name).size for name in ("batch", "m", "n", "k"))
-    outer = _outer_form(node, access)
-    if batch > 1 or m * n * k > model.few_macs:
-        return outer
-    if outer:
-        return "few_rows" if outer == "outer" else outer
-    return "few" if m == 1 and is_single(k) else ""
-
-
-def _outer_form(node: Node, access: Access) -> str:
+def outer_form(node: Node, access: Access) -> str:
     """The form of outer products: "outer", or "added" with a C of rows; "" where sums go on or are finished otherwise.
 
     A tile of one product of a longer sum is none: its kernel continues sums.
@@ -424,7 +288,7 @@ def _outer_form(node: Node, access: Access) -> str:
 def is_plain_outer(node: Node, types: Mapping[str, TensorType]) -> bool:
     """Whether Y, stored in rows, is the outer product of A's elements and B's, and nothing is done to it."""
     access = registry()[node.op].access(node, types)
-    return _outer_form(node, access) == "outer" and access.dim("batch").size == 1 and not is_ordered(node)
+    return outer_form(node, access) == "outer" and access.dim("batch").size == 1 and not is_ordered(node)
 
 
 def _is_turned(order: Sequence[int], shape: Shape) -> bool:

@@ -10,15 +10,15 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Operator, Stride, Work, mismatch, register
+from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Stride, mismatch, register
 from deployer.operators.base.operands import arrays, floats
+from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.products.gemm import Gemm, is_plain_outer
 from deployer.operators.update.optimizers import SGD, SGD_LEARNING_RATE
 
 
 @register
-class OuterSGD(Operator):
+class OuterSGD(SplitOperator):
     """W' = W - lr * a b^T, in place: SGD of a weight whose gradient is an outer product.
 
     That is what a dense layer's is where a batch has one sample. The product is rounded before the rate multiplies it.
@@ -71,8 +71,3 @@ class OuterSGD(Operator):
         """The tile's lengths, elements from one row of W to the next, and the learning rate."""
         rate = Const(node.attr_float("lr", SGD_LEARNING_RATE))
         return {"m": Extent("m"), "n": Extent("n"), "w_m": Stride("w", 0), "lr": rate}
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """One product per weight; cores share rows of a block's columns."""
-        m, n = tile["m"], tile["n"]
-        return Work(macs=m * n, elements=0, parallel=m * model.blocks(n))

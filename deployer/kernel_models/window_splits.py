@@ -1,9 +1,9 @@
-"""Cost features of the convolution (and input-gradient) kernel variants, and how blocks are split over cores."""
+"""Work splits of convolutions and their input gradients: blocks, lines, strips and planes of windows over cores."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from deployer.core.access import Access, Reach, Window
 from deployer.core.ir import Node
@@ -11,16 +11,27 @@ from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Work
 from deployer.operators.base.epilogue import finished_form
 from deployer.operators.base.sums import block_of
-from deployer.operators.products.convolution_geometry import SIDE, taps_between, window_axes
+from deployer.operators.base.work_split import CostModel, Tile, WorkSplit, register_split
+from deployer.operators.products.convolution_geometry import Shape, taps_between, window_axes
+
+SIDE = 3
+"""Taps in each direction of the windows for which kernels of depthwise layers have code of their own."""
+POINTWISE, STRIDED = "pointwise", "strided"
+"""The forms of layers with single taps."""
+DEPTHWISE, TALL, WINDOWS = "depthwise", "tall", "windows"
+"""The forms of depthwise ones: with windows of three by three, of three columns, and of others."""
+
+
+def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
+    """The form of a layer, which has its own cost figures; `m` and `c` are one group's channels of Y and X."""
+    if m == c == 1:
+        return DEPTHWISE if kernel == (SIDE, SIDE) else TALL if kernel[1] == SIDE else WINDOWS
+    if kernel != (1, 1):
+        return "dense" if kernel[1] == SIDE else "wide" if kernel[1] > SIDE else "narrow"
+    return POINTWISE if strides == (1, 1) else STRIDED
+
 
 # Distribution of blocks over cores.
-
-TAPS = "taps"
-"""The form of a gradient of W that takes single taps as it takes rows of them."""
-ALONE = "alone"
-"""The form of a gradient of W by rows of three taps of single outputs."""
-BY_ROWS = "by_rows"
-"""The form of a gradient of W of a depthwise layer whose rows of taps are dealt out."""
 
 
 def most(dealt_out: Iterable[tuple[int, float]], cores: int) -> float:
@@ -52,18 +63,6 @@ def is_profitable(limit: tuple[int, int], blocks: int, pieces: int, model: Kerne
 def use_4x_blocks(blocks: int, model: KernelModel) -> bool:
     """Whether blocks of four outputs end before four times as many of one."""
     return blocks > 0 and is_profitable(model.output_blocks_limit, blocks, model.block * blocks, model)
-
-
-def weight_blocks(groups: int, outputs: int, channels: int, rows: int, model: KernelModel) -> tuple[int, int]:
-    """In the gradient of W of a group: blocks of four outputs of a channel, and outputs that are blocks by themselves.
-
-    Where blocks of four, one for each of the `rows` of taps, are too few for the cores, all outputs are by themselves.
-    """
-    fours = outputs // model.block
-    blocks = groups * fours * channels * rows
-    if not is_profitable(model.weight_blocks_limit, blocks, model.block * blocks, model):
-        fours = 0
-    return fours * channels, (outputs - model.block * fours) * channels
 
 
 # Kernels that compute rectangles of outputs with the same taps inside the operand.
@@ -105,7 +104,7 @@ class _Blocks(NamedTuple):
 def rectangle_work(
     access: Access,
     operand: str,
-    tile: Mapping[str, int],
+    tile: Tile,
     channels: str,
     macs: int,
     form: str,
@@ -126,7 +125,7 @@ def rectangle_work(
 
 
 def single_tap_work(
-    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, model: KernelModel
+    access: Access, operand: str, tile: Tile, channels: str, macs: int, form: str, model: KernelModel
 ) -> Work:
     """The same of one tap, row by row, where whole rows without a stride are one. Outputs without a tap are filled."""
     down, along = window_axes(access.operand(operand))
@@ -138,7 +137,7 @@ def single_tap_work(
     return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form, model)
 
 
-def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str, model: KernelModel) -> Work:
+def line_work(access: Access, operand: str, tile: Tile, form: str, model: KernelModel) -> Work:
     """The work of layers of one channel in and one out, whose rectangles are lines along their longer sides.
 
     Cores share channels, or halves or quarters of all lines of one. Elements are outputs; runs are what comes before a
@@ -157,7 +156,7 @@ def line_work(access: Access, operand: str, tile: Mapping[str, int], form: str, 
 
 
 def matrix_work(
-    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, model: KernelModel
+    access: Access, operand: str, tile: Tile, channels: str, macs: int, form: str, model: KernelModel
 ) -> Work:
     """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
     pixels, planes = math.prod(tile[axis.dim] for axis in window_axes(access.operand(operand))), tile["n"] * tile["g"]
@@ -168,7 +167,7 @@ def matrix_work(
 def _work(
     access: Access,
     operand: str,
-    tile: Mapping[str, int],
+    tile: Tile,
     channels: str,
     blocks: list[_Blocks],
     begun: int,
@@ -264,7 +263,7 @@ class Met(NamedTuple):
         return found
 
 
-def met_taps(access: Access, operand: str, tile: Mapping[str, int]) -> tuple[Met, Met]:
+def met_taps(access: Access, operand: str, tile: Tile) -> tuple[Met, Met]:
     """For the rows and columns of a tile the taps inside `operand`, X or dY.
 
     Of three whole tiles or more along an axis, some lie between two others: it is one in the middle then, of those that
@@ -311,13 +310,13 @@ WIDTHS = "widths"
 """The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
 
 
-def strips_form(access: Access, operand: str, tile: Mapping[str, int], model: KernelModel) -> str:
+def strips_form(access: Access, operand: str, tile: Tile, model: KernelModel) -> str:
     """WIDTHS, or none."""
     columns = tile[window_axes(access.operand(operand))[1].dim]
     return WIDTHS if columns > model.block and columns % model.block else ""
 
 
-def strip_work(access: Access, operand: str, tile: Mapping[str, int], form: str, model: KernelModel) -> Work:
+def strip_work(access: Access, operand: str, tile: Tile, form: str, model: KernelModel) -> Work:
     """Nine multiply-accumulates for each element of the result, and the rows of each strip with its beginning.
 
     Cores take turns at planes, or where these are few at halves or quarters of their rows: the core with most decides.
@@ -349,7 +348,7 @@ def _with_rows(planes: int, lengths: Sequence[int], costs: Sequence[int]) -> lis
 
 
 def fours_work(
-    access: Access, operand: str, tile: Mapping[str, int], channels: str, macs: int, form: str, model: KernelModel
+    access: Access, operand: str, tile: Tile, channels: str, macs: int, form: str, model: KernelModel
 ) -> Work:
     """The work over `operand` of a tile by four neighbours in a row, each with three taps in a row.
 
@@ -393,9 +392,6 @@ def _most_taps(rows: Met, columns: Met, channels: int, block: int, cores: int) -
 
 # Cost models by name.
 
-Tile = Mapping[str, int]
-CostModel = Callable[[Node, Access, Tile, KernelModel], Work]
-
 
 def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], **in_line: int) -> dict[str, CostModel]:
     """The ways of a layer with windows over an operand, X or dY, whose results have these `channels`, a dim's name.
@@ -428,3 +424,54 @@ def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], 
         **{name: cost_model(work) for name, work in whole.items()},
         **rows,
     }
+
+
+def _macs(access: Access, tile: Tile) -> int:
+    return math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
+
+
+def _in_blocks(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+    """Cores share blocks of channels by neighbours in a row."""
+    outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
+    return Work(_macs(access, tile), outputs, model.squares(outputs), finished_form("", node, access))
+
+
+def _gradient_macs(access: Access, tile: Tile) -> int:
+    rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
+    products = math.prod(tile.values()) * math.prod(access.operand("w").view[3:])
+    return round(products / (rows.stride * columns.stride))
+
+
+@register_split
+class ConvSplit(WorkSplit):
+    """Convolutions."""
+
+    kernel = "conv_f32"
+    cost_models: ClassVar[Mapping[str, CostModel]] = {
+        **ways_over("x", "m", _macs, threes=3, fives=5),
+        "blocks": _in_blocks,
+    }
+
+    def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+        """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
+        _, m, c, *kernel = access.operand("w").view
+        rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
+        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        return rectangle_work(access, "x", tile, "m", _macs(access, tile), finished_form(form, node, access), model)
+
+
+@register_split
+class ConvGradXSplit(WorkSplit):
+    """Gradients of convolutions by X."""
+
+    kernel = "conv_grad_x_f32"
+    cost_models: ClassVar[Mapping[str, CostModel]] = ways_over("dy", "c", _gradient_macs, halves=2, threes=3, fives=5)
+
+    def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+        """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
+        _, m, c, *kernel = access.operand("w").view
+        rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
+        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        return rectangle_work(
+            access, "dy", tile, "c", _gradient_macs(access, tile), finished_form(form, node, access), model
+        )
