@@ -8,7 +8,7 @@ import pytest
 from deployer.core.access import Access
 from deployer.core.ir import Node
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import Work, registry
+from deployer.core.operator import Kernel, Work, registry
 from deployer.core.packages import PackageProblem
 from deployer.core.plan import Options
 from deployer.core.target import TargetInvalid, load
@@ -93,3 +93,14 @@ def test_a_variant_without_its_cost_model(tmp_path_factory: pytest.TempPathFacto
     assert costs(Node("y", "Conv", ("x", "w"), ("y",)), "matrix", load("siracusa").kernel_model)
     with pytest.raises(TargetInvalid, match="operator Conv has no cost model bricks"):
         costs(Node("y", "Conv", ("x", "w"), ("y",)), "bricks", load("siracusa").kernel_model)
+
+
+def test_an_operator_without_a_split() -> None:
+    """An operator that leaves its work to a split which nobody registered is a package's fault, with both ways out."""
+
+    class Other(type(registry()["Gemm"])):  # type: ignore[misc]
+        kernel = Kernel("other_f32", (), ())
+
+    step = step_of(registry()["Gemm"], next(iter(registry()["Gemm"].samples())))
+    with pytest.raises(PackageProblem, match="leaves its work to the split of its kernel, other_f32, which has none"):
+        Other().work(step.node, step.access, step.access.sizes, MODEL)

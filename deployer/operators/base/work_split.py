@@ -110,5 +110,9 @@ class SplitOperator(Operator):
     def _split(self, model: KernelModel) -> WorkSplit:
         found = split_of(self.kernel.symbol, model) if self.kernel else None
         if found is None:
-            raise InternalError(f"the kernel of operator {self.name} has no work split")
+            kernel = self.kernel.symbol if self.kernel else "none"
+            cause = f"operator {self.name} leaves its work to the split of its kernel, {kernel}, which has none"
+            raise PackageProblem(
+                cause, hint="register a WorkSplit for the kernel, or give the operator a work of its own"
+            )
         return found

@@ -11,7 +11,6 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, GAIN, STATISTIC, AttrValue, Node, TensorType
-from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -25,7 +24,6 @@ from deployer.core.operator import (
     Operator,
     Start,
     Stride,
-    Work,
     mismatch,
     register,
 )
@@ -36,7 +34,6 @@ from deployer.operators.base.epilogue import (
     GATED,
     RELU_SCALAR,
     finished,
-    finished_form,
     own_args,
     own_gate,
     relu_args,
@@ -50,6 +47,7 @@ from deployer.operators.base.sums import (
     operand_pointers,
     result_count,
 )
+from deployer.operators.base.work_split import SplitOperator
 
 EPSILON, MOMENTUM = 1e-5, 0.9
 
@@ -298,31 +296,8 @@ class BatchNorm(Operator):
             b.emit("ReduceSum", (dy,), targets[2:], axes=sum_axes(len(b.type(x).shape)), keepdims=0)
 
 
-CHANNELS, ELEMENTS, IMAGES, FEW = "channels", "elements", "images", "few"
-"""Forms: whole channels or elements dealt out; sums over images or a part of one; channels for half of the cores."""
-
-
-class ChannelStep(Channelwise):
+class ChannelStep(SplitOperator, Channelwise):
     """A channelwise step whose kernel runs along the elements of one image's channel."""
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """A multiply-accumulate per element and one more operation per run of them.
-
-        Cores take whole channels, except that where nothing is summed and channels cannot be dealt out evenly, each
-        takes as many elements, from its own place on. A sum over images, or a part of one, has code of its own; where
-        channels are few, cores do not share what computes.
-        """
-        count = math.prod(tile.values())
-        inner_loop_starts = count // tile["s"]
-        if not self.sums:
-            if tile["n"] == 1 and tile["c"] % model.cores_assumed == 0:
-                return Work(count, inner_loop_starts, tile["c"], CHANNELS)
-            return Work(count, inner_loop_starts + model.cores_assumed, count, ELEMENTS)
-        part = any(tile[d] < access.dim(d).size for d in self.sums.dims)
-        if part and self.sums.blocks(access):
-            inner_loop_starts += inner_loop_starts * model.partial_sum_starts
-        form = IMAGES if part or tile["n"] > 1 else FEW if 2 * tile["c"] <= model.cores_assumed else ""
-        return Work(count, inner_loop_starts, tile["c"], form)
 
 
 @register
@@ -425,11 +400,6 @@ class ChannelNormalize(ChannelStep):
     def constants(self, node: Node) -> dict[str, ArgValue]:
         """Whether Relu follows."""
         return relu_args(node)
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """With Relu another loop runs."""
-        plain = super().work(node, access, tile, model)
-        return replace(plain, form=finished_form(plain.form, node, access))
 
 
 @register

@@ -39,6 +39,7 @@ from deployer.operators.base.sums import (
     operand_pointers,
     result_count,
 )
+from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.normalization.channels import ChannelMoments
 from deployer.operators.reduction.reduction import ReduceSum
 
@@ -232,7 +233,7 @@ BIAS = 1
 
 
 @register
-class LayerScaleGrad(Layerwise):
+class LayerScaleGrad(SplitOperator, Layerwise):
     """Per column the sum of dY times normal X, the gradient of layer normalization's scale.
 
     dY, X, mean, inv_std[, rest] to dscale; the sum of dY, which is dbias, may be a second output.
@@ -264,27 +265,16 @@ class LayerScaleGrad(Layerwise):
         shape = types[node.inputs[0]].shape
         rows = tuple(range(first_axis(node, shape)))
         for total in near:
-            if total.op != ReduceSum.name or total.inputs != node.inputs[:1] or _bias(node):
+            if total.op != ReduceSum.name or total.inputs != node.inputs[:1] or bias_sum(node):
                 continue
             axes = tuple(sorted(axis % len(shape) for axis in total.attr_ints("axes", ())))
             if axes == rows and not total.attr_int("keepdims", 1):
                 return replace(node, outputs=(node.outputs[0], total.outputs[0], *node.outputs[2:])), [total]
         return None
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """That of a step of layer normalization, by columns or, where each core has some, by four neighbours.
 
-        Each way has a form of its own, and so has each with the second sum. Each sum takes time to begin and to end.
-        """
-        columns, fours = tile["c"], tile["c"] // model.block
-        is_wide = fours >= model.cores_assumed
-        parallel = fours + columns % model.block if is_wide else columns
-        form = "_".join(filter(None, ("fours" if is_wide else "", "biased" if _bias(node) else "")))
-        plain = super().work(node, access, tile, model)
-        return replace(plain, parallel=parallel, form=form, inner_loop_starts=parallel)
-
-
-def _bias(node: Node) -> str:
+def bias_sum(node: Node) -> str:
+    """The output that is the sum of dY, the bias's gradient; empty without one."""
     return node.outputs[BIAS] if len(node.outputs) > BIAS else ""
 
 

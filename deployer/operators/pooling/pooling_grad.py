@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.access import Access, Reach, box_shape
+from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
     ArgValue,
     Array,
@@ -18,7 +17,6 @@ from deployer.core.operator import (
     Offset,
     Start,
     Stride,
-    Work,
     mismatch,
     register,
     unsupported,
@@ -34,7 +32,6 @@ from deployer.operators.base.epilogue import (
     gate_args,
     gate_array,
     gate_operands,
-    gated_form,
     own_args,
     own_gate,
 )
@@ -89,11 +86,6 @@ class AveragePoolGrad(PoolGrad):
         *inputs, dx = ungated.operands
         return replace(ungated, operands=(*inputs, *gate_operands(node, self.epilogue_operands[GATE], dx), dx))
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """That of PoolGrad, of a form of its own where there is a gate."""
-        plain = super().work(node, access, tile, model)
-        return replace(plain, form="_".join(filter(None, (plain.form, gated_form(access)))))
-
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """`input_shape`, or without it the smallest shape of X with these windows."""
         if node.attr_int("ceil_mode", 0) and node.attr_int("count_include_pad", 0):
@@ -139,31 +131,6 @@ X = 1
 X_SCALARS = ("x_h", "x_w", "x_c", "x_r", "x_top", "x_left", GATED)
 
 
-class _Along(NamedTuple):
-    """The windows of a tile's dY along an axis, of `size` elements: those that reach over no border, those that are
-    cut, and the ends where some are; the elements of all of them that lie inside."""
-
-    size: int
-    whole: int
-    cut: int
-    ends: int
-    taps: int
-
-
-def _along(access: Access, tile: Mapping[str, int]) -> list[_Along]:
-    """Those of rows and of columns; a part of an axis is taken to have no border."""
-    dy, found = access.operand("dy"), []
-    for axis, count, seen in zip(dy.axes[1:], dy.view[1:], box_shape(dy, tile)[1:], strict=True):
-        assert isinstance(axis, Reach)
-        size, kernel = access.dim(axis.dim).size, axis.kernel
-        begins = [i * axis.stride - axis.pad for i in range(count)] if tile[axis.dim] == size else []
-        cut = [begin for begin in begins if begin < 0 or begin + kernel > size]
-        taps = sum(min(begin + kernel, size) - max(begin, 0) for begin in cut)
-        ends = int(any(begin < 0 for begin in cut)) + int(any(begin >= 0 for begin in cut))
-        found.append(_Along(kernel, seen - len(cut), len(cut), ends, (seen - len(cut)) * kernel + taps))
-    return found
-
-
 @register
 class MaxPoolGrad(PoolGrad):
     """DY goes to the first maximum of its window.
@@ -176,7 +143,6 @@ class MaxPoolGrad(PoolGrad):
     name = "MaxPoolGrad"
     custom = Signature((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
     flags = ("ceil_mode", "storage_order")
-    parts_in_rows = False
     own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (X, GATED)}
     recomputed: ClassVar[dict[int, Recomputed]] = {X: Recomputed("MaxPool", output=1, source=0)}
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *X_SCALARS)
@@ -186,23 +152,6 @@ class MaxPoolGrad(PoolGrad):
         values: dict[str, ArgValue] = {"x_h": Length("x", 1), "x_w": Length("x", 2)}
         values |= {"x_c": Stride("x", 0), "x_r": Stride("x", 1), "x_top": Offset("x", 1), "x_left": Offset("x", 2)}
         return super().args(node, access) | values | own_args(node)
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """That of PoolGrad, of a form of its own where X is a gate besides.
-
-        Of squares that reach over a border the elements inside are searched, and are `overhead_macs`; runs are parts of
-        rows of squares by one way: those at each end that reach over it, and those between.
-        """
-        plain = super().work(node, access, tile, model)
-        if plain.form:
-            rows, columns = _along(access, tile)
-            box = box_shape(access.operand("dy"), tile)
-            cut = box[1] * box[2] - rows.whole * columns.whole
-            taps = rows.taps * columns.taps - rows.whole * columns.whole * rows.size * columns.size
-            parts = rows.whole * (1 + columns.ends) + rows.cut if columns.whole else box[1]
-            overhead_macs = plain.overhead_macs - box[0] * (cut * rows.size * columns.size - taps)
-            plain = replace(plain, overhead_macs=overhead_macs, inner_loop_starts=box[0] * parts)
-        return replace(plain, form=f"{plain.form}_gated".lstrip("_") if node.attr_int(GATED, 0) else plain.form)
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """The shape of X, the second input."""

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window, box_shape
+from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel_model import KernelModel
 from deployer.core.limits import check_elements
 from deployer.core.operator import (
     ArgValue,
@@ -21,13 +20,12 @@ from deployer.core.operator import (
     Kernel,
     Length,
     Offset,
-    Operator,
     Stride,
-    Work,
     mismatch,
     unsupported,
 )
 from deployer.operators.base.operands import operands
+from deployer.operators.base.work_split import SplitOperator
 
 POOL_ATTRS = {
     **{"kernel_shape": "INTS", "strides": "INTS", "pads": "INTS", "dilations": "INTS"},
@@ -169,7 +167,6 @@ def divisors(node: Node, axes: Sequence[AxisWindows]) -> Array:
     return np.asarray(stacked(ones, axes).sum(0))
 
 
-SQUARES: dict[tuple[int, ...], str] = {(2, 2): "pairs", (3, 3): "nines"}
 WINDOW = ("kernel_h", "kernel_w", "stride_h", "stride_w", "dilation_h", "dilation_w")
 
 
@@ -190,13 +187,7 @@ def window_args(h: AxisWindows, w: AxisWindows) -> dict[str, ArgValue]:
     return {name: Const(value) for value, name in pairs}
 
 
-def square_form(node: Node) -> str:
-    """The form of the work on squares of neighbours for which kernels have loops of their own; empty for others."""
-    is_dense = set(node.attr_ints("dilations", (1,))) == {1}
-    return SQUARES.get(node.attr_ints("kernel_shape", ()), "") if is_dense else ""
-
-
-class Pool(Operator):
+class Pool(SplitOperator):
     """Y from windows of X, which may be of `integers`."""
 
     kernel: ClassVar[Kernel]
@@ -230,21 +221,12 @@ class Pool(Operator):
         values |= {f"{arg}_{name}": Stride(arg, i) for arg in "xy" for i, name in enumerate("cr")}
         return values | window_args(*sides)
 
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """One operation per element of a window; rows are what cores share."""
-        window = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
-        rows = tile["c"] * tile["h"]
-        elements = math.prod(tile.values()) * window
-        return Work(macs=0, elements=elements, parallel=rows, inner_loop_starts=rows, form=square_form(node))
 
-
-class PoolGrad(Operator):
+class PoolGrad(SplitOperator):
     """dX from dY[N, C, ...]: windows add up in ascending order."""
 
     kernel: ClassVar[Kernel]
     no_gradient = "it is itself a gradient"
-    parts_in_rows = True
-    """Whether squares of a tile with a part of the columns are computed a row at a time, as those of all columns."""
 
     @abstractmethod
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
@@ -279,37 +261,6 @@ class PoolGrad(Operator):
         values |= {f"{arg}_{name}": Stride(arg, i) for arg in ("dx", "dy") for i, name in enumerate("cr")}
         values |= {"y_h": Length("dy", 1), "y_w": Length("dy", 2), "top": Offset("dy", 1), "left": Offset("dy", 2)}
         return values | window_args(*plane(node, (1, shape[0], *shape[3 - rank :])))
-
-    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """One operation per element of a window, and one per element of dX; rows are what cores share, those of squares
-        that lie apart together.
-
-        Elements of squares that reach over a border are `overhead_macs`: they go one by one, and so do those in rows of
-        squares that two cores have a part of, and `parts_in_rows` decides of a tile that has a part of the columns.
-        """
-        window = math.prod(node.attr_ints("kernel_shape", ()))
-        box = box_shape(access.operand("dy"), tile)
-        is_whole = self.parts_in_rows or tile["w"] == access.dim("w").size
-        rows, form = box[0] * box[1], square_form(node) if is_whole else ""
-        overhead_macs = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0
-        elements = math.prod(box) * window - overhead_macs + math.prod(tile.values())
-        side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
-        together = step if form and step >= side else 1
-        if form and together == 1 and tile["c"] % model.cores_assumed:
-            overhead_macs += 2 * model.cores_assumed * box[2] * window
-        return Work(0, elements, tile["c"] * -(-tile["h"] // together), form, overhead_macs, rows)
-
-
-def _whole(access: Access, tile: Mapping[str, int], box: Sequence[int]) -> int:
-    """The windows of a plane of the tile's dY that reach over no border; a part of an axis is taken to have none."""
-    found = 1
-    for axis, count, seen in zip(access.operand("dy").axes[1:], access.operand("dy").view[1:], box[1:], strict=True):
-        assert isinstance(axis, Reach)
-        size = access.dim(axis.dim).size
-        begins = [i * axis.stride - axis.pad for i in range(count)]
-        over = sum(begin < 0 or begin + axis.kernel > size for begin in begins) if tile[axis.dim] == size else 0
-        found *= seen - over
-    return found
 
 
 FORMS: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
