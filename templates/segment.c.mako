@@ -24,7 +24,7 @@ static void print_count(const char *label, uint64_t value) {
 
 int main(int argc, char **argv) {
     struct {
-        uint32_t passes, turn, flushes; /* an update follows the last pass, whatever its turn */
+        uint32_t passes, accumulated, flushes; /* an update follows the last pass, whatever their number */
     } due;
     uint64_t run_cycles = 0, update_cycles = 0;
     hal_init(argc, argv);
@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
     hal_read(${name}, ${size});
 % endfor
     hal_read(&due, sizeof(due));
-    uint32_t turn = due.turn; /* passes since the last update */
+    uint32_t accumulated = due.accumulated; /* passes since the last update */
     for (uint32_t pass = 0, is_finite = 1; is_finite && pass < due.passes; pass++) {
 % for name, size in v.data:
         hal_read(${name}, ${size});
@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
 % for loss in v.loss:
         is_finite = *${loss} - *${loss} == 0.0f;
 % endfor
-        turn = turn + 1 < ACCUMULATE ? turn + 1 : 0;
+        accumulated = accumulated + 1 < ACCUMULATE ? accumulated + 1 : 0;
 % for call in v.optimizer:
         if (updates) {
             const uint64_t update = hal_cycles();

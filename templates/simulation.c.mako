@@ -49,12 +49,12 @@ static const hal_sim_graph_t graphs[] = {
 };
 
 % for cross_step_transfers in v.cross_step_transfers:
-static const hal_sim_crossing_t crossings[] = {
+static const hal_sim_cross_step_t transfers[] = {
 % for c in cross_step_transfers:
     {${c.step}, ${c.operand}, ${c.inward}, ${c.at}},
 % endfor
 };
-const hal_sim_crossings_t hal_sim_crossings = {crossings, ${len(cross_step_transfers)}};
+const hal_sim_cross_step_transfers_t hal_sim_cross_step_transfers = {transfers, ${len(cross_step_transfers)}};
 
 % endfor
 % for copies in v.copies:

@@ -195,8 +195,8 @@ def test_parameters_stand_in_an_order_of_their_own() -> None:
         ahead += (Increase(Var("next_n"), size("ahead_step")),)
         inside = Block((AssignStmt("m", size("inner")),))
         rest = (Let("n_len", size("length")), inside, Increase(Var("n"), size("further")))
-        turn = Var("turn")
-        return step(index, LoopStmt(turn, size("tiles"), ahead, rest))
+        counter = Var("iter")
+        return step(index, LoopStmt(counter, size("tiles"), ahead, rest))
 
     (function,), _ = shared(program(4), program(7))
     assert function.parameters.split(", uint32_t ")[1:] == names

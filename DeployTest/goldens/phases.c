@@ -42,13 +42,13 @@ static void step_00(void) {
     reduce_max_f32_args_t *args = &step_00_args;
     uint32_t r2 = 0, next_r2 = 0, fill = 0, use = 0;
     hal_ticket_t x_in[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 20; turn++) {
-        if (turn < 20) {
+    for (uint32_t iter = 0; iter <= 20; iter++) {
+        if (iter < 20) {
             x_in[fill] = hal_dma_in_2d(0, SLOT_00_X + fill * 300, HOME_X + next_r2, 600, 2, 12000);
             fill ^= 1;
             next_r2 += 150;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(x_in[use]);
         args->x = SLOT_00_X + use * 300;
         args->first = r2 == 0;
@@ -65,13 +65,13 @@ static void step_01(void) {
     sub_f32_args_t *args = &step_01_args;
     uint32_t n3 = 0, next_n3 = 0, fill = 0, use = 0;
     hal_ticket_t a_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 25; turn++) {
-        if (turn < 25) {
+    for (uint32_t iter = 0; iter <= 25; iter++) {
+        if (iter < 25) {
             a_in[fill] = hal_dma_in_2d(0, SLOT_01_A + fill * 240, HOME_X + next_n3, 480, 2, 12000);
             fill ^= 1;
             next_n3 += 120;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(a_in[use]);
         hal_dma_wait(y_out[use]);
         args->a = SLOT_01_A + use * 240;
@@ -90,13 +90,13 @@ static void step_02(void) {
     exp_f32_args_t *args = &step_02_args;
     uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t x_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 25; turn++) {
-        if (turn < 25) {
+    for (uint32_t iter = 0; iter <= 25; iter++) {
+        if (iter < 25) {
             x_in[fill] = hal_dma_in_1d(0, SLOT_02_X + fill * 240, HOME_SOFTMAX_Y_SHIFTED + next_n, 960);
             fill ^= 1;
             next_n += 240;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(x_in[use]);
         hal_dma_wait(y_out[use]);
         args->x = SLOT_02_X + use * 240;
@@ -115,13 +115,13 @@ static void step_03(void) {
     reduce_f32_args_t *args = &step_03_args;
     uint32_t r2 = 0, next_r2 = 0, fill = 0, use = 0;
     hal_ticket_t x_in[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 20; turn++) {
-        if (turn < 20) {
+    for (uint32_t iter = 0; iter <= 20; iter++) {
+        if (iter < 20) {
             x_in[fill] = hal_dma_in_2d(0, SLOT_03_X + fill * 300, HOME_SOFTMAX_Y_POWERS + next_r2, 600, 2, 12000);
             fill ^= 1;
             next_r2 += 150;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(x_in[use]);
         args->x = SLOT_03_X + use * 300;
         args->start = r2;
@@ -139,13 +139,13 @@ static void step_04(void) {
     div_f32_args_t *args = &step_04_args;
     uint32_t n3 = 0, next_n3 = 0, fill = 0, use = 0;
     hal_ticket_t a_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 25; turn++) {
-        if (turn < 25) {
+    for (uint32_t iter = 0; iter <= 25; iter++) {
+        if (iter < 25) {
             a_in[fill] = hal_dma_in_2d(0, SLOT_04_A + fill * 240, HOME_SOFTMAX_Y_POWERS + next_n3, 480, 2, 12000);
             fill ^= 1;
             next_n3 += 120;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(a_in[use]);
         hal_dma_wait(y_out[use]);
         args->a = SLOT_04_A + use * 240;

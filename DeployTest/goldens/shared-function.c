@@ -29,14 +29,14 @@ static void step_00_like(uint32_t step, gemm_f32_args_t *args, float *a_home, fl
     hal_step(step);
     uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t a_in[1] = {HAL_DONE}, b_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 3; turn++) {
-        if (turn < 3) {
+    for (uint32_t iter = 0; iter <= 3; iter++) {
+        if (iter < 3) {
             if (next_n == 0) a_in[0] = hal_dma_in_1d(0, (void *)args->a, a_home, 192);
             b_in[fill] = hal_dma_in_2d(0, b_slot + fill * 192, b_home + next_n, 32, 24, 96);
             fill ^= 1;
             next_n += 8;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         if (n == 0) hal_dma_wait(a_in[0]);
         hal_dma_wait(b_in[use]);
         hal_dma_wait(y_out[use]);

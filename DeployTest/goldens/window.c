@@ -24,8 +24,8 @@ static void step_00(void) {
     conv_f32_args_t *args = &step_00_args;
     uint32_t m = 0, oh = 0, c = 0, next_m = 0, next_oh = 0, next_c = 0, fill = 0, use = 0, y_use = 0;
     hal_ticket_t in[2][2] = {{HAL_DONE}}, y_out[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 12; turn++) {
-        if (turn < 12) {
+    for (uint32_t iter = 0; iter <= 12; iter++) {
+        if (iter < 12) {
             const uint32_t next_x_3_low = hal_window(next_oh * 2, 1, 18);
             const uint32_t next_x_3_len = hal_window((next_oh + 3) * 2 + 1, 1, 18) - next_x_3_low;
             in[fill][0] = hal_dma_in_2d(0, SLOT_00_X + fill * 196, HOME_X + next_c * 252 + next_x_3_low * 14, next_x_3_len * 56, 2, 1008);
@@ -41,7 +41,7 @@ static void step_00(void) {
                 }
             }
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         const uint32_t x_3_low = hal_window(oh * 2, 1, 18);
         const uint32_t x_3_len = hal_window((oh + 3) * 2 + 1, 1, 18) - x_3_low;
         hal_dma_wait_all(in[use], 2);

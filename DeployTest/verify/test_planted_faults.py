@@ -54,7 +54,7 @@ FAULTS = {
         "trace|outside-buffer",
     ),
     "a tile too few": (
-        r"(for \(uint32_t turn = 0; turn <= )(\d+)",
+        r"(for \(uint32_t iter = 0; iter <= )(\d+)",
         r"\g<1>\g<2> - 1",
         "tile-count|forgotten-wait|trace",
     ),

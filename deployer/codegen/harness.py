@@ -123,7 +123,7 @@ def segment_view(plan: Plan, target: Target, origin: CText) -> SegmentView:
     names = Names(plan)
     levels = {level.name: level.peak for level in plan.levels}
     training = "train" in plan.graphs
-    flag, updates = "turn == 0" if training else "", "optimizer" in plan.graphs
+    flag, updates = "accumulated == 0" if training else "", "optimizer" in plan.graphs
 
     def sized(homes: Sequence[Home]) -> tuple[tuple[CText, int], ...]:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
@@ -138,7 +138,7 @@ def segment_view(plan: Plan, target: Target, origin: CText) -> SegmentView:
         state=sized(state_homes(plan)) if training else (),
         loss=(names.home(plan.storage_of[plan.outputs[0]]),) if training else (),
         optimizer=(code("optimizer_network_run();"),) if updates else (),
-        due=(code("turn + 1 == ACCUMULATE || (due.flushes && pass + 1 == due.passes)"),) if training else (),
+        due=(code("accumulated + 1 == ACCUMULATE || (due.flushes && pass + 1 == due.passes)"),) if training else (),
         numbers=((identifier(NUMBERS), number_count(plan)),) if number_count(plan) else (),
         run=code(f"{identifier(plan.graphs[0])}_network_run({flag});"),
         footprint=c_string(" ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)),
@@ -186,7 +186,7 @@ def segment_input(
     plan: Plan,
     program: Program,
     state: Mapping[str, Array],
-    turn: int,
+    accumulated: int,
     samples: Sequence[Sequence[Array]],
     rates: Sequence[Sequence[float]] = (),
     flushes: bool = False,
@@ -201,13 +201,13 @@ def segment_input(
     parts = [_content(program, h.storage, state) for h in loaded_homes(plan)]
     empty = {h.storage: np.zeros(h.type.shape, h.type.dtype) for h in plan.accumulators}
     parts += [_content(program, storage, {**empty, **state}) for storage in empty]
-    parts.append(np.array([len(samples), turn, flushes], np.uint32).tobytes())
+    parts.append(np.array([len(samples), accumulated, flushes], np.uint32).tobytes())
     homes = {h.storage for h in plan.homes}
     read = [(i, n) for i, n in enumerate(plan.data) if plan.storage_of[n] in homes]
     coming = iter(rates if number_count(plan) else ())
-    for index, sample in enumerate(samples, turn + 1):
+    for index, sample in enumerate(samples, accumulated + 1):
         parts += [_packed(program, name, sample[i]) for i, name in read]
-        is_last = flushes and index == turn + len(samples)
+        is_last = flushes and index == accumulated + len(samples)
         if number_count(plan) and (is_last or index % plan.options.accumulate == 0):
             parts.append(update_numbers(program, next(coming)).tobytes())
     return b"".join(parts)

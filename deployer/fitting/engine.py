@@ -44,13 +44,15 @@ class Built:
     def _run(
         self,
         state: State,
-        turn: int,
+        accumulated: int,
         samples: Sequence[Sequence[Array]],
         rates: Sequence[Sequence[float]] = (),
         flushes: bool = False,
     ) -> bytes:
-        content = segment_input(self.plan, self.program, state, turn, samples, rates, flushes)
-        return run_segment(self.plan, self.folder, content, turn, turn + len(samples) if flushes else 0)[0]
+        content = segment_input(self.plan, self.program, state, accumulated, samples, rates, flushes)
+        return run_segment(self.plan, self.folder, content, accumulated, accumulated + len(samples) if flushes else 0)[
+            0
+        ]
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Trainer(Built):
         Where it `flushes`, an update follows the last pass, however many are open.
         A pass whose loss is infinite or no number is the last one.
         """
-        updates, turn = divmod(passes, self.plan.options.accumulate)
-        dump = self._run(state, turn, samples, self.rates[updates:].tolist(), flushes)
+        updates, accumulated = divmod(passes, self.plan.options.accumulate)
+        dump = self._run(state, accumulated, samples, self.rates[updates:].tolist(), flushes)
         kinds = {home.storage: self.program.tensors[home.storage].type for home in state_homes(self.plan)}
         size = sum(kind.bytes for kind in kinds.values())
         losses = np.frombuffer(dump[: len(dump) - size], np.float32)

@@ -149,7 +149,7 @@ def _double(
         *([Tickets(arrays)] if arrays else []),
     ]
     fetching = [*_definitions(ahead.lengths(), fetch), *fetch, *ahead.advance()] if runs_ahead else fetch
-    counter = tile_counter(port, "turn" if fetching else "tile")
+    counter = tile_counter(port, "iter" if fetching else "tile")
     return Block((*declared, LoopStmt(counter, count, tuple(fetching), tuple(work)), *of_all(moves.drain)))
 
 

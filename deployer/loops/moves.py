@@ -261,7 +261,7 @@ class DoubleMoves:
             transfer = word("choose", FLAG, Done(), transfer)
         wait = [Wait(self._ticket(o, "out", number))] if o.mode == "inout" else []
         statements = [*wait, StartStmt(self._ticket(o, "in", number), transfer)]
-        later = [word("greater_equal", tile_counter(self.port, "turn"), 1)] if begun else []
+        later = [word("greater_equal", tile_counter(self.port, "iter"), 1)] if begun else []
         begins = self.ahead.begins(o)
         started = [((*later, *begins), statement) for statement in statements]
         rotating = (*(later if self._begun_alike(o) else ()), *begins)

@@ -33,7 +33,7 @@ UNFIT = 4
 RESULTS = "output.bin"
 """The file that a program dumps: losses and final weights, or outputs."""
 PROFILE = "profile.bin"
-TURN, FLUSH = "--turn", "--flush"
+ACCUMULATED, FLUSH = "--accumulated", "--flush"
 """Options of a simulator whose run goes on in the middle of an update, or ends with one of fewer passes."""
 OUTSIDE = {
     *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM),
@@ -84,16 +84,18 @@ def run_program(
     return _outcome(plan, program, dump, passes, text)
 
 
-def run_segment(plan: Plan, directory: Path, content: bytes, turn: int, flush: int = 0) -> tuple[bytes, dict[str, str]]:
+def run_segment(
+    plan: Plan, directory: Path, content: bytes, accumulated: int, flush: int = 0
+) -> tuple[bytes, dict[str, str]]:
     """Run the built program of a segment on this input: what it dumped, and its BENCH figures; errors as above.
 
-    `turn` is how many passes were made since the last update, `flush` how many are in one that ends the segment, if it
-    is smaller than others: a simulator that follows the plan has to know.
+    `accumulated` is how many passes were made since the last update, `flush` how many are in one that ends the segment,
+    if it is smaller than others: a simulator that follows the plan has to know.
     """
-    heeded = TURN in toolchain(target_of(plan.options)).run_flags
+    heeded = ACCUMULATED in toolchain(target_of(plan.options)).run_flags
     with output.scratch(directory) as folder:
         (folder / "input.bin").write_bytes(content)
-        flags = (TURN, str(turn), FLUSH, str(flush)) if heeded else ()
+        flags = (ACCUMULATED, str(accumulated), FLUSH, str(flush)) if heeded else ()
         text = _ended_well(plan, directory / "network", folder, flags, len(content))
         return (folder / RESULTS).read_bytes(), bench_figures(text)
 

@@ -108,20 +108,20 @@ static void set_flag(const char *flag, const char *value) {
     else if (!strcmp(flag, "--dma-order")) host.dma_order = (host_order_t)choice(flag, value, order_names);
     else if (!strcmp(flag, "--core-order")) run.core_order = choice(flag, value, core_order_names);
     else if (!strcmp(flag, "--guards")) host.guards = (host_guards_t)choice(flag, value, guard_names);
-    else if (!strcmp(flag, "--turn")) host.turn = (uint32_t)number(flag, value, 0, UINT32_MAX);
+    else if (!strcmp(flag, "--accumulated")) host.accumulated = (uint32_t)number(flag, value, 0, UINT32_MAX);
     else if (!strcmp(flag, "--flush")) host.flush = (uint32_t)number(flag, value, 0, UINT32_MAX);
     else if (!strcmp(flag, "--seed")) host.seed = number(flag, value, 0, UINT32_MAX);
     else if (!strcmp(flag, "--cores")) host.cores = number(flag, value, 1, CORES_MAX);
     else
         host_usage("unknown flag '%s'; known: --input FILE --output FILE --dma-order early|late|random --seed N "
-                   "--cores N --core-order forward|reverse|random --guards off|fast|full --turn N --flush N --trace "
+                   "--cores N --core-order forward|reverse|random --guards off|fast|full --accumulated N --flush N --trace "
                    "--watch LIST --watched FILE",
                    flag);
 }
 
 static const char *value_of(const char *flag, const char *value) {
     static const char *const flags[] = {"--input", "--output", "--dma-order", "--core-order", "--seed", "--cores",
-                                        "--guards", "--turn",     "--flush", "--watch",      "--watched"};
+                                        "--guards", "--accumulated",     "--flush", "--watch",      "--watched"};
     for (uint32_t i = 0; !value && i < sizeof flags / sizeof *flags; i++)
         if (!strcmp(flag, flags[i])) host_usage("%s needs a value after it", flag);
     return value;
@@ -151,7 +151,7 @@ void hal_init(int argc, char **argv) {
     run.random = host.seed * 2654435761u | 1;
     order_init();
     memory_init();
-    crossing_init();
+    cross_step_init();
     copies_init();
     dma_init();
     trace_init();

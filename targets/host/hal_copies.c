@@ -1,5 +1,5 @@
-/* The transfers of visits: a tensor at home in an outer level is copied whole to the next level before the steps that use it,
- * and back after them. */
+/* Transfers of residency intervals: a tensor at home in an outer level is copied whole to the next level before the steps that
+ * use it, and back after them. */
 #include "hal_host.h"
 
 /* What a map without copies means. */

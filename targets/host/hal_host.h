@@ -1,6 +1,6 @@
 /* What the parts of the simulator share: hal.c platform and cores, hal_order.c the order of steps, hal_memory.c levels,
  * buffers and their lives, hal_dma.c transfers, hal_loops.c and hal_trace.c what the plan says a step moves and calls,
- * hal_crossings.c transfers from one step to another, hal_copies.c copies of visits, hal_tables.c argument tables that
+ * hal_cross_step.c transfers from one step to another, hal_copies.c cached copies, hal_tables.c argument tables that
  * steps fetch, hal_check.c what must not happen at the same time, hal_guard.c stray writes, hal_exact.c how the machine
  * rounds, hal_watch.c values on request. */
 #ifndef HAL_HOST_H
@@ -33,8 +33,8 @@ typedef struct {
     uint32_t cores, trace;
     host_order_t dma_order;
     host_guards_t guards;
-    uint32_t turn;  /* passes since the last update, where a run goes on that another program began */
-    uint32_t flush; /* an update follows the pass of this number, counted on from `turn`, in any case; 0: no pass */
+    uint32_t accumulated; /* passes since the last update, where a run goes on that another program began */
+    uint32_t flush; /* an update follows the pass of this number, counted on from `accumulated`, in any case; 0: no pass */
     uint32_t seed;
 } host_t;
 extern host_t host;
@@ -113,7 +113,7 @@ typedef struct {
 } host_transfer_t;
 
 void dma_init(void);
-void dma_enter(void);                 /* a step begins, which knows the transfers that cross into it */
+void dma_enter(void);                 /* a step begins, which knows the cross-step transfers into it */
 void dma_tick(void);                  /* random order: some transfers get their copy now */
 const host_transfer_t *dma_any(void); /* one that nobody has waited for, or NULL */
 const host_transfer_t *dma_due(void); /* one for which somebody must have waited by the end of this step, or NULL */
@@ -147,20 +147,20 @@ void trace_kernel(const void *args); /* before the call */
 void trace_kernel_done(void);
 void trace_leave(void);
 
-void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)); /* runs in the inner level, of the call due */
+void trace_each_written(void (*call)(uint32_t start, uint32_t bytes)); /* runs in the inner level, of the call due */
 const char *trace_beside(uint32_t at); /* for messages: the box the call writes near that byte of the inner level */
 
-/* ---- hal_crossings.c ---- */
+/* ---- hal_cross_step.c ---- */
 
-void crossing_init(void);
-const hal_sim_crossing_t *crossing_of(uint32_t step, const hal_sim_operand_t *operand, uint32_t inward); /* or NULL */
+void cross_step_init(void);
+const hal_sim_cross_step_t *cross_step_of(uint32_t step, const hal_sim_operand_t *operand, uint32_t inward); /* or NULL */
 /* The first ingress, or the next after another, that starts in step `at`, or NULL. */
-const hal_sim_crossing_t *crossing_next(uint32_t at, const hal_sim_crossing_t *previous);
+const hal_sim_cross_step_t *cross_step_next(uint32_t at, const hal_sim_cross_step_t *previous);
 
 /* ---- hal_copies.c ---- */
 
 void copies_init(void);
-/* Before it begins: the copy of a visit that this transfer is, or NULL. */
+/* Before it begins: the cached copy that this transfer makes or writes back, or NULL. */
 const hal_sim_copy_t *copies_begin(const host_transfer_t *transfer);
 void copies_leave(void); /* the step ends */
 

@@ -11,9 +11,9 @@ void loop_begin_part(loop_at_t *at) {
     for (uint32_t i = 0; i < step()->dim_count; i++) at->pieces[i] = first_piece(&step()->dims[i], at->parts[i]);
 }
 
-/* Goes on along the first `turns` dims of the tile loop; 0 at the end of the part, where it begins again. */
-uint32_t loop_next_tile(loop_at_t *at, uint32_t turns) {
-    for (uint32_t i = turns; i-- > 0;) {
+/* Goes on along the first `moving_dims` dims of the tile loop; 0 at the end of the part, where it begins again. */
+uint32_t loop_next_tile(loop_at_t *at, uint32_t moving_dims) {
+    for (uint32_t i = moving_dims; i-- > 0;) {
         const hal_sim_dim_t *dim = &step()->dims[i];
         if (++at->pieces[i] < dim->ends[at->parts[i]]) return 1;
         at->pieces[i] = first_piece(dim, at->parts[i]);
@@ -21,10 +21,10 @@ uint32_t loop_next_tile(loop_at_t *at, uint32_t turns) {
     return 0;
 }
 
-/* The same along the first `turns` dims of the stage's loop; 0 at the end of the step. */
-uint32_t loop_next_part(loop_at_t *at, uint32_t turns) {
+/* The same along the first `moving_dims` dims of the stage's loop; 0 at the end of the step. */
+uint32_t loop_next_part(loop_at_t *at, uint32_t moving_dims) {
     uint32_t more = 0;
-    for (uint32_t i = turns; i-- > 0 && !more;) {
+    for (uint32_t i = moving_dims; i-- > 0 && !more;) {
         const uint32_t dim = step()->stage_order[i];
         more = ++at->parts[dim] < step()->dims[dim].parts;
         if (!more) at->parts[dim] = 0;
@@ -36,7 +36,7 @@ uint32_t loop_next_part(loop_at_t *at, uint32_t turns) {
 /* How many boxes of the operand come before this tile's in the part. */
 uint32_t loop_boxes_before(const hal_sim_operand_t *o, const loop_at_t *at) {
     uint32_t boxes = 0;
-    for (uint32_t i = 0; i < o->turns; i++) {
+    for (uint32_t i = 0; i < o->moving_dims; i++) {
         const uint32_t first = first_piece(&step()->dims[i], at->parts[i]);
         boxes = boxes * (step()->dims[i].ends[at->parts[i]] - first) + at->pieces[i] - first;
     }
@@ -46,7 +46,7 @@ uint32_t loop_boxes_before(const hal_sim_operand_t *o, const loop_at_t *at) {
 /* The number of the part's box in the stage. */
 uint32_t loop_stage_box(const hal_sim_operand_t *o, const loop_at_t *at) {
     uint32_t boxes = 0;
-    for (uint32_t i = 0; i < o->stage_turns; i++) {
+    for (uint32_t i = 0; i < o->stage_moving_dims; i++) {
         const uint32_t dim = step()->stage_order[i];
         boxes = boxes * step()->dims[dim].parts + at->parts[dim];
     }
@@ -54,13 +54,13 @@ uint32_t loop_stage_box(const hal_sim_operand_t *o, const loop_at_t *at) {
 }
 
 uint32_t loop_begins_box(const hal_sim_operand_t *o, const loop_at_t *at) {
-    for (uint32_t i = o->turns; i < step()->dim_count; i++)
+    for (uint32_t i = o->moving_dims; i < step()->dim_count; i++)
         if (at->pieces[i] > first_piece(&step()->dims[i], at->parts[i])) return 0;
     return 1;
 }
 
 uint32_t loop_ends_box(const hal_sim_operand_t *o, const loop_at_t *at) {
-    for (uint32_t i = o->turns; i < step()->dim_count; i++)
+    for (uint32_t i = o->moving_dims; i < step()->dim_count; i++)
         if (at->pieces[i] + 1 < step()->dims[i].ends[at->parts[i]]) return 0;
     return 1;
 }
@@ -140,7 +140,7 @@ const char *loop_box_text(uint32_t level, const host_box_t *box) {
 
 static void check_operand_map(const hal_sim_step_t *s, const hal_sim_operand_t *o) {
     const uint32_t none = HAL_SIM_NONE, count = hal_sim.buffer_count;
-    uint32_t good = o->home < count && o->turns <= s->dim_count && o->stage_turns <= s->dim_count && o->rank < DIMS;
+    uint32_t good = o->home < count && o->moving_dims <= s->dim_count && o->stage_moving_dims <= s->dim_count && o->rank < DIMS;
     good = good && (o->slot == none || (o->slot < count && !hal_sim.buffers[o->slot].level));
     good = good && (o->stage == none || (o->stage < count && hal_sim.buffers[o->stage].level == 1 && o->slot != none));
     for (uint32_t i = 0; good && i < o->rank; i++) good = o->axes[i].dim == none || o->axes[i].dim < s->dim_count;

@@ -15,9 +15,9 @@ static inline const hal_sim_step_t *step(void) { return &hal_sim.steps[host.owne
 
 void loop_check_map(void); /* that operands are within their steps */
 void loop_begin_part(loop_at_t *at);
-/* Go on along the first `turns` dims of the tile loop, or of the stage's; 0 at the end, where they begin again. */
-uint32_t loop_next_tile(loop_at_t *at, uint32_t turns);
-uint32_t loop_next_part(loop_at_t *at, uint32_t turns);
+/* Go on along the first `moving_dims` dims of the tile loop, or of the stage's; 0 at the end, where they begin again. */
+uint32_t loop_next_tile(loop_at_t *at, uint32_t moving_dims);
+uint32_t loop_next_part(loop_at_t *at, uint32_t moving_dims);
 /* Boxes of the operand before this tile's in the part, and the number of the part's own in the stage, from 1. */
 uint32_t loop_boxes_before(const hal_sim_operand_t *o, const loop_at_t *at);
 uint32_t loop_stage_box(const hal_sim_operand_t *o, const loop_at_t *at);

@@ -58,5 +58,5 @@ void order_init(void) {
     }
     if (steps != hal_sim.step_count || !hal_sim.graph_count || hal_sim.graphs[0].every != 1 || !hal_sim.accumulate)
         host_usage("simulation map: %u graphs of %u steps in all", hal_sim.graph_count, steps);
-    due.pass = host.turn;
+    due.pass = host.accumulated;
 }

@@ -40,11 +40,11 @@ typedef struct {
 
 /* A pointer field of the kernel's argument struct, and how its tensor comes there. `home`, `slot` and `stage` are
  * buffers, the last two HAL_SIM_NONE where the tensor passes through none. `in` and `out` say that the slots' boxes come
- * in and go out; with `fresh` they come in only in passes that do not overwrite the accumulators. A box is another one
- * when one of the first `turns` dims of the tile loop goes on, or one of the first `stage_turns` of the stage's. */
+ * in and go out; with `overwritten` they come in only in passes that do not overwrite the accumulators. A box is another one
+ * when one of the first `moving_dims` dims of the tile loop goes on, or one of the first `stage_moving_dims` of the stage's. */
 typedef struct {
     const char *arg;
-    uint32_t offset, writes, in, out, fresh, home, slot, stage, turns, stage_turns, rank;
+    uint32_t offset, writes, in, out, overwritten, home, slot, stage, moving_dims, stage_moving_dims, rank;
     const hal_sim_axis_t *axes;
 } hal_sim_operand_t;
 
@@ -64,12 +64,12 @@ typedef enum {
     HAL_SIM_ENTRY,
     HAL_SIM_NUMBER,
     HAL_SIM_NULL
-} hal_sim_form_t;
+} hal_sim_scalar_kind_t;
 
 typedef struct {
     const char *name;
     uint32_t offset;
-    hal_sim_form_t form;
+    hal_sim_scalar_kind_t kind;
     uint32_t index, axis, value;
     const void *table;
 } hal_sim_scalar_t;
@@ -101,19 +101,19 @@ typedef struct {
 
 /* A transfer of operand number `operand` of a step that begins in one step and ends in another, through the outermost of
  * the operand's hops: the first ingress (`inward`) starts in the earlier step `at`, before its kernel calls; egresses are
- * awaited by the end of the later step `at`. A map without crossings does not define them. */
+ * awaited by the end of the later step `at`. A map without such transfers does not define them. */
 typedef struct {
     uint32_t step, operand, inward, at;
-} hal_sim_crossing_t;
+} hal_sim_cross_step_t;
 
 typedef struct {
-    const hal_sim_crossing_t *list;
+    const hal_sim_cross_step_t *list;
     uint32_t count;
-} hal_sim_crossings_t;
+} hal_sim_cross_step_transfers_t;
 
-extern const hal_sim_crossings_t hal_sim_crossings;
+extern const hal_sim_cross_step_transfers_t hal_sim_cross_step_transfers;
 
-/* A visit's copy: a whole tensor goes inwards from buffer `outer` to `inner`, or back. That starts in
+/* The cached copy of a residency interval: a whole tensor goes inwards from buffer `outer` to `inner`, or back. That starts in
  * the step `start`, before its kernel calls, and is awaited by the end of step `until`. A map without copies does not
  * define them. */
 typedef struct {

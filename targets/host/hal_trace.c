@@ -12,11 +12,11 @@
 typedef struct {
     loop_at_t at;
     uint32_t started, done;
-} flow_t;
+} box_queue_t;
 
 /* The boxes in the parts of a slot: the one that came in last, the one written last; 0 for none. */
 typedef struct {
-    flow_t in, out;
+    box_queue_t in, out;
     uint32_t held[HOST_PARTS], written[HOST_PARTS];
 } hop_state_t;
 
@@ -30,14 +30,14 @@ static loop_at_t due; /* of the next kernel call */
 
 static operand_state_t *state_of(const hal_sim_operand_t *o) { return &states[host.owner][o - step()->operands]; }
 static const hal_sim_operand_t *operands_end(void) { return step()->operands + step()->operand_count; }
-static uint32_t comes_in(const hal_sim_operand_t *o) { return o->in && !(o->fresh && order_resets()); }
+static uint32_t comes_in(const hal_sim_operand_t *o) { return o->in && !(o->overwritten && order_resets()); }
 static uint32_t outermost(const hal_sim_operand_t *o) { return o->stage != HAL_SIM_NONE; }
 static uint32_t slots_at(const hal_sim_operand_t *o, uint32_t hop) { return hop ? o->stage : o->slot; }
 
-static void advance_flow(flow_t *flow, const hal_sim_operand_t *o, uint32_t hop) {
-    flow->started++;
-    if (hop) flow->done = !loop_next_part(&flow->at, o->stage_turns);
-    else flow->done = !loop_next_tile(&flow->at, o->turns) && !loop_next_part(&flow->at, step()->dim_count);
+static void advance_boxes(box_queue_t *queue, const hal_sim_operand_t *o, uint32_t hop) {
+    queue->started++;
+    if (hop) queue->done = !loop_next_part(&queue->at, o->stage_moving_dims);
+    else queue->done = !loop_next_tile(&queue->at, o->moving_dims) && !loop_next_part(&queue->at, step()->dim_count);
 }
 
 /* ---- slots ---- */
@@ -73,13 +73,13 @@ typedef struct {
     const hal_sim_operand_t *operand;
 } move_t;
 
-static const char *way_text(uint32_t hop, uint32_t inward) {
+static const char *direction_text(uint32_t hop, uint32_t inward) {
     return host_text("%s through hop %u", inward ? "in" : "out", hop);
 }
 
 static const char *move_text(const move_t *m) {
     if (m->transfer) return dma_name(m->transfer);
-    return host_text("an empty transfer %s, %s,", way_text(m->hop, m->inward), memory_name(m->inner));
+    return host_text("an empty transfer %s, %s,", direction_text(m->hop, m->inward), memory_name(m->inner));
 }
 
 static const char *slot_text(const hal_sim_operand_t *o, uint32_t hop, uint32_t part) {
@@ -98,7 +98,7 @@ static void check_sent(const move_t *m, uint32_t hop, uint32_t part, uint32_t bo
 static void check_used(const move_t *m, uint32_t part) {
     const operand_state_t *state = state_of(m->operand);
     const uint32_t held = state->hops[m->hop].held[part];
-    const flow_t *inner = &state->hops[0].in;
+    const box_queue_t *inner = &state->hops[0].in;
     const uint32_t used = m->hop ? inner->done || loop_stage_box(m->operand, &inner->at) > held : state->finished >= held;
     if (!used)
         host_fail("swapped-slot", "%s overwrites box %u in %s, which is still needed", move_text(m), held,
@@ -124,7 +124,7 @@ static void enter_slot(const move_t *m, uint32_t part) {
 /* A box of the stage is finished when all boxes of the part went out into it. */
 static uint32_t is_finished(const move_t *m, uint32_t box) {
     const operand_state_t *state = state_of(m->operand);
-    const flow_t *inner = &state->hops[0].out;
+    const box_queue_t *inner = &state->hops[0].out;
     return m->hop ? inner->done || loop_stage_box(m->operand, &inner->at) > box : state->finished >= box;
 }
 
@@ -148,22 +148,22 @@ static host_box_t wanted_box(const move_t *m, const loop_at_t *at) {
     return wanted;
 }
 
-static void check_box(const move_t *m, const flow_t *flow) {
-    const uint32_t inner = part_offset(m->operand, &flow->at, m->hop);
-    const host_box_t wanted = wanted_box(m, &flow->at);
+static void check_box(const move_t *m, const box_queue_t *queue) {
+    const uint32_t inner = part_offset(m->operand, &queue->at, m->hop);
+    const host_box_t wanted = wanted_box(m, &queue->at);
     const host_box_t found = m->transfer ? loop_moved_box(&m->transfer->outer) : (host_box_t){0};
     const uint32_t same = m->transfer ? loop_same_box(&wanted, &found) : !wanted.bytes;
     if (same && m->inner->offset == inner) return;
     const char *level = hal_sim.levels[m->hop].name;
     host_fail("trace", "transfer %u of operand '%s' %s, of tile %s, is to move %s and %s + 0x%x, found %s and %s + 0x%x",
-              flow->started, m->operand->arg, way_text(m->hop, m->inward), loop_text(&flow->at, m->hop),
+              queue->started, m->operand->arg, direction_text(m->hop, m->inward), loop_text(&queue->at, m->hop),
               loop_box_text(m->hop + 1, &wanted), level, inner, m->transfer ? loop_box_text(m->hop + 1, &found) : "0 B", level,
               m->inner->offset);
 }
 
-static void begin_flow(flow_t *flow, uint32_t moves) {
-    flow->done = !moves;
-    loop_begin_part(&flow->at);
+static void begin_boxes(box_queue_t *queue, uint32_t moves) {
+    queue->done = !moves;
+    loop_begin_part(&queue->at);
 }
 
 /* Of a step that begins, or of which the first transfer does. */
@@ -175,8 +175,8 @@ static void enter_state(uint32_t of) {
         state->box = 1;
         for (uint32_t hop = 0; hop < 2; hop++) {
             const uint32_t moves = slots_at(o, hop) != HAL_SIM_NONE;
-            begin_flow(&state->hops[hop].in, moves && comes_in(o));
-            begin_flow(&state->hops[hop].out, moves && o->out);
+            begin_boxes(&state->hops[hop].in, moves && comes_in(o));
+            begin_boxes(&state->hops[hop].out, moves && o->out);
         }
     }
 }
@@ -184,7 +184,7 @@ static void enter_state(uint32_t of) {
 /* The operand of this step, or of a later one whose first ingress starts in this, which then owns the transfer. */
 static const hal_sim_operand_t *find_owner(uint32_t hop, uint32_t inward, const hal_sim_buffer_t *slots) {
     const hal_sim_operand_t *o = find_operand(hop, inward, slots);
-    for (const hal_sim_crossing_t *c = NULL; inward && !o && (c = crossing_next(host.step, c));) {
+    for (const hal_sim_cross_step_t *c = NULL; inward && !o && (c = cross_step_next(host.step, c));) {
         host.owner = c->step;
         o = find_operand(hop, inward, slots);
         if (o && (o != &step()->operands[c->operand] || hop != outermost(o))) o = NULL;
@@ -194,31 +194,31 @@ static const hal_sim_operand_t *find_owner(uint32_t hop, uint32_t inward, const 
 }
 
 /* A transfer of a later step is its operand's first, and starts before this step's kernels. */
-static void check_early(const move_t *m, const flow_t *flow) {
-    if (host.owner != host.step && (flow->started || host.calls))
+static void check_early(const move_t *m, const box_queue_t *queue) {
+    if (host.owner != host.step && (queue->started || host.calls))
         host_fail("trace", "%s: step %u fetches that itself, but for the first box, which comes before kernel call 0",
                   move_text(m), host.owner);
 }
 
 static uint32_t awaited(const move_t *m) {
-    const hal_sim_crossing_t *c = m->hop == outermost(m->operand) ? crossing_of(host.owner, m->operand, 0) : NULL;
+    const hal_sim_cross_step_t *c = m->hop == outermost(m->operand) ? cross_step_of(host.owner, m->operand, 0) : NULL;
     return c && !m->inward ? c->at : host.owner;
 }
 
 static uint32_t trace_owned(const host_transfer_t *t, uint32_t hop, uint32_t inward, const host_place_t *inner) {
     const hal_sim_operand_t *o = find_owner(hop, inward, inner->buffer);
     const move_t m = {t, hop, inward, inner, o};
-    if (!o) host_fail("trace", "%s: the plan moves nothing %s there in this step", move_text(&m), way_text(hop, inward));
+    if (!o) host_fail("trace", "%s: the plan moves nothing %s there in this step", move_text(&m), direction_text(hop, inward));
     enter_state(host.owner);
     hop_state_t *s = &state_of(o)->hops[hop];
-    flow_t *flow = inward ? &s->in : &s->out;
-    if (flow->done)
+    box_queue_t *queue = inward ? &s->in : &s->out;
+    if (queue->done)
         host_fail("trace", "%s: operand '%s' has no more than %u transfers %s in this step", move_text(&m), o->arg,
-                  flow->started, way_text(hop, inward));
-    check_early(&m, flow);
-    check_box(&m, flow);
-    (inward ? enter_slot : leave_slot)(&m, part_at(o, &flow->at, hop));
-    advance_flow(flow, o, hop);
+                  queue->started, direction_text(hop, inward));
+    check_early(&m, queue);
+    check_box(&m, queue);
+    (inward ? enter_slot : leave_slot)(&m, part_at(o, &queue->at, hop));
+    advance_boxes(queue, o, hop);
     return awaited(&m);
 }
 
@@ -268,7 +268,7 @@ static uint32_t is_at_end(uint32_t last) {
 static uint32_t value_at(const hal_sim_scalar_t *s) {
     const hal_sim_operand_t *o = &step()->operands[s->index];
     uint32_t product = 1, word;
-    switch (s->form) {
+    switch (s->kind) {
     case HAL_SIM_EXTENT: return step()->dims[s->index].pieces[due.pieces[s->index]].length;
     case HAL_SIM_START: return step()->dims[s->index].pieces[due.pieces[s->index]].first;
     case HAL_SIM_FIRST: return is_at_end(0);
@@ -287,7 +287,7 @@ static uint32_t value_at(const hal_sim_scalar_t *s) {
 static void check_scalar(const hal_sim_scalar_t *s, const void *args) {
     const void *pointer;
     uint32_t found;
-    if (s->form == HAL_SIM_NULL) {
+    if (s->kind == HAL_SIM_NULL) {
         memcpy(&pointer, (const uint8_t *)args + s->offset, sizeof pointer);
         guard_accept((const uint8_t *)args + s->offset, sizeof pointer);
         if (pointer)
@@ -369,15 +369,15 @@ void trace_enter(void) {
 
 static void check_done(const hal_sim_operand_t *o, uint32_t hop, uint32_t inward) {
     const hop_state_t *s = &state_of(o)->hops[hop];
-    const flow_t *flow = inward ? &s->in : &s->out;
-    if (!flow->done)
-        host_fail("trace", "the step ends without transfer %u of operand '%s' %s, of tile %s", flow->started, o->arg,
-                  way_text(hop, inward), loop_text(&flow->at, hop));
+    const box_queue_t *queue = inward ? &s->in : &s->out;
+    if (!queue->done)
+        host_fail("trace", "the step ends without transfer %u of operand '%s' %s, of tile %s", queue->started, o->arg,
+                  direction_text(hop, inward), loop_text(&queue->at, hop));
 }
 
 /* The first boxes of later steps, which were to start in this one. */
 static void check_begun(void) {
-    for (const hal_sim_crossing_t *c = NULL; (c = crossing_next(host.step, c));) {
+    for (const hal_sim_cross_step_t *c = NULL; (c = cross_step_next(host.step, c));) {
         const hal_sim_operand_t *o = &hal_sim.steps[c->step].operands[c->operand];
         const uint32_t begun = states[c->step] && states[c->step][c->operand].hops[outermost(o)].in.started;
         if (comes_in(o) && !begun)

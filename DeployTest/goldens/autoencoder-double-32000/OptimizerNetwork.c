@@ -55,8 +55,8 @@ static void step_21_like(uint32_t step, sgd_f32_args_t *args, float *w_slot, flo
     hal_step(step);
     uint32_t n = 0, next_n = 0, w_fill = 0, w_use = 0, fill = 0, use = 0;
     hal_ticket_t w_in[3] = {HAL_DONE}, w_out[3] = {HAL_DONE}, g_in[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= tiles; turn++) {
-        if (turn < tiles) {
+    for (uint32_t iter = 0; iter <= tiles; iter++) {
+        if (iter < tiles) {
             hal_dma_wait(w_out[w_fill]);
             w_in[w_fill] = hal_dma_in_1d(0, w_slot + w_fill * w_size, w_home + next_n, w_size * 4);
             w_fill = w_fill == 2 ? 0 : w_fill + 1;
@@ -64,7 +64,7 @@ static void step_21_like(uint32_t step, sgd_f32_args_t *args, float *w_slot, flo
             fill ^= 1;
             next_n += n_tile;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(w_in[w_use]);
         hal_dma_wait(g_in[use]);
         args->w = w_slot + w_use * w_size;

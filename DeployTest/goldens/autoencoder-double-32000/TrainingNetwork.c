@@ -97,14 +97,14 @@ static void step_00(void) {
     gemm_f32_args_t *args = &step_00_args;
     uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t a_in[1] = {HAL_DONE}, b_in[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 4; turn++) {
-        if (turn < 4) {
+    for (uint32_t iter = 0; iter <= 4; iter++) {
+        if (iter < 4) {
             if (next_n == 0) a_in[0] = hal_dma_in_1d(0, SLOT_00_A, HOME_INPUT, 512);
             b_in[fill] = hal_dma_in_1d(0, SLOT_00_B + fill * 2048, HOME_ENCODER_0_WEIGHT + next_n * 128, 8192);
             fill ^= 1;
             next_n += 16;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         if (n == 0) hal_dma_wait(a_in[0]);
         hal_dma_wait(b_in[use]);
         args->b = SLOT_00_B + use * 2048;
@@ -121,13 +121,13 @@ static void step_01_like(gemm_f32_args_t *args, float *b_slot, float *b_home, fl
         uint32_t b_size, uint32_t b_n_pitch, uint32_t n_tile) {
     uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t b_in[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= tiles; turn++) {
-        if (turn < tiles) {
+    for (uint32_t iter = 0; iter <= tiles; iter++) {
+        if (iter < tiles) {
             b_in[fill] = hal_dma_in_1d(0, b_slot + fill * b_size, b_home + next_n * b_n_pitch, b_size * 4);
             fill ^= 1;
             next_n += n_tile;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(b_in[use]);
         args->b = b_slot + use * b_size;
         args->c = c_home + n;
@@ -167,8 +167,8 @@ static void step_09(void) {
     gemm_f32_args_t *args = &step_09_args;
     uint32_t n = 0, k = 0, next_n = 0, next_k = 0, fill = 0, use = 0;
     hal_ticket_t b_in[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 4; turn++) {
-        if (turn < 4) {
+    for (uint32_t iter = 0; iter <= 4; iter++) {
+        if (iter < 4) {
             b_in[fill] = hal_dma_in_2d(0, SLOT_09_B + fill * 2048, HOME_DECODER_6_WEIGHT + next_k * 64 + next_n, 128, 64, 256);
             fill ^= 1;
             next_k += 64;
@@ -177,7 +177,7 @@ static void step_09(void) {
                 next_n += 32;
             }
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(b_in[use]);
         args->a = HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER + k;
         args->b = SLOT_09_B + use * 2048;
@@ -223,15 +223,15 @@ static void step_13_like(gemm_f32_args_t *args, hal_ticket_t b_first, float *b_s
         float *y_home, uint32_t b_size, uint32_t b_rows) {
     uint32_t n = 0, next_n = 0, fill = 1, use = 0;
     hal_ticket_t b_in[2] = {b_first};
-    for (uint32_t turn = 0; turn <= 2; turn++) {
-        if (turn < 2) {
-            if (turn >= 1) {
+    for (uint32_t iter = 0; iter <= 2; iter++) {
+        if (iter < 2) {
+            if (iter >= 1) {
                 b_in[fill] = hal_dma_in_2d(0, b_slot + fill * b_size, b_home + next_n, 128, b_rows, 256);
                 fill ^= 1;
             }
             next_n += 32;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(b_in[use]);
         args->b = b_slot + use * b_size;
         args->gate = gate_home + n;
@@ -247,12 +247,12 @@ static void step_20(void) {
     gemm_f32_args_t *args = &step_20_args;
     uint32_t m = 0, next_m = 0, use = 0;
     hal_ticket_t b_in[1] = {HAL_DONE}, y_out[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 4; turn++) {
-        if (turn < 4) {
+    for (uint32_t iter = 0; iter <= 4; iter++) {
+        if (iter < 4) {
             if (next_m == 0) b_in[0] = hal_dma_in_1d(0, SLOT_20_B, HOME_INPUT, 512);
             next_m += 16;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         if (m == 0) hal_dma_wait(b_in[0]);
         hal_dma_wait(y_out[use]);
         args->a = HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER + m;

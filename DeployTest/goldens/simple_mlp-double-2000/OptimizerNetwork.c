@@ -25,8 +25,8 @@ static void step_06(void) {
     sgd_f32_args_t *args = &step_06_args;
     uint32_t n = 0, next_n = 0, w_fill = 0, w_use = 0, fill = 0, use = 0;
     hal_ticket_t w_in[3] = {HAL_DONE}, w_out[3] = {HAL_DONE}, g_in[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 8; turn++) {
-        if (turn < 8) {
+    for (uint32_t iter = 0; iter <= 8; iter++) {
+        if (iter < 8) {
             hal_dma_wait(w_out[w_fill]);
             w_in[w_fill] = hal_dma_in_1d(0, SLOT_06_W + w_fill * 64, HOME_FC1_WEIGHT + next_n, 256);
             w_fill = w_fill == 2 ? 0 : w_fill + 1;
@@ -34,7 +34,7 @@ static void step_06(void) {
             fill ^= 1;
             next_n += 64;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(w_in[w_use]);
         hal_dma_wait(g_in[use]);
         args->w = SLOT_06_W + w_use * 64;

@@ -44,15 +44,15 @@ static void step_00(void) {
     gemm_f32_args_t *args = &step_00_args;
     uint32_t k = 0, next_k = 0, fill = 0, use = 0;
     hal_ticket_t in[2][2] = {{HAL_DONE}}, c_in[1] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 4; turn++) {
-        if (turn < 4) {
+    for (uint32_t iter = 0; iter <= 4; iter++) {
+        if (iter < 4) {
             in[fill][0] = hal_dma_in_1d(0, SLOT_00_A + fill * 16, HOME_INPUT + next_k, 64);
             in[fill][1] = hal_dma_in_2d(0, SLOT_00_B + fill * 128, HOME_FC1_WEIGHT + next_k, 64, 8, 256);
             fill ^= 1;
             if (next_k == 0) c_in[0] = hal_dma_in_1d(0, SLOT_00_C, HOME_FC1_BIAS, 32);
             next_k += 16;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait_all(in[use], 2);
         if (k == 0) hal_dma_wait(c_in[0]);
         args->a = SLOT_00_A + use * 16;
@@ -102,13 +102,13 @@ static void step_05(void) {
     gemm_f32_args_t *args = &step_05_args;
     uint32_t n = 0, next_n = 0, fill = 0, use = 0;
     hal_ticket_t b_in[2] = {HAL_DONE}, y_out[2] = {HAL_DONE};
-    for (uint32_t turn = 0; turn <= 4; turn++) {
-        if (turn < 4) {
+    for (uint32_t iter = 0; iter <= 4; iter++) {
+        if (iter < 4) {
             b_in[fill] = hal_dma_in_1d(0, SLOT_05_B + fill * 16, HOME_INPUT + next_n, 64);
             fill ^= 1;
             next_n += 16;
         }
-        if (turn == 0) continue;
+        if (iter == 0) continue;
         hal_dma_wait(b_in[use]);
         hal_dma_wait(y_out[use]);
         args->b = SLOT_05_B + use * 16;

@@ -151,10 +151,10 @@ static void check_order(uint32_t hop, uint8_t *inner, uint8_t *outer) {
 
 typedef struct {
     volatile uint32_t *calls, *late;
-} visit_t;
+} core_probe_t;
 
-static void visit(const void *args) {
-    const visit_t *v = args;
+static void probe_core(const void *args) {
+    const core_probe_t *v = args;
     const uint32_t core = hal_core_id();
     if (core >= LONGEST) return;
     for (volatile uint32_t i = 0; i < 500u * (core + 1u); i++) continue; /* the last core is the latest */
@@ -163,17 +163,17 @@ static void visit(const void *args) {
 }
 
 static volatile uint32_t calls[LONGEST], late[LONGEST];
-static HAL_TABLE visit_t visits = {0, 0};
+static HAL_TABLE core_probe_t probe = {0, 0};
 
 static void check_cores(void) {
     begin("cores");
     const uint32_t cores = hal_core_count();
     equal("hal_core_count is not the plan's number", cores, hal_plan_cores);
-    visits.calls = calls;
-    visits.late = late;
+    probe.calls = calls;
+    probe.late = late;
     for (uint32_t round = 1; round <= 3; round++) {
         for (uint32_t i = 0; i < LONGEST; i++) late[i] = 0;
-        hal_parallel(visit, &visits);
+        hal_parallel(probe_core, &probe);
         for (uint32_t i = 0; i < LONGEST; i++) {
             const uint32_t expected = i < hal_plan_cores;
             equal("hal_parallel returned before a core was done", late[i], expected * (i + 1u));
