@@ -35,6 +35,12 @@ def test_retired_keys() -> None:
     ]
 
 
+def test_retired_in_c() -> None:
+    """An identifier of C is found with its line; words of comments, over lines too, and of texts are not."""
+    text = '/* visitors\n visitors */\nint visitors; /* visitors */ char *a = "\\"visitors";\nint visitors_of;\n'
+    assert list(check_words.retired_in_c(text, WORDS)) == [(3, "visitors is called residents")]
+
+
 def test_tree(capsys: pytest.CaptureFixture[str]) -> None:
     """The tree has none."""
     assert check_words.main() == 0, capsys.readouterr().out

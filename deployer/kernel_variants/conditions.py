@@ -68,7 +68,7 @@ def _rounds(pieces: Expr) -> Expr:
 
 
 def _parsed(text: str, name: Callable[[str], Expr]) -> Expr:
-    return parse(text, name, {"turns": _rounds})
+    return parse(text, name, {"rounds": _rounds})
 
 
 def _defined(name: str, let: Mapping[str, str]) -> Expr:

@@ -180,14 +180,14 @@ const char *memory_where(const void *address, uint32_t bytes) {
 
 /* ---- lives ---- */
 
-/* Poisons what of the range no buffer of at least life `spared` holds. */
-static void poison_unless(life_t spared, uint32_t level, uint32_t start, uint32_t end) {
+/* Poisons what of the range no buffer of at least life `kept` holds. */
+static void poison_unless(life_t kept, uint32_t level, uint32_t start, uint32_t end) {
     for (uint32_t i = 0; i < hal_sim.buffer_count; i++) {
         const hal_sim_buffer_t *b = &hal_sim.buffers[i];
         const uint32_t last = b->address + b->bytes;
-        if (b->level != level || lives[i] < spared || b->address >= end || last <= start) continue;
-        if (start < b->address) poison_unless(spared, level, start, b->address);
-        if (last < end) poison_unless(spared, level, last, end);
+        if (b->level != level || lives[i] < kept || b->address >= end || last <= start) continue;
+        if (start < b->address) poison_unless(kept, level, start, b->address);
+        if (last < end) poison_unless(kept, level, last, end);
         return;
     }
     memory_poison(address_of(level, start), end - start);

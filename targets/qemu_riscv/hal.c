@@ -122,7 +122,7 @@ static void copy(uint8_t *to, const uint8_t *from, uint32_t bytes) {
     for (uint32_t i = 0; i < bytes; i++) to[i] = from[i];
 }
 
-static void finish(transfer_t *t) {
+static void epilogue(transfer_t *t) {
     for (uint32_t plane = 0; plane < t->planes; plane++)
         for (uint32_t line = 0; line < t->count; line++)
             copy(t->to + plane * t->to_plane + line * t->to_stride, t->from + plane * t->from_plane + line * t->from_stride, t->run);
@@ -141,7 +141,7 @@ static void chance(void) {
     if (order != ORDER_RANDOM) return;
     for (uint32_t i = 0; i < QUEUE; i++)
         if (queue[i].busy == 1 && random_bit()) {
-            finish(&queue[i]);
+            epilogue(&queue[i]);
             queue[i].busy = 2;
         }
 }
@@ -161,12 +161,12 @@ static hal_ticket_t start(transfer_t transfer) {
             queue[i] = transfer;
             queue[i].busy = 1;
             if (order == ORDER_EARLY) {
-                finish(&queue[i]);
+                epilogue(&queue[i]);
                 queue[i].busy = 2;
             }
             return i + 1;
         }
-    finish(&transfer); /* without room for its number it ends before its start returns */
+    epilogue(&transfer); /* without room for its number it ends before its start returns */
     return HAL_DONE;
 }
 
@@ -175,7 +175,7 @@ void hal_dma_wait(hal_ticket_t ticket) {
     chance();
     const uint32_t begin = HAL_PROFILE > 1 ? profile_clock() : 0;
     transfer_t *t = &queue[ticket - 1];
-    if (t->busy == 1) finish(t);
+    if (t->busy == 1) epilogue(t);
     t->busy = 0;
     if (HAL_PROFILE > 1) profile_record(t->outward ? PROFILE_EGRESS : PROFILE_INGRESS, profile_clock() - begin);
 }

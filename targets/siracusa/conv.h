@@ -81,22 +81,22 @@ static __attribute__((noinline)) uint32_t blocks(const conv_t *v, const rectangl
             }
         }
         block(v, &nest, &b, sixteen ? SIXTEEN : P > 1 || wide ? FOUR : ONE, (uint32_t)x[2], (uint32_t)w[2]);
-        if (!finishes(v)) continue;
-        for (uint32_t p = 0; p < P; p++) finish_channels(v, b.y[p], MANY(M));
+        if (!has_epilogue(v)) continue;
+        for (uint32_t p = 0; p < P; p++) epilogue_channels(v, b.y[p], MANY(M));
     }
 }
 
 /* Whether blocks of four outputs end earlier than four times as many of one, which cost a third more each. */
-static inline int worth_fours(uint32_t fours) {
+static inline int use_4x_blocks(uint32_t fours) {
     const uint32_t cores = hal_core_count();
-    return 3 * turns_of(fours, cores) <= turns_of(4 * fours, cores);
+    return 3 * rounds_of(fours, cores) <= rounds_of(4 * fours, cores);
 }
 
 static uint32_t rectangle(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t outputs = r->rows * r->columns, fours = outputs >> 2, images = v->n * v->g;
     for (uint32_t M = MANY(v->m > 3 ? 4 : 1);; M = 1) {
         const uint32_t each = images * (MANY(M) > 1 ? v->m >> 2 : v->m & 3);
-        const uint32_t singles = fours && worth_fours(each * fours) ? outputs & 3 : outputs;
+        const uint32_t singles = fours && use_4x_blocks(each * fours) ? outputs & 3 : outputs;
         for (uint32_t P = 1, from = 0, count = singles;; P = 4, from = singles) {
             const uint32_t all = each * count;
             turn = turn < all ? blocks(v, r, M, P, from, count, turn) : turn - all;

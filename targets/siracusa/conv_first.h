@@ -9,7 +9,7 @@
 
 /* Blocks of four channels by four neighbours in a row; every core has as many one after the other as any. */
 static inline void first_layer(const conv_f32_args_t *p) {
-    const uint32_t channels = p->m >> 2, all = channels * p->oh * (p->ow >> 2), each = turns_of(all, hal_core_count());
+    const uint32_t channels = p->m >> 2, all = channels * p->oh * (p->ow >> 2), each = rounds_of(all, hal_core_count());
     uint32_t index = hal_core_id() * each, row = 0, column = 0;
     if (index >= all) return;
     uint32_t count = hal_min(each, all - index);

@@ -182,8 +182,8 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const fours_t *
                 UNROLL for (uint32_t p = 0; p < 4; p++) at[p * next] = c[k][PLACE(p)];
             }
         }
-        if (finishes(v)) {
-            for (uint32_t k = 0; k < 4; k++) finish_row(v, y + k * y_m, 4, next);
+        if (has_epilogue(v)) {
+            for (uint32_t k = 0; k < 4; k++) epilogue_row(v, y + k * y_m, 4, next);
         }
     }
 }

@@ -351,7 +351,7 @@ INLINE void weights(const args_t *p) {
     const uint32_t cores = hal_core_count(), fours = p->m >> 2, blocks = p->g * fours * p->c * p->kh;
     view_t v = view_of(p, 0);
     uint32_t turn = hal_core_id(), done = 0;
-    if (!ALONE && fours > 0 && 16 * turns_of(blocks, cores) <= 5 * turns_of(4 * blocks, cores)) {
+    if (!ALONE && fours > 0 && 16 * rounds_of(blocks, cores) <= 5 * rounds_of(4 * blocks, cores)) {
         turn = taps(p, &v, p->oh, 0, 4, fours, turn);
         done = 4 * fours;
     }

@@ -28,7 +28,7 @@ INLINE void inside_33(const float *dy, const float *x, uint32_t x_tap, uint32_t 
 }
 
 /* Columns of a row whose taps partly lie outside X, in rows `from` to H - 1 of the taps. */
-INLINE void borders(const view_t *v, const uint32_t from, const uint32_t H, const float *dy, const float *x, int32_t at,
+INLINE void edges(const view_t *v, const uint32_t from, const uint32_t H, const float *dy, const float *x, int32_t at,
                     uint32_t count, float s[3][4]) {
     for (; count > 0; count--, dy++, x += v->sw, at += (int32_t)v->sw) {
         UNROLL for (uint32_t h = from; h < H; h++) border(v, 1, 3, &dy, 0, x + h * v->x_tap, at, s + h);
@@ -42,7 +42,7 @@ INLINE void row_33(const view_t *v, const uint32_t from, const uint32_t H, const
     if (left_edge) {
         UNROLL for (uint32_t h = from; h < H; h++) edge(1, 1, 3, &dy, x + h * x_tap, s + h);
     } else {
-        borders(v, from, H, dy, x, v->left, first, s);
+        edges(v, from, H, dy, x, v->left, first, s);
     }
     dy += first, x += first * S;
     if (middle > 0 && H - from == 3)
@@ -54,7 +54,7 @@ INLINE void row_33(const view_t *v, const uint32_t from, const uint32_t H, const
     if (right_edge) {
         UNROLL for (uint32_t h = from; h < H; h++) edge(1, 0, 2, &dy, x + h * x_tap, s + h);
     } else {
-        borders(v, from, H, dy, x, v->left + (int32_t)(v->end * S), last, s);
+        edges(v, from, H, dy, x, v->left + (int32_t)(v->end * S), last, s);
     }
 }
 

@@ -11,7 +11,7 @@
 static inline void rows_of_taps(const args_t *p) {
     const uint32_t single = p->kh * p->kw == 1, length = single ? p->c : p->kw, next = single ? p->x_c : 1;
     const uint32_t channels = single ? 1 : p->c, taps = p->kh * length, all = (p->m >> 2) * channels * (taps >> 2);
-    const uint32_t each = turns_of(all, hal_core_count());
+    const uint32_t each = rounds_of(all, hal_core_count());
     const uint32_t begin = hal_core_id() * each;
     if (begin >= all) return;
     uint32_t count = hal_min(each, all - begin), m = 0, c = 0, a = 0, at = 4 * begin;

@@ -60,7 +60,7 @@ static inline void add_lines(lines_t *to, const rectangle_t *r) {
 static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *from, uint32_t count, uint32_t turn) {
     const uint32_t cores = hal_core_count(), images = v->n * v->g;
     uint32_t shift = 0;
-    while (shift < 2 && images << shift < 4 * cores && images << shift != cores * turns_of(images << shift, cores))
+    while (shift < 2 && images << shift < 4 * cores && images << shift != cores * rounds_of(images << shift, cores))
         shift++;
     for (; turn < images << shift; turn += cores) {
         uint32_t g = turn, part = 0, n = 0;
@@ -79,10 +79,10 @@ static __attribute__((noinline)) uint32_t lines(const conv_t *v, const lines_t *
             float *y = at->y + y_at + first * at->y_step;
             for (uint32_t i = at->others; i > 0; i--, x += at->x_next, y += at->y_next)
                 line(at->h, at->w, x, at->x_h, w, bias, y, length, at->x_step, at->y_step);
-            if (!finishes(v)) continue;
+            if (!has_epilogue(v)) continue;
             y = at->y + y_at + first * at->y_step;
             const uint32_t gate_step = gate_step_of(v, y, at->y_step);
-            for (uint32_t i = at->others; i > 0; i--, y += at->y_next) finish_line(v, y, length, at->y_step, gate_step);
+            for (uint32_t i = at->others; i > 0; i--, y += at->y_next) epilogue_line(v, y, length, at->y_step, gate_step);
         }
     }
     return turn - (images << shift);
@@ -98,7 +98,7 @@ static __attribute__((noinline)) uint32_t empty(const conv_t *v, const rectangle
         float *y = r->y + n * v->y_n + g * v->y_g;
         for (uint32_t row = 0; row < r->rows; row++, y += r->y_row) {
             for (uint32_t column = 0; column < r->columns; column++) y[column * r->y_column] = value;
-            if (finishes(v)) finish_row(v, y, r->columns, r->y_column);
+            if (has_epilogue(v)) epilogue_row(v, y, r->columns, r->y_column);
         }
     }
     return turn - images;

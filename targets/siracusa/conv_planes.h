@@ -102,7 +102,7 @@ static inline void planes(const ends_t *p) {
     const int32_t x_row = move * x_h, x_next = apart * x_h;
     const float none = LITERAL_F32(-0.0f), nothing[9] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, none, none, none};
     uint32_t parts = 1, piece = all;
-    while (parts < 4 && count * parts < 4 * cores && count * parts != cores * turns_of(count * parts, cores)) parts *= 2;
+    while (parts < 4 && count * parts < 4 * cores && count * parts != cores * rounds_of(count * parts, cores)) parts *= 2;
     if (parts > 1) piece = (piece + parts - 1) >> (parts >> 1); /* 2 or 4 parts */
     for (uint32_t turn = hal_core_id(); turn < count * parts; turn += cores) {
         uint32_t g = turn, from = 0, n = 0;

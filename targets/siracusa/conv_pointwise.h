@@ -7,7 +7,7 @@
 #include "conv_ends.h"
 #include "gemm_block.h"
 #include "hal.h"
-#include "matrix_finish.h"
+#include "matrix_epilogue.h"
 
 /* Every core has as many blocks one after the other as any, along a row of blocks, then along the next one. */
 static inline void pointwise(const ends_t *p) {
@@ -19,7 +19,7 @@ static inline void pointwise(const ends_t *p) {
     product_t product = {.a_m = 4 * p->w_c, .a_k = 4 * p->w_m, .b_k = 4 * p->dy_m, .b_n = 4, .k = p->m};
     const uint32_t all = (p->c >> 2) * (columns >> 2), y_m = p->dx_c;
 #endif
-    const uint32_t each = turns_of(all, hal_core_count());
+    const uint32_t each = rounds_of(all, hal_core_count());
     uint32_t at = 4 * hal_core_id() * each, m = 0;
     if (hal_core_id() * each >= all) return;
     uint32_t count = hal_min(each, all - hal_core_id() * each);

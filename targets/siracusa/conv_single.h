@@ -4,7 +4,7 @@
 #define CONV_SINGLE_H
 
 #include "conv_sums.h"
-#include "matrix_finish.h"
+#include "matrix_epilogue.h"
 
 /* Where a block of four channels begins: operand, weights, bias and results. */
 typedef struct {
@@ -76,7 +76,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle
                     if (!SELDOM(left > 0)) break;
                     product.a += product.k * v->w_c, product.b += product.k * v->x_c, adds = 1;
                 }
-                if (!finishes(v)) continue;
+                if (!has_epilogue(v)) continue;
 #if CONV_APART < 0
                 if (y_n == 1 && v->gate_alike) {
                     const float *gate = v->gate + (at - v->y);
@@ -85,7 +85,7 @@ static __attribute__((noinline)) uint32_t fours(const conv_t *v, const rectangle
                     continue;
                 }
 #endif
-                for (uint32_t m = 0; m < 4; m++) finish_row(v, at + m * y_m, 4, y_n);
+                for (uint32_t m = 0; m < 4; m++) epilogue_row(v, at + m * y_m, 4, y_n);
             }
             turn -= end;
         }
@@ -131,7 +131,7 @@ static __attribute__((noinline)) uint32_t ones(const conv_t *v, const rectangle_
                 UNROLL for (uint32_t m = 0; m < 4; m++) y[m * y_m] = s[m];
                 if (!SELDOM(left > 0)) break;
             }
-            if (finishes(v)) finish_channels(v, y, 4);
+            if (has_epilogue(v)) epilogue_channels(v, y, 4);
         }
     }
     return column;
@@ -140,7 +140,7 @@ static __attribute__((noinline)) uint32_t ones(const conv_t *v, const rectangle_
 /* All outputs of a rectangle: by fours where these end earlier than four times as many single ones, which cost a third more. */
 static uint32_t single_taps(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t cores = hal_core_count(), blocks = channels_of(v) * r->rows * (r->columns >> 2);
-    const uint32_t from = blocks && 3 * turns_of(blocks, cores) <= turns_of(4 * blocks, cores) ? r->columns & ~3u : 0;
+    const uint32_t from = blocks && 3 * rounds_of(blocks, cores) <= rounds_of(4 * blocks, cores) ? r->columns & ~3u : 0;
     if (from > 0) turn = fours(v, r, turn);
     return from < r->columns ? ones(v, r, from, turn) : turn;
 }

@@ -99,7 +99,7 @@ static inline void strips(const strips_t *v) {
     const uint32_t cores = hal_core_count(), planes = v->images * v->groups, columns = v->columns;
     const int32_t width = (int32_t)v->x_columns, low = v->left;
     uint32_t parts = 1, piece = v->rows;
-    while (parts < 4 && planes * parts < 4 * cores && planes * parts != cores * turns_of(planes * parts, cores)) parts *= 2;
+    while (parts < 4 && planes * parts < 4 * cores && planes * parts != cores * rounds_of(planes * parts, cores)) parts *= 2;
     if (parts > 1) piece = (piece + parts - 1) >> (parts >> 1); /* 2 or 4 parts */
     for (uint32_t turn = hal_core_id(); turn < planes * parts; turn += cores) {
         uint32_t g = turn, part = 0, n = 0;

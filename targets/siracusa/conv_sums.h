@@ -87,7 +87,7 @@ INLINE uint32_t sums_add(const conv_t *v) {
     return !(CONV_GOES_ON && v->single) && !v->first;
 }
 
-#include "conv_finish.h"
+#include "conv_epilogue.h"
 
 /* The bias of a channel, where it is to be added; a dX has none. */
 INLINE const float *bias_of(const conv_t *v, uint32_t g, uint32_t m) {

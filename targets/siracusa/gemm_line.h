@@ -5,19 +5,19 @@
 #ifndef GEMM_LINE_H
 #define GEMM_LINE_H
 
-#include "gemm_finish.h"
+#include "gemm_epilogue.h"
 #include "hal.h"
-#include "matrix_finish.h"
+#include "matrix_epilogue.h"
 #include "products_f32.h"
 #include "pulp.h"
 
-static inline int finishes(const gemm_f32_args_t *p) {
+static inline int has_epilogue(const gemm_f32_args_t *p) {
     return p->last && (p->c || p->relu || p->gate || scales(p->alpha));
 }
 
 /* What is fused to four complete sums, where c and gate have them c_n and gate_n apart; from number `count` on they are the sum
  * before again. */
-static __attribute__((noinline)) void finish(const gemm_f32_args_t *p, float s[4], uint32_t count, const float *c, uint32_t c_n,
+static __attribute__((noinline)) void epilogue(const gemm_f32_args_t *p, float s[4], uint32_t count, const float *c, uint32_t c_n,
                                              const float *gate, uint32_t gate_n) {
     const float alpha = p->alpha, beta = p->beta;
     s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha; /* by 1 as well: the bits stay */
@@ -136,7 +136,7 @@ static inline __attribute__((always_inline)) void line_of(const gemm_f32_args_t 
     const steps_t step = {4 * p->a_k, 4 * p->b_k, 4 * p->b_n};
     const float *v = p->a, *w = p->b, *c = p->c, *gate = p->gate;
     float *y = p->y;
-    const uint32_t count = p->n, c_n = p->c_n, finished = finishes(p);
+    const uint32_t count = p->n, c_n = p->c_n, finished = has_epilogue(p);
     const uint32_t goes_on = !p->first && p->single, adds = !p->first && !p->single;
     const uint32_t cores = hal_core_count(), fours = count > 2 * cores ? count & ~3u : 0;
     for (uint32_t n = 4 * hal_core_id(); n < fours; n += 4 * cores) {
@@ -163,7 +163,7 @@ static inline __attribute__((always_inline)) void line_of(const gemm_f32_args_t 
             add_4(&step, p->k, v, b, s, 4);
             if (adds) s[0] += to[0], s[1] += to[1], s[2] += to[2], s[3] += to[3];
         }
-        if (finished) finish(p, s, 4, c + n * c_n, c_n, gate + n, 1);
+        if (finished) epilogue(p, s, 4, c + n * c_n, c_n, gate + n, 1);
         to[0] = s[0], to[1] = s[1], to[2] = s[2], to[3] = s[3];
     }
     /* the last cores have the fewest fours; a column without a neighbour is its own */
@@ -192,7 +192,7 @@ static inline __attribute__((always_inline)) void line_of(const gemm_f32_args_t 
             add_2(&step, p->k, v, b, next, s);
             if (adds) s[0] += *to, s[1] += *second;
         }
-        if (finished) finish(p, s, other - n + 1, c + n * c_n, c_n, gate + n, 1);
+        if (finished) epilogue(p, s, other - n + 1, c + n * c_n, c_n, gate + n, 1);
         *to = s[0], *second = s[1];
     }
 }

@@ -12,7 +12,7 @@ static __attribute__((noinline)) void deal(const gemm_f32_args_t *p, uint32_t do
     const uint32_t y_n = down ? p->y_m : 1, c_n = down ? p->c_m : p->c_n, gate_n = down ? p->gate_m : 1;
     const uint32_t y_next = down ? 1 : p->y_m, c_next = down ? p->c_n : p->c_m, gate_next = down ? 1 : p->gate_m;
     const uint32_t next = down ? p->b_n : p->a_m, cores = hal_core_count(), whole = (count + 3) & ~3u;
-    const uint32_t goes_on = !p->first && p->single, adds = !p->first && !p->single, finished = finishes(p);
+    const uint32_t goes_on = !p->first && p->single, adds = !p->first && !p->single, finished = has_epilogue(p);
     uint32_t n = 4 * (cores - 1 - hal_core_id()), line = 0, batch = 0;
     for (;; n += 4 * cores) {
         for (; n >= whole; n -= whole)
@@ -45,7 +45,7 @@ static __attribute__((noinline)) void deal(const gemm_f32_args_t *p, uint32_t do
             if (adds) s[0] += *y0, s[1] += *y1, s[2] += *y2, s[3] += *y3;
         }
         if (finished)
-            finish(p, s, width, p->c + batch * p->c_b + number * c_next + n * c_n, c_n,
+            epilogue(p, s, width, p->c + batch * p->c_b + number * c_next + n * c_n, c_n,
                    p->gate + batch * p->gate_b + number * gate_next + n * gate_n, gate_n);
         *y0 = s[0], *y1 = s[1], *y2 = s[2], *y3 = s[3];
     }

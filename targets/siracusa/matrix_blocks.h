@@ -12,7 +12,7 @@
 #include "gemm_block.h"
 #include "hal.h"
 #include "hints.h"
-#include "matrix_finish.h"
+#include "matrix_epilogue.h"
 #include "products_f32.h"
 #include "pulp.h"
 
@@ -63,7 +63,7 @@ static __attribute__((noinline)) void activate_rows(const MATRICES *p, float *y,
  * batch at last. */
 static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
     const uint32_t rows = (p->m + MORE) >> 2, columns = (p->n + MORE) >> 2, all = p->batch * rows * columns;
-    const uint32_t each = turns_of(all, hal_core_count());
+    const uint32_t each = rounds_of(all, hal_core_count());
     uint32_t n = hal_core_id() * each, m = 0, batch = 0;
     if (n >= all) return;
     uint32_t count = hal_min(each, all - n);

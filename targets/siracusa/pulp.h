@@ -70,7 +70,7 @@ static inline const float *at(const float *base, uint32_t bytes) {
 }
 
 /* How many of the numbers 0, cores, 2 cores, .. are below `total`; a division takes 32 cycles. */
-static inline uint32_t turns_of(uint32_t total, uint32_t cores) {
+static inline uint32_t rounds_of(uint32_t total, uint32_t cores) {
     uint32_t shift;
     if (cores & (cores - 1)) return (total + cores - 1) / cores;
     __asm__(HIGHEST_BIT("%0", "%1") : "=r"(shift) : "r"(cores));

@@ -15,12 +15,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADLESS = re.compile(r"(What|How|Where|Which|Who|When)\b")
+C = (".c", ".h", ".mako")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def retired() -> Mapping[str, str]:
-    """The retired identifiers and keys, each with the word that stands for it now."""
-    words: dict[str, str] = tomllib.loads(Path(__file__).with_name("retired.toml").read_text())["retired"]
+def retired(table: str = "retired") -> Mapping[str, str]:
+    """The retired identifiers and keys, or those of C, each with the word that stands for it now."""
+    words: dict[str, str] = tomllib.loads(Path(__file__).with_name("retired.toml").read_text())[table]
     return words
 
 
@@ -49,18 +50,33 @@ def retired_keys(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str
             yield number, f"{name} is called {words[name]}"
 
 
+def retired_in_c(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Lines of C, or of its templates, with retired identifiers outside of comments and texts."""
+    code = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', lambda found: "\n" * found[0].count("\n"), text, flags=re.DOTALL)
+    for number, line in enumerate(code.splitlines(), 1):
+        for name in re.findall(r"[A-Za-z_]\w*", line):
+            if name in words:
+                yield number, f"{name} is called {words[name]}"
+
+
 def findings(paths: list[Path]) -> Iterator[str]:
     """All findings in files, as `file:line: text`."""
-    words = retired()
+    words, words_of_c = retired(), retired("c")
     for path in paths:
         text = path.read_text()
-        found = [*headless(text), *retired_names(text, words)] if path.suffix == ".py" else [*retired_keys(text, words)]
+        if path.suffix in C:
+            found = [*retired_in_c(text, words_of_c)]
+        elif path.suffix == ".py":
+            found = [*headless(text), *retired_names(text, words)]
+        else:
+            found = [*retired_keys(text, words)]
         yield from (f"{path.relative_to(ROOT)}:{line}: {said}" for line, said in sorted(found))
 
 
 def main() -> int:
     """Print the findings of all tracked files; 1 where there are any."""
     words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.toml"]
+    words += [f"*{suffix}" for suffix in C]
     listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     paths = [ROOT / name for name in listed if (ROOT / name).is_file() and Path(name).name != "retired.toml"]
     found = list(findings(paths))

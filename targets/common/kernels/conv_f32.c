@@ -57,7 +57,7 @@ static void filter_sums(const conv_f32_args_t *p, const window_t *v, const float
 }
 
 /* Bias and Relu on the totals of a row of outputs. */
-static void finish_filter(const conv_f32_args_t *p, const float *bias, float *y) {
+static void epilogue_filter(const conv_f32_args_t *p, const float *bias, float *y) {
     for (uint32_t ow = 0; ow < p->ow; ow++) {
         const float sum = bias ? y[ow] + *bias : y[ow];
         y[ow] = p->relu ? relu_f32_of(sum) : sum;
@@ -87,6 +87,6 @@ void conv_f32(const void *args) {
                 for (uint32_t f = 0; f < filters; f++) filter_sum(p, &v, w + f * p->w_m, y + f * p->y_m + ow, channels);
         }
         for (uint32_t f = 0; f < filters && p->last && (p->b || p->relu); f++)
-            finish_filter(p, p->b ? p->b + g * p->b_g + m + f : 0, y + f * p->y_m);
+            epilogue_filter(p, p->b ? p->b + g * p->b_g + m + f : 0, y + f * p->y_m);
     }
 }

@@ -40,7 +40,7 @@ static void column_sums(const gemm_f32_args_t *p, const float *a, const float *b
 }
 
 /* What comes behind the last product, on `width` totals of a row from column n on. */
-static void finish_columns(const gemm_f32_args_t *p, float *y, uint32_t batch, uint32_t m, uint32_t n, uint32_t width) {
+static void epilogue_columns(const gemm_f32_args_t *p, float *y, uint32_t batch, uint32_t m, uint32_t n, uint32_t width) {
     for (uint32_t j = 0; j < width; j++) {
         float sum = y[j];
         if (p->alpha != 1.0f) sum = p->alpha * sum;
@@ -53,7 +53,7 @@ static void finish_columns(const gemm_f32_args_t *p, float *y, uint32_t batch, u
 
 void gemm_f32(const void *args) {
     const gemm_f32_args_t *p = args;
-    const uint32_t b_n = p->b_n, finishes = p->last && (p->alpha != 1.0f || p->c || p->relu || p->gate);
+    const uint32_t b_n = p->b_n, has_epilogue = p->last && (p->alpha != 1.0f || p->c || p->relu || p->gate);
     const share_t share = share_of(p->batch * p->m * p->n);
     uint32_t n = share.begin % p->n, m = share.begin / p->n % p->m, batch = share.begin / p->n / p->m;
     for (uint32_t left = share.end - share.begin; left > 0;) {
@@ -63,7 +63,7 @@ void gemm_f32(const void *args) {
         uint32_t j = 0;
         for (; j + FOUR <= width; j += FOUR) column_sums(p, a, b + j * b_n, y + j);
         for (; j < width; j++) column_sum(p, a, b + j * b_n, y + j);
-        if (finishes) finish_columns(p, y, batch, m, n, width);
+        if (has_epilogue) epilogue_columns(p, y, batch, m, n, width);
         left -= width;
         n = 0;
         if (++m == p->m) m = 0, batch++;

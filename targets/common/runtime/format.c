@@ -126,7 +126,7 @@ static uint32_t bits_of(float value) {
     return both.bits;
 }
 
-static uint32_t finish(char *end, const char *text) {
+static uint32_t terminate(char *end, const char *text) {
     *end = '\0';
     return (uint32_t)(end - text);
 }
@@ -135,27 +135,27 @@ uint32_t format_f32(char *text, float value) {
     const uint32_t bits = bits_of(value);
     char *end = text;
     decimal_t decimal;
-    if (put_special(&end, bits)) return finish(end, text);
+    if (put_special(&end, bits)) return terminate(end, text);
     float_digits(&decimal, bits);
     round_to(&decimal, 9);
     while (decimal.count > 1 && decimal.digit[decimal.count - 1] == '0') decimal.count--;
     const uint32_t fixed = decimal.exponent >= -4 && decimal.exponent < 9;
-    return finish(fixed ? put_fixed(end, &decimal) : put_scientific(end, &decimal), text);
+    return terminate(fixed ? put_fixed(end, &decimal) : put_scientific(end, &decimal), text);
 }
 
 uint32_t format_e6(char *text, float value) {
     const uint32_t bits = bits_of(value);
     char *end = text;
     decimal_t decimal;
-    if (put_special(&end, bits)) return finish(end, text);
+    if (put_special(&end, bits)) return terminate(end, text);
     float_digits(&decimal, bits);
     round_to(&decimal, 7);
-    return finish(put_scientific(end, &decimal), text);
+    return terminate(put_scientific(end, &decimal), text);
 }
 
 uint32_t format_u64(char *text, uint64_t value) {
     const big_t big = from_u64(value);
     decimal_t decimal;
     to_decimal(&decimal, &big);
-    return finish(put(text, decimal.digit, decimal.count), text);
+    return terminate(put(text, decimal.digit, decimal.count), text);
 }

@@ -14,7 +14,7 @@ typedef struct {
     uint32_t lanes, b_next, y_next;
 } part_t;
 
-static inline void finish(const conv_f32_args_t *p, const part_t *part, float *y, uint32_t columns, uint32_t first, uint32_t last,
+static inline void epilogue(const conv_f32_args_t *p, const part_t *part, float *y, uint32_t columns, uint32_t first, uint32_t last,
                           float sums[][WIDTH]) {
     for (uint32_t lane = 0; lane < part->lanes; lane++) {
         float *at = y + lane * part->y_next;
@@ -48,7 +48,7 @@ static inline void add_block(const conv_f32_args_t *p, const part_t *part, strip
             block_sums(spots, part->lanes, part->x + c * p->x_c + begin, (int32_t)p->sw,
                        w + unit * (int32_t)(kh.begin * p->kw + kw.begin), outer, row, column, sums + (ow - from), 1);
             if (ow + spots < stop) continue;
-            finish(p, part, part->y + oh * p->y_h + from, stop - from, first, last, sums);
+            epilogue(p, part, part->y + oh * p->y_h + from, stop - from, first, last, sums);
             from = stop;
         }
     }
@@ -80,7 +80,7 @@ static void by_channel(const conv_f32_args_t *p) {
                 pair_sums(x + (left + (int32_t)(kw.begin * p->dw)) * (int32_t)WIDTH, w + (kh.begin * p->kw + kw.begin) * WIDTH,
                           row, column, sums + (ow - first));
                 if (ow + 1 < p->ow && ow + 1 < first + COLUMNS) continue;
-                finish(p, &part, part.y + oh * p->y_h + first, ow + 1 - first, 1, 1, sums);
+                epilogue(p, &part, part.y + oh * p->y_h + first, ow + 1 - first, 1, 1, sums);
                 first = ow + 1;
             }
         }

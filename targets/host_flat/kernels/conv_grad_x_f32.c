@@ -14,7 +14,7 @@ typedef struct {
     uint32_t lanes, gate_next, dx_next;
 } part_t;
 
-static inline void finish(const conv_grad_x_f32_args_t *p, const part_t *part, uint32_t ih, uint32_t iw, uint32_t columns,
+static inline void epilogue(const conv_grad_x_f32_args_t *p, const part_t *part, uint32_t ih, uint32_t iw, uint32_t columns,
                           uint32_t first, uint32_t last, float sums[][WIDTH]) {
     for (uint32_t lane = 0; lane < part->lanes; lane++) {
         float *at = part->dx + lane * part->dx_next + ih * p->dx_h + iw;
@@ -50,7 +50,7 @@ static inline void add_block(const conv_grad_x_f32_args_t *p, const part_t *part
                     block_sums(spots, part->lanes, part->dy + m * p->dy_m + kh.window * p->dy_h + kw.window, 1,
                                w + unit * (int32_t)(kh.first * p->kw + kw.first), outer, row, column, sums + (iw - from), p->sw);
                 }
-            finish(p, part, ih, from, stop - from, first, last, sums);
+            epilogue(p, part, ih, from, stop - from, first, last, sums);
         }
     }
 }
@@ -79,7 +79,7 @@ static void by_channel(const conv_grad_x_f32_args_t *p) {
                 const float *factors = w + (kh.first * p->kw + kw.first) * WIDTH;
                 pair_sums(dy + kw.window * WIDTH, factors, row, column, sums + (iw - from));
                 if (iw + 1 < p->iw && iw + 1 < from + COLUMNS) continue;
-                finish(p, &part, ih, from, iw + 1 - from, 1, 1, sums);
+                epilogue(p, &part, ih, from, iw + 1 - from, 1, 1, sums);
                 from = iw + 1;
             }
         }

@@ -8,7 +8,7 @@
 #include "products_f32.h"
 
 /* Rows m.. and columns n.. of batch b get a block of their sums; the last one completes them. */
-static inline void finish(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint32_t rows, uint32_t n, uint32_t columns,
+static inline void epilogue(const gemm_f32_args_t *p, uint32_t b, uint32_t m, uint32_t rows, uint32_t n, uint32_t columns,
                           uint32_t first, uint32_t last, float sums[SPOTS][WIDTH]) {
     const uint32_t plain = !last || (p->alpha == 1.0f && !p->c && !p->relu && !p->gate);
     for (uint32_t i = 0; i < rows; i++) {
@@ -34,7 +34,7 @@ static ALWAYS_INLINE void add_rows(const gemm_f32_args_t *p, uint32_t b, uint32_
     const loop_t once = {1, 0, 0}, sum = {count, (int32_t)p->a_k, (int32_t)next};
     float sums[SPOTS][WIDTH];
     block_sums(spots, lanes, p->a + b * p->a_b + m * p->a_m + k * p->a_k, (int32_t)p->a_m, factors, once, once, sum, sums, 1);
-    finish(p, b, m, spots, n, lanes, k == 0, k + count == p->k, sums);
+    epilogue(p, b, m, spots, n, lanes, k == 0, k + count == p->k, sums);
 }
 
 /* The same for all rows m.. below `end`. */
@@ -53,7 +53,7 @@ static inline void add_row(const gemm_f32_args_t *p, uint32_t b, uint32_t n, uin
         block_sums(spots, 1, p->b + b * p->b_b + n * p->b_n + k * p->b_k, (int32_t)p->b_n, p->a + b * p->a_b + k * p->a_k, once,
                    once, sum, columns, 1);
         for (uint32_t s = 0; s < spots; s++) sums[0][s] = columns[s][0];
-        finish(p, b, 0, 1, n, spots, k == 0, k + count == p->k, sums);
+        epilogue(p, b, 0, 1, n, spots, k == 0, k + count == p->k, sums);
     }
 }
 

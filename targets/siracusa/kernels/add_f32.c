@@ -5,7 +5,7 @@
 #define TEXT(a, b) "fadd.s " a ", " a ", " b "\n"
 #define BINARY_UNIT_F32(f, y, a, b, count) FLAT_PAIRS(TEXT, 1, y, a, b, count)
 #define BINARY_STRIDED_F32(f, ...) FLAT_STRIDED(f, TEXT, 1, __VA_ARGS__)
-#include "add_finish_f32.h"
+#include "add_epilogue_f32.h"
 #include "binary_f32.h"
 
 static inline float add(float a, float b) {
@@ -51,7 +51,7 @@ void add_f32(const void *args) {
     add_f32_run(p);
     if (!p->relu && !p->gate) return;
     if (p->n0 * p->n1 * p->n2 != 1) {
-        add_finish_f32(p);
+        add_epilogue_f32(p);
         return;
     }
     const share_t share = share_of(p->n3);

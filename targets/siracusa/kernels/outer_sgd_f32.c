@@ -52,7 +52,7 @@ void outer_sgd_f32(const void *args) {
         b += 8 * strips, w += 8 * strips;
     }
     if (id >= m) return;
-    const uint32_t rows = turns_of(m - id, cores);
+    const uint32_t rows = rounds_of(m - id, cores);
     a += id, w += id * p->w_m;
     a_m *= cores, w_m *= cores;
     for (; n >= 8; n -= 8, b += 8, w += 8) step_8(a, a_m, b, w, w_m, rows, lr);

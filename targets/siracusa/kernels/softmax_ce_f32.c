@@ -27,7 +27,7 @@ NOINLINE void put_log_prob(float *y, uint32_t y_step, const float *x, uint32_t s
 }
 
 /* dx = dx / divisor * scale. */
-NOINLINE void finish(float *dx, uint32_t step, uint32_t count, float divisor, float scale) {
+NOINLINE void epilogue(float *dx, uint32_t step, uint32_t count, float divisor, float scale) {
     float inverse;
     const int multiplies = inverse_of_power(divisor, &inverse);
     for (; count > 0; count--, dx += step) *dx = (multiplies ? *dx * inverse : *dx / divisor) * scale;
@@ -59,7 +59,7 @@ NOINLINE void all_rows(const softmax_ce_f32_args_t *p) {
                 dx[(uint32_t)label * dx_c] -= one;
             }
             if (divisor != one || p->dloss)
-                finish(dx, dx_c, classes, divisor, p->dloss ? p->dloss[n * p->g_n + d * p->g_d] : one);
+                epilogue(dx, dx_c, classes, divisor, p->dloss ? p->dloss[n * p->g_n + d * p->g_d] : one);
         }
         if (p->loss) p->loss[n * p->y_n + d] = divisor != one ? loss / divisor : loss;
         if (p->log_prob) put_log_prob(p->log_prob + n * p->p_n + d, p->p_c, x, x_c, classes, max, log_sum);

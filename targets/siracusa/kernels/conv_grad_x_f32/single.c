@@ -5,13 +5,13 @@
 /* Inputs that no window meets: zeros in a first part, else what they were. */
 static __attribute__((noinline)) uint32_t zeros(const conv_t *v, const rectangle_t *r, uint32_t turn) {
     const uint32_t cores = hal_core_count(), channels = 4 * channels_of(v);
-    if (!v->first && !finishes(v)) return turn;
+    if (!v->first && !has_epilogue(v)) return turn;
     for (; turn < channels; turn += cores) {
         const uint32_t m = turn & 3;
         float *y = place_of(v, r, turn >> 2).y + m * v->y_m;
         for (uint32_t row = r->rows; row > 0; row--, y += r->y_row) {
             if (!v->first) {
-                finish_row(v, y, r->columns, r->y_column);
+                epilogue_row(v, y, r->columns, r->y_column);
                 continue;
             }
             float *to = y;

@@ -8,7 +8,7 @@
 static inline void added(const gemm_f32_args_t *p, const float *a, const float *b, const float *c,
                          float *y) {
     const uint32_t cores = hal_core_count(), id = hal_core_id(), strips = p->n >> 2, b_n = 4 * p->b_n, m = p->m;
-    const uint32_t own = id < m ? turns_of(m - id, cores) : 0;
+    const uint32_t own = id < m ? rounds_of(m - id, cores) : 0;
     const float beta = p->beta;
     uint32_t i = 0, next = 4, row = id, step = cores, rows = own;
     if (strips >= cores && ((strips & (cores - 1)) == 0 || m < cores)) i = 4 * id, next = 4 * cores, row = 0, step = 1, rows = m;

@@ -1,7 +1,7 @@
 /* A vector times a matrix, of few products. What takes the time is code that is fetched, so this is one short loop; a core
  * has every `cores`-th output. */
 #include "gemm_f32.h"
-#include "gemm_finish.h"
+#include "gemm_epilogue.h"
 #include "hal.h"
 #include "pulp.h"
 

@@ -14,7 +14,7 @@ static inline void outer(const gemm_f32_args_t *p, const float *a, const float *
     for (;; whole = 0, i = 8 * strips) {
         if (!whole) {
             if (id >= m) return;
-            rows = turns_of(m - id, cores);
+            rows = rounds_of(m - id, cores);
             a = at(a, id * a_m), y += id * p->y_m;
             a_m *= cores, y_m *= cores;
         }

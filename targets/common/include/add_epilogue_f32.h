@@ -1,12 +1,12 @@
 /* What is fused to a sum: Relu, and the gradient of one, each core on its share as binary_f32.h deals it. */
-#ifndef ADD_FINISH_F32_H
-#define ADD_FINISH_F32_H
+#ifndef ADD_EPILOGUE_F32_H
+#define ADD_EPILOGUE_F32_H
 
 #include "activation_f32.h"
 #include "add_f32.h"
 #include "share_f32.h"
 
-static inline void add_finish_f32(const add_f32_args_t *p) {
+static inline void add_epilogue_f32(const add_f32_args_t *p) {
     const share_t share = share_of(p->n0 * p->n1 * p->n2 * p->n3);
     for (uint32_t i = share.begin, run; i < share.end; i += run) {
         const uint32_t i012 = i / p->n3, i3 = i - i012 * p->n3, i01 = i012 / p->n2, i2 = i012 - i01 * p->n2;

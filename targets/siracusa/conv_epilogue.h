@@ -1,9 +1,9 @@
 /* Part of conv.h: Relu on outputs whose sums are complete, or the gradient of one. */
-#ifndef CONV_FINISH_H
-#define CONV_FINISH_H
+#ifndef CONV_EPILOGUE_H
+#define CONV_EPILOGUE_H
 
 /* A convolution has Relu behind it at most, its dX a gate. */
-INLINE int finishes(const conv_t *v) {
+INLINE int has_epilogue(const conv_t *v) {
 #if CONV_APART > 0
     return v->relu != 0;
 #else
@@ -39,7 +39,7 @@ INLINE uint32_t gate_step_of_channels(const conv_t *v) { return (void)v, 0; }
 
 /* `count` outputs of one axis, a step apart, whose gates are `gate_step` apart: a comparison's result made a mask of all
  * bits. Stacks are short: this needs none. */
-static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uint32_t count, uint32_t step,
+static __attribute__((noinline)) void epilogue_line(const conv_t *v, float *y, uint32_t count, uint32_t step,
                                                   uint32_t gate_step) {
     uint32_t value, mask;
 #if CONV_APART > 0
@@ -64,12 +64,12 @@ static __attribute__((noinline)) void finish_line(const conv_t *v, float *y, uin
 }
 
 /* `count` outputs of a row; the same of as many channels. */
-INLINE void finish_row(const conv_t *v, float *y, uint32_t count, uint32_t step) {
-    finish_line(v, y, count, step, step);
+INLINE void epilogue_row(const conv_t *v, float *y, uint32_t count, uint32_t step) {
+    epilogue_line(v, y, count, step, step);
 }
 
-INLINE void finish_channels(const conv_t *v, float *y, uint32_t count) {
-    finish_line(v, y, count, v->y_m, gate_step_of_channels(v));
+INLINE void epilogue_channels(const conv_t *v, float *y, uint32_t count) {
+    epilogue_line(v, y, count, v->y_m, gate_step_of_channels(v));
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* Blocks of 4 x 4 outputs to Y, and what comes behind a complete sum. */
-#ifndef MATRIX_FINISH_H
-#define MATRIX_FINISH_H
+#ifndef MATRIX_EPILOGUE_H
+#define MATRIX_EPILOGUE_H
 
 #include "gemm_block.h"
 #include "hints.h"

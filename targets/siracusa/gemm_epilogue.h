@@ -1,6 +1,6 @@
 /* What is fused to a Gemm's sums when they are complete: relu_f32_of and gated_f32. */
-#ifndef GEMM_FINISH_H
-#define GEMM_FINISH_H
+#ifndef GEMM_EPILOGUE_H
+#define GEMM_EPILOGUE_H
 
 #include "gemm_f32.h"
 
