@@ -98,12 +98,12 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
     others = [
         ({"epochs": 4}, "partial_accumulation, rates"),
         ({"schedule": "linear"}, "rates"),
-        ({"accumulate": "sum"}, "rule"),
+        ({"accumulate": "sum"}, "task"),
     ]
     for more, names in [*others, ({"partial_accumulation": "skip", "epochs": 4}, "partial_accumulation")]:
         with pytest.raises(OptionProblem, match=f"another run: {names} differ"):
             small_fit(tmp_path, model, **{**options, **more}, resume=True)
-    with pytest.raises(OptionProblem, match="rule differs") as caught:
+    with pytest.raises(OptionProblem, match="task differs") as caught:
         small_fit(tmp_path, model, **options, dropout=False, resume=True)
     assert caught.value.facts == (("dropout", "false, in the file true"),)
     fitted = small_fit(tmp_path, model, **options, resume=True)

@@ -120,7 +120,7 @@ def test_refused_checkpoints(model: Path, whole: tuple[Path, Fitted], tmp_path: 
     """A damaged checkpoint, other data, another rate: refused with the reason, and nothing is changed."""
     folder = whole[0]
     path, before = folder / "checkpoint.safetensors", files(folder)
-    for more, word in (({"learning_rate": 0.5}, "rule differ"), ({"seed": 4}, "order differ")):
+    for more, word in (({"learning_rate": 0.5}, "task differ"), ({"seed": 4}, "sample order differ")):
         with pytest.raises(OptionProblem, match=word):
             small_fit(folder, model, validation=small_data(), resume=True, **more)
     with pytest.raises(OptionProblem, match="validation differs"):

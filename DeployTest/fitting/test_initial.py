@@ -171,5 +171,5 @@ def test_fit(tmp_path: Path) -> None:
     fitted = small_fit(tmp_path / "run", path, **options)
     assert fitted.verdict == "passed"
     assert fitted.notes[0] == "initial weights drawn by xavier_uniform from seed 3: first.weight, second.weight"
-    with pytest.raises(OptionProblem, match="rule differs"):
+    with pytest.raises(OptionProblem, match="task differs"):
         small_fit(tmp_path / "run", path, epochs=1, checks=1, resume=True)

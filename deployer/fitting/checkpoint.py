@@ -93,14 +93,19 @@ def _typed_fields(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: from_jsonable(hints[name], value) for name, value in record.items()}
 
 
+LABELS = {"rule": "task", "order": "sample order"}
+"""Names of parts of an origin in messages, if other than their keys."""
+
+
 def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]) -> None:
     differing = [name for name in sorted({*theirs, *ours}) if theirs.get(name) != ours.get(name)]
     if differing:
         facts = [
             fact for name in differing for fact in _differences(name, ours.get(name, "none"), theirs.get(name, "none"))
         ]
+        named = ", ".join(LABELS.get(name, name) for name in differing)
         raise OptionProblem(
-            f"{path} belongs to another run: {', '.join(differing)} differ{'s' * (len(differing) == 1)}",
+            f"{path} belongs to another run: {named} differ{'s' * (len(differing) == 1)}",
             facts,
             "the model, data and options that it was made with, or another -o",
         )

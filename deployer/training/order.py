@@ -64,7 +64,7 @@ class Order:
         text = f"{self.count} samples are not a multiple of the batch size {self.batch}: "
         if self.drop_last:
             return f"{text}the last {self.left} of each epoch's order are dropped"
-        return f"{text}the last batch of an epoch has {self.left} and is filled up with the first of its order"
+        return f"{text}the last batch of an epoch, of {self.left}, is filled up with the first samples of its order"
 
 
 @lru_cache(maxsize=2)

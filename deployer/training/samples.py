@@ -143,7 +143,7 @@ def _batches(samples: Samples, place: str, warn: Warn) -> Passes:
     order = Order(samples.count, samples.batch, shuffled=False)
     if order.left:
         cause = f"{place}: {samples.count} samples are not a multiple of the batch size {samples.batch}"
-        fact = f"it has {order.left}, and is filled up with the first samples"
+        fact = f"{order.left} of {samples.batch} samples; filled up with the first samples"
         warn(DeployerWarning(cause, [("the last batch", fact)], "a number of samples that the batch divides"))
     passes = (dict(zip(samples.types, values, strict=True)) for values in samples.in_order())
     return tuple(
