@@ -133,8 +133,8 @@ def main() -> None:
 def page_table(record: Mapping[str, Any]) -> str:
     """The table of the results."""
     lines = [
-        f"AdamW, {TRAINED} samples in batches of {BATCH}, {HELD_OUT} held out; seconds in all, with planning,",
-        f"building, validation and checks ({record['processor']}, other work beside it).",
+        f"AdamW, {TRAINED} samples in batches of {BATCH}, {HELD_OUT} held out; total seconds, with planning,",
+        f"building, validation and checks ({record['processor']}, with other work).",
         "",
         "| net | loss by epochs | validation accuracy by epochs | seconds | verdict |",
         "|---|---|---|---|---|",

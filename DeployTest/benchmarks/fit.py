@@ -147,7 +147,7 @@ def page_table(record: Mapping[str, Any]) -> str:
     rows = [Row(**row) for row in record["rows"]]
     lines = [
         f"Passes per second of processor time, medians of {ROUNDS} rounds, one core ({record['processor']}), PyTorch",
-        f"{record['torch']}; in brackets the least and the largest ratio of a round. The digits are",
+        f"{record['torch']}; in brackets the smallest and largest ratio of a round. The digits are",
         f"{record['digits']}.",
         "",
         "| digits' CNN | `fit` | PyTorch | `fit` / PyTorch |",

@@ -291,7 +291,7 @@ def page_table(record: Mapping[str, Any]) -> str:
     rows = [Row(**row) for row in record["rows"]]
     lines = [
         f"Microseconds of processor time for a pass and its update of one batch, one thread; {record['compiler']},",
-        f"PyTorch {record['torch']}. `host` is the simulator. RAM: bytes of the plan, and the most that live at once.",
+        f"PyTorch {record['torch']}. `host` is the simulator. RAM: bytes of the plan; lower bound: live at once.",
         "",
         "| model | `host_flat` | `host` | PyTorch | PyTorch / `host_flat` | RAM | lower bound |",
         "|---|---|---|---|---|---|---|",
@@ -301,10 +301,10 @@ def page_table(record: Mapping[str, Any]) -> str:
         lines.append(f"| {row.model} | {times} | {row.torch_us / row.native_us:.1f} | {row.ram} | {row.bound} |")
     lines += [
         "",
-        "Of a step: instructions by valgrind, multiply-accumulates by the operators, and the microseconds that this",
-        "machine's peaks allow, where each kernel moves each operand once while it computes; peaks are measured in the",
-        "same rounds, with a working set of the model's size. The digest is of losses and weights after a few steps,",
-        f"and beside it that of `siracusa`'s plan on the simulator. {record['processor']}.",
+        "Per step: instructions (valgrind), multiply-accumulates, and the microseconds that this",
+        "machine's peaks allow if each kernel moves each operand once while it computes; peaks are measured in the",
+        "same rounds, with a working set of the model's size. The digest covers losses and weights after a few steps;",
+        f"the last column is that of `siracusa`'s plan on the simulator. {record['processor']}.",
         "",
         "| model | instructions | MACs | per MAC | GFLOP/s | GB/s | peaks allow | reached | digest | `siracusa` |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -198,9 +198,9 @@ def main() -> None:
 def page_table(record: Mapping[str, Any]) -> str:
     """The table of the results."""
     lines = [
-        f"{STEPS} passes, `fit` and PyTorch {record['torch']} in float32, each beside PyTorch in float64: the largest",
-        "difference of a loss and of a final weight, and the root of the mean square of all weights'. Weights without",
-        "gradient, such as the biases of keys, are left out: AdamW moves them by rounding alone. The digits are",
+        f"{STEPS} passes, `fit` and PyTorch {record['torch']} in float32, each against PyTorch in float64: largest",
+        "difference of a loss and of a final weight, and root mean square over all weights (typical). Weights without",
+        "gradient, such as the biases of keys, are left out: AdamW moves them only by rounding. The digits are",
         f"{record['digits']}.",
         "",
         "| net | parameters, without gradient | loss | weights moved | passes checked | `fit`: loss | weight | typical "

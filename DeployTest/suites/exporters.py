@@ -130,7 +130,7 @@ class Row:
         """The cells of the table."""
         if self.refused:
             return self.subject, self.way, f"refused: {self.refused}", "", "", ""
-        said = "nothing to say" if not any(self.warned) else f"{self.warned[0]}, {self.warned[1]} with `--parameters`"
+        said = "none" if not any(self.warned) else f"{self.warned[0]}, {self.warned[1]} with `--parameters`"
         counts = (f"{a} of {b}" for a, b in (self.parameters, self.elements))
         return self.subject, self.way, *counts, f"{self.loss:.1e}", said
 

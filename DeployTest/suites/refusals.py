@@ -9,15 +9,15 @@ GROUPS: Sequence[tuple[str, str, str]] = (
     (
         "types",
         r"has element type",
-        "element types that no target has: text, bfloat16, floats of 8 bits, all of 4 and fewer",
+        "element types that no target supports: text, bfloat16, 8-bit floats, all of 4 bits and fewer",
     ),
     ("no tensors", r"values that are not tensors|optional_type", "sequences, optional values, maps"),
-    ("folded", r"its result is folded", "the result follows from shapes and constants; no C is left to compute it"),
+    ("folded", r"its result is folded", "shapes and constants determine the result, so no C computes it"),
     ("empty", r"at least one element|has no elements|takes nothing|takes no turn", "tensors without elements"),
     (
         "shapes",
         r"the shape of its result depends",
-        "the shape of the result depends on values; tensors have fixed places",
+        "the shape of the result depends on values; tensors have fixed addresses",
     ),
     ("quantized", r"quantized|casts to|scales are those of blocks", "parts of quantized models; numbers are float32"),
     ("wide integers", r"may be beyond int32", "sums and products of int64, uint32, uint64; targets compute int32"),
@@ -26,8 +26,8 @@ GROUPS: Sequence[tuple[str, str, str]] = (
         r"integer operands|operands are int32|values are integers|is int32|differ in dtype",
         "integers at run time in operators that compute or move float32 here; as constants they are folded",
     ),
-    ("random", r"draws numbers|at random", "numbers that are drawn; Dropout in training has a seed and is there"),
-    ("absent", r"there is no such operator|function body|has no body", "operators that are not here"),
+    ("random", r"draws numbers|at random", "random numbers; Dropout in training has a seed and is supported"),
+    ("absent", r"there is no such operator|function body|has no body", "operators that are not supported"),
 )
 """Name, what the reasons have in common, and what that means; the first that fits."""
 

@@ -114,11 +114,11 @@ def tables(rows: Sequence[Row]) -> str:
     lines = [
         f"{total} faults from seeds {seeds}, each in {len(modes)} modes: guards and order of transfers.",
         "",
-        "Noticed of what changes bits or ends the run, and the share that is named:",
+        "Share found of the faults that change bits or end the run, and share named:",
         "",
         *by_group(rows, modes),
         "",
-        "By class, of all seeds: named / by value / crashed / changes nothing.",
+        "By class, over all seeds: named / by value / crashed / changes nothing.",
         "",
         *by_class(rows, modes),
         "",
@@ -126,7 +126,7 @@ def tables(rows: Sequence[Row]) -> str:
         "",
         *by_seed(rows, modes[0]),
         "",
-        f"The faulty step is among those that the message names in {in_place(rows, modes)}.",
+        f"The message names the faulty step in {in_place(rows, modes)}.",
     ]
     return "\n".join(lines)
 

@@ -33,7 +33,7 @@ def shown(fault: Fault) -> str:
 
 def table(faults: Sequence[Fault]) -> str:
     """Points by command and kind, how many ended with 0 all the same, and the losses."""
-    headings = ["command", *KINDS, "points", "well all the same", "losses"]
+    headings = ["command", *KINDS, "points", "still successful", "losses"]
     rows = [f"| {' | '.join(headings)} |", "|---" + "|---:" * (len(headings) - 1) + "|"]
     for name in COMMANDS:
         own = [fault for fault in faults if fault.command == name]

@@ -58,7 +58,7 @@ def small_errors(rows: Sequence[Row]) -> str:
     shares = ", ".join(f"{counts[e]} from {e:g} on" for e in sorted(counts))
     nets_seen = sum(bool(row["places"]) for row in rows)
     lines = [
-        f"{len(places)} results in {nets_seen} nets, {len(seen)} of which change what is trained: {shares}.",
+        f"{len(places)} results in {nets_seen} nets, {len(seen)} of which change a trained tensor: {shares}.",
         "",
         "| operator | results | with an effect | found from e on | in the mean |",
         "|---|---:|---:|---:|---:|",
