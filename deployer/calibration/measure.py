@@ -140,7 +140,8 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, use_varia
     tools = build.toolchain(target)
     if target.clock == "model":
         raise OptionProblem(
-            f"target {target.name!r} has a model's clock", hint="measure on a target with its own toolchain and clock"
+            f"target {target.name!r} has the clock of a cost model",
+            hint="measure on a target with its own toolchain and clock",
         )
     images = [_Image(target, job) if isinstance(job, KernelJob) else None for job in jobs]
     for image in images:

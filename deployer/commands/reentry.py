@@ -46,7 +46,7 @@ def plan_from(path: Path) -> Plan:
 def _check_tiling(plan: Plan, path: Path, tiling: Tiling, tiling_path: Path) -> None:
     digest = artefact.digest(tiling)
     if plan.digest != digest:
-        facts = [("made from", f"{plan.digest}, beside it lies {digest}")]
+        facts = [("made from", f"{plan.digest}, the file beside it has {digest}")]
         hint = "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own"
         raise FileProblem(f"{path} is not the plan of {tiling_path}", facts, hint)
     with judged(tiling_path):

@@ -219,7 +219,7 @@ def load(cls: type[T], path: Path, sealed: bool = False) -> T:
     with damage(f"{path} does not hold a valid {cls.__name__}", "make it again with this version of the deployer"):
         artefact = typing.cast(T, from_jsonable(cls, envelope["body"]))
     if sealed and envelope.get("digest") != seal(artefact):
-        facts = [("digest", f"{_shown(envelope.get('digest'))}, of what it holds {seal(artefact)!r}")]
+        facts = [("digest", f"{_shown(envelope.get('digest'))}, of its content {seal(artefact)!r}")]
         hint = "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`"
         raise FileProblem(f"{path} was edited or damaged after it was written", facts, hint)
     return artefact

@@ -225,7 +225,7 @@ def _manifest(directory: Path) -> Digests:
     path = directory / OWN / MANIFEST
     if (directory / OWN).is_symlink() or not path.is_file():
         return {}
-    hint = f"remove {path.parent}: what lies in {directory} counts as not ours then"
+    hint = f"remove {path.parent}; files in {directory} then need --force"
     content = content_of(path, JSON_BYTES, hint)
     with damage(f"{path} is damaged", hint):
         files = parse_json(content)["files"]

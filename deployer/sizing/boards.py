@@ -120,7 +120,9 @@ def read_board(path: Path) -> Board:
         raise BoardInvalid(f"{path}: there is no key {key!r}", hint=f"one of {', '.join(sorted(known))}")
     for key in ("name", "source"):
         if not isinstance(raw.get(key), str) or not raw[key]:
-            raise BoardInvalid(f"{path}: {key!r} is not text", hint="each board says what it is and who says its sizes")
+            raise BoardInvalid(
+                f"{path}: {key!r} is not text", hint="give the name of the board and the source of its sizes"
+            )
     if ("core" in raw) == ("target" in raw):
         facts = [("keys", ", ".join(sorted(raw)))]
         raise BoardInvalid(f"{path}: a board has either a core or a target", facts, "one of the two keys")
@@ -157,10 +159,10 @@ def _power(row: object, where: str) -> Power:
     for name in ("milliamperes", "volts"):
         value = getattr(power, name)
         if not 0 < value < math.inf:
-            hint = "what the core's sheet says"
+            hint = "the value from the core's data sheet"
             raise BoardInvalid(f"{where}: {name} is {value!r}, which is not a number above 0", hint=hint)
     if not power.source:
-        raise BoardInvalid(f"{where} has no source", hint="who says what current the core draws")
+        raise BoardInvalid(f"{where} has no source", hint="the document that gives the core's current")
     return power
 
 

@@ -135,7 +135,7 @@ def open_table(path: Path) -> TableText:
     counts = {mark: bare.count(mark) for mark in DELIMITERS if mark in bare}
     if len(counts) > 1:
         facts = [(DELIMITERS[mark], f"{count} times") for mark, count in counts.items()]
-        hint = "one of them alone; quotes around cells that hold another, and a point in decimal numbers"
+        hint = "use only one of them; put cells that contain another in quotes, and use decimal points"
         raise FileProblem(f"{path}, line {number}: the column separator is ambiguous", facts, hint)
     return TableText(path, next(iter(counts), next(iter(DELIMITERS))))
 

@@ -34,6 +34,6 @@ def _need_no_slots(step: Step, lifetimes: Lifetimes, target: Target) -> None:
     levels = ", ".join(level.name for level in target.levels)
     raise OptionProblem(
         f"{options.strategy} buffering has no effect on target {target.name!r}",
-        [("levels", f"{levels} alone: nothing is transferred"), ("step", f"{step.name!r} ({step.node.op})")],
+        [("levels", f"only {levels}: nothing is transferred"), ("step", f"{step.name!r} ({step.node.op})")],
         "leave it out, or --buffering auto",
     )

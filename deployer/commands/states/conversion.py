@@ -53,7 +53,7 @@ def _show(a: argparse.Namespace, console: Terminal) -> int:
         console.print(_tensor_table(rows))
     else:
         newest_image(images, a.file)  # refuses a file of which nothing is whole
-        console.lines("--library DIR, the folder of the library, says which tensors these are")
+        console.lines("--library DIR, the folder of the library, adds the tensors")
     tensors = [{key: _finite(value) for key, value in row.items()} for row in rows]
     console.event("end", {"images": [_described(image) for image in images], "tensors": tensors})
     return 0

@@ -223,7 +223,7 @@ def _hooked(parameter: nn.Parameter, leaf: Tensor, grad: Tensor | None) -> Tenso
     for hook in behind:
         hook(stand_in)
     if stand_in._version != before:
-        hint = "a hook that changes the gradient alone; deployer.torch.train applies the optimizer"
+        hint = "a hook that changes only the gradient; deployer.torch.train applies the optimizer"
         raise GraphProblem("a hook behind the accumulation of a gradient changes the parameter itself", hint=hint)
     return stand_in.grad
 

@@ -92,7 +92,7 @@ class _Signs:
                 found.append(f"{node.name!r} ({node.op}) with {', '.join(map(repr, read))}")
         if found:
             cause = "batch norms were folded into layers: their weights are trained, not those of layers and norms"
-            yield DeployerWarning(cause, [("layers", listed(found))], f"--trainable, where that is meant; {KEEPING}")
+            yield DeployerWarning(cause, [("layers", listed(found))], f"--trainable, if that is intended; {KEEPING}")
 
     def computed(self) -> Iterator[DeployerWarning]:
         """A tensor has a name of the exporter's: it may be no parameter as it is."""
@@ -131,7 +131,7 @@ class _Signs:
         if still:
             facts = [("nodes", listed([f"{node.name!r} ({node.op})" for node in still]))]
             cause = "norms are in inference mode: their parameters are trained with fixed statistics"
-            yield DeployerWarning(cause, facts, f"--trainable, where that is meant; {KEEPING}")
+            yield DeployerWarning(cause, facts, f"--trainable, if that is intended; {KEEPING}")
 
 
 def read_names(path: Path) -> tuple[str, ...]:

@@ -345,7 +345,7 @@ def said(found: Matches, place: str) -> Iterator[DeployerWarning]:
     for tensor, names in found.merged:
         facts = [("tensor", tensor), ("parameters", ", ".join((*found.tensors[tensor], *names)))]
         cause = f"parameters of {place} with equal numbers are one tensor of the model, and are trained as one"
-        yield DeployerWarning(cause, facts, f"right where they are tied in the module; where not: {KEEPING}")
+        yield DeployerWarning(cause, facts, f"correct if they are tied in the module; if not: {KEEPING}")
     if found.left:
         facts = facts_of("parameter", [f"{name}: {why}" for name, why in found.left.items()])
         hint = "--group 'REGEX:trained' trains one all the same"

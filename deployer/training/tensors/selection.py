@@ -159,7 +159,7 @@ def _by_parameters(
     if odd:
         facts = facts_of("frozen", odd)
         hint = f"nothing, where {FILE} is without them on purpose"
-        warnings.append(DeployerWarning(f"tensors of layers hold no parameter of {FILE}", facts, hint))
+        warnings.append(DeployerWarning(f"tensors of layers match no parameter of {FILE}", facts, hint))
     result = [_as_copy(d, found.copies) for d in _by_groups(result, groups)]
     return _selection(decider, result, Edits(found.copies, found.repeated), warnings)
 
