@@ -225,7 +225,7 @@ def _manifest(directory: Path) -> Digests:
     path = directory / OWN / MANIFEST
     if (directory / OWN).is_symlink() or not path.is_file():
         return {}
-    hint = f"remove {path.parent}; files in {directory} then need --force"
+    hint = f"remove {path.parent}; files in {directory} then count as written by others"
     content = content_of(path, JSON_BYTES, hint)
     with damage(f"{path} is damaged", hint):
         files = parse_json(content)["files"]
