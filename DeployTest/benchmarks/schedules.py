@@ -21,6 +21,7 @@ import torch
 from deployer import judging, pipeline
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options
+from deployer.core.traits.training import Optimizer
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.pipeline import Case
 from deployer.running.run import Outcome
@@ -73,12 +74,12 @@ class Peer:
         kind = getattr(torch.optim, update.torch)
         self.optimizer = kind(list(self.weights.values()), RATE, **narrow(update.torch_words))
         self.scheduler = torch_scheduler(lr_schedule, self.optimizer, (RATE,), steps)
-        self.nodes = [node for node in case.program.graphs[-1].nodes if operator_of(node).optimizer]
+        self.nodes = [node for node in case.program.graphs[-1].nodes if operator_of(node).role(Optimizer)]
 
     def _names(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Each weight with the names of its states in our graph by PyTorch's."""
         for node in self.nodes:
-            declared = operator_of(node).optimizer
+            declared = operator_of(node).role(Optimizer)
             assert declared is not None
             places = [node.inputs[i] for i in sorted(declared.states)]
             yield node.inputs[declared.weight], dict(zip(STATES[self.update.torch], places, strict=False))
@@ -120,7 +121,7 @@ class Peer:
 
     def _count(self, node: Any) -> list[str]:
         """The storage of the number of updates, where the optimizer reads it."""
-        declared = operator_of(node).optimizer
+        declared = operator_of(node).role(Optimizer)
         return ["step"] if declared is not None and declared.count is not None else []
 
 

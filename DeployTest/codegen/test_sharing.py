@@ -10,7 +10,7 @@ from deployer.codegen import generate, render
 from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, TileView
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
-from deployer.core.operator import Kernel
+from deployer.core.kernel import Kernel
 from deployer.expressions.tree import Expr, Number, Var
 from deployer.expressions.words import add, mul, word
 from deployer.loops.graph_program import GraphStep

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from deployer.core.errors import GraphProblem, InternalError
-from deployer.core.operator import registry
+from deployer.core.operator import file_of, registry
 from deployer.frontend import check, parse
 from deployer.verify.reference import run_inference
 from DeployTest.faults.fuzz import campaign, coverage, draw, models, reference, register, trial, watch, worker
@@ -227,7 +227,7 @@ def test_tools_end_a_trial(tmp_path: Path) -> None:
 def test_every_operator_is_drawn() -> None:
     """Operators come from the registry: none is left out but those of later versions, and every chain is a model."""
     names = {op.name for op, _ in models.entries(False)}
-    assert names == {op.name for op in registry().values() if min(op.versions, default=0) <= models.OPSET}
+    assert names == {op.name for op in registry().values() if min(file_of(op).versions, default=0) <= models.OPSET}
     for index in range(20):
         onnx.shape_inference.infer_shapes(models.chain(draw.Draw(SEED, index)).model())
 

@@ -8,6 +8,7 @@ import pytest
 
 from deployer.core.ir import Node
 from deployer.core.operator import Array, operator_of, registry
+from deployer.core.traits.training import Optimizer
 from deployer.pipeline import Case
 from deployer.verify.checks import Checks, Judge
 from deployer.verify.reference import Memory
@@ -20,7 +21,7 @@ from DeployTest.support.graphs.turned import Hook, recorded_run
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 Compute = Callable[[Node, list[Array | None]], tuple[Array, ...]]
-OPTIMIZERS = sorted({op.name for op in registry().values() if op.optimizer})
+OPTIMIZERS = sorted({op.name for op in registry().values() if op.role(Optimizer)})
 
 
 @pytest.fixture(scope="module")

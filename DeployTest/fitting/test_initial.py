@@ -12,7 +12,7 @@ import pytest
 from onnx import NodeProto, numpy_helper
 
 from deployer.core.errors import OptionProblem
-from deployer.core.traits import Fans
+from deployer.core.traits.training import Fans
 from deployer.training import forward
 from deployer.training.initial import BLOCK, RULES, InitialRule, drawn_weights, natural_log, normal_quantile, widths
 from deployer.training.tensors.selection import select

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from deployer.core.operator import losses
+from deployer.core.traits.training import Loss
 from deployer.fitting.history import ACCURACY, LOSS, metrics_of
 from deployer.fitting.task import Task
 from deployer.operators.loss.label_loss import IGNORED
@@ -16,7 +17,9 @@ SCORES = np.array([[3, 1, 0], [0, 2, 1], [0, 1, 4], [1, 0, 0], [0, 5, 0], [0, 0,
 LABELS = np.array([0, 0, -1, -1, 1, 2])
 
 
-@pytest.mark.parametrize("name", [name for name, op in losses().items() if op.loss and IGNORED in op.loss.settings])
+@pytest.mark.parametrize(
+    "name", [name for name, op in losses().items() if (loss := op.role(Loss)) and IGNORED in loss.settings]
+)
 @pytest.mark.parametrize("weights", [(), (1.0, 1.0, 1.0)])
 def test_ignored_labels_do_not_count(name: str, weights: tuple[float, ...], tmp_path: Path) -> None:
     """Three of four labels are found; the second is among the best three alone. The fill of the last batch is none."""

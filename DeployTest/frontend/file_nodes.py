@@ -19,7 +19,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import (
 )
 
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Operator
+from deployer.core.operator import Array, Operator, file_of
 from deployer.core.samples import Sample
 from deployer.core.signatures import Signature, schema_signature
 from deployer.frontend import check, parse
@@ -102,7 +102,7 @@ def _wide(array: Array) -> type[np.generic]:
 
 def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | None:
     """The sample in the form of that version of the operator (0: its own), None where the version cannot say it."""
-    form = operator.custom if version == 0 else schema_signature(operator.name, version)
+    form = file_of(operator).custom if version == 0 else schema_signature(operator.name, version)
     assert form is not None
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs)]
     given = [(i, np.asarray(x)) for i, x in enumerate(sample.inputs) if x is not None]
@@ -110,7 +110,7 @@ def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | No
     attrs, static = dict(sample.attrs), set()
     plain = Node("node", operator.name, tuple(names), ("y",) * sample.outputs, dict(attrs))
     types = [None if x is None else TensorType(np.asarray(x).dtype.name, np.shape(x)) for x in sample.inputs]
-    for position, name in operator.static_inputs.items():
+    for position, name in file_of(operator).static_inputs.items():
         if name in attrs and form.inputs[1] > position and name not in form.attributes:
             names += [""] * (position + 1 - len(names))
             names[position] = name

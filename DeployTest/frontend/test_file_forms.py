@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from deployer.core.errors import GraphProblem, NotDifferentiable, UnsupportedOperator
 from deployer.core.ir import Node
-from deployer.core.operator import Operator, registry
+from deployer.core.operator import Operator, file_of, registry
 from deployer.core.signatures import NOTE, schema_signature
 from deployer.frontend import check, parse
 from deployer.frontend.opsets import harmless, imports_of, schema_version, versions_of
@@ -26,10 +26,10 @@ from DeployTest.support.tolerances import assert_close
 pytestmark = [pytest.mark.host, pytest.mark.models]
 
 OPSET = 26
-PUBLIC = [op for name, op in registry().items() if name == op.name and (op.versions or op.custom)]
+PUBLIC = [op for name, op in registry().items() if name == op.name and file_of(op).in_files]
 DEPRECATED = [op for op in PUBLIC if onnx.defs.has(op.name) and onnx.defs.get_schema(op.name).deprecated]
 """Operators of earlier sets alone: what they mean there is tested with the versions."""
-INTERNAL = [op for name, op in registry().items() if name == op.name and not (op.versions or op.custom)]
+STEPS = [op for name, op in registry().items() if name == op.name and not file_of(op).in_files]
 IMPORTS = (("", OPSET), ("com.microsoft", 1))
 ZERO: dict[str, object] = {"INT": 0, "INTS": (0,), "FLOAT": 0.0, "FLOATS": (0.0,), "STRING": "Relu"}
 
@@ -47,8 +47,9 @@ def _attribute_names() -> Iterator[tuple[str, str]]:
     for operator in registry().values():
         for sample in operator.samples():
             names |= {name: "INTS" if isinstance(value, tuple) else "INT" for name, value in sample.attrs.items()}
-        names |= dict.fromkeys(operator.static_inputs.values(), "INTS")
-        names |= dict(operator.custom.attributes) if operator.custom else {}
+        names |= dict.fromkeys(file_of(operator).static_inputs.values(), "INTS")
+        custom = file_of(operator).custom
+        names |= dict(custom.attributes) if custom else {}
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.name in registry():
             names |= {name: item.type.name for name, item in schema.attributes.items()}
@@ -71,9 +72,9 @@ def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
     plain = _plain(operator)
     ours(plain.model(*IMPORTS), plain.feed(), tmp_path)
     _check_domains(operator, plain, tmp_path)
-    form = operator.custom if plain.version == 0 else schema_signature(operator.name, plain.version)
+    form = file_of(operator).custom if plain.version == 0 else schema_signature(operator.name, plain.version)
     assert form is not None
-    extras = {e.attribute for e in (NOTE, *operator.extras, *harmless(operator.name)) if e.values is None}
+    extras = {e.attribute for e in (NOTE, *file_of(operator).extras, *harmless(operator.name)) if e.values is None}
     for name, kind in ATTRIBUTES:
         model = plain.model(*IMPORTS)
         model.graph.node[0].attribute.append(attribute(name, ZERO[kind], kind))  # type: ignore[arg-type]
@@ -92,12 +93,12 @@ def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
 def _check_domains(operator: Operator, plain: FileNode, folder: Path) -> None:
     evil = replace(plain, domain="evil").model(*IMPORTS, ("evil", 1))
     _refused(evil, plain, folder, "domain 'evil' has no such operator")
-    home = operator.domain or "com.microsoft"
+    home = file_of(operator).domain or "com.microsoft"
     imports = dict(IMPORTS) | {home: 1}
     own = replace(plain, op=plain.op.removeprefix(f"{home}."), domain=home)
-    if operator.custom is None:
+    if file_of(operator).custom is None:
         _refused(own.model(*imports.items()), plain, folder, "domain 'com.microsoft' has no such operator")
-    elif set(plain.attrs) <= set(operator.custom.attributes):
+    elif set(plain.attrs) <= set(file_of(operator).custom.attributes):
         ours(own.model(*imports.items()), plain.feed(), folder)
     named = replace(plain, domain="ai.onnx").model(("ai.onnx", OPSET))
     ours(named, plain.feed(), folder)
@@ -121,7 +122,7 @@ def _check_counts(plain: FileNode, inputs: tuple[int, int], outputs: tuple[int, 
     _refused(model, plain, folder, f"it has {outputs[1] + 1} outputs", f"at most {outputs[1]} outputs")
 
 
-@pytest.mark.parametrize("operator", INTERNAL, ids=lambda op: op.name)
+@pytest.mark.parametrize("operator", STEPS, ids=lambda op: op.name)
 @pytest.mark.parametrize("domain", ["", "com.microsoft", "evil"])
 def test_steps_of_the_compiler_are_in_no_file(operator: Operator, domain: str, tmp_path: Path) -> None:
     """An operator without a declared form is what others are lowered to, and nothing else."""
@@ -135,15 +136,18 @@ def test_steps_of_the_compiler_are_in_no_file(operator: Operator, domain: str, t
 @pytest.mark.parametrize("operator", [op for op in PUBLIC if op.inplace], ids=lambda op: op.name)
 def test_operators_in_place_are_read_by_the_same_rule(operator: Operator) -> None:
     """Those that overwrite an input stand in training cases alone, so their nodes are looked at one by one."""
-    assert operator.custom is not None
-    (least, most), names = operator.custom.outputs, [f"x{i}" for i in range(operator.custom.inputs[1])]
+    assert file_of(operator).custom is not None
+    (least, most), names = (
+        file_of(operator).custom.outputs,
+        [f"x{i}" for i in range(file_of(operator).custom.inputs[1])],
+    )
     results = [f"y{i}" for i in range(least)]
     imports = imports_of([helper.make_opsetid(*item) for item in IMPORTS])
 
     def read(proto: onnx.NodeProto) -> None:
         versions_of(proto, Node("n", proto.op_type, tuple(proto.input), tuple(proto.output)), imports)
 
-    for domain in ("", operator.domain or "com.microsoft"):
+    for domain in ("", file_of(operator).domain or "com.microsoft"):
         read(helper.make_node(operator.name, names, results, domain=domain))
     wrong = {
         "domain 'evil'": helper.make_node(operator.name, names, results, domain="evil"),
@@ -159,14 +163,18 @@ def test_operators_in_place_are_read_by_the_same_rule(operator: Operator) -> Non
 def test_the_list_of_exceptions() -> None:
     """Each is outside of its operator's newest form, has a reason, and only once."""
     assert NOTE.reason
-    pairs = [(operator, extra) for operator in registry().values() for extra in operator.extras]
+    pairs = [(operator, extra) for operator in registry().values() for extra in file_of(operator).extras]
     assert len({(operator.name, extra.attribute) for operator, extra in pairs}) == len(pairs) > 0
     for operator, extra in pairs:
         assert extra.reason
-        form = schema_signature(operator.name, max(operator.versions)) if operator.versions else operator.custom
+        form = (
+            schema_signature(operator.name, max(file_of(operator).versions))
+            if file_of(operator).versions
+            else file_of(operator).custom
+        )
         assert form is not None
         assert extra.attribute not in form.attributes
-        assert extra.instead_of < 0 or operator.static_inputs[extra.instead_of] == extra.attribute
+        assert extra.instead_of < 0 or file_of(operator).static_inputs[extra.instead_of] == extra.attribute
 
 
 def test_an_exception_and_its_input_at_once(tmp_path: Path) -> None:
@@ -290,7 +298,7 @@ def test_gradients_can_be_read_again(operator: Operator) -> None:
             except NotDifferentiable:
                 continue
             for emitted in builder.written:
-                if registry()[emitted.op].custom is not None and not registry()[emitted.op].versions:
+                if file_of(registry()[emitted.op]).custom is not None and not file_of(registry()[emitted.op]).versions:
                     versions_of(node_proto(emitted), emitted, imports)
 
 

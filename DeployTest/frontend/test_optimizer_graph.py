@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import onnx
@@ -109,8 +109,7 @@ def test_rate_in_the_graph(tmp_path: Path) -> None:
 class FedSGD(sgd.SGD):
     """An optimizer whose rate may be its third input."""
 
-    custom = replace(sgd.SGD.custom, inputs=(2, 3))
-    static_inputs: ClassVar[dict[int, str]] = {2: "lr"}
+    file = replace(sgd.SGD.file, custom=replace(sgd.SGD.file.custom, inputs=(2, 3)), static_inputs={2: "lr"})
 
 
 def test_rate_as_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from deployer.core.ir import Node, Program
-from deployer.core.operator import registry
+from deployer.core.operator import numerics_of, registry
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
 from DeployTest.support.tolerances import assert_close
@@ -52,11 +52,11 @@ def program(folder: Path, *nodes: onnx.NodeProto, outputs: Sequence[str] = GRADI
 
 def rests(found: Program) -> dict[str, str]:
     """The rest that each step reads beside a mean, by the name of its operator; empty where it reads none."""
-    return {n.op: _rest(n) for n in found.nodes if registry()[n.op].centre and n.op != "ChannelMoments"}
+    return {n.op: _rest(n) for n in found.nodes if numerics_of(n).centre and n.op != "ChannelMoments"}
 
 
 def _rest(reader: Node) -> str:
-    centre = registry()[reader.op].centre
+    centre = numerics_of(reader).centre
     assert centre is not None
     return (*reader.inputs, *[""] * centre.rest)[centre.rest]
 

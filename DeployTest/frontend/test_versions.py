@@ -10,7 +10,7 @@ import pytest
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator, UserError
 from deployer.core.ir import AttrValue
-from deployer.core.operator import Operator, registry
+from deployer.core.operator import Operator, file_of, registry
 from deployer.verify.reference import run_inference
 from DeployTest.frontend.file_nodes import FileNode, file_node, ours, theirs, variants
 from DeployTest.support.graphs.small_graphs import BOOL, INT64, Model, chain, constant, infer, node, raises, value
@@ -54,9 +54,9 @@ def test_every_version_means_what_onnxruntime_says(operator: Operator, version: 
         if sample.label == ROUNDED_BY_OTHERS.get(operator.name):
             continue
         small = sample_node is not None and all(x.size <= LARGEST for x in sample_node.values.values())
-        if sample_node is None or not small or (number >= FEW and version in operator.versions):
+        if sample_node is None or not small or (number >= FEW and version in file_of(operator).versions):
             continue
-        most = (2 if version in operator.older else 1) if number == 0 else 0
+        most = (2 if version in file_of(operator).older else 1) if number == 0 else 0
         for variant in variants(sample_node, most) if most else [sample_node]:
             accepted += _means_the_same(operator, variant, tmp_path)
     assert (accepted > 0) != ((operator.name, version) in UNKNOWN)
@@ -81,13 +81,13 @@ def _means_the_same(operator: Operator, variant: FileNode, folder: Path) -> bool
     return True
 
 
-@pytest.mark.parametrize("name", sorted(name for name, op in registry().items() if op.versions))
+@pytest.mark.parametrize("name", sorted(name for name, op in registry().items() if file_of(op).versions))
 def test_declared_versions_exist(name: str) -> None:
     """A version that ONNX does not have is a slip of the pen; one that ONNX deprecates is not among them."""
     operator = registry()[name]
     versions = {version for op, version in HISTORY if op is operator}
-    assert {*operator.versions, *operator.older} <= versions
-    assert set(operator.versions).isdisjoint(operator.older)
+    assert {*file_of(operator).versions, *file_of(operator).older} <= versions
+    assert set(file_of(operator).versions).isdisjoint(file_of(operator).older)
 
 
 @pytest.mark.parametrize(("opset", "size", "right"), [(13, 4, True), (13, 5, False), (17, 4, True), (18, 4, False)])
@@ -211,7 +211,8 @@ def test_imports_that_say_too_little(tmp_path: Path) -> None:
 
 def test_a_version_that_nobody_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error for an operator of a newer opset names the supported versions."""
-    monkeypatch.setattr(type(registry()["Relu"]), "versions", (6, 13))
+    relu = registry()["Relu"]
+    monkeypatch.setattr(type(relu), "file", replace(file_of(relu), versions=(6, 13)))
     with raises(
         UnsupportedOperator, "(Relu)", "version 14 of the operator is not known", "version 1 or 6 or 13 of Relu"
     ):

@@ -161,7 +161,9 @@ def test_factors_that_round(first: float, second: float) -> None:
 @given(factors)
 def test_divisors(divisor: float) -> None:
     """A divisor is a factor only where every quotient is the product."""
-    multiple = registry()["Div"].multiple({1: float(divisor)})
+    fusion = registry()["Div"].fusion
+    assert fusion is not None
+    multiple = fusion.multiple({1: float(divisor)})
     if multiple is None:
         return
     x = np.concatenate([RANDOM.standard_normal(50).astype(np.float32), SPECIAL.view(np.float32)])

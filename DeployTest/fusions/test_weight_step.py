@@ -10,7 +10,7 @@ import pytest
 from deployer import pipeline
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Graph, Program
-from deployer.core.operator import registry
+from deployer.core.operator import fused_update, registry
 from deployer.core.plan import Options
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.planning import fuse, schedule
@@ -31,7 +31,7 @@ SPILLING = Options("host", "auto", fuse_update=True, outermost="L3")
 
 def updating_steps(program: Program) -> list[str]:
     """The operators of the steps that make a gradient and an update, in order."""
-    return [node.op for node in program.nodes if registry()[node.op].fused_update]
+    return [node.op for node in program.nodes if fused_update(registry()[node.op])]
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_the_old_weight_is_read_before(models_root: Path) -> None:
     steps = [step.node for step in schedule.make_schedule(program, SPILLING).steps]
     readers = 0
     for at, node in enumerate(steps):
-        for weight in node.inputs[2:] if registry()[node.op].fused_update else ():
+        for weight in node.inputs[2:] if fused_update(registry()[node.op]) else ():
             uses = [i for i, other in enumerate(steps) if weight in other.inputs and other is not node]
             assert max(uses) < at, (node.name, weight)
             readers += len(uses)
     assert readers == 2 * len(updating_steps(program)) - 1, "the first layer has no gradient of its input"
     (graph,) = program.graphs
-    late = [node for node in graph.nodes if registry()[node.op].fused_update][-1]
+    late = [node for node in graph.nodes if fused_update(registry()[node.op])][-1]
     others = [node for node in graph.nodes if node is not late]
     use = next(i for i, n in enumerate(others) if {late.inputs[0], late.inputs[2]} <= set(n.inputs))
     early = replace(program, graphs=(Graph(graph.name, (*others[:use], late, *others[use:])),))

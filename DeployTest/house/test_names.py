@@ -6,7 +6,8 @@ import re
 import pytest
 
 from deployer.core.level import ALIASES
-from deployer.core.operator import losses, optimizers, registry
+from deployer.core.operator import file_of, losses, optimizers, registry
+from deployer.core.traits.training import Accumulator, Loss, Optimizer
 from DeployTest.house.test_layout import ROOT, code, strings
 
 pytestmark = [pytest.mark.host]
@@ -61,11 +62,11 @@ def test_no_operator_is_named() -> None:
 def test_one_of_each() -> None:
     """One accumulator is written, one optimizer is usual, and each choice is one operator's; losses are in order."""
     operators = set(registry().values())
-    assert sum(op.accumulator is not None and op.accumulator.usual for op in operators) == 1
-    assert [op.optimizer.usual for op in optimizers().values() if op.optimizer].count(True) == 1
-    assert len(losses()) == sum(op.loss is not None for op in operators)
+    assert sum(bool((found := op.role(Accumulator)) and found.usual) for op in operators) == 1
+    assert [o.usual for op in optimizers().values() if (o := op.role(Optimizer))].count(True) == 1
+    assert len(losses()) == sum(op.role(Loss) is not None for op in operators)
     assert [*losses()] == sorted(losses())
-    declared = [op.optimizer for op in operators if op.optimizer]
+    declared = [found for op in operators if (found := op.role(Optimizer))]
     assert set(optimizers()) == {o.choice for o in declared}
     assert len({(o.choice, *sorted(s.name for s in o.settings)) for o in declared}) == len(declared)
 
@@ -74,11 +75,11 @@ def test_settings_are_of_one_kind() -> None:
     """A setting's name is a loss's or an optimizer's, has one kind, and is an attribute of each that has it."""
     owners: dict[str, set[tuple[str, str]]] = {}
     for op in registry().values():
-        for role, declared in (("loss", op.loss), ("optimizer", op.optimizer)):
+        for role, declared in (("loss", op.role(Loss)), ("optimizer", op.role(Optimizer))):
             for setting in declared.settings if declared else ():
                 owners.setdefault(setting.name, set()).add((role, setting.kind))
                 assert setting.default is None or setting.fits(setting.default), f"{op.name}: {setting.name}"
-                form = op.custom.attributes if op.custom else {}
+                form = file_of(op).custom.attributes if file_of(op).custom else {}
                 assert form.get(setting.place, setting.kind) == setting.kind, f"{op.name}: {setting.name}"
     assert {"momentum", "weight-decay"} <= set(owners)
     assert all(len(kinds) == 1 for kinds in owners.values()), owners

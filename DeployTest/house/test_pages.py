@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.core.operator import Operator
-from deployer.core.traits import Loss, Optimizer
+from deployer.core.traits.training import Loss, Optimizer
 from deployer.operators.base.elementwise_dsl import BroadcastElementwise
 from deployer.operators.update import optimizers
 from DeployTest.house.test_layout import MAPPED, ROOT, files
@@ -174,5 +174,5 @@ def test_what_is_missing_is_found() -> None:
     assert missing_names(NAMES) == ["deployer.core.forms", "deployer.core.plan.Pln"]
     assert missing_names(".. autoclass:: deployer.core.plan.Plans\n") == ["deployer.core.plan.Plans"]
     assert missing_imports(BLOCK) == ["deployer.core.signatures.Form", "deployer.rates"]
-    assert missing_parts("| `kinks` | a |\n| `fused_update`, `Sgd(x)` | b |\n", Operator) == ["kinks", "Sgd"]
+    assert missing_parts("| `kinks` | a |\n| `training`, `Sgd(x)` | b |\n", Operator) == ["kinks", "Sgd"]
     assert set(MAPPED) <= _rooms()

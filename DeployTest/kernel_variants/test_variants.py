@@ -15,7 +15,8 @@ from deployer.calibration.measure import KernelJob
 from deployer.codegen.generate import generate_files
 from deployer.core import target
 from deployer.core.errors import VerifyFailed
-from deployer.core.operator import First, Kernel, Last, registry
+from deployer.core.kernel import First, Kernel, Last
+from deployer.core.operator import registry
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
 from deployer.kernel_models.matrix_splits import EpilogueCost, products

@@ -7,8 +7,9 @@ import pytest
 
 from deployer.core.access import Access
 from deployer.core.ir import Node
+from deployer.core.kernel import Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import Kernel, Work, registry
+from deployer.core.operator import registry
 from deployer.core.packages import PackageProblem
 from deployer.core.plan import Options
 from deployer.core.target import TargetInvalid, load

@@ -11,7 +11,9 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.errors import DeployerWarning, FileProblem, OptionProblem
-from deployer.core.operator import Const, Operator, operator_of, registry
+from deployer.core.kernel import Const
+from deployer.core.operator import Operator, operator_of, registry
+from deployer.core.traits.training import Optimizer
 from deployer.lr_schedules.lr_schedule import LARGEST_RATE, SCHEDULES, TABLE, check_rate, read_schedule
 from deployer.lr_schedules.run_time import kernel_args, rate_groups, update_numbers, with_run_time_rates
 from deployer.testing.bench import MODEL, step_of
@@ -137,21 +139,22 @@ def test_guard() -> None:
     )
 
 
-OPTIMIZERS = sorted({op.name: op for op in registry().values() if op.optimizer and op.kernel}.values(), key=str)
+OPTIMIZERS = sorted({op.name: op for op in registry().values() if op.role(Optimizer) and op.kernel}.values(), key=str)
 
 
 @pytest.mark.parametrize("operator", OPTIMIZERS, ids=lambda op: op.name)
 def test_declared_numbers(operator: Operator) -> None:
     """The kernel arguments that change with the rate are those that the optimizer declares, and no others."""
-    assert operator.optimizer is not None
+    declared = operator.role(Optimizer)
+    assert declared is not None
     found: set[str] = set()
     for sample in operator.samples():
         step = step_of(operator, sample)
-        name, rates = operator.optimizer.rate, (0.125, 0.75)
+        name, rates = declared.rate, (0.125, 0.75)
         nodes = [replace(step.node, attrs={**step.node.attrs, name: rate}) for rate in rates]
         args = [operator.args(node, step.access) for node in nodes]
         found |= {name for name in args[0] if args[0][name] != args[1][name]}
-    assert found == set(operator.optimizer.rated)
+    assert found == set(declared.rated)
 
 
 def test_numbers_are_those_of_constants(tmp_path: Path) -> None:
@@ -170,7 +173,7 @@ def test_numbers_are_those_of_constants(tmp_path: Path) -> None:
         for name, value in operator.args(constant, operator.access(constant, types)).items():
             own = kernel_args(node, access, MODEL)[name]
             assert own == value or numbers[own.place] == np.float32(value.value if isinstance(value, Const) else np.nan)
-    assert "lr" not in {name for node in free.nodes for name in node.attrs if operator_of(node).optimizer}
+    assert "lr" not in {name for node in free.nodes for name in node.attrs if operator_of(node).role(Optimizer)}
 
 
 def test_same_bits_as_constants(train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

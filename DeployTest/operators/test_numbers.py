@@ -19,7 +19,7 @@ from DeployTest.house.test_layout import ROOT
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 OPERATORS = ROOT / "deployer/operators"
 TABLES = {"versions", "older", "static_inputs", "custom", "spread", "trials", "learned", "centre"}
-"""Parts of an operator that are tables of versions, positions and counts, or make samples."""
+"""Parts of operators and of their traits that are tables of versions, positions and counts, or make samples."""
 SMALL = 2
 MODELS = sorted(TARGETS_DIR.rglob(DEFAULT_MODEL.name))
 FEWEST_WORDS, MANY = 4, 1000
@@ -28,7 +28,7 @@ LISTED = tomllib.loads(Path(__file__).with_name("literals.toml").read_text())["f
 
 def _target(node: ast.AST) -> str:
     match node:
-        case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
+        case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)) | ast.keyword(arg=str(name)):
             return name
     return ""
 
@@ -52,13 +52,13 @@ def test_numbers_are_found() -> None:
 LIMIT = 7
 SHAPES = {"a": (9, 9)}
 class A:
-    versions = (5, 6)
+    file = FileSpec(versions=(5, 6), flags=4)
     def work(self, x=8):
         return x[:3] * 2.5 + 1
     def samples(self):
         return 99
 """
-    assert sorted(numbers(ast.parse(text))) == [2.5, 3, 7, 8]
+    assert sorted(numbers(ast.parse(text))) == [2.5, 3, 4, 7, 8]
 
 
 def without_reason(text: str) -> str:

@@ -213,6 +213,16 @@ NAME_CLASHES = {
         ("optimizer 'sgd' is registered twice", "deployer.operators.update.optimizers.SGD", "momentum_sgd.MomentumSGD"),
     ),
     "a part is missing": ("operators", ("soft_ratio.py", "def gradient", "def other"), ("SoftRatio lacks gradient",)),
+    "a trait's part in the class": (
+        "operators",
+        ("soft_ratio.py", '    name = "SoftRatio"\n', '    name = "SoftRatio"\n    sums = None\n'),
+        ("parts of operator SoftRatio belong to a trait: `sums` to `execution`",),
+    ),
+    "another trait": (
+        "operators",
+        ("soft_ratio.py", '    name = "SoftRatio"\n', '    name = "SoftRatio"\n    fusion = "Relu"\n'),
+        ("`fusion` of operator SoftRatio is no Fusion",),
+    ),
     "no module": ("operators", ("soft_ratio.py", "import numpy", "import nonumpy"), ("cannot be loaded", "nonumpy")),
     "a folder": ("operators", ("__init__.py", '"kernels"', '"kernel"'), ("KERNELS of lab_operators is not a folder",)),
     "a target": ("targets", ("lab.toml", "", ""), ("target 'host' is defined twice", "lab_targets/host.toml")),

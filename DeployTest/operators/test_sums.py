@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from deployer.core.operator import Array, registry
+from deployer.core.operator import Array, execution_of, registry
 from deployer.core.samples import Sample
-from deployer.core.traits import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
+from deployer.core.traits.execution import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
 from deployer.running.build import COMMON
 from deployer.testing.bench import Step, bits, lawful, run_step, step_of
 from DeployTest.support.kernels.functions import sweep
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.host
 UNIT = 2.0**-24
 BOUND = table()["sums"]
 LENGTHS = (BLOCK, SHORT, SHORT + 1, GROUP * BLOCK, GROUP * BLOCK + 1, 576, 2304, 9216, 110_592)
-SUMMING = sorted(name for name, op in registry().items() if op.sums and name == op.name)
+SUMMING = sorted(name for name, op in registry().items() if execution_of(op).sums and name == op.name)
 
 
 def test_constants_are_those_of_c() -> None:

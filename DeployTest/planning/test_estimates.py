@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from deployer import pipeline
 from deployer.core.cost import call_cost, kernel_cycles, rounded, staged_cycles
+from deployer.core.kernel import Work
 from deployer.core.level import L_INNER, Channel
-from deployer.core.operator import Work
 from deployer.core.plan import Options, Step, StepTiling, Tiling, target_for
 from deployer.core.target import Target, load
 from deployer.kernel_variants.costs import CallCosts

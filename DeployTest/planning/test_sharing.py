@@ -12,7 +12,7 @@ import pytest
 from deployer import pipeline
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, VerifyFailed
-from deployer.core.operator import Const
+from deployer.core.kernel import Const
 from deployer.core.plan import Options, Plan, PlanStep, Step, Tiling, target_for
 from deployer.loops.loop_program import AssignStmt
 from deployer.loops.lower import has_address, lower

@@ -13,8 +13,9 @@ import pytest
 from deployer import pipeline
 from deployer.core import target as targets
 from deployer.core.cost import cold_start, cost_key
+from deployer.core.kernel import Work
 from deployer.core.level import InstructionCache
-from deployer.core.operator import Work, operator_of
+from deployer.core.operator import operator_of
 from deployer.core.plan import Options, target_for
 from deployer.core.target import load
 from deployer.planning.schedule import icache_miss_permille

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from deployer.core.errors import DeployerError, DeployerWarning
 from deployer.core.operator import losses
+from deployer.core.traits.training import Loss
 from deployer.torch import capture
 from deployer.training import forward
 from deployer.training.tensors.selection import Expected
@@ -221,7 +222,7 @@ def outcomes(name: str, dynamo: bool, form: str, folder: Path) -> tuple[Outcome,
     gold = by_sgd(net.module, net.loss, inputs, labels, NET_RATE).losses
     names = [value.name for value in onnx.load(path).graph.input]
     data = {key: np.stack([x[i].numpy() for x in inputs]) for i, key in enumerate(names)}
-    declared = losses()[net.loss].loss
+    declared = losses()[net.loss].role(Loss)
     assert declared is not None
     data[declared.target] = np.stack([y.numpy() for y in labels])
     return _outcome(path, net.loss, data, gold, ()), _outcome(path, net.loss, data, gold, parameters)

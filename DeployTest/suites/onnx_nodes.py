@@ -28,7 +28,7 @@ from rich.console import Console
 
 from deployer import pipeline
 from deployer.core.errors import UserError
-from deployer.core.operator import Array, registry
+from deployer.core.operator import Array, file_of, registry
 from deployer.core.plan import Options
 from deployer.operators.control import controls
 from DeployTest.suites.records import INEXACT_RECORDS, distance, meaning
@@ -177,7 +177,7 @@ def with_constants(test: NodeTest) -> NodeTest | None:
         for position, name in enumerate(node.input)
         if name in test.inputs
         and (
-            position in operators[node.op_type].static_inputs
+            position in file_of(operators[node.op_type]).static_inputs
             if node.op_type in operators
             else test.inputs[name].dtype.kind == "i"
         )

@@ -16,7 +16,8 @@ from deployer.core import target as targets
 from deployer.core.cost import cold_start, cost_key, cost_of, kernel_cost, kernel_cycles
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
-from deployer.core.operator import Array, Work, registry
+from deployer.core.kernel import Work
+from deployer.core.operator import Array, registry
 from deployer.core.plan import Options, Tiling
 from deployer.core.target import Target
 from deployer.planning.timeline import simulate

@@ -13,9 +13,10 @@ from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.access import order_dims, tiles
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Const, Kernel, registry
+from deployer.core.kernel import Const, Kernel
+from deployer.core.operator import registry
 from deployer.core.samples import Sample
-from deployer.core.traits import BLOCK, GROUP
+from deployer.core.traits.execution import BLOCK, GROUP
 from deployer.kernel_variants.conditions import variants_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.sums import PRODUCTS

@@ -9,7 +9,8 @@ import pytest
 from deployer.calibration.sweep import FEW, sweep_calls
 from deployer.core.cost import cost_key
 from deployer.core.ir import AttrValue
-from deployer.core.operator import Kernel, Work, registry
+from deployer.core.kernel import Kernel, Work
+from deployer.core.operator import registry
 from deployer.core.plan import Step
 from deployer.core.samples import Sample
 from deployer.core.target import load

@@ -11,6 +11,7 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch, DeployerWarning, GraphProblem, ShapeMismatch
 from deployer.core.operator import losses
+from deployer.core.traits.training import Loss
 from deployer.training.train_graph import CaseReport, build_train_graph
 from deployer.verify.reference import run_training
 from DeployTest.support.building.command_line import bits, deployer, refused
@@ -153,7 +154,7 @@ def _data(name: str) -> dict[str, Array]:
     """Samples: labels with some that are ignored, targets from 0 to 1 for what needs them."""
     draw = np.random.default_rng(11)
     x = draw.standard_normal((PASSES, BATCH, 3)).astype(np.float32)
-    if losses()[CASES[name].choice].loss.target == "labels":  # type: ignore[union-attr]
+    if losses()[CASES[name].choice].role(Loss).target == "labels":  # type: ignore[union-attr]
         return {"x": x, "labels": draw.integers(0, CLASSES, (PASSES, BATCH))}
     target = draw.uniform(-0.25, 1.25, (PASSES, BATCH, CLASSES)).clip(0, 1).astype(np.float32)
     return {"x": x, "target": target}

@@ -11,6 +11,7 @@ import pytest
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.operator import Operator
 from deployer.core.samples import Sample
+from deployer.core.traits.training import Optimizer
 from deployer.frontend import parse
 from deployer.testing.bench import run_step, step_of
 from deployer.training.train_graph import build_train_graph
@@ -35,13 +36,15 @@ def _gradients(seed: int) -> Iterator[Array]:
 
 
 def _start(operator: Operator, seed: int) -> tuple[Array, list[Array]]:
-    assert operator.optimizer is not None
+    declared = operator.role(Optimizer)
+    assert declared is not None
     w = np.random.default_rng([seed, 1]).standard_normal(SIZE).astype(np.float32)
-    return w, [np.full(SIZE, s.initial, np.float32) for _, s in sorted(operator.optimizer.states.items())]
+    return w, [np.full(SIZE, s.initial, np.float32) for _, s in sorted(declared.states.items())]
 
 
 def _sample(operator: Operator, inputs: list[Array], count: int, attributes: dict[str, float]) -> Sample:
-    counted = operator.optimizer is not None and operator.optimizer.count is not None
+    declared = operator.role(Optimizer)
+    counted = declared is not None and declared.count is not None
     counts = [np.array([count], np.int32)] if counted else []
     return Sample("update", (*inputs, *counts), dict(attributes), len(inputs) - 1, onnx=False)
 

@@ -30,7 +30,8 @@ from deployer.core.access import (
 )
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program
-from deployer.core.operator import Const, registry
+from deployer.core.kernel import Const
+from deployer.core.operator import registry
 from deployer.core.plan import Options, Plan, Step, StepTiling, Tiling
 from deployer.planning import lifetimes, place, schedule, tile
 from deployer.testing.bench import lawful

@@ -16,8 +16,8 @@ from deployer.calibration.overheads import Profiled, fit_overheads
 from deployer.calibration.sweep import CalibrationPoint, measured_points
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
+from deployer.core.kernel import Work
 from deployer.core.level import Channel, Hop
-from deployer.core.operator import Work
 from deployer.core.safe_text import toml_comment, toml_string
 from deployer.core.target import KernelCost, Target, costs_file
 from deployer.running.output import check_writable, replace_file

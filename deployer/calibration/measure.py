@@ -19,12 +19,13 @@ from deployer.codegen.generate import kernel_files
 from deployer.core.access import Tile
 from deployer.core.errors import BuildFailed, InternalError, OptionProblem, RunFailed
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import Kernel, function_name
 from deployer.core.kernel_model import KernelModel
 from deployer.core.level import L_INNER
-from deployer.core.operator import Array, Kernel, function_name, operator_of
+from deployer.core.operator import Array, execution_of, operator_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS, CText, identifier
 from deployer.core.target import Target, Toolchain
-from deployer.core.traits import with_carry
+from deployer.core.traits.execution import with_carry
 from deployer.kernel_variants.calls import value_of
 from deployer.kernel_variants.conditions import KernelVariant, chosen, variants_of
 from deployer.running import build
@@ -101,7 +102,7 @@ def kernel_job(
 ) -> KernelJob:
     """The call of a node's kernel for one tile with packed operands; tensors without a value get random ones."""
     operator = operator_of(node)
-    node, carried = with_carry(operator.sums, node, partial(operator.access, node, types))
+    node, carried = with_carry(execution_of(operator).sums, node, partial(operator.access, node, types))
     types = {**types, **carried}
     access = operator.access(node, types)
     if operator.kernel is None:

@@ -8,7 +8,8 @@ from deployer.calibration import measure
 from deployer.calibration.measure import KernelJob
 from deployer.core.cost import cost_key
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Operator, Work, registry
+from deployer.core.kernel import Work
+from deployer.core.operator import Operator, file_of, registry
 from deployer.core.samples import Sample
 from deployer.core.target import Target
 from deployer.kernel_variants.costs import costed_work
@@ -102,8 +103,9 @@ def sweep_calls(target: Target) -> Iterator[CalibrationCall]:
 def _call(operator: Operator, sample: Sample, target: Target) -> Iterator[CalibrationCall]:
     """The kernel call of a sample in one tile, with its work; nothing where the operator is lowered to others."""
     names = tuple(f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs))
-    given = {i: x for i, x in enumerate(sample.inputs) if x is not None and i in operator.static_inputs}
-    static = [i for i, x in given.items() if operator.is_static(i, x)]
+    file = file_of(operator)
+    given = {i: x for i, x in enumerate(sample.inputs) if x is not None and i in file.static_inputs}
+    static = [i for i, x in given.items() if file.is_static(i, x)]
     assert not static, f"{operator.name}: a sweep gives static inputs as attributes"
     outputs = tuple(f"y{i}" for i in range(sample.outputs))
     node = Node(sample.label, operator.name, names, outputs, sample.attrs)

@@ -15,7 +15,7 @@ from deployer.codegen.kernel_headers import kernel_header
 from deployer.codegen.kernel_text import printed_form
 from deployer.codegen.simulation_map import simulation_view
 from deployer.core.errors import InternalError
-from deployer.core.operator import Kernel
+from deployer.core.kernel import Kernel
 from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import TEMPLATE_OPTIONS
 

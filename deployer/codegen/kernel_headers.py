@@ -1,6 +1,6 @@
 """C headers of kernels, with the argument structs that the operators declare."""
 
-from deployer.core.operator import Kernel
+from deployer.core.kernel import Kernel
 
 C_TYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float", "float32": "float", "int32": "int32_t"}
 

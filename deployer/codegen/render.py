@@ -10,11 +10,11 @@ from deployer.codegen.c_text import WIDTH, Printer, TileView, group_name, launch
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
 from deployer.core.artefact import digest
+from deployer.core.kernel import UpdateNumber
 from deployer.core.level import L_INNER, FusedLaunch
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
-from deployer.core.traits import UpdateNumber
 from deployer.expressions.tree import variables
 from deployer.loops.graph_program import TICKETS, GraphStep, graph_program
 from deployer.loops.loop_program import LoopProgram

@@ -12,10 +12,9 @@ import numpy as np
 
 from deployer.core.access import At, Axis, Broadcast, Windowed
 from deployer.core.errors import InternalError
-from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
+from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride, UpdateNumber
 from deployer.core.plan import PlanOperand, PlanStep
 from deployer.core.safe_text import CText, code
-from deployer.core.traits import UpdateNumber
 from deployer.loops.tile_loop import NUMBERS
 from deployer.verify.boxes import Span, cuts
 

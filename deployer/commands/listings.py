@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from rich.table import Table
 
 from deployer.core import target as targets
-from deployer.core.operator import Operator, registry
+from deployer.core.operator import Operator, file_of, registry
 from deployer.core.safe_text import json_text
+from deployer.core.traits.training import Loss
 from deployer.operators.control import controls
 from deployer.running.terminal import Terminal
 
@@ -76,10 +77,11 @@ def operator_rows() -> list[OperatorRow]:
     for name, operator in registry().items():
         kind = operator.kernel.symbol if operator.kernel else "view" if operator.view else "lowered or folded"
         has = type(operator).gradient is not Operator.gradient or operator.composite
-        custom = (operator.domain or "default domain") if operator.custom else ""
-        versions = tuple(sorted({*operator.versions, *operator.older}))
+        file = file_of(operator)
+        custom = (file.domain or "default domain") if file.custom else ""
+        versions = tuple(sorted({*file.versions, *file.older}))
         reason = None if has else str(operator.no_gradient)
-        internal = not (versions or operator.loss)
+        internal = not (versions or operator.role(Loss))
         rows.append(OperatorRow(name, versions, custom, kind, bool(has), reason, internal))
     rows += [OperatorRow(name, c.versions, "", "graphs inside", True, None, False) for name, c in controls().items()]
     return sorted(rows, key=lambda row: row.name)

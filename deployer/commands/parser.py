@@ -22,7 +22,7 @@ from deployer.commands.values import finite, numbers, path, positive, seed, whol
 from deployer.lr_schedules.windows import ACCUMULATIONS
 
 if TYPE_CHECKING:
-    from deployer.core.traits import Hyperparameter
+    from deployer.core.traits.training import Hyperparameter
 
 SETTING = "setting:"
 """Prefix of a hyperparameter's name in the parsed arguments."""

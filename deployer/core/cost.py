@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from deployer.core.kernel import Work
 from deployer.core.level import L_INNER, Channel, Count, Hop
-from deployer.core.operator import Work
 from deployer.core.plan import Buffering
 from deployer.core.target import KernelCost, Target
 

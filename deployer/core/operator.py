@@ -2,10 +2,10 @@
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,158 +13,18 @@ import onnx
 
 from deployer.core.access import Access
 from deployer.core.errors import DeployerError, InternalError, NotDifferentiable, ShapeMismatch, UnsupportedOperator
-from deployer.core.files.roles import FileRoles
-from deployer.core.ir import DTYPES, AttrValue, Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Kernel, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.packages import PackageProblem, kernel_folders, walk
-from deployer.core.safe_text import identifier
 from deployer.core.samples import Sample, measured, registered_samples, registered_sweep
-from deployer.core.signatures import (
-    MICROSOFT,
-    Extra,
-    FusionTrait,
-    IntegerRange,
-    Rule,
-    Signature,
-    TrainEval,
-    UpdateFusion,
-)
-from deployer.core.traits import (
-    Accumulator,
-    Counter,
-    Discontinuities,
-    FanInOut,
-    Fusible,
-    Loss,
-    OperandSpec,
-    Optimizer,
-    Recomputed,
-    Sums,
-    UpdateNumber,
-)
+from deployer.core.traits.execution import NO_EXECUTION, Execution
+from deployer.core.traits.file import INTERNAL, FileSpec
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.numerics import NO_NUMERICS, Numerics
+from deployer.core.traits.training import NO_TRAINING, Accumulator, Counter, Loss, Optimizer, Training
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Const:
-    """A kernel argument known at compile time."""
-
-    value: int | float
-
-
-@dataclass(frozen=True)
-class Extent:
-    """Length of the tile along a dim."""
-
-    dim: str
-
-
-@dataclass(frozen=True)
-class Start:
-    """First index of the tile along a dim."""
-
-    dim: str
-
-
-@dataclass(frozen=True)
-class Stride:
-    """Elements between neighbours along a view axis of an operand's buffer; 0 on a broadcast axis."""
-
-    arg: str
-    axis: int
-
-
-@dataclass(frozen=True)
-class First:
-    """1 on the first tile of all reductions together, else 0."""
-
-
-@dataclass(frozen=True)
-class Last:
-    """1 on the last tile of all reductions together, else 0."""
-
-
-@dataclass(frozen=True)
-class Offset:
-    """Index at which a tile's windows begin on an axis, relative to the operand's box; see `offset` of the axis."""
-
-    arg: str
-    axis: int
-
-
-@dataclass(frozen=True)
-class Length:
-    """Length of an operand's box along an axis."""
-
-    arg: str
-    axis: int
-
-
-@dataclass(frozen=True)
-class Flag:
-    """The lazy-reset flag of the running pass, 0 or 1."""
-
-
-ArgValue = Const | Extent | Start | Stride | First | Last | Offset | Length | Flag | UpdateNumber
-CType = Literal["u32", "i32", "f32"]
-SCALARS: dict[CType, int] = {"u32": 4, "i32": 4, "f32": 4}
-"""Bytes of scalars in an argument struct."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A C kernel: its symbol and the fields of its argument struct.
-
-    `pointers` are (name, dtype, whether the kernel writes it) and `scalars` (name, C type), both in argument order;
-    generated headers print exactly these.
-    """
-
-    symbol: str
-    pointers: tuple[tuple[str, str, bool], ...]
-    scalars: tuple[tuple[str, CType], ...]
-
-    def __post_init__(self) -> None:
-        """Refuse names that are no identifiers of C: a kernel may come from a file."""
-        for name in (self.symbol, *(p[0] for p in self.pointers), *(s[0] for s in self.scalars)):
-            identifier(name)
-
-    def element_bytes(self, arg: str) -> int:
-        """Bytes of an element behind a pointer."""
-        return next(DTYPES[dtype] for name, dtype, _ in self.pointers if name == arg)
-
-    def table_bytes(self, pointer_bytes: int) -> int:
-        """Bytes of one argument struct on a target with pointers of that size."""
-        return len(self.pointers) * pointer_bytes + sum(SCALARS[kind] for _, kind in self.scalars)
-
-
-def function_name(symbol: str, variant: str) -> str:
-    """Return the C function of a kernel, or of a variant of it."""
-    return f"{symbol}_{variant}" if variant else symbol
-
-
-@dataclass(frozen=True)
-class Work:
-    """The work of the kernel on one tile.
-
-    It is `macs` multiply-accumulates and `elements` other element operations, in `parallel` pieces that cores share.
-    `form` names a class of shapes with costs of its own. `overhead_macs` is overhead in multiply-accumulates, of
-    incomplete blocks or to finish an output; `inner_loop_starts` is how often cores begin an inner loop. `then` follows
-    in another form.
-    """
-
-    macs: int
-    elements: int
-    parallel: int
-    form: str = ""
-    overhead_macs: int = 0
-    inner_loop_starts: int = 0
-    then: "Work | None" = None
-
-    @property
-    def products(self) -> int:
-        """Multiply-accumulates, with the overhead."""
-        return self.macs + self.overhead_macs
 
 
 class GradientBuilder(Protocol):
@@ -192,45 +52,33 @@ class GradientBuilder(Protocol):
         """Produce `out` as the sum of `name` over the axes along which `shape` was broadcast."""
 
 
-class Operator(
-    Discontinuities, OperandSpec, TrainEval, IntegerRange, Fusible, FusionTrait, UpdateFusion, FanInOut, FileRoles, ABC
-):
-    """One operator. A subclass fills every part and is registered by `@register`.
+R = TypeVar("R", bound=Training)
 
-    `static_inputs` maps an input position that must be constant to the attribute it becomes; `inplace` maps an output
-    to the input whose memory it overwrites; `aliases` are further op_types with the same meaning. `flags` are the
-    attributes that are 0 or 1, `unbounded` those that may be infinite or NaN; `recomputed` says what inputs stand for.
 
-    Nodes in files: `versions` are the versions of ONNX's operator with the meaning of this class. `older` maps each
-    other version to a rule that expresses it by today's operators. `custom` is the form of a node in `domain`, or in a
-    default domain that lacks it; an operator with none of these is internal. `extras` are attributes beyond the form.
-    Where `domain` is empty, exporters write the custom form in the default domain, and `com.microsoft` is read too.
+class Operator(ABC):
+    """One operator: a small core, which a subclass fills, and five optional traits. `@register` adds it.
 
-    Roles: a `loss`, an `optimizer`, an `accumulator`, a `counter`, `sums` in an order. `literal` says that
-    a node is a constant, `type_only` that its result depends on the type of its input alone.
+    The core is the meaning, with types, gradient and lowered nodes, and the kernel with its access, arguments and work.
+    `inplace` maps an output to the input whose memory it overwrites. A `view` gives the same elements another shape. A
+    `composite` operator's lowered nodes, all of which files may hold, stand in its place from the reading on, so that
+    gradients are theirs. `no_gradient` is the reason of one that has none.
+
+    Each trait is an object that says one thing about the operator, and None where there is nothing to say: its forms in
+    files, the execution of its kernel on tiles, what fusion may do with it, its part in training, its numerics.
     """
 
     name: ClassVar[str]
-    versions: ClassVar[tuple[int, ...]] = ()
-    older: ClassVar[Mapping[int, Rule]] = {}
-    custom: ClassVar[Signature | None] = None
-    domain: ClassVar[str] = MICROSOFT
-    extras: ClassVar[tuple[Extra, ...]] = ()
-    loss: ClassVar[Loss | None] = None
-    optimizer: ClassVar[Optimizer | None] = None
-    accumulator: ClassVar[Accumulator | None] = None
-    counter: ClassVar[Counter | None] = None
-    sums: ClassVar[Sums | None] = None
-    literal: ClassVar[bool] = False
-    type_only: ClassVar[bool] = False
     kernel: ClassVar[Kernel | None] = None
-    static_inputs: ClassVar[dict[int, str]] = {}
     inplace: ClassVar[dict[int, int]] = {}
     view: ClassVar[bool] = False
-    aliases: ClassVar[tuple[str, ...]] = ()
-    recomputed: ClassVar[Mapping[int, Recomputed]] = {}
-    flags: ClassVar[tuple[str, ...]] = ()
-    unbounded: ClassVar[tuple[str, ...]] = ()
+    composite: ClassVar[bool] = False
+    no_gradient: ClassVar[str] = ""
+
+    file: ClassVar[FileSpec | None] = None
+    execution: ClassVar[Execution | None] = None
+    fusion: ClassVar[Fusion | None] = None
+    training: ClassVar[Training | None] = None
+    numerics: ClassVar[Numerics | None] = None
 
     @abstractmethod
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -243,12 +91,6 @@ class Operator(
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """Append the backward nodes; `douts` holds the gradient of each output, empty where none arrives."""
         raise NotDifferentiable(f"node {node.name!r} ({self.name}) has no gradient: {self.no_gradient}")
-
-    no_gradient: ClassVar[str] = ""
-
-    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
-        """The node with the outputs that its gradient reads, under names from `fresh`; by default the node itself."""
-        return node
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Nodes of other operators with the same outputs, or None when this operator has a kernel or is a view."""
@@ -269,6 +111,11 @@ class Operator(
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Return the work of a tile of these lengths by kernels of this model."""
         raise InternalError(f"operator {self.name} has no work")
+
+    @classmethod
+    def role(cls, kind: type[R]) -> R | None:
+        """The operator's part in training if it is of that kind, such as Loss; else None."""
+        return cls.training if isinstance(cls.training, kind) else None
 
     def samples(self) -> Iterator[Sample]:
         """Uses for tests; by default those that a module `samples` beside the operator's registers for its class."""
@@ -294,14 +141,25 @@ class Operator(
             yield Sample(f"n{size}", tuple(inputs), first.attrs, first.outputs, onnx=False)
 
 
+TRAITS: Mapping[str, type[Any]] = {
+    **{"file": FileSpec, "execution": Execution, "fusion": Fusion, "training": Training, "numerics": Numerics},
+}
+"""The class of each trait, by the attribute of the operator that holds it."""
+_ROLES = (Loss, Optimizer, Accumulator, Counter)
+_PLACES = {
+    **{field.name: trait for trait, kind in TRAITS.items() for field in fields(kind)},
+    **{role.__name__.lower(): "training" for role in _ROLES},
+}
+"""The trait of each part, by its name."""
 _REGISTRY: dict[str, Operator] = {}
 C = TypeVar("C", bound=type[Operator])
 
 
 def register(cls: C) -> C:
-    """Add an operator to the registry. A missing part or a name in use is a PackageProblem; for an operator of the
-    deployer itself it is an InternalError.
+    """Add an operator to the registry. A missing or misplaced part and a name in use are a PackageProblem; for an
+    operator of the deployer itself it is an InternalError.
     """
+    _check_traits(cls)
     missing = []
     if cls.kernel is not None:
         missing += [part for part in ("access", "args", "work") if getattr(cls, part) is getattr(Operator, part)]
@@ -309,8 +167,9 @@ def register(cls: C) -> C:
         missing.append("kernel, view or lower")
     if cls.gradient is Operator.gradient and not (cls.no_gradient or cls.composite):
         missing.append("gradient or no_gradient")
-    if onnx.defs.has(cls.name) and not cls.versions:
-        missing.append("versions")
+    file = cls.file or INTERNAL
+    if onnx.defs.has(cls.name) and not file.versions:
+        missing.append("a file with versions")
     missing += sorted(cls.__abstractmethods__)
     if missing:
         raise _misfit(cls, f"operator {cls.__name__} lacks {', '.join(missing)}", ())
@@ -319,26 +178,44 @@ def register(cls: C) -> C:
         facts = [(which, f"{kind.__module__}.{kind.__qualname__}") for which, kind in both]
         raise _misfit(cls, f"{what} is registered twice", facts)
     operator = cls()
-    _REGISTRY.update(dict.fromkeys((cls.name, *cls.aliases), operator))
+    _REGISTRY.update(dict.fromkeys((cls.name, *file.aliases), operator))
     return cls
+
+
+def _check_traits(cls: type[Operator]) -> None:
+    """Raise the error for a part of a trait that is the class's own, and for an object of another class."""
+    misplaced = [f"`{name}` to `{trait}`" for name, trait in _PLACES.items() if hasattr(cls, name)]
+    if misplaced:
+        raise _misfit(cls, f"parts of operator {cls.__name__} belong to a trait: {', '.join(misplaced)}", ())
+    for name, kind in TRAITS.items():
+        if not isinstance(getattr(cls, name), kind | None):
+            raise _misfit(cls, f"`{name}` of operator {cls.__name__} is no {kind.__name__}", ())
 
 
 def _conflicts(cls: type[Operator]) -> Iterator[tuple[str, Operator]]:
     """Names and roles that the operator claims, each with the operator that has it already."""
-    for name in (cls.name, *cls.aliases):
+    for name in (cls.name, *(cls.file or INTERNAL).aliases):
         if name in _REGISTRY:
             yield f"operator {name}", _REGISTRY[name]
     for other in _REGISTRY.values():
-        if cls.loss and other.loss and cls.loss.choice == other.loss.choice:
-            yield f"loss {cls.loss.choice!r}", other
-        if cls.optimizer and other.optimizer and cls.optimizer.clash(other.optimizer):
-            yield cls.optimizer.clash(other.optimizer), other
-        if cls.accumulator and other.accumulator and cls.accumulator.usual and other.accumulator.usual:
-            yield "the accumulator that is written", other
-        if cls.counter and other.counter:
-            yield "the counter of updates", other
+        if what := _role_conflict(cls.training, other.training):
+            yield what, other
         if cls.kernel and other.kernel and cls.kernel.symbol == other.kernel.symbol and cls.kernel != other.kernel:
             yield f"kernel {cls.kernel.symbol}, with other arguments,", other
+
+
+def _role_conflict(first: Training | None, second: Training | None) -> str:
+    """The role that only one operator may have and both claim; empty if there is none."""
+    match first, second:
+        case Loss(choice=choice), Loss(choice=other) if choice == other:
+            return f"loss {choice!r}"
+        case Optimizer(), Optimizer():
+            return first.clash(second)
+        case Accumulator(usual=True), Accumulator(usual=True):
+            return "the accumulator that is written"
+        case Counter(), Counter():
+            return "the counter of updates"
+    return ""
 
 
 def _misfit(cls: type[Operator], cause: str, facts: Sequence[tuple[str, str]]) -> DeployerError:
@@ -358,35 +235,50 @@ def registry() -> Mapping[str, Operator]:
 
 def losses() -> dict[str, Operator]:
     """Losses by their names on the command line."""
-    return dict(sorted((op.loss.choice, op) for op in registry().values() if op.loss))
+    return dict(sorted((loss.choice, op) for op in registry().values() if (loss := op.role(Loss))))
 
 
 def optimizers() -> dict[str, Operator]:
     """Optimizers by their names on the command line, the usual one first; of one name that with the fewest settings."""
-    found = [(not o.usual, o.choice, -len(o.settings), op) for op in registry().values() if (o := op.optimizer)]
+    found = [(not o.usual, o.choice, -len(o.settings), op) for op in registry().values() if (o := op.role(Optimizer))]
     return {choice: op for _, choice, _, op in sorted(found, key=lambda entry: entry[:3])}
 
 
 def usual_accumulator() -> Operator:
     """The accumulator that stands in the training graphs that this compiler makes."""
-    return next(op for op in registry().values() if op.accumulator and op.accumulator.usual)
+    return next(op for op in registry().values() if (found := op.role(Accumulator)) and found.usual)
 
 
 def update_counter() -> Operator:
     """The operator that counts updates."""
-    return next(op for op in registry().values() if op.counter)
+    return next(op for op in registry().values() if op.role(Counter))
 
 
 def sequence_optimizers() -> dict[str, Operator]:
     """Optimizers by the name of their form over sequences."""
-    declared = ((op.optimizer.sequences, op) for op in registry().values() if op.optimizer)
+    declared = ((found.sequences, op) for op in registry().values() if (found := op.role(Optimizer)))
     return {form.name: op for form, op in declared if form}
+
+
+def execution_of(operator: Operator) -> Execution:
+    """The execution of the operator's kernel on tiles."""
+    return operator.execution or NO_EXECUTION
+
+
+def fused_update(operator: Operator) -> str:
+    """Name of the optimizer's operator whose update the kernel applies to its gradient; empty if it applies none."""
+    return operator.fusion.fused_update if operator.fusion else ""
+
+
+def file_of(operator: Operator) -> FileSpec:
+    """The forms of the operator in files; those of INTERNAL where no file has it."""
+    return operator.file or INTERNAL
 
 
 def accumulator_of(node: Node) -> Accumulator | None:
     """The declaration of the node's operator as an accumulator, or None."""
     operator = registry().get(node.op)
-    return operator.accumulator if operator else None
+    return operator.role(Accumulator) if operator else None
 
 
 def operator_of(node: Node) -> Operator:
@@ -395,6 +287,16 @@ def operator_of(node: Node) -> Operator:
     if node.op not in operators:
         raise unsupported(node, "there is no such operator", f"one of {', '.join(operators)}")
     return operators[node.op]
+
+
+def training_of(node: Node) -> Training:
+    """The part of a node's operator in training."""
+    return operator_of(node).training or NO_TRAINING
+
+
+def numerics_of(node: Node) -> Numerics:
+    """The numerical properties of a node's operator."""
+    return operator_of(node).numerics or NO_NUMERICS
 
 
 def unsupported(node: Node, why: str, nearest: str) -> UnsupportedOperator:

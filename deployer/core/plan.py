@@ -7,8 +7,9 @@ from typing import Literal
 from deployer.core.access import Access, Axis, Mode, Span, nested, tiles
 from deployer.core.artefact import IF_ANY, OUTSIDE_DIGEST
 from deployer.core.ir import Node, Program, TensorType
+from deployer.core.kernel import ArgValue, Const, Kernel, function_name
 from deployer.core.level import L_HOME, L_INNER, L_OUTER, CrossStepTransfer, FusedLaunch, LevelUse, Residency, Slots
-from deployer.core.operator import ArgValue, Const, Kernel, function_name, registry
+from deployer.core.operator import registry
 from deployer.core.safe_text import identifier
 from deployer.core.target import Target, load
 
@@ -345,10 +346,11 @@ class PlanStep:
     @property
     def op_label(self) -> str:
         """The operator's name, joined by `+` with those of the operators that its kernel applies to its result."""
-        epilogues = [(name, op.epilogue) for name, op in registry().items() if op.epilogue]
-        own = registry()[self.op].own if self.op in registry() else {}
+        epilogues = [(n, op.fusion.epilogue) for n, op in registry().items() if op.fusion and op.fusion.epilogue]
+        fusion = registry()[self.op].fusion if self.op in registry() else None
+        reused = fusion.reused if fusion else {}
         pointers = {operand.arg for operand in self.operands}
-        pointers |= {pointer for pointer, (_, attribute) in own.items() if self.args.get(attribute) == Const(1)}
+        pointers |= {pointer for pointer, (_, attribute) in reused.items() if self.args.get(attribute) == Const(1)}
         names = [n for n, f in epilogues if self.args.get(f.scalar) == Const(1) or f.pointer in pointers]
         return "+".join([self.op, *names])
 

@@ -4,17 +4,15 @@ The form of an operator that ONNX knows comes from ONNX's schema; other operator
 Rules, which operators share, turn nodes of older versions into today's form.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any
 
-import numpy.typing as npt
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto
 
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel_model import KernelModel
 
 Range = tuple[int, int]
 _FIELDS = {
@@ -250,111 +248,6 @@ def _families(names: Iterable[str]) -> frozenset[int]:
     return frozenset(family(TensorProto.DataType.Value(element)) for element in elements)
 
 
-Overflow = Literal["none", "unsigned", "any"]
-"""The integer types of ONNX that results may be outside of: none of them, those without a sign, or any."""
-
-
-class IntegerRange:
-    """Trait: declares the integer types that an operator's results may overflow. Default: none.
-
-    `overflow` says it for every node of the operator; one whose attributes decide has an `overflow_of` of its own.
-    `wraps` says that it brings integers back into a type of `bits` bits, `signed` or not.
-    """
-
-    overflow: ClassVar[Overflow] = "none"
-    wraps: ClassVar[bool] = False
-
-    def overflow_of(self, node: Node) -> Overflow:
-        """The types that results of this node may overflow."""
-        return self.overflow
-
-
-@dataclass(frozen=True)
-class Tracked:
-    """A node that reads its running state, and the node behind it that updates the state in place."""
-
-    node: Node
-    update: Node
-
-
-class TrainEval:
-    """Trait: declares an operator's behaviour in training and in inference. Default: no difference.
-
-    In training it may draw random numbers: `passes` is the position of the input that takes the number of the pass.
-    """
-
-    passes: ClassVar[int | None] = None
-    learned: ClassVar[Mapping[int, str]] = {}
-    """Roles of inputs, by position, that a layer learns or keeps and that are no weights of its products."""
-
-    def draws(self, node: Node, constants: Mapping[str, npt.NDArray[Any]]) -> bool:
-        """Whether the node draws random numbers, given the constants of its graph; its attributes `seed` and `stream`
-        say which.
-        """
-        return False
-
-    def drawless(self, node: Node) -> Node:
-        """A node that draws, as it is where it does not."""
-        return node
-
-    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
-        """The node of a model in use, where others renew `renewed`; and by outputs it lacks, what stands for them."""
-        return node, {}
-
-    def is_in_use(self, node: Node) -> bool:
-        """Whether the node has the form of use, where there is another for training: what it keeps stands still."""
-        return False
-
-    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
-        """The node in the form that its gradient reads, in two parts; None where nothing runs from pass to pass."""
-        return None
-
-    def renewing(self, node: Node, fresh: Callable[[str], str]) -> Tracked | None:
-        """The node of a training graph of ONNX Runtime, which renews inputs in place, in two parts; None for others.
-
-        `fresh` gives names for values that the node itself does not name.
-        """
-        return None
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """Prologue of an operator: a transform of its first input, followed by what operator `op` computes.
-
-    It multiplies it by the attribute `factor`, 1 by default, and adds the optional input at `epilogue_bias`; each is
-    rounded.
-    """
-
-    op: str
-    factor: str
-    epilogue_bias: int
-
-
-class FusionTrait:
-    """Trait: declares the nodes that a node of this operator can replace. Default: none.
-
-    `multi_output_of` names the operator of the last of these, the one that is looked for; `prologue` says that it is
-    another operator with a product and a sum in front; `own` maps the pointer by which another operator finishes a
-    result to an input that the kernel has for it already, and to the attribute, 1 where it does so.
-    """
-
-    multi_output_of: ClassVar[str] = ""
-    prologue: ClassVar[Preparation | None] = None
-    own: ClassVar[Mapping[str, tuple[int, str]]] = {}
-
-    def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
-    ) -> tuple[Node, Sequence[Node]] | None:
-        """The node that has the results of a node of `multi_output_of` and of others, and these others; None where it
-        cannot.
-
-        `near` are the nodes of the graph that read or write what the node reads. The joint node has all their results
-        as outputs, each in its place; those that nobody else reads are left out where the kernel can spare them.
-        `model` is the target's.
-        """
-        return None
-
-
 Rule = Callable[[Node, Sequence[TensorType | None]], list[Node]]
 """Turns a node of an older version, with its inputs' types, into nodes of today's operators with the same outputs."""
 
@@ -371,21 +264,3 @@ def same_meaning(*unread: str) -> Rule:
 
 CONSUMED = same_meaning("consumed_inputs")
 """Version 1 of many operators has an attribute about memory, which was never read."""
-
-
-class UpdateFusion:
-    """Trait: declares that this operator fuses an optimizer update into a gradient. Default: it does not.
-
-    `fused_update` is the name of the optimizer's operator whose formula its kernel applies to each element of a
-    gradient as soon as that is complete, in place of the weight: the gradient is rounded to float32 before, and has no
-    memory. The scalars of its kernel that depend on the learning rate have the names that they have in the optimizer's.
-    """
-
-    fused_update: ClassVar[str] = ""
-
-    def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
-        """The node that does both, in place of the weight, but for its name and outputs; None where it is none.
-
-        `update` is a node of the optimizer that `fused_update` names, and reads a gradient that `producer` makes.
-        """
-        return None

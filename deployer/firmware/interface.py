@@ -12,9 +12,10 @@ from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.render import number_count
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Graph, Node, Program, TensorType
-from deployer.core.operator import operator_of
+from deployer.core.operator import numerics_of, operator_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
+from deployer.core.traits.training import Optimizer
 from deployer.firmware.bill import unique
 from deployer.firmware.prediction import OWN
 from deployer.firmware.steps import MEMBERS
@@ -157,7 +158,7 @@ def range_views(plan: Plan, program: Program, names: Names) -> tuple[RangeView, 
 def _choices(program: Program, graph: Graph) -> Iterator[tuple[str, int, int, int]]:
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in graph.nodes:
-        indices = operator_of(node).indices(node, types)
+        indices = numerics_of(node).indices(node, types)
         if indices:
             spare = indices.least if indices.ignored is None else indices.ignored
             yield program.storage(indices.input), indices.least, indices.least + indices.count - 1, spare
@@ -190,7 +191,7 @@ def _probed(program: Program, rates: list[float], group: int) -> dict[float, lis
 
 def _settings(node: Node) -> list[float]:
     """The settings of an optimizer's node."""
-    declared = operator_of(node).optimizer
+    declared = operator_of(node).role(Optimizer)
     return [setting.of(node) for setting in declared.settings] if declared else []
 
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn
 from deployer.core.ir import Graph, Node, Program, Tensor
-from deployer.core.operator import operator_of, registry
+from deployer.core.operator import operator_of, registry, training_of
+from deployer.core.traits.training import Loss
 from deployer.frontend import check
 from deployer.frontend.graph_sort import live_nodes, topological
 from deployer.frontend.raw_graph import RawGraph, Source
@@ -35,7 +36,7 @@ def with_prediction(program: Program, train: RawGraph, output: str = "", warn: W
 
 def _compared(program: Program, train: RawGraph) -> str:
     """Return the loss's input that is the model's output; raise OptionProblem if it is ambiguous."""
-    losses = [node for node in train.nodes if node.op in registry() and operator_of(node).loss is not None]
+    losses = [node for node in train.nodes if node.op in registry() and operator_of(node).role(Loss)]
     own = [node for node in losses if node.outputs[0] == program.outputs[0]]
     if len(own or losses) != 1:
         facts = [("losses", ", ".join(node.name for node in losses) or "none")]
@@ -62,7 +63,7 @@ def _model(train: RawGraph, output: str, warn: Warn) -> RawGraph:
 
 def _mixes(node: Node) -> bool:
     """Whether the node takes from its batch what it would read if something renewed it."""
-    return operator_of(node).evaluated(node, node.inputs)[0] != node
+    return training_of(node).evaluated(node, node.inputs)[0] != node
 
 
 def _renewed(train: RawGraph) -> frozenset[str]:

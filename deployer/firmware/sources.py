@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from deployer.codegen.generate import kernel_files
 from deployer.core.errors import InternalError
 from deployer.core.files.reading import own_toml
-from deployer.core.operator import Kernel
+from deployer.core.kernel import Kernel
 from deployer.core.target import TARGETS_DIR, Toolchain
 from deployer.running.build import COMMON, kernel_source
 

@@ -7,7 +7,7 @@ from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.errors import InternalError
-from deployer.core.operator import Kernel
+from deployer.core.kernel import Kernel
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.expressions.tree import Expr

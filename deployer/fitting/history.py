@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deployer.core.ir import Node, TensorRecord, TensorType
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, numerics_of, operator_of
+from deployer.core.traits.training import Loss
 from deployer.fitting.verdicts import FitChecks
 from deployer.training.order import Samples
 from deployer.training.problem import TrainGraph
@@ -141,7 +142,7 @@ def metrics_of(graph: TrainGraph, top: tuple[int, ...] = ()) -> Metrics:
     if not loss.nodes:
         return Metrics(None, graph.model.output, "", {}, None)
     node = loss.nodes[0]
-    declared = operator_of(node).loss
+    declared = operator_of(node).role(Loss)
     assert declared is not None, f"{node.op} is not a loss"
     ignored = _ignored(node) if declared.class_axis is not None else None
     return Metrics(node, node.inputs[0], node.inputs[1], loss.constants, declared.class_axis, ignored, top)
@@ -150,7 +151,7 @@ def metrics_of(graph: TrainGraph, top: tuple[int, ...] = ()) -> Metrics:
 def _ignored(node: Node) -> int | None:
     """The label that does not count, as the loss says it for any number of classes."""
     many = {node.inputs[0]: TensorType("float32", (1, 1)), node.inputs[1]: TensorType("int32", (1,))}
-    indices = operator_of(node).indices(node, many)
+    indices = numerics_of(node).indices(node, many)
     return indices.ignored if indices else None
 
 

@@ -9,6 +9,7 @@ from deployer.core.errors import DeployerWarning, GraphProblem, ShapeMismatch, W
 from deployer.core.ir import Graph, Node, Program, Role, Tensor, TensorType
 from deployer.core.limits import check_total
 from deployer.core.operator import Array, registry
+from deployer.core.traits.training import Optimizer
 from deployer.frontend.data_numbers import check_classes
 from deployer.frontend.graph_inputs import Roles, inference_roles, optimizer_types, rename_private, training_roles
 from deployer.frontend.graph_sort import check_producers, closure, live_nodes, topological
@@ -78,7 +79,7 @@ def _warn_of_rates(optimizer: RawGraph, warn: Warn) -> None:
     """Warn of rates of a file that a command line may not have; they are taken as they are."""
     operators = registry()
     for node in optimizer.nodes:
-        declared = operators[node.op].optimizer if node.op in operators else None
+        declared = operators[node.op].role(Optimizer) if node.op in operators else None
         rate = node.attrs.get(declared.rate) if declared else None
         if isinstance(rate, int | float) and math.isfinite(rate) and not 0 < rate <= LARGEST_RATE:
             cause = f"node {node.name!r} ({node.op}) has the learning rate {rate:g}"

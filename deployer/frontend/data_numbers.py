@@ -8,8 +8,8 @@ import numpy as np
 
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import Node, Program
-from deployer.core.operator import Array, operator_of
-from deployer.core.traits import Indices
+from deployer.core.operator import Array, numerics_of
+from deployer.core.traits.numerics import Indices
 
 _INT32 = np.iinfo(np.int32)
 Place = Callable[[tuple[int, ...]], str]
@@ -65,7 +65,7 @@ def check_classes(
     """
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.nodes:
-        indices = operator_of(node).indices(node, types)
+        indices = numerics_of(node).indices(node, types)
         name = program.storage(indices.input) if indices else ""
         if indices and name in values:
             table = _own_table(program, node, indices)
@@ -73,7 +73,7 @@ def check_classes(
                 indices = _counted_from_front(indices)
             facts = [("table", f"{table!r}, {types[table]}")] if table else []
             check_indices(node, indices, values[name], f"{place} {name!r}", partial(where, name), facts)
-        for index, bounds in operator_of(node).bounded.items():
+        for index, bounds in numerics_of(node).bounded.items():
             name = program.storage(node.inputs[index])
             if name in values:
                 _check_bounds(node, values[name], bounds, f"{place} {name!r}", partial(where, name))
@@ -88,7 +88,7 @@ def _own_table(program: Program, node: Node, indices: Indices) -> str:
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     made = {program.storage(name) for name in node.outputs if name}
     for user in program.nodes:
-        further = operator_of(user).indices(user, types)
+        further = numerics_of(user).indices(user, types)
         if further and not further.sizes and program.storage(further.input) in made:
             return _own_table(program, user, further)
     return ""
@@ -101,7 +101,7 @@ def _chooses_alone(program: Program, name: str) -> bool:
         read = [n for n in node.inputs if n and program.storage(n) == name]
         if not read or all(program.storage(n) == name for n in node.outputs if n):
             continue
-        indices = operator_of(node).indices(node, types)
+        indices = numerics_of(node).indices(node, types)
         if indices is None or read != [indices.input]:
             return False
     return True
@@ -124,7 +124,7 @@ def loss_counts(program: Program, samples: Iterable[Sequence[Array]]) -> Iterato
     fixed = {n: program.tensors[n].array for n in read if n and program.tensors[n].role == "constant"}
     for sample in samples:
         known = fixed | dict(zip(program.data, sample, strict=True))
-        yield operator_of(node).counted(node, [known.get(name) for name in read]) if node else None
+        yield numerics_of(node).counted(node, [known.get(name) for name in read]) if node else None
 
 
 def check_counts(program: Program, samples: Iterable[Sequence[Array]], place: str) -> None:

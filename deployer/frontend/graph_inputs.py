@@ -7,7 +7,7 @@ from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, Role, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import accumulator_of, registry, unsupported, usual_accumulator
-from deployer.core.traits import State
+from deployer.core.traits.training import Counter, Optimizer, State
 from deployer.frontend.raw_graph import FileInput, RawGraph
 
 BUFFER_SUFFIX = "_grad.accumulation.buffer"
@@ -95,9 +95,12 @@ def state_inputs(graph: RawGraph) -> dict[str, State]:
 def _states(node: Node) -> Mapping[int, State]:
     """The states of a node by the positions of its inputs."""
     operator = registry().get(node.op)
-    if operator and operator.counter:
-        return {operator.counter.operand: operator.counter.state}
-    return operator.optimizer.states if operator and operator.optimizer else {}
+    match operator.training if operator else None:
+        case Counter(operand=operand, state=state):
+            return {operand: state}
+        case Optimizer(states=states):
+            return states
+    return {}
 
 
 def _check_join(names: list[str], shared: set[str], flags: set[str], buffers: set[str]) -> None:

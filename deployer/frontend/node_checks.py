@@ -9,9 +9,21 @@ import numpy as np
 from onnx import TensorProto
 
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Kernel
 from deployer.core.limits import check_type
-from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, operator_of, registry, unsupported
+from deployer.core.operator import (
+    Array,
+    Operator,
+    execution_of,
+    file_of,
+    numerics_of,
+    operator_of,
+    registry,
+    training_of,
+    unsupported,
+)
 from deployer.core.signatures import family, type_names
+from deployer.core.traits.training import NO_TRAINING
 from deployer.frontend.raw_graph import DeclaredTypes
 
 ARGUMENTS = {"u32": (0, (1 << 32) - 1), "i32": (-(1 << 31), (1 << 31) - 1)}
@@ -53,7 +65,7 @@ def inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]
 
 def _check_flags(node: Node, operator: Operator) -> None:
     """Raise UnsupportedOperator for a flag other than 0 or 1, because implementations disagree on its meaning."""
-    for name in operator.flags:
+    for name in file_of(operator).flags:
         value = node.attrs.get(name, 0)
         if not isinstance(value, int) or value not in (0, 1):
             raise unsupported(node, f"{name} is {value!r}", f"{name} 0 or 1")
@@ -61,7 +73,7 @@ def _check_flags(node: Node, operator: Operator) -> None:
 
 def _check_finite(node: Node, operator: Operator) -> None:
     for name, value in node.attrs.items():
-        if name not in operator.unbounded and not _finite(value):
+        if name not in file_of(operator).unbounded and not _finite(value):
             raise unsupported(node, f"{name} is {value!r}", f"a finite {name}")
 
 
@@ -81,7 +93,7 @@ def check_kernel(node: Node, types: Mapping[str, TensorType]) -> None:
     dtypes = {name: dtype for name, dtype, _ in operator.kernel.pointers}
     for operand in access.operands:
         kind = types[operand.tensor]
-        if not operator.takes(operand.arg, dtypes[operand.arg], kind.dtype):
+        if not execution_of(operator).takes(operand.arg, dtypes[operand.arg], kind.dtype):
             why = f"its operand {operand.tensor!r} is {kind}"
             raise unsupported(node, why, f"{dtypes[operand.arg]}, or constants, which are folded")
     _check_arguments(node, operator.kernel, args)
@@ -112,8 +124,8 @@ def check_elements(node: Node, versions: Sequence[int], known: Mapping[str, int]
 
 def check_counted(node: Node, constants: Mapping[str, Array]) -> None:
     """UnsupportedOperator for a node inside of another one that draws random numbers: nothing counts its passes."""
-    operator = registry().get(node.op)
-    if operator is not None and operator.passes is not None and operator.draws(node, constants):
+    training = training_of(node) if node.op in registry() else NO_TRAINING
+    if training.passes is not None and training.draws(node, constants):
         why = "it drops elements at random inside of another node, where nothing counts passes"
         raise unsupported(node, why, "training_mode false, or the node outside of it")
 
@@ -123,7 +135,7 @@ def within_types(node: Node, elements: Mapping[str, int]) -> tuple[Node, list[No
     kinds = {name: BITS[kind] for name, kind in elements.items() if kind in BITS and _may_overflow(node, kind)}
     if not kinds:
         return node, []
-    wrap = next(name for name, operator in registry().items() if operator.wraps)
+    wrap = next(name for name, operator in registry().items() if operator.numerics and operator.numerics.wraps)
     wraps = [
         Node(f"{node.name}/{name}", wrap, (f"{name}/wide",), (name,), {"bits": bits, "signed": signed})
         for name, (bits, signed) in kinds.items()
@@ -157,9 +169,8 @@ def wrapped(node: Node, elements: Mapping[str, int], constants: Mapping[str, Arr
 
 def _may_overflow(node: Node, kind: int) -> bool:
     """Whether results of the node may be no integers of ONNX's type."""
-    operator = registry().get(node.op)
     with form_of(node):
-        overflow = operator.overflow_of(node) if operator else "none"
+        overflow = numerics_of(node).overflow_of(node) if node.op in registry() else "none"
     return overflow == "any" or (overflow == "unsigned" and kind in UNSIGNED)
 
 

@@ -10,10 +10,11 @@ from onnx import NodeProto, OperatorSetIdProto
 
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.files.reading import own_toml
-from deployer.core.files.roles import Limiter
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Operator, registry, sequence_optimizers, unsupported
+from deployer.core.operator import file_of, registry, sequence_optimizers, unsupported
 from deployer.core.signatures import MICROSOFT, Extra, fault, has_body, schema_signature
+from deployer.core.traits.file import FileSpec, Limiter
+from deployer.core.traits.training import Optimizer
 from deployer.operators.control import controls
 
 # Attributes of files' nodes that cannot change a value, read from harmless_attributes.toml, which explains each.
@@ -92,7 +93,8 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     if operator is None:
         _check_sequences(proto, node, imports)
         return _function_versions(proto, node, imports)
-    if operator.custom is None and not operator.versions:
+    file = file_of(operator)
+    if not file.in_files:
         raise unsupported(node, "it is an internal operator of the compiler", "the operator that it belongs to")
     if proto.overload:
         raise unsupported(
@@ -100,10 +102,10 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
         )
     opsets = imports.get("", ())
     _check_known(node, opsets if domain_of(proto.domain) == "" else ())
-    schemas = {None: CUSTOM} if _is_custom(node, operator, proto.domain, imports) else _schemas(node, operator, opsets)
+    schemas = {None: CUSTOM} if _is_custom(node, file, proto.domain, imports) else _schemas(node, file, opsets)
     for opset, version in schemas.items():
-        form = operator.custom if version == CUSTOM else schema_signature(node.op, version)
-        misfit = fault(proto, form, (*harmless(operator.name), *operator.extras)) if form else None
+        form = file.custom if version == CUSTOM else schema_signature(node.op, version)
+        misfit = fault(proto, form, (*harmless(operator.name), *file.extras)) if form else None
         if misfit is not None:
             raise _refused(node, misfit[0], opset, opsets, misfit[1])
     return tuple(sorted(set(schemas.values())))
@@ -139,13 +141,14 @@ def _function_versions(proto: NodeProto, node: Node, imports: Imports) -> tuple[
 
 def limiters() -> dict[str, Limiter]:
     """Declarations of operators that limit all gradients together, by the name of the node over their sequence."""
-    return {op.limiter.name: op.limiter for op in registry().values() if op.limiter}
+    return {file.limiter.name: file.limiter for op in registry().values() if (file := op.file) and file.limiter}
 
 
 def _check_sequences(proto: NodeProto, node: Node, imports: Imports) -> None:
     """UnsupportedOperator where an optimizer, or a limit, over sequences is not of its form."""
     operator = sequence_optimizers().get(proto.op_type)
-    form = operator.optimizer.sequences if operator and operator.optimizer else limiters().get(proto.op_type)
+    declared = operator.role(Optimizer) if operator else None
+    form = declared.sequences if declared else limiters().get(proto.op_type)
     if form is None:
         return
     domain = domain_of(proto.domain)
@@ -158,30 +161,30 @@ def _check_sequences(proto: NodeProto, node: Node, imports: Imports) -> None:
         raise unsupported(node, *wrong)
 
 
-def _is_custom(node: Node, operator: Operator, domain: str, imports: Imports) -> bool:
+def _is_custom(node: Node, file: FileSpec, domain: str, imports: Imports) -> bool:
     """Whether the node's operator has a `custom` form in the node's domain, or no ONNX version at all."""
-    name, home = domain_of(domain), operator.domain or MICROSOFT
-    if name == home and operator.custom is not None:
+    name, home = domain_of(domain), file.domain or MICROSOFT
+    if name == home and file.custom is not None:
         unknown = [version for version in imports.get(name, (1,)) if version != 1]
         if unknown:
             raise unsupported(node, f"version {unknown[0]} of domain {name} is not known", f"version 1 of {name}")
         return True
     if name:
-        nearest = "the default domain" + (f" or {home}" if operator.custom is not None else "")
+        nearest = "the default domain" + (f" or {home}" if file.custom is not None else "")
         raise unsupported(node, f"domain {name!r} has no such operator that is known here", nearest)
-    return not operator.versions
+    return not file.versions
 
 
-def _schemas(node: Node, operator: Operator, opsets: Sequence[int]) -> dict[int | None, int]:
+def _schemas(node: Node, file: FileSpec, opsets: Sequence[int]) -> dict[int | None, int]:
     """The version of the node's operator in each imported version of the default domain."""
     if not opsets:
         raise unsupported(node, "the file imports no version of the default domain", "an opset_import that names one")
-    versions = sorted({*operator.versions, *operator.older})
+    versions = sorted({*file.versions, *file.older})
     nearest = f"a version of the default domain that has version {' or '.join(map(str, versions))} of {node.op}"
     schemas: dict[int | None, int] = {}
     for opset in opsets:
         version = schema_version(node.op, opset)
-        if version == CUSTOM and operator.custom is None:
+        if version == CUSTOM and file.custom is None:
             raise _refused(node, "it has no such operator", opset, opsets, nearest)
         if version != CUSTOM and version not in versions:
             raise _refused(node, f"version {version} of the operator is not known", opset, opsets, nearest)
@@ -203,9 +206,9 @@ def current_form(node: Node, versions: Sequence[int], types: Sequence[TensorType
     `versions` are the schema versions of the node, none for one that the compiler made. Raises UnsupportedOperator
     where there is no such form, or where the forms of two versions differ.
     """
-    operator = registry()[node.op]
+    file = file_of(registry()[node.op])
     forms = [
-        [node] if version == CUSTOM or version in operator.versions else operator.older[version](node, types)
+        [node] if version == CUSTOM or version in file.versions else file.older[version](node, types)
         for version in versions
     ]
     if any(nodes != forms[0] for nodes in forms[1:]):

@@ -11,13 +11,14 @@ from deployer.core.ir import GraphNames, Node
 from deployer.core.operator import (
     Operator,
     accumulator_of,
+    file_of,
     optimizers,
     registry,
     sequence_optimizers,
     unsupported,
     update_counter,
 )
-from deployer.core.traits import Optimizer, Sequences
+from deployer.core.traits.training import Counter, Optimizer, Sequences
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.frontend.opsets import limiters
 from deployer.frontend.raw_graph import FileInput, RawGraph
@@ -108,9 +109,10 @@ def _unlimited(graph: RawGraph, node: Node) -> tuple[Node, float | None, list[No
 
 
 def _declarations(operator: Operator) -> tuple[Optimizer, Sequences]:
-    assert operator.optimizer is not None
-    assert operator.optimizer.sequences is not None
-    return operator.optimizer, operator.optimizer.sequences
+    declared = operator.role(Optimizer)
+    assert declared is not None
+    assert declared.sequences is not None
+    return declared, declared.sequences
 
 
 def _listed(names: Mapping[int, str]) -> tuple[str, ...]:
@@ -212,7 +214,7 @@ def _check_one_rate(optimizer: RawGraph) -> None:
 
 def _optimizer_of(node: Node) -> Optimizer | None:
     operator = registry().get(node.op)
-    return operator.optimizer if operator else None
+    return operator.role(Optimizer) if operator else None
 
 
 def _shown_optimizers() -> str:
@@ -222,7 +224,7 @@ def _shown_optimizers() -> str:
 def _rate_inputs(node: Node) -> Collection[str]:
     """The inputs of an optimizer that give its rate."""
     optimizer = _optimizer_of(node)
-    static = registry()[node.op].static_inputs if optimizer else {}
+    static = file_of(registry()[node.op]).static_inputs if optimizer else {}
     return {name for i, name in enumerate(node.inputs) if optimizer and name and static.get(i) == optimizer.rate}
 
 
@@ -247,11 +249,12 @@ def _counted(optimizer: RawGraph, train: RawGraph) -> RawGraph:
     if not read:
         return optimizer
     counter = update_counter()
-    assert counter.counter is not None
+    places_of_count = counter.role(Counter)
+    assert places_of_count is not None
     counters = []
     after = {name: f"{name}{UPDATED}" for name in read}
     for name, updated in after.items():
-        operands, results = {counter.counter.operand: name}, {i: updated for i in counter.inplace}
+        operands, results = {places_of_count.operand: name}, {i: updated for i in counter.inplace}
         counters.append(Node(f"{name}/count", counter.name, _listed(operands), _listed(results)))
     nodes = [
         replace(n, inputs=tuple(after.get(x, x) if i == places.get(n.name) else x for i, x in enumerate(n.inputs)))

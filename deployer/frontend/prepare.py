@@ -10,9 +10,10 @@ import onnx
 from onnx import ModelProto, TensorProto, TensorShapeProto, ValueInfoProto, numpy_helper
 
 from deployer.core.errors import OptionProblem, UnsupportedOperator
-from deployer.core.files.roles import SoleOutput
 from deployer.core.ir import GraphNames, Node
-from deployer.core.operator import Array, registry, unsupported, update_counter
+from deployer.core.operator import Array, registry, training_of, unsupported, update_counter
+from deployer.core.traits.file import SoleOutput
+from deployer.core.traits.training import Counter
 from deployer.frontend.node_checks import form_of
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import DeclaredTypes, FileInput, Note, RawGraph
@@ -164,12 +165,12 @@ class GraphDraws:
 def find_draws(graph: RawGraph) -> GraphDraws:
     """The nodes in the order of the file."""
     arrays = {name: constant.array for name, constant in graph.constants.items()}
-    able = [node for node in graph.nodes if node.op in registry() and registry()[node.op].passes is not None]
+    able = [node for node in graph.nodes if node.op in registry() and training_of(node).passes is not None]
 
     def draws(node: Node) -> bool:
         with form_of(node):
             form, *_ = current_form(node, graph.versions.get(node.name, ()), [None] * len(node.inputs))
-            return registry()[form.op].draws(form, arrays)
+            return training_of(form).draws(form, arrays)
 
     drawing = tuple(node for node in able if draws(node))
     return GraphDraws(drawing, tuple(node for node in able if node not in drawing))
@@ -178,7 +179,7 @@ def find_draws(graph: RawGraph) -> GraphDraws:
 def _uncounted(graph: RawGraph) -> list[Node]:
     """The nodes that draw and have no number of the pass."""
     drawing = find_draws(graph).drawing
-    return [node for node in drawing if not any(node.inputs[registry()[node.op].passes or 0 :])]
+    return [node for node in drawing if not any(node.inputs[training_of(node).passes or 0 :])]
 
 
 def with_keys(graph: RawGraph, seed: int = 0) -> RawGraph:
@@ -208,7 +209,7 @@ def check_drawless(graph: RawGraph) -> None:
 def without_draws(graph: RawGraph) -> RawGraph:
     """The graph with nodes that draw nothing in place of those that do."""
     drawing = {node.name for node in find_draws(graph).drawing}
-    nodes = (registry()[n.op].drawless(n) if n.name in drawing else n for n in graph.nodes)
+    nodes = (training_of(n).drawless(n) if n.name in drawing else n for n in graph.nodes)
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -220,8 +221,9 @@ def with_passes(graph: RawGraph) -> RawGraph:
     keyed = with_keys(graph)
     name, counted = _names(graph)
     counter = update_counter()
-    assert counter.counter is not None
-    operands = ["" if i != counter.counter.operand else name for i in range(counter.counter.operand + 1)]
+    declared = counter.role(Counter)
+    assert declared is not None
+    operands = ["" if i != declared.operand else name for i in range(declared.operand + 1)]
     results = ["" if i not in counter.inplace else counted for i in range(max(counter.inplace) + 1)]
     count = Node(f"{name}/count", counter.name, tuple(operands), tuple(results))
     nodes = [_with_count(node, counted) if node.name in drawing else node for node in keyed.nodes]
@@ -230,7 +232,7 @@ def with_passes(graph: RawGraph) -> RawGraph:
 
 
 def _with_count(node: Node, counted: str) -> Node:
-    position = registry()[node.op].passes
+    position = training_of(node).passes
     assert position is not None
     inputs = [*node.inputs, *[""] * (position + 1 - len(node.inputs))]
     inputs[position] = counted
@@ -255,7 +257,8 @@ def with_losses(graph: RawGraph) -> RawGraph:
     names = GraphNames(values)
     nodes, losses = [], dict[str, str]()
     for node in graph.nodes:
-        declared = registry()[node.op].sole_output if node.op in registry() else None
+        file = registry()[node.op].file if node.op in registry() else None
+        declared = file.sole_output if file else None
         named = [name for name in node.outputs if name]
         if declared is not None and len(named) == 1 and _is_sole(graph, node, named[0], declared):
             losses[named[0]] = names.fresh(f"{node.name}_loss")
@@ -339,7 +342,7 @@ def absent(node: Node, domain: str = "") -> UnsupportedOperator:
     if node.op in ABSENT and domain in ONNX:
         reason, hint = ABSENT[node.op]
         return UnsupportedOperator(f"node {node.name!r} ({node.op}): {reason}", facts, hint, reason)
-    operators = [name for name, operator in registry().items() if operator.versions or operator.custom is not None]
+    operators = [name for name, operator in registry().items() if operator.file and operator.file.in_files]
     names = {name.lower(): name for name in operators}
     near = [names[text] for text in difflib.get_close_matches(node.op.lower(), list(names), 3)]
     reason = "there is no such operator"

@@ -197,7 +197,7 @@ def read_initializers(path: Path, names: Collection[str]) -> dict[str, npt.NDArr
 def is_literal(proto: onnx.NodeProto) -> bool:
     """Whether a node is a Constant, which the reader turns into a constant of the graph."""
     operator = registry().get(proto.op_type)
-    return operator is not None and operator.literal and bool(proto.output)
+    return operator is not None and operator.file is not None and operator.file.literal and bool(proto.output)
 
 
 def _define(constants: dict[str, RawConstant], name: str, value: RawConstant, graph: str) -> None:

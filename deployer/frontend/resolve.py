@@ -10,9 +10,19 @@ from onnx import TensorProto
 from deployer.core.errors import DeployerError, DeployerWarning, ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
 from deployer.core.limits import check_type
-from deployer.core.operator import Array, Operator, registry, unsupported
+from deployer.core.operator import (
+    Array,
+    Operator,
+    execution_of,
+    file_of,
+    numerics_of,
+    registry,
+    training_of,
+    unsupported,
+)
 from deployer.core.signatures import has_body
-from deployer.core.traits import with_carry
+from deployer.core.traits.execution import with_carry
+from deployer.core.traits.training import Accumulator
 from deployer.frontend.data_numbers import check_indices
 from deployer.frontend.functions.bodies import FunctionPart, Scope, body, without_empty
 from deployer.frontend.functions.control import control_parts
@@ -156,8 +166,9 @@ def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -
     operator = registry().get(node.op)
     if operator is None:
         return True
-    given = {position: name for position, name in enumerate(node.inputs) if name and position in operator.static_inputs}
-    return any(n not in constants and operator.is_static(p, None) for p, n in given.items())
+    file = file_of(operator)
+    given = {position: name for position, name in enumerate(node.inputs) if name and position in file.static_inputs}
+    return any(n not in constants and file.is_static(p, None) for p, n in given.items())
 
 
 def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> bool:
@@ -208,7 +219,7 @@ def _forget(state: Resolved, counts: tuple[int, int]) -> None:
 def _with_elements(state: Resolved, node: Node) -> Node:
     """The node without outputs that have no elements, where it may leave out outputs; these are `empty`."""
     operator = registry().get(node.op)
-    if operator is None or not operator.counts_outputs:
+    if operator is None or not file_of(operator).counts_outputs:
         return node
     fixed = static_form(state, node, operator)
     types = inferred(operator, fixed, [state.types[n] if n else None for n in fixed.inputs])
@@ -220,7 +231,7 @@ def _with_elements(state: Resolved, node: Node) -> Node:
 def _is_fixed(state: Resolved, node: Node) -> bool:
     """Whether a node of a body gives constants that depend on types and on the body alone."""
     operator = registry().get(node.op)
-    by_type = operator is not None and operator.type_only
+    by_type = operator is not None and file_of(operator).type_only
     known = by_type or all(name in state.fixed for name in node.inputs if name)
     return known and all(name in state.constants for name in node.outputs if name)
 
@@ -252,7 +263,7 @@ def _read_pieces(state: Resolved, graph: RawGraph, node: Node) -> None:
 def _with_sources(state: Resolved, node: Node) -> Node:
     """The node with what it recomputes an absent output from, and that output's attributes, in place of the output."""
     inputs, attrs = list(node.inputs), dict(node.attrs)
-    for position, declared in registry()[node.op].recomputed.items():
+    for position, declared in training_of(node).recomputed.items():
         name = inputs[position] if position < len(inputs) else ""
         maker = state.dropped.get(name)
         if maker is not None and (maker.op, maker.outputs.index(name)) == (declared.op, declared.output):
@@ -263,7 +274,7 @@ def _with_sources(state: Resolved, node: Node) -> Node:
 
 def _with_shape(graph: RawGraph, node: Node) -> Node:
     """The node with the declared shape of its result, where its inputs leave that open and no attribute says it."""
-    attribute = registry()[node.op].open_shape
+    attribute = file_of(registry()[node.op]).open_shape
     declared = graph.declared.get(node.outputs[0]) if attribute and node.outputs else None
     if declared is None or attribute in node.attrs or not declared.static:
         return node
@@ -288,7 +299,7 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     """Type one node and fold, lower, alias or keep it."""
     for name in raw.inputs:
         state.check_computed(name, f"node {raw.name!r} ({raw.op})")
-    node = state.rests.completed(static_form(state, replace(raw, op=operator.name), operator), operator.centre)
+    node = state.rests.completed(static_form(state, replace(raw, op=operator.name), operator), numerics_of(raw).centre)
     inputs = [state.types[n] if n else None for n in node.inputs]
     types = inferred(operator, node, inputs)
     if len(types) < len(node.outputs):
@@ -296,7 +307,7 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     for name, kind in zip(node.outputs, types, strict=False):
         if name:
             state.types[name] = kind
-            if not operator.accumulator:  # whose output exporters declare as the flag
+            if not operator.role(Accumulator):  # whose output exporters declare as the flag
                 _compare(state, graph, node, name)
     if _folded(state, node, operator, types):
         state.dropped.update((name, node) for name in node.outputs if name and name not in state.constants)
@@ -318,17 +329,17 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     for output, source in operator.inplace.items():
         state.storage[node.outputs[output]] = node.inputs[source]
     with form_of(node):
-        node, carried = with_carry(operator.sums, node, partial(operator.access, node, state.types))
+        node, carried = with_carry(execution_of(operator).sums, node, partial(operator.access, node, state.types))
     state.types |= carried
     state.nodes.append(node)
 
 
 def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
     """The node with static inputs as attributes, a name for each in-place output, and no empty names at the end."""
-    inputs, attrs = list(node.inputs), dict(node.attrs)
-    for position, attribute in operator.static_inputs.items():
+    inputs, attrs, file = list(node.inputs), dict(node.attrs), file_of(operator)
+    for position, attribute in file.static_inputs.items():
         name = inputs[position] if position < len(inputs) else ""
-        if not name or not operator.is_static(position, state.constants.get(name)):
+        if not name or not file.is_static(position, state.constants.get(name)):
             continue
         if name not in state.constants:
             raise unsupported(
@@ -346,13 +357,13 @@ def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
     for position in operator.inplace:
         outputs += [""] * (position + 1 - len(outputs))
         outputs[position] = outputs[position] or f"{node.name}/overwritten"
-    if not operator.counts_outputs:
+    if not file.counts_outputs:
         outputs = list(_trimmed(outputs))
     return replace(node, inputs=_trimmed(inputs), outputs=tuple(outputs), attrs=attrs)
 
 
 def _type_only() -> str:
-    return " or ".join(name for name, operator in registry().items() if operator.type_only)
+    return " or ".join(name for name, operator in registry().items() if file_of(operator).type_only)
 
 
 def _attribute(array: Array) -> AttrValue:
@@ -368,16 +379,16 @@ def _trimmed(names: list[str]) -> tuple[str, ...]:
 
 def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[TensorType, ...]) -> bool:
     """Replace a node with constant inputs by the constants it computes; False if it stays."""
-    if operator.inplace or operator.passes is not None:
+    if operator.inplace or training_of(node).passes is not None:
         return False
-    if operator.type_only:
+    if file_of(operator).type_only:
         shape = state.types[node.inputs[0]].shape
         operands: list[Array | None] = [np.broadcast_to(np.float32(0), shape)]
     elif all(n in state.constants for n in node.inputs if n):
         if not operator.view and sum(t.bytes for t in types) > FOLD_LIMIT:
             return False
         operands = [state.constants[n] if n else None for n in node.inputs]
-        indices = operator.indices(node, state.types)
+        indices = numerics_of(node).indices(node, state.types)
         if indices:
             check_indices(node, indices, state.constants[indices.input], f"constant {indices.input!r}")
     else:

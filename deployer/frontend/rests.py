@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from deployer.core.ir import Node
-from deployer.core.traits import Centre
+from deployer.core.traits.numerics import Centre
 
 
 @dataclass

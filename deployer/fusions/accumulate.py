@@ -5,7 +5,7 @@ from dataclasses import replace
 from deployer.core.ir import Graph, Node, Program, Tensor
 from deployer.core.operator import accumulator_of
 from deployer.core.plan import Options
-from deployer.core.traits import Accumulator
+from deployer.core.traits.training import Accumulator
 
 
 def apply(program: Program, options: Options) -> Program:

@@ -12,7 +12,7 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
-from deployer.core.traits import EpilogueBias
+from deployer.core.traits.fusion import EpilogueBias
 from deployer.fusions.pair import absorb, is_plain, is_unwritten
 
 AFTER = ("factor",)
@@ -24,7 +24,7 @@ def apply(program: Program, options: Options) -> Program:
 
     Where what that adds is not there at its time, it is computed later, at the time of the sum.
     """
-    for name in (name for name, operator in registry().items() if operator.is_sum):
+    for name in (name for name, operator in registry().items() if operator.fusion and operator.fusion.is_sum):
         for is_late, place in itertools.product((False, True), (0, 1)):
             program = absorb(program, options, name, partial(_join, program, place, is_late), place, is_late)
     return program
@@ -33,7 +33,7 @@ def apply(program: Program, options: Options) -> Program:
 def _join(program: Program, place: int, is_late: bool, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's other input as its addend; None where its kernel cannot add that."""
     operator, other = operator_of(producer), consumer.inputs[1 - place]
-    epilogue_bias = operator.epilogue_bias
+    epilogue_bias = operator.fusion.epilogue_bias if operator.fusion else None
     if epilogue_bias is None or len(consumer.inputs) > 2 or consumer.attrs:
         return None
     if not is_plain(producer):

@@ -11,7 +11,7 @@ from functools import partial
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
-from deployer.core.traits import FLOAT32_MAX
+from deployer.core.traits.training import FLOAT32_MAX
 from deployer.fusions.pair import absorb, is_plain
 
 
@@ -25,8 +25,8 @@ def apply(program: Program, options: Options) -> Program:
 
 def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's factor in its own; None where its kernel has none, or the consumer."""
-    multiple = multiple_of(program, consumer)
-    attribute = operator_of(producer).epilogue_scale
+    multiple, fusion = multiple_of(program, consumer), operator_of(producer).fusion
+    attribute = fusion.epilogue_scale if fusion else ""
     if multiple is None or multiple[0] != place or not attribute or not is_plain(producer):
         return None
     factor = joint_factor(producer.attr_float(attribute, 1.0), multiple[1])
@@ -35,10 +35,13 @@ def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: 
 
 def multiple_of(program: Program, node: Node) -> tuple[int, float] | None:
     """The input of which the node is a multiple, and the factor, a float known at compile time; None without one."""
+    fusion = operator_of(node).fusion
+    if fusion is None:
+        return None
     roots = {i: program.tensors[program.storage(name)] for i, name in enumerate(node.inputs) if name}
     constants = {i: t for i, t in roots.items() if t.role == "constant" and t.type.size == 1}
     numbers = {i: float(t.array.reshape(())) for i, t in constants.items() if t.type.dtype == "float32"}
-    return operator_of(node).multiple(numbers)
+    return fusion.multiple(numbers)
 
 
 def joint_factor(first: float, second: float) -> float | None:

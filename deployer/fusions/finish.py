@@ -11,15 +11,15 @@ from functools import partial
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
-from deployer.core.traits import ACTIVATION, Epilogue
+from deployer.core.traits.fusion import ACTIVATION, Epilogue
 from deployer.fusions.pair import absorb, has_input, is_unwritten
 
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every operator that declares a `epilogue`, in the order of their names."""
     for name, operator in registry().items():
-        if operator.epilogue is not None:
-            program = absorb(program, options, name, partial(_join, program, operator.epilogue))
+        if operator.fusion is not None and operator.fusion.epilogue is not None:
+            program = absorb(program, options, name, partial(_join, program, operator.fusion.epilogue))
     return program
 
 
@@ -29,15 +29,16 @@ def _join(program: Program, epilogue: Epilogue, graph: Graph, producer: Node, co
     scalars = {name for name, _ in operator.kernel.scalars} if operator.kernel else set()
     if epilogue.scalar in scalars and ACTIVATION not in producer.attrs:
         return replace(producer, attrs={**producer.attrs, ACTIVATION: consumer.op})
-    if epilogue.pointer in operator.own:
-        place, attribute = operator.own[epilogue.pointer]
+    if operator.fusion is None:
+        return None
+    if epilogue.pointer in operator.fusion.reused:
+        place, attribute = operator.fusion.reused[epilogue.pointer]
         is_own = consumer.inputs[epilogue.operand] == producer.inputs[place] and attribute not in producer.attrs
         return replace(producer, attrs={**producer.attrs, attribute: 1}) if is_own else None
-    if epilogue.pointer not in operator.epilogue_operands or has_input(
-        producer, operator.epilogue_operands[epilogue.pointer]
-    ):
+    position = operator.fusion.epilogue_operands.get(epilogue.pointer)
+    if position is None or has_input(producer, position):
         return None
-    position, operand = operator.epilogue_operands[epilogue.pointer], consumer.inputs[epilogue.operand]
+    operand = consumer.inputs[epilogue.operand]
     if not is_unwritten(program, graph, producer, consumer, operand):
         return None
     return replace(producer, inputs=(*producer.inputs, *[""] * (position - len(producer.inputs)), operand))

@@ -7,28 +7,30 @@ A loss and its gradient are several small steps, each of which fetches its code 
 from dataclasses import replace
 
 from deployer.core.ir import Graph, Node, Program
-from deployer.core.operator import Operator, registry
+from deployer.core.operator import Operator, execution_of, registry
 from deployer.core.plan import Options, target_of
+from deployer.core.traits.fusion import Fusion
 from deployer.fusions.pair import is_private, is_unwritten
 
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse, for every operator that joins others, each node of the last of these with those it belongs to."""
     for operator in dict.fromkeys(registry().values()):
-        for node in program.nodes if operator.multi_output_of else ():
-            if node.op == operator.multi_output_of:
-                program = _joined(program, options, node, operator)
+        fusion = operator.fusion
+        for node in program.nodes if fusion and fusion.multi_output_of else ():
+            if fusion and node.op == fusion.multi_output_of:
+                program = _joined(program, options, node, operator, fusion)
     return program
 
 
-def _joined(program: Program, options: Options, last: Node, operator: Operator) -> Program:
+def _joined(program: Program, options: Options, last: Node, operator: Operator, fusion: Fusion) -> Program:
     """The program with the joint node in the place of the first of its parts, if its operands are there by then, and
     the memory of its results is free. A node that `opt_out` names stays.
     """
     graph = next(g for g in program.graphs if last in g.nodes)
     near = [n for n in graph.nodes if n is not last and set(last.inputs) & {*n.inputs, *n.outputs} - {""}]
     types = {name: tensor.type for name, tensor in program.tensors.items()}
-    found = operator.joint(last, near, types, target_of(options).kernel_model)
+    found = fusion.joint(last, near, types, target_of(options).kernel_model)
     if found is None:
         return program
     joint, others = found
@@ -58,10 +60,9 @@ def _is_free(program: Program, passed: list[Node], name: str) -> bool:
 def _kept(program: Program, operator: Operator, joint: Node, parts: list[Node]) -> tuple[str, ...]:
     """The outputs of the joint node, empty where the kernel can spare one that only parts of the node read."""
     read = {name for n in program.nodes if n not in parts for name in n.inputs}
+    optional = execution_of(operator).optional_outputs.values()
     outputs = [
-        ""
-        if place in operator.optional_outputs.values() and name not in read and name and is_private(program, name)
-        else name
+        "" if place in optional and name not in read and name and is_private(program, name) else name
         for place, name in enumerate(joint.outputs)
     ]
     while not outputs[-1]:

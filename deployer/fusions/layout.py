@@ -32,12 +32,14 @@ def _order(program: Program, node: Node) -> tuple[int, ...] | None:
     """The order in which the node has the axes of its input, if it does no more."""
     if len(node.inputs) != 1:
         return None
-    return operator_of(node).permutation(node, len(program.tensors[node.inputs[0]].type.shape))
+    fusion = operator_of(node).fusion
+    return fusion.permutation(node, len(program.tensors[node.inputs[0]].type.shape)) if fusion else None
 
 
 def _join(program: Program, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer whose result is stored as the consumer has it; None where its kernel cannot."""
-    attribute, order = operator_of(producer).result_order, _order(program, consumer)
+    fusion, order = operator_of(producer).fusion, _order(program, consumer)
+    attribute = fusion.result_order if fusion else ""
     if not attribute or attribute in producer.attrs or order is None:
         return None
     joint = replace(producer, outputs=consumer.outputs, attrs={**producer.attrs, attribute: order})
@@ -75,7 +77,8 @@ def _read_through(program: Program, options: Options, graph_name: str, node: Nod
 
 def _reading(reader: Node, node: Node, order: tuple[int, ...]) -> Node | None:
     """The reader that reads the permutation's input in that order; None where one of its inputs has none to set."""
-    attributes = operator_of(reader).orders
+    fusion = operator_of(reader).fusion
+    attributes = fusion.orders if fusion else {}
     places = [i for i, name in enumerate(reader.inputs) if name == node.outputs[0]]
     if any(place not in attributes or attributes[place] in reader.attrs for place in places):
         return None

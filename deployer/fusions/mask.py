@@ -11,7 +11,7 @@ from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options
-from deployer.core.signatures import Preparation
+from deployer.core.traits.fusion import Preparation
 from deployer.fusions.factor import multiple_of
 from deployer.fusions.pair import absorb, is_plain
 
@@ -22,7 +22,7 @@ AFTER = ("addend", "factor", "finish", "layout")
 def apply(program: Program, options: Options) -> Program:
     """Fuse, for every operator that prepares another, the sum into its input, then the product with a number."""
     for operator in dict.fromkeys(registry().values()):
-        if (prologue := operator.prologue) is None:
+        if operator.fusion is None or (prologue := operator.fusion.prologue) is None:
             continue
         program = absorb(program, options, prologue.op, partial(_masked, program, operator, prologue), is_late=True)
         for op in (operator.name, prologue.op):
@@ -34,7 +34,10 @@ def _masked(
     program: Program, operator: Operator, prologue: Preparation, graph: Graph, producer: Node, consumer: Node
 ) -> Node | None:
     """The consumer that adds what the producer did; None where that is no sum, or one that its kernel cannot add."""
-    if not operator_of(producer).is_sum or not is_plain(producer) or len(producer.inputs) != 2 or producer.attrs:
+    fusion = operator_of(producer).fusion
+    if fusion is None or not fusion.is_sum or not is_plain(producer):
+        return None
+    if len(producer.inputs) != 2 or producer.attrs:
         return None
     kind = program.tensors[producer.outputs[0]].type
     first = _first(program, producer)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
-from deployer.core.traits import ACTIVATION
+from deployer.core.traits.fusion import ACTIVATION
 
 Join = Callable[[Graph, Node, Node], Node | None]
 """Returns the producer with the consumer fused into it, or None; the caller sets its name and outputs."""
@@ -84,11 +84,13 @@ def has_input(node: Node, position: int) -> bool:
 
 def is_plain(producer: Node) -> bool:
     """Whether the kernel does nothing to its complete result but multiply it: no sum, activation or gate is fused."""
-    operator = operator_of(producer)
-    added = {operator.epilogue_bias.position} if operator.epilogue_bias else set()
-    gated = any(producer.attr_int(attribute, 0) for _, attribute in operator.own.values())
-    return not (ACTIVATION in producer.attrs or gated) and not any(
-        has_input(producer, position) for position in {*operator.epilogue_operands.values(), *added}
+    fusion = operator_of(producer).fusion
+    if ACTIVATION in producer.attrs or fusion is None:
+        return ACTIVATION not in producer.attrs
+    added = {fusion.epilogue_bias.position} if fusion.epilogue_bias else set()
+    gated = any(producer.attr_int(attribute, 0) for _, attribute in fusion.reused.values())
+    return not gated and not any(
+        has_input(producer, position) for position in {*fusion.epilogue_operands.values(), *added}
     )
 
 

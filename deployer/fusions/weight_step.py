@@ -12,9 +12,10 @@ from dataclasses import replace
 from deployer.core.access import box_shape
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.level import L_INNER
-from deployer.core.operator import Operator, operator_of, registry
+from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options, target_of
-from deployer.core.traits import Optimizer
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.training import Optimizer
 from deployer.fusions.pair import is_unwritten
 
 AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
@@ -23,7 +24,7 @@ AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every update that an operator has a joint form of into the producer of its gradient."""
-    forms = [operator for operator in registry().values() if operator.fused_update]
+    forms = [operator.fusion for operator in registry().values() if operator.fusion and operator.fusion.fused_update]
     for update in program.nodes if options.fuse_update else ():
         for form in forms:
             if form.fused_update == update.op:
@@ -31,9 +32,9 @@ def apply(program: Program, options: Options) -> Program:
     return program
 
 
-def _joined(program: Program, options: Options, update: Node, form: Operator) -> Program:
+def _joined(program: Program, options: Options, update: Node, form: Fusion) -> Program:
     """The program with the update and the producer of its gradient as one node; unchanged where they cannot be one."""
-    declared = operator_of(update).optimizer
+    declared = operator_of(update).role(Optimizer)
     graph = next((g for g in program.graphs if update in g.nodes), None)
     if declared is None or graph is None:
         return program

@@ -5,8 +5,8 @@ from typing import ClassVar, NamedTuple
 
 from deployer.core.access import Access, At, Axis, Operand
 from deployer.core.ir import Node
+from deployer.core.kernel import ArgValue, Const, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import ArgValue, Const, Work
 from deployer.operators.base.epilogue import GATE, extra_work, has_relu
 from deployer.operators.base.sums import is_single
 from deployer.operators.base.work_split import CostModel, Tile, WorkSplit, register_split

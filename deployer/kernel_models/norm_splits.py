@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from deployer.core.access import Access
 from deployer.core.ir import Node
+from deployer.core.kernel import Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import Work, operator_of
+from deployer.core.operator import execution_of, operator_of
 from deployer.operators.base.epilogue import finished_form
 from deployer.operators.base.work_split import Tile, WorkSplit, register_split
 from deployer.operators.normalization.layer_norm_steps import bias_sum
@@ -25,7 +26,7 @@ class ChannelStepSplit(WorkSplit):
         takes as many elements, from its own place on. A sum over images, or a part of one, has code of its own; where
         channels are few, cores do not share what computes.
         """
-        sums, count = operator_of(node).sums, math.prod(tile.values())
+        sums, count = execution_of(operator_of(node)).sums, math.prod(tile.values())
         inner_loop_starts = count // tile["s"]
         if not sums:
             if tile["n"] == 1 and tile["c"] % model.cores_assumed == 0:

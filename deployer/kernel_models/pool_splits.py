@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 
 from deployer.core.access import Access, Reach, Window, box_shape
 from deployer.core.ir import Node
+from deployer.core.kernel import Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import Work
 from deployer.operators.base.epilogue import GATED, gated_form
 from deployer.operators.base.work_split import Tile, WorkSplit, register_split
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from deployer.core.access import Access, Window
 from deployer.core.ir import Node
+from deployer.core.kernel import Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import Work
 from deployer.kernel_models.window_splits import (
     DEPTHWISE,
     POINTWISE,

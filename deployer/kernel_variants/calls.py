@@ -6,10 +6,22 @@ from functools import partial
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Span, Tile, Windowed, nested, strides
 from deployer.core.errors import InternalError
-from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Kernel, Last, Length, Offset, Start, Stride
+from deployer.core.kernel import (
+    ArgValue,
+    Const,
+    Extent,
+    First,
+    Flag,
+    Kernel,
+    Last,
+    Length,
+    Offset,
+    Start,
+    Stride,
+    UpdateNumber,
+)
 from deployer.core.plan import PlanStep, Step
 from deployer.core.target import Target
-from deployer.core.traits import UpdateNumber
 from deployer.kernel_variants.conditions import (
     Condition,
     KernelVariant,

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from deployer.core.access import Access
 from deployer.core.cost import CallCost, call_cost
 from deployer.core.ir import Node
+from deployer.core.kernel import Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import Work, operator_of
+from deployer.core.operator import operator_of
 from deployer.core.plan import Step
 from deployer.core.target import Target
 from deployer.kernel_variants.calls import CostedTiles

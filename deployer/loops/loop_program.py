@@ -8,7 +8,7 @@ sizes are bytes, whatever the elements are.
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from deployer.core.operator import Kernel
+from deployer.core.kernel import Kernel
 from deployer.expressions.tree import Expr, Node, Tree, Var
 
 Direction = Literal["in", "out"]

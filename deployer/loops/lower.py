@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from deployer.core.operator import Const
+from deployer.core.kernel import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
 from deployer.expressions.tree import Expr, Number, Tree, variables
 from deployer.expressions.words import add, word

@@ -16,9 +16,8 @@ from deployer.core.access import (
     strides,
 )
 from deployer.core.errors import InternalError
-from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
+from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride, UpdateNumber
 from deployer.core.plan import PlanOperand, PlanStep
-from deployer.core.traits import UpdateNumber
 from deployer.expressions.tree import Expr, Number, Var
 from deployer.expressions.words import add, all_of, div_up, moved, mul, sub, word
 from deployer.loops.leaves import Element, SignedVar, SizeExpr, sized

@@ -10,7 +10,7 @@ import numpy as np
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.files.reading import content_of, own_toml
 from deployer.core.operator import Array
-from deployer.core.traits import Hyperparameter
+from deployer.core.traits.training import Hyperparameter
 
 # Learning-rate schedules: the factor of the learning rate in each update, one declaration each.
 #

@@ -14,9 +14,10 @@ import numpy as np
 from deployer.core.access import Access
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import AttrValue, Graph, Node, Program
+from deployer.core.kernel import MOST_NUMBERS, ArgValue, Const, UpdateNumber
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import ArgValue, Array, Const, Operator, operator_of, registry
-from deployer.core.traits import MOST_NUMBERS, Optimizer, UpdateNumber
+from deployer.core.operator import Array, Operator, fused_update, operator_of, registry
+from deployer.core.traits.training import Optimizer
 
 AT = "rate_at"
 """The attribute of an optimizer's node with its group and the place of its first number."""
@@ -32,7 +33,7 @@ def with_run_time_rates(program: Program) -> tuple[Program, tuple[float, ...]]:
     places: dict[tuple[object, ...], tuple[int, int]] = {}
     nodes, count = list[Node](), 0
     for node in optimizer.nodes:
-        declared = operator_of(node).optimizer
+        declared = operator_of(node).role(Optimizer)
         if declared is None:
             nodes.append(node)
             continue
@@ -57,7 +58,7 @@ def rate_groups(program: Program) -> int:
 def at_rates(node: Node, rates: Sequence[float]) -> Node:
     """The node with the rate of its group as a constant, from those of an update; a node without a group as it is."""
     group, _ = _at(node)
-    declared = operator_of(node).optimizer
+    declared = operator_of(node).role(Optimizer)
     if group < 0 or declared is None:
         return node
     attrs: dict[str, AttrValue] = {name: value for name, value in node.attrs.items() if name != AT}
@@ -77,7 +78,8 @@ def kernel_args(node: Node, access: Access, model: KernelModel) -> dict[str, Arg
 
 def applied_by(operator: Operator) -> Optimizer | None:
     """The optimizer whose formula the operator applies: its own, or that of the update that it is a joint form of."""
-    return registry()[operator.fused_update].optimizer if operator.fused_update else operator.optimizer
+    update = fused_update(operator)
+    return (registry()[update] if update else operator).role(Optimizer)
 
 
 def update_numbers(program: Program, rates: Sequence[float]) -> Array:
@@ -88,9 +90,10 @@ def update_numbers(program: Program, rates: Sequence[float]) -> Array:
     for place in sorted(by_place):
         node = at_rates(by_place[place], rates)
         operator = operator_of(node)
-        assert operator.optimizer is not None, f"{node.op} has a rate and is not an optimizer"
+        declared = operator.role(Optimizer)
+        assert declared is not None, f"{node.op} has a rate and is not an optimizer"
         args = operator.args(node, operator.access(node, types))
-        for name in operator.optimizer.rated:
+        for name in declared.rated:
             value = args[name]
             assert isinstance(value, Const), f"{node.op}: {name} is not a constant"
             numbers.append(value.value)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from deployer.core.cost import cost_key, cost_of
 from deployer.core.ir import Graph, Node, Program
-from deployer.core.operator import operator_of
+from deployer.core.operator import fused_update, operator_of
 from deployer.core.plan import Options, Schedule, Step, target_of
 from deployer.core.target import Target
 from deployer.kernel_variants.costs import StepCosts
@@ -99,7 +99,7 @@ def _with_small_last(
         index
         for index in order
         if not lives.followers[index]
-        and not operator_of(nodes[index]).fused_update
+        and not fused_update(operator_of(nodes[index]))
         and _is_sink(program, nodes[index])
         and sum(program.tensors[name].type.bytes for name in nodes[index].outputs if name) <= small_bytes
     }

@@ -28,8 +28,8 @@ from deployer.core.errors import (
     one_of,
 )
 from deployer.core.files.reading import real_path
+from deployer.core.kernel import function_name
 from deployer.core.level import Level
-from deployer.core.operator import function_name
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.plan import Plan, target_of
 from deployer.core.target import TARGETS_DIR, Target, Toolchain

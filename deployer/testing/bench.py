@@ -17,11 +17,12 @@ from deployer.codegen.generate import kernel_files
 from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, strides, tiles
 from deployer.core.errors import BuildFailed
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, Kernel, Operator, Stride, registry
+from deployer.core.kernel import ArgValue, Const, Kernel, Stride
+from deployer.core.operator import Array, Operator, execution_of, registry
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.core.target import load
-from deployer.core.traits import with_carry
+from deployer.core.traits.execution import with_carry
 from deployer.kernel_variants.calls import value_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.running import build
@@ -127,7 +128,7 @@ def step_of(operator: Operator, sample: Sample, absent: Collection[int] = ()) ->
     step = Step(operator, node, types, values)
     if operator.kernel is None or operator.lower(node, inputs) is not None:
         return step
-    running, carried = with_carry(operator.sums, node, partial(operator.access, node, types))
+    running, carried = with_carry(execution_of(operator).sums, node, partial(operator.access, node, types))
     types.update(carried)
     return Step(operator, node, types, values, operator.access(running, types))
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import TensorType
-from deployer.core.operator import Array, Operator, registry
+from deployer.core.operator import Array, Operator, file_of, registry
 from deployer.core.samples import Sample
+from deployer.core.traits.training import Accumulator
 from deployer.operators.base.views import Folded
 from deployer.testing.bench import MODEL, Step, step_of
 from deployer.testing.contract import judged, placed
@@ -84,7 +85,7 @@ def _checks(operator: Operator, sample: Sample, untrained: Collection[int]) -> I
     yield "types", True
     if sample.onnx and runtime_module() is None:
         yield "ONNX Runtime", "it is not installed (pip install onnxruntime)"
-    elif sample.onnx and not version_of(operator) and operator.domain:
+    elif sample.onnx and not version_of(operator) and file_of(operator).domain:
         yield "ONNX Runtime", f"sample {sample.label!r} has onnx=True, and ONNX has no {operator.name}"
     elif sample.onnx:
         check_runtime(operator, sample)
@@ -175,7 +176,8 @@ def check_access(operator: Operator, sample: Sample) -> None:
         pointers = [name for name, _, _ in operator.kernel.pointers]
         used = [o.arg for o in step.access.operands]
         assert used == [name for name in pointers if name in used], f"{place}: operands {used}, pointers {pointers}"
-        places = [*operator.inplace.values(), *([operator.accumulator.buffer] if operator.accumulator else [])]
+        accumulator = operator.role(Accumulator)
+        places = [*operator.inplace.values(), *([accumulator.buffer] if accumulator else [])]
         both = {operand.tensor for operand in step.access.operands if operand.mode == "inout"}
         overwritten = {step.node.inputs[i] for i in places}
         assert both == overwritten, f"{place}: access reads and writes {both}, inplace says {overwritten}"

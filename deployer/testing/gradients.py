@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, file_of, operator_of
 from deployer.operators.movement.shapes import Reshape
 from deployer.operators.reduction.reduction import ReduceSum
 
@@ -32,10 +32,10 @@ def evaluate(nodes: Sequence[Node], values: Mapping[str, Array], run: Run = by_r
 
 def with_static_inputs(node: Node, constants: Mapping[str, Array]) -> Node:
     """The node with static inputs moved to attributes, as the check stage does."""
-    attrs, inputs = dict(node.attrs), list(node.inputs)
-    for position, attribute in operator_of(node).static_inputs.items():
+    attrs, inputs, file = dict(node.attrs), list(node.inputs), file_of(operator_of(node))
+    for position, attribute in file.static_inputs.items():
         name = inputs[position] if position < len(inputs) else ""
-        if name and operator_of(node).is_static(position, constants.get(name)):
+        if name and file.is_static(position, constants.get(name)):
             attrs[attribute] = tuple(constants[name].reshape(-1).tolist())
             inputs[position] = ""
     while inputs and not inputs[-1]:

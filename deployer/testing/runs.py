@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, execution_of, numerics_of, operator_of
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.core.target import TARGETS_DIR, load
@@ -49,11 +49,12 @@ class KernelRuns:
             if operator.view:
                 self._rests.see_view(node)
             return operator.reference(node, inputs)
-        whole = self._rests.completed(node, operator.centre)
+        centre = numerics_of(node).centre
+        whole = self._rests.completed(node, centre)
         if whole != node:
             more = [self._lacking.get(name) for name in whole.inputs[len(node.inputs) :]]
             results = self(whole, [*inputs, *more])
-            makes = operator.centre is not None and operator.centre.makes
+            makes = centre is not None and centre.makes
             self._lacking.update(zip(whole.outputs, results, strict=False) if makes else ())
             return results[: len(node.outputs)]
         values = {n: x for n, x in zip(node.inputs, inputs, strict=True) if n and x is not None}
@@ -65,7 +66,9 @@ class KernelRuns:
             return [named[n] if n else np.empty(0, np.float32) for n in node.outputs]
         assert operator.kernel is not None
         absent = {i for i, name in enumerate(node.outputs) if not name}
-        assert absent <= {*operator.optional_outputs.values()}, f"{node.op}: its kernel leaves out an output"
+        assert absent <= {*execution_of(operator).optional_outputs.values()}, (
+            f"{node.op}: its kernel leaves out an output"
+        )
         step = step_of(operator, Sample(node.name, tuple(inputs), dict(node.attrs), len(node.outputs)), absent)
         if operator.kernel.symbol not in self.sources:
             self.sources[operator.kernel.symbol] = provenance(operator.kernel.symbol)

@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from deployer.core.errors import DeployerError
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Operator
+from deployer.core.operator import Array, Operator, file_of
 from deployer.core.signatures import MICROSOFT
 from deployer.frontend.node_checks import MISFITS
 from deployer.operators.base.elementwise_dsl import ElementwiseFormula
@@ -33,7 +33,7 @@ def run_by_onnx(step: Step) -> list[Array]:
     """Outputs of a one-node model in ONNX Runtime; attributes that this opset wants as inputs become constants."""
     attrs = dict(step.node.attrs)
     names, constants = list(step.node.inputs), []
-    for position, attribute in step.operator.static_inputs.items():
+    for position, attribute in file_of(step.operator).static_inputs.items():
         if attribute in attrs:
             names += [""] * (position + 1 - len(names))
             names[position] = attribute
@@ -47,7 +47,7 @@ def run_by_onnx(step: Step) -> list[Array]:
         helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in values.items()
     ]
     outputs = [helper.make_empty_tensor_value_info(n) for n in step.node.outputs]
-    domain = "" if version else step.operator.domain
+    domain = "" if version else file_of(step.operator).domain
     node = helper.make_node(step.node.op, names, list(step.node.outputs), domain=domain)
     node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
     graph = helper.make_graph([node], "one", inputs, outputs, constants)
@@ -65,7 +65,7 @@ def run_by_onnx(step: Step) -> list[Array]:
 
 def opset_of(operator: Operator) -> int:
     """The opset of a model with the operator: OPSET, or the first that has it in a version known here."""
-    return max(OPSET, min(operator.versions, default=OPSET))
+    return max(OPSET, min(file_of(operator).versions, default=OPSET))
 
 
 def version_of(operator: Operator) -> int:

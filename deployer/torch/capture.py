@@ -20,6 +20,7 @@ from torch import nn
 from deployer.core.errors import GraphProblem, InternalError, OptionProblem, UnsupportedOperator
 from deployer.core.operator import registry
 from deployer.core.packages import walk
+from deployer.core.traits.training import NO_TRAINING
 from deployer.torch import lowerings
 from deployer.torch.forward_check import check_forward
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value
@@ -50,7 +51,8 @@ class Captured:
     @property
     def drops(self) -> bool:
         """Whether a node drops elements at random."""
-        return any(registry()[node.op_type].passes is not None for node in self.model.graph.node)
+        trainings = (registry()[node.op_type].training or NO_TRAINING for node in self.model.graph.node)
+        return any(training.passes is not None for training in trainings)
 
     @property
     def trainable(self) -> str:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from deployer.core.errors import DatasetMismatch, Warn
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array, losses
+from deployer.core.traits.training import Loss
 from deployer.fitting.images import image_shape, read_images
 from deployer.fitting.sources import ReadArrays, read_source, to_array
 from deployer.frontend.data_numbers import narrowed
@@ -98,7 +99,8 @@ def read_columns(
 def _table(path: Path, called: "_Called", loss: str, request: Request) -> Columns:
     """The samples of a table, whose columns but the target's are the module's only argument."""
     operator = losses().get(loss)
-    is_float = operator is not None and operator.loss is not None and operator.loss.class_axis is None
+    declared = operator.role(Loss) if operator else None
+    is_float = declared is not None and declared.class_axis is None
     inputs = {name: TensorType("float32", (1,)) for name in _needed(called)}
     table = read_table(path, {**inputs, "": TensorType("float32" if is_float else "int32", (1,))}, request)
     arrays = [_array(x, i) for i, x in enumerate(table.columns.values())]
@@ -172,7 +174,7 @@ def _named(columns: Mapping[str, Any], module: "_Called", place: str, warn: Warn
 
     DatasetMismatch where one that has no default is missing, or the target; `warn` is told of others.
     """
-    targets = {op.loss.target for op in losses().values() if op.loss}
+    targets = {found.target for op in losses().values() if (found := op.role(Loss))}
     needed, rest = _needed(module), [name for name in columns if name not in module.arguments]
     target = [name for name in columns if name in targets] if module.targets == ONE else rest
     counts = {ONE: len(target) == 1, NONE: True, ANY: bool(rest)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from deployer.core.errors import InternalError
 from deployer.core.ir import Node
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, operator_of, training_of
 from deployer.frontend.resolve import Resolved, static_form
 from deployer.torch.step import CapturedStep
 
@@ -53,9 +53,9 @@ class Evaluator:
     def _run(self, node: Node, values: dict[str, Any], passes: int) -> None:
         operator = operator_of(node)
         operands = [_operand(values[n]) if n else None for n in node.inputs]
-        if operator.passes is not None:
-            operands += [None] * (operator.passes + 1 - len(operands))
-            operands[operator.passes] = np.array([passes], np.int32)
+        if (place := training_of(node).passes) is not None:
+            operands += [None] * (place + 1 - len(operands))
+            operands[place] = np.array([passes], np.int32)
         results = operator.reference(node, operands)
         for name, value in zip(node.outputs, results, strict=False):
             if not name:

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, operator_of, training_of
 from deployer.frontend.graph_sort import live_nodes
 from deployer.frontend.resolve import Resolved, static_form
 from deployer.training.autodiff import Tape, apply_rule, fixed_form, pull_back
@@ -209,7 +209,7 @@ class GraphBuilder:
                 [value] = operator_of(plain).reference(plain, [])
                 self.initializers[plain.outputs[0]] = value.astype(np.float64) if value.dtype.kind == "f" else value
                 continue
-            saving = operator_of(plain).training_form(plain, self.fresh)
+            saving = training_of(plain).training_form(plain, self.fresh)
             part, arrays = input_form(saving, OPSET, self.fresh)
             for name, array in arrays.items():
                 self.initializers[name] = array.astype(np.float64) if array.dtype.kind == "f" else array

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.operator import losses
+from deployer.core.traits.training import Loss
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import Given, split_settings
 
@@ -108,7 +109,7 @@ class _Named:
     def __call__(self, output: Any, target: Tensor) -> Tensor:
         """The mean over the batch."""
         scores = scores_of(output)
-        declared = losses()[self.name].loss
+        declared = losses()[self.name].role(Loss)
         assert declared is not None
         options: dict[str, Any] = {**self.attributes, **declared.arguments}
         if self.weight is not None:
@@ -137,7 +138,7 @@ class _Named:
 
 def torch_function(name: str) -> Callable[..., Tensor]:
     """PyTorch's function for a loss of ours."""
-    declared = losses()[name].loss
+    declared = losses()[name].role(Loss)
     assert declared is not None
     spelled = declared.function or name
     found = [getattr(F, n, None) for n in (spelled, f"{spelled}_loss")]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from deployer.core.errors import DeployerError, GraphProblem, InternalError, UnsupportedOperator
 from deployer.core.ir import Node
-from deployer.core.operator import Array, operator_of, registry
+from deployer.core.operator import Array, operator_of, training_of
 from deployer.torch.graph import LOWERINGS, GraphBuilder, Value, dtype_of
 from deployer.torch.lowerings.absent import ABSENT
 from deployer.torch.tracing.draws import LIBRARY
@@ -54,7 +54,7 @@ class CapturedStep:
     @property
     def draws(self) -> bool:
         """Whether a node draws random numbers."""
-        return any(registry()[node.op].passes is not None for node in self.nodes)
+        return any(training_of(node).passes is not None for node in self.nodes)
 
     def save(self, path: Path, **known: Any) -> Path:
         """Write the model; its metadata say what trains it. `known` are further fields of `StepRecord`."""

@@ -15,6 +15,7 @@ from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem
 from deployer.core.operator import Array, losses
 from deployer.core.plan import Options
 from deployer.core.target import load, native
+from deployer.core.traits.training import Loss
 from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.loop import DIVERGED
 from deployer.lr_schedules.windows import ACCUMULATIONS
@@ -167,7 +168,7 @@ def _objective(module: nn.Module, loss: LossSpec, columns: Columns, more: dict[s
     weights = more.get("class_weights") or ()
     inputs, targets = columns.inputs, columns.targets
     if isinstance(loss, str) and loss in losses() and len(targets) == 1:
-        declared = losses()[loss].loss
+        declared = losses()[loss].role(Loss)
         assert declared is not None
         targets = (declared.target,)
     return objective_of(module, loss, inputs, targets, keywords=columns.keywords, settings=named, class_weights=weights)
@@ -175,7 +176,7 @@ def _objective(module: nn.Module, loss: LossSpec, columns: Columns, more: dict[s
 
 def _typed(objective: Objective, arrays: Sequence[Array]) -> list[Array]:
     """The arrays; whole numbers as the target of a loss that compares floats are such."""
-    declared = losses()[objective.name].loss if objective.name else None
+    declared = losses()[objective.name].role(Loss) if objective.name else None
     floats = declared is not None and declared.class_axis is None
     return [x.astype(np.float32) if floats and i == len(arrays) - 1 else x for i, x in enumerate(arrays)]
 

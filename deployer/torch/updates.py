@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from deployer.core.errors import CaptureMismatch
 from deployer.core.ir import Program
 from deployer.core.operator import Array
+from deployer.core.traits.training import Optimizer
 from deployer.fitting.sources import Feed
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.torch.check import BOUND as STEP_BOUND
@@ -168,7 +169,7 @@ def _like(tensor: Tensor, name: str, objective: Objective) -> Tensor:
 
 def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, GroupRule]) -> Any:
     """The optimizer of PyTorch that the rules of all parameters name, with a group for each."""
-    choices = {rule.operator.optimizer.choice for rule in rules.values() if rule.operator.optimizer}
+    choices = {found.choice for rule in rules.values() if (found := rule.operator.role(Optimizer))}
     [choice] = choices
     kinds = {name.lower(): kind for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
     groups = [{"params": [p], "base": rules[n].rate, **options_of(rules[n])} for n, p in parameters.items()]
@@ -177,7 +178,7 @@ def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, 
 
 def options_of(rule: GroupRule) -> dict[str, Any]:
     """The rate and the settings of a rule, in the words of `torch.optim`."""
-    declared = rule.operator.optimizer
+    declared = rule.operator.role(Optimizer)
     assert declared is not None
     given: dict[str, Any] = {"lr": rule.rate}
     for setting in declared.settings:

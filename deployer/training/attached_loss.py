@@ -8,8 +8,8 @@ import numpy as np
 
 from deployer.core.errors import DeployerWarning, GraphProblem, OptionProblem, ShapeMismatch, Warn
 from deployer.core.ir import GraphNames, Node, TensorType
-from deployer.core.operator import Array, Operator, losses, operator_of
-from deployer.core.traits import Loss
+from deployer.core.operator import Array, Operator, losses, numerics_of, operator_of
+from deployer.core.traits.training import Loss
 from deployer.frontend.resolve import Resolved
 from deployer.training.forward import Forward
 from deployer.training.samples import Bounds
@@ -33,7 +33,7 @@ class OutputChoice:
         if not self.weights:
             return
         if self.operator is None or self.declared.weights is None:
-            known = [choice for choice, op in losses().items() if op.loss and op.loss.weights is not None]
+            known = [name for name, op in losses().items() if (loss := op.role(Loss)) and loss.weights is not None]
             raise OptionProblem("--class-weights has no effect here", hint=f"a loss of {', '.join(known)}")
         with np.errstate(over="ignore"):
             narrow = np.array(self.weights, np.float32)
@@ -45,8 +45,9 @@ class OutputChoice:
     def declared(self) -> Loss:
         """The loss that the operator declares."""
         assert self.operator is not None
-        assert self.operator.loss is not None, f"{self.operator.name} is not a loss"
-        return self.operator.loss
+        loss = self.operator.role(Loss)
+        assert loss is not None, f"{self.operator.name} is not a loss"
+        return loss
 
     @property
     def target(self) -> tuple[str, ...]:
@@ -147,12 +148,12 @@ def class_counts(nodes: Sequence[Node], types: Mapping[str, TensorType]) -> dict
 
 def target_bounds(nodes: Sequence[Node]) -> dict[str, Bounds]:
     """For each value that a loss takes from a range, that range."""
-    return {node.inputs[i]: limits for node, _ in _losses(nodes) for i, limits in operator_of(node).bounded.items()}
+    return {node.inputs[i]: limits for node, _ in _losses(nodes) for i, limits in numerics_of(node).bounded.items()}
 
 
 def _losses(nodes: Sequence[Node]) -> Iterator[tuple[Node, Loss]]:
     for node in nodes:
-        if (loss := operator_of(node).loss) is not None:
+        if (loss := operator_of(node).role(Loss)) is not None:
             yield node, loss
 
 

@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from deployer.core.errors import DeployerWarning, GraphProblem
 from deployer.core.ir import GraphNames, Node, TensorType
-from deployer.core.operator import Array, operator_of, registry
+from deployer.core.operator import Array, numerics_of, registry, training_of
 from deployer.core.safe_text import parameter_name
 from deployer.core.signatures import family
 from deployer.frontend import parse
@@ -158,8 +158,8 @@ def _in_opset(model: Forward, state: Resolved) -> Forward:
 
 def _unwrapped(nodes: Sequence[Node]) -> list[Node]:
     """The nodes without those by which integers wrap, which come of the integers' types where the graph is read."""
-    results = {node.inputs[0]: node.outputs[0] for node in nodes if registry()[node.op].wraps}
-    own = [node for node in nodes if not registry()[node.op].wraps]
+    results = {node.inputs[0]: node.outputs[0] for node in nodes if numerics_of(node).wraps}
+    own = [node for node in nodes if not numerics_of(node).wraps]
     return [replace(node, outputs=tuple(results.get(name, name) for name in node.outputs)) for node in own]
 
 
@@ -172,7 +172,7 @@ def _keeps(model: Forward, node: Node) -> bool:
     no random numbers.
     """
     operator, versions = registry().get(node.op), model.raw.versions.get(node.name, ())
-    if operator is None or operator.composite or operator.passes is not None:
+    if operator is None or operator.composite or training_of(node).passes is not None:
         return False
     if by_body(node, versions, model.raw.constants):
         return False
@@ -209,6 +209,6 @@ def renamed(model: Forward, names: Mapping[str, str]) -> Forward:
 
 def training_forms(model: Forward, names: GraphNames) -> Forward:
     """The model with its nodes in the form that saves what their gradients read."""
-    nodes = tuple(operator_of(n).training_form(n, names.fresh) for n in model.raw.nodes)
+    nodes = tuple(training_of(n).training_form(n, names.fresh) for n in model.raw.nodes)
     protos = {new.name: node_proto(new) for old, new in zip(model.raw.nodes, nodes, strict=True) if new != old}
     return replace(model, raw=replace(model.raw, nodes=nodes), protos=model.protos | protos)

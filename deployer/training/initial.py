@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from deployer.core.errors import OptionProblem
-from deployer.core.operator import operator_of
+from deployer.core.operator import training_of
 from deployer.core.safe_text import one_line
-from deployer.core.traits import Fans
+from deployer.core.traits.training import Fans
 from deployer.frontend.raw_graph import RawConstant
 from deployer.operators.base.philox import WORDS, drawn
 from deployer.training.forward import Forward
@@ -123,7 +123,7 @@ def widths(model: Forward, parameters: Sequence[str]) -> dict[str, Fans]:
         read = [name for name in node.inputs if name in origins]
         if not read:
             continue
-        fans = operator_of(node).fans(node, types)
+        fans = training_of(node).fans(node, types)
         for position, name in enumerate(node.inputs):
             for parameter in origins.get(name, ()) if position in fans else ():
                 found.setdefault(parameter, fans[position])

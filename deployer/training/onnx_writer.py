@@ -19,7 +19,7 @@ from onnx import (
 )
 
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import Array, Operator, operator_of
+from deployer.core.operator import Array, Operator, file_of, operator_of
 from deployer.core.signatures import MICROSOFT, schema_signature
 from deployer.frontend.opsets import schema_version
 from deployer.running.output import replace_file
@@ -87,7 +87,7 @@ def node_proto(node: Node) -> NodeProto:
 
 def file_domain(operator: Operator) -> str:
     """The domain of an operator in a file: the default one if ONNX has the operator, else the one it declares."""
-    return "" if onnx.defs.has(operator.name) else operator.domain
+    return "" if onnx.defs.has(operator.name) else file_of(operator).domain
 
 
 def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Node, dict[str, Array]]:
@@ -99,7 +99,7 @@ def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Nod
         return node, {}
     most = schema_signature(node.op, schema_version(node.op, opset)).inputs[1]
     inputs, attrs, constants = list(node.inputs), dict(node.attrs), {}
-    for position, attribute in operator_of(node).static_inputs.items():
+    for position, attribute in file_of(operator_of(node)).static_inputs.items():
         if attribute not in attrs or position >= most:
             continue
         number = attrs.pop(attribute)

@@ -12,6 +12,7 @@ from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.ir import FROZEN, TRAINED, GraphNames, Node, Program, TensorType
 from deployer.core.operator import Array, losses, optimizers, usual_accumulator
 from deployer.core.safe_text import parameter_name
+from deployer.core.traits.training import Accumulator
 from deployer.frontend import check, parse
 from deployer.frontend.data_numbers import check_finite
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
@@ -303,8 +304,8 @@ def write_train(case: TrainGraph, path: Path) -> None:
 
 def _accumulation(parameter: str, gradient: str) -> Node:
     operator = usual_accumulator()
-    assert operator.accumulator is not None
-    places = operator.accumulator
+    places = operator.role(Accumulator)
+    assert places is not None
     names = {places.buffer: parameter + BUFFER_SUFFIX, places.gradient: gradient, places.flag: FLAG}
     inputs = tuple(name for _, name in sorted(names.items()))
     return Node(f"accumulate_{parameter}", operator.name, inputs, (_flag(parameter),))

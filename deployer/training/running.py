@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from deployer.core.ir import GraphNames, Node, TensorType
-from deployer.core.operator import operator_of, registry, unsupported
+from deployer.core.operator import operator_of, registry, training_of, unsupported
 from deployer.frontend.graph_sort import topological
 from deployer.frontend.prepare import without_draws
 from deployer.frontend.raw_graph import RawGraph
@@ -30,7 +30,7 @@ def evaluation_form(graph: RawGraph, renewed: Collection[str] = ()) -> RawGraph:
     nodes = []
     for node in topological(without_draws(graph)):
         node = replace(node, inputs=tuple(roots.get(name, name) for name in node.inputs))
-        used, stands = operator_of(node).evaluated(node, renewed) if node.op in registry() else (node, {})
+        used, stands = training_of(node).evaluated(node, renewed) if node.op in registry() else (node, {})
         lost = [name for name in stands.values() if name not in graph.constants and name not in renewed]
         if lost:
             why = f"no pass renews {lost[0]!r}, which is not an initializer, and evaluation would read it"
@@ -49,7 +49,7 @@ def with_running(model: Forward, types: Mapping[str, TensorType], names: GraphNa
     nodes, updates, current = [], list[Node](), dict[str, str]()
     roots = {name: name for name in model.raw.constants}
     for node in model.raw.nodes:
-        tracked = operator_of(node).tracked(node, types)
+        tracked = training_of(node).tracked(node, types)
         places = operator_of(tracked.update).inplace if tracked else {}
         if tracked is None or not all(tracked.update.inputs[i] in roots for i in places.values()):
             nodes.append(node)

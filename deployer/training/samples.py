@@ -11,7 +11,7 @@ import numpy as np
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn, python_warning
 from deployer.core.files.arrays import read_npz
 from deployer.core.ir import Node, Program, TensorType
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, numerics_of
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
 from deployer.running.output import replace_file
@@ -67,7 +67,7 @@ def index_ends(nodes: Iterable[Node], types: Mapping[str, TensorType], root: Cal
     """
     ends: dict[str, int] = {}
     for node in nodes:
-        indices = operator_of(node).indices(node, types)
+        indices = numerics_of(node).indices(node, types)
         if indices:
             name, end = root(indices.input), min(indices.sizes, default=indices.least + indices.count)
             ends[name] = min(end, ends.get(name, end))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Operator, registry
-from deployer.core.traits import Hyperparameter
+from deployer.core.traits.training import Hyperparameter, Loss, Optimizer
 
 Given = Mapping[str, float]
 """Numbers by the names of settings."""
@@ -15,9 +15,9 @@ def declared_settings() -> dict[str, list[tuple[str, Hyperparameter]]]:
     """Every setting by its name, with the losses and optimizers that have it."""
     found: dict[str, dict[str, Hyperparameter]] = {}
     for operator in registry().values():
-        for declared in (operator.loss, operator.optimizer):
-            for setting in declared.settings if declared else ():
-                found.setdefault(setting.name, {}).setdefault(declared.choice if declared else "", setting)
+        if isinstance(role := operator.training, Loss | Optimizer):
+            for setting in role.settings:
+                found.setdefault(setting.name, {}).setdefault(role.choice, setting)
     return {name: sorted(found[name].items(), key=lambda pair: pair[0]) for name in sorted(found)}
 
 
@@ -26,8 +26,8 @@ def split_settings(given: Given, loss: Operator | None) -> tuple[Attributes, dic
 
     Raises OptionProblem for a number that is out of range.
     """
-    declared = loss.loss.settings if loss is not None and loss.loss is not None else ()
-    ours = {setting.name: setting for setting in declared}
+    declared = loss.role(Loss) if loss else None
+    ours = {setting.name: setting for setting in (declared.settings if declared else ())}
     attributes = {ours[name].place: _checked(ours[name], value) for name, value in given.items() if name in ours}
     return attributes, {name: value for name, value in given.items() if name not in ours}
 
@@ -37,7 +37,7 @@ def with_settings(choice: str, given: Given) -> tuple[Operator, Attributes]:
 
     Raises OptionProblem for a setting that none has, and for a number that is out of range.
     """
-    found = {op.name: op for op in registry().values() if op.optimizer and op.optimizer.choice == choice}
+    found = {op.name: op for op in registry().values() if (o := op.role(Optimizer)) and o.choice == choice}
     variants = sorted(((_settings(op), op) for op in found.values()), key=lambda pair: (len(pair[0]), pair[1].name))
     for settings, operator in variants:
         if given.keys() <= settings.keys():
@@ -61,8 +61,9 @@ def shown(setting: Hyperparameter) -> str:
 
 
 def _settings(operator: Operator) -> dict[str, Hyperparameter]:
-    assert operator.optimizer is not None, f"{operator.name} is not an optimizer"
-    return {setting.name: setting for setting in operator.optimizer.settings}
+    declared = operator.role(Optimizer)
+    assert declared is not None, f"{operator.name} is not an optimizer"
+    return {setting.name: setting for setting in declared.settings}
 
 
 def _checked(setting: Hyperparameter, value: float) -> float:

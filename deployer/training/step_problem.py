@@ -18,6 +18,7 @@ from deployer.core.files.reading import damage, parse_json
 from deployer.core.ir import CONSTANT, FROZEN, STATE, TRAINED, GraphNames, Node
 from deployer.core.operator import Array, losses
 from deployer.core.safe_text import json_line, parameter_name
+from deployer.core.traits.training import Loss
 from deployer.frontend.model_file import load_model
 from deployer.operators.movement.casting import Assign
 from deployer.training import forward
@@ -170,9 +171,10 @@ def tensor_fates(source: Forward, record: StepRecord, parameters: Collection[str
 def _scored(record: StepRecord, model: Forward) -> AttachedLoss | None:
     """The loss by its name, as metrics take it of scores and the target; None where it has no name."""
     operator = losses().get(record.loss)
-    if operator is None or operator.loss is None or len(record.targets) != 1:
+    declared = operator.role(Loss) if operator else None
+    if operator is None or declared is None or len(record.targets) != 1:
         return None
-    [target], declared = record.targets, operator.loss
+    [target] = record.targets
     attrs = {**declared.attrs, **record.settings}
     inputs, constants = ["scores", target], dict[str, Array]()
     if record.class_weights and declared.weights is not None:

@@ -9,7 +9,8 @@ import onnx_graphsurgeon as gs
 
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import GraphNames, Node, TensorType
-from deployer.core.operator import operator_of, update_counter
+from deployer.core.operator import file_of, operator_of, update_counter
+from deployer.core.traits.training import Counter, Optimizer
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.operators.update.accumulation import by_norm, by_value
 from deployer.training.groups import GroupRule
@@ -52,9 +53,9 @@ def write_optimizer(
     gradients = _limited(graph, buffers, limits, names)
     for name, kind in types.items():
         rule = rules[name]
-        operator, declared = rule.operator, rule.operator.optimizer
+        operator, declared = rule.operator, rule.operator.role(Optimizer)
         assert declared is not None, f"{operator.name} is not an optimizer"
-        rate_inputs = [i for i, attribute in operator.static_inputs.items() if attribute == declared.rate]
+        rate_inputs = [i for i, attribute in file_of(operator).static_inputs.items() if attribute == declared.rate]
         if rate_inputs and rule.rate not in rates:
             rates[rule.rate] = gs.Constant(names.fresh("learning_rate"), np.array(rule.rate, np.float32))
         if declared.count is not None and not shared:
@@ -103,7 +104,7 @@ def _limited(
 
 def _count(names: GraphNames) -> gs.Variable:
     """The number of the update, which all optimizers read, and which the program that runs the graph keeps."""
-    counter = update_counter().counter
+    counter = update_counter().role(Counter)
     assert counter is not None
     return gs.Variable(names.fresh(counter.state.suffix), np.int64, (1,))
 

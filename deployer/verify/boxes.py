@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Operand, Windowed
-from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride
+from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Start, Stride, UpdateNumber
 from deployer.core.plan import PlanOperand, PlanStep, StepTiling
-from deployer.core.traits import UpdateNumber
 
 Span = tuple[int, int]
 MARKED_TILES, MARKED_ELEMENTS = 128, 1 << 20

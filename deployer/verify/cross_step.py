@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from deployer.core.access import At, Broadcast, Windowed
 from deployer.core.errors import InternalError, VerifyFailed
+from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Stride, UpdateNumber
 from deployer.core.level import L_HOME, L_INNER, L_OUTER, CrossStepTransfer, FusedLaunch, Residency
-from deployer.core.operator import ArgValue, Const, Extent, First, Flag, Last, Length, Offset, Stride
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Tiling
 from deployer.core.target import Target
-from deployer.core.traits import UpdateNumber
 from deployer.kernel_variants.conditions import variants_of
 from deployer.verify.boxes import Span, step_pieces
 from deployer.verify.tiling import need

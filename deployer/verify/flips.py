@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deployer.core.ir import Node
-from deployer.core.operator import Array, operator_of
-from deployer.core.traits import DecisionBoundaries
+from deployer.core.operator import Array, numerics_of
+from deployer.core.traits.numerics import DecisionBoundaries
 from deployer.verify.reference import Hook, Memory, run_pass
 from deployer.verify.rounding import PROBES, SPREAD, rounded_results
 from deployer.verify.same_state import Misfit, OnePass, misfit
@@ -153,7 +153,7 @@ def _observed(
 
     def look(node: Node, memory: Memory) -> None:
         operands = memory.operands(node)
-        for boundaries in operator_of(node).decision_boundaries(node, operands):
+        for boundaries in numerics_of(node).decision_boundaries(node, operands):
             operand = operands[boundaries.operand]
             assert operand is not None
             observed.operands.append(operand.copy())

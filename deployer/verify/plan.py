@@ -12,10 +12,10 @@ from deployer.core.artefact import digest
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES
 from deployer.core.level import L_HOME, L_INNER
-from deployer.core.operator import operator_of
+from deployer.core.operator import execution_of, operator_of
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep, Step, StepTiling, Tiling
 from deployer.core.target import Target
-from deployer.core.traits import CARRIED
+from deployer.core.traits.execution import CARRIED
 from deployer.verify.boxes import Span, axis_spans, cuts, largest_box, lasting, steady_addresses, step_pieces
 from deployer.verify.cross_step import (
     check_cached_storages,
@@ -308,16 +308,16 @@ def check_kernel(step: PlanStep, tiling: Tiling) -> None:
     need(not absent_scalars, "plan", f"{place}: kernel arguments {absent_scalars} have no value")
     pointers = {name: (dtype, is_output) for name, dtype, is_output in kernel.pointers}
     source = tiling.lifetimes.schedule.steps[step.index]
-    operator = operator_of(source.node)
+    execution = execution_of(operator_of(source.node))
     for o in step.operands:
         declared, is_output = pointers.get(o.arg, ("", None))
         text = f"{place}: operand {o.arg!r} does not fit the kernel's pointer"
-        fits = declared and operator.takes(o.arg, declared, tensors[o.tensor].type.dtype)
+        fits = declared and execution.takes(o.arg, declared, tensors[o.tensor].type.dtype)
         need(bool(fits) and is_output == (o.mode != "in"), "plan", text)
     absent = {name for name, (_, is_output) in pointers.items() if is_output} - {o.arg for o in step.operands}
     outputs = dict(enumerate(source.node.outputs))
-    unused = {CARRIED} if operator.sums and not operator.sums.blocks(source.access) else set()
-    unused |= {name for name, position in operator.optional_outputs.items() if not outputs.get(position)}
+    unused = {CARRIED} if execution.sums and not execution.sums.blocks(source.access) else set()
+    unused |= {name for name, position in execution.optional_outputs.items() if not outputs.get(position)}
     need(absent == unused, "plan", f"{place}: pointers {sorted(absent ^ unused)} wrongly have an operand or none")
 
 

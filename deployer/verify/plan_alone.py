@@ -9,8 +9,20 @@ from dataclasses import replace
 from deployer.core.access import Access, Dim, Operand, Windowed
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import DTYPES, Node, Program, Tensor
+from deployer.core.kernel import (
+    MOST_NUMBERS,
+    ArgValue,
+    Const,
+    Extent,
+    Flag,
+    Length,
+    Offset,
+    Start,
+    Stride,
+    UpdateNumber,
+)
 from deployer.core.level import DEPTH, L_HOME, L_INNER, L_OUTER
-from deployer.core.operator import ArgValue, Const, Extent, Flag, Length, Offset, Start, Stride, registry
+from deployer.core.operator import execution_of, fused_update, registry
 from deployer.core.plan import (
     Home,
     Lifetimes,
@@ -24,7 +36,7 @@ from deployer.core.plan import (
     Tiling,
 )
 from deployer.core.target import Target
-from deployer.core.traits import MOST_NUMBERS, UpdateNumber
+from deployer.core.traits.training import Optimizer
 from deployer.verify.cross_step import check_variant
 from deployer.verify.options import verify_options, verify_running
 from deployer.verify.plan import check_kernel, check_moves, check_room
@@ -209,7 +221,7 @@ def _step(step: PlanStep) -> Step:
 
 def _outputs(step: PlanStep) -> tuple[str, ...]:
     """The outputs of a step in their places, empty where the kernel leaves an optional one out."""
-    optional_outputs = registry()[step.op].optional_outputs if step.op in registry() else {}
+    optional_outputs = execution_of(registry()[step.op]).optional_outputs if step.op in registry() else {}
     there = {optional_outputs[o.arg]: o.tensor for o in step.operands if o.arg in optional_outputs}
     return tuple(there.get(place, "") for place in range(max(there, default=-1) + 1))
 
@@ -254,7 +266,7 @@ def _sound(step: PlanStep, value: ArgValue, kind: str) -> bool:
             return kind != "f32" and step.graph == "train"
         case UpdateNumber(place):
             operator = registry().get(step.op)
-            updates = bool(operator and (operator.optimizer or operator.fused_update))
+            updates = bool(operator and (operator.role(Optimizer) or fused_update(operator)))
             return kind == "f32" and updates and 0 <= place < MOST_NUMBERS
     return kind != "f32"
 

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 
 from deployer.core.errors import DeployerError, VerifyFailed
 from deployer.core.ir import DTYPES, Graph, Node, Program, Role, Tensor
-from deployer.core.operator import registry
+from deployer.core.operator import fused_update, registry
+from deployer.core.traits.training import Counter as UpdateCounter
+from deployer.core.traits.training import Optimizer
 
 
 def verify_program(program: Program) -> None:
@@ -233,7 +235,7 @@ def _loss_reaches_weights(program: Program) -> None:
             continue
         _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
         sources = _ancestors(program, optimizer, output)
-        if output in makers and registry()[makers[output].op].fused_update:
+        if output in makers and fused_update(registry()[makers[output].op]):
             _need(not sources.isdisjoint(program.data), "reachable", f"the update of {weight!r} depends on no sample")
             continue
         accumulators = sources & set(program.accumulators)
@@ -245,6 +247,7 @@ def _loss_reaches_weights(program: Program) -> None:
 def _states(program: Program, graph: Graph) -> Iterator[str]:
     """The storage of each optimizer state, which lasts from one update to the next."""
     for node in graph.nodes:
-        declared, counter = registry()[node.op].optimizer, registry()[node.op].counter
+        operator = registry()[node.op]
+        declared, counter = operator.role(Optimizer), operator.role(UpdateCounter)
         for position in (*(declared.states if declared else ()), *([counter.operand] if counter else ())):
             yield _chain(program, node.inputs[position])[-1]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from deployer.core.ir import Node
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, numerics_of, operator_of
 from deployer.verify import verdict
 from deployer.verify.reference import Memory, run_pass
 from deployer.verify.same_state import OnePass, Rounding
@@ -57,10 +57,9 @@ def rounded_results(node: Node, results: Sequence[Array]) -> list[str]:
 
     Nor does a mean that comes with its rest: any number near the mean is as good with the rest that belongs to it.
     """
-    operator = operator_of(node)
-    if operator.view:
+    if operator_of(node).view:
         return []
-    centre = operator.centre
+    centre = numerics_of(node).centre
     mean = node.outputs[centre.mean] if centre is not None and centre.makes else ""
     return [name for name, _ in zip(node.outputs, results, strict=False) if name and name != mean]
 
@@ -70,7 +69,7 @@ def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
     operands: dict[tuple[str, int], Array] = {}
 
     def look(node: Node, memory: Memory) -> None:
-        for boundaries in operator_of(node).decision_boundaries(node, memory.operands(node)):
+        for boundaries in numerics_of(node).decision_boundaries(node, memory.operands(node)):
             operands[node.name, boundaries.operand] = memory[node.inputs[boundaries.operand]].copy()
 
     run_pass(actual.program, actual.dataset, actual.memory(), actual.index, before=look)
@@ -97,7 +96,7 @@ def _disturbed(
             inputs[place] = right
             values = memory[name].reshape(-1).copy()
             off = np.abs(verdict.minus(values, right.reshape(-1)))
-            for boundaries in (b for b in operator_of(node).decision_boundaries(node, inputs) if b.operand == place):
+            for boundaries in (b for b in numerics_of(node).decision_boundaries(node, inputs) if b.operand == place):
                 competitors = boundaries.elements if boundaries.competitors is None else boundaries.competitors
                 may_flip = off[boundaries.elements] + off[competitors] >= boundaries.margins
                 for elements in (boundaries.elements[may_flip], competitors[may_flip]):

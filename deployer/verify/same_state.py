@@ -9,6 +9,7 @@ import numpy as np
 
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, operator_of
+from deployer.core.traits.training import Optimizer
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
 from deployer.verify.checked import checked_passes
@@ -150,7 +151,7 @@ class OnePass:
             for name, values in spread.items():
                 difference = np.abs(verdict.minus(verdict.wide(memory[name]), wide[name]))
                 spread[name] = np.fmax(values, difference)
-        declared = [operator_of(node).optimizer for node in self.program.graphs[-1].nodes]
+        declared = [operator_of(node).role(Optimizer) for node in self.program.graphs[-1].nodes]
         along, narrow = dict[str, Array](), dict[str, Array]()
         if any(each.states for each in declared if each):  # else the weights show what gradients are
             low = self._updated(trained, np.float32)
@@ -246,7 +247,7 @@ def groups(program: Program, names: tuple[str, ...]) -> list[list[str]]:
     """
     groups: dict[int, set[str]] = {-1: {program.storage(name) for name in program.accumulators}}
     for node in program.graphs[-1].nodes:
-        declared = operator_of(node).optimizer
+        declared = operator_of(node).role(Optimizer)
         for place in (declared.weight, *declared.states) if declared else ():
             groups.setdefault(place, set()).add(program.storage(node.inputs[place]))
     present = [sorted(group & set(names)) for _, group in sorted(groups.items())]

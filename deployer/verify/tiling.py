@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from deployer.core.errors import VerifyFailed
 from deployer.core.ir import Program, Role
-from deployer.core.operator import SCALARS, Kernel, registry
+from deployer.core.kernel import SCALARS, Kernel
+from deployer.core.operator import registry
 from deployer.core.plan import Lifetime, Options, Step, StepTiling, Tiling
 from deployer.core.target import Target, load
 from deployer.lr_schedules.run_time import kernel_args

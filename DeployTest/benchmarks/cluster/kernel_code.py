@@ -18,7 +18,8 @@ from typing import Any
 
 from deployer.codegen.generate import kernel_files
 from deployer.core import target
-from deployer.core.operator import function_name, registry
+from deployer.core.kernel import function_name
+from deployer.core.operator import registry
 from deployer.kernel_variants.conditions import LIST, variants_of
 from deployer.running import build
 from deployer.running.build import COMMON, KernelSource, function_source, source_folders

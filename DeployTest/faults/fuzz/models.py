@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from deployer.core.errors import DeployerError
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Operator, registry
+from deployer.core.operator import Array, Operator, file_of, registry
 from deployer.core.samples import Sample
 from deployer.testing.runtime import OPSET, as_in_file, as_input, gives_truths, version_of
 
@@ -26,7 +26,7 @@ def entries(standard: bool) -> tuple[Entry, ...]:
     """Samples of all operators; of those whose form ONNX Runtime knows where `standard`."""
     rows = []
     for name, operator in registry().items():
-        known = min(operator.versions, default=OPSET) <= OPSET
+        known = min(file_of(operator).versions, default=OPSET) <= OPSET
         for sample in operator.samples() if name == operator.name and known else ():
             small = all(x is None or np.size(x) <= LARGEST for x in sample.inputs)
             if small and (sample.onnx or not standard):
@@ -108,7 +108,7 @@ class Chain:
     def _proto(self, operator: Operator, node: Node, types: Sequence[TensorType | None]) -> onnx.NodeProto:
         """The node as ONNX has it: attributes that this opset wants as inputs become constants."""
         attrs, names = dict(node.attrs), list(node.inputs)
-        for position, attribute in operator.static_inputs.items():
+        for position, attribute in file_of(operator).static_inputs.items():
             if attribute not in attrs:
                 continue
             names += [""] * (position + 1 - len(names))

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 
 from deployer.core.errors import UserError
 from deployer.core.ir import Node, Program
-from deployer.core.operator import operator_of, registry
+from deployer.core.operator import file_of, numerics_of, registry
 from deployer.frontend import check, parse
 from deployer.verify.reference import Memory, Trace, run_graph, run_inference
 from DeployTest.support.tolerances import table
@@ -45,7 +45,9 @@ class Excuse:
 def excuses() -> tuple[Excuse, ...]:
     """The committed list; CUSTOM stands for any operator that has a form of its own in `com.microsoft`."""
     rows = tomllib.loads((HERE / "excuses.toml").read_text())["excuse"]
-    custom = "|".join(name for name, op in registry().items() if op.custom is not None or not onnx.defs.has(name))
+    custom = "|".join(
+        name for name, op in registry().items() if file_of(op).custom is not None or not onnx.defs.has(name)
+    )
     return tuple(Excuse(row["sort"], row["pattern"].replace("CUSTOM", f"({custom})"), row["reason"]) for row in rows)
 
 
@@ -179,7 +181,7 @@ def _in_range(program: Program, arrays: dict[str, Array]) -> dict[str, Array]:
     """The values with numbers that choose among those there are: a sample with others is refused where it is read."""
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.nodes:
-        found = operator_of(node).indices(node, types)
+        found = numerics_of(node).indices(node, types)
         name = program.storage(found.input) if found else ""
         if found and name in arrays:
             count, least = (min(found.sizes), 0) if found.sizes else (found.count, found.least)

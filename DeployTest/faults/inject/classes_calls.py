@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from deployer.core.operator import First, Flag, Last
+from deployer.core.kernel import First, Flag, Last
 from deployer.core.plan import PlanOperand, PlanStep
 
 from . import printed

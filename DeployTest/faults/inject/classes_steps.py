@@ -1,6 +1,6 @@
 """Fault classes of steps, graphs and resets, and of the harness around them."""
 
-from deployer.core.operator import First, Flag, Last
+from deployer.core.kernel import First, Flag, Last
 from deployer.core.plan import PlanStep
 
 from . import printed

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from deployer.codegen.c_names import MemoryNames, memory_name
-from deployer.core.operator import Kernel, registry
+from deployer.core.kernel import Kernel
+from deployer.core.operator import registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep
 from deployer.core.target import Target
 from deployer.loops.moves import copies

@@ -12,6 +12,7 @@ from deployer import pipeline
 from deployer.core.errors import DeployerError
 from deployer.core.operator import Array, Operator, losses, registry
 from deployer.core.samples import Sample
+from deployer.core.traits.training import Optimizer
 from deployer.lr_schedules.lr_schedule import LARGEST_RATE
 from deployer.pipeline import Case
 from deployer.training.train_graph import build_train_graph
@@ -151,7 +152,7 @@ def makers() -> dict[tuple[str, str], Callable[[Path], Case | None]]:
     for loss in losses():
         found["loss", loss] = partial(_layers_case, loss, "sgd", {})
     for name, operator in sorted(registry().items()):
-        declared = operator.optimizer if name == operator.name else None
+        declared = operator.role(Optimizer) if name == operator.name else None
         if declared is not None:
             given = {s.name: s.default or (1 if s.switch else 0.5) for s in declared.settings}
             found["optimizer", name] = partial(_layers_case, "cross_entropy", declared.choice, {"settings": given})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.core.operator import registry
+from deployer.core.operator import file_of, registry
 from DeployTest.support.graphs.small_graphs import Model, infer, node, raises, value
 
 pytestmark = [pytest.mark.host]
@@ -73,7 +73,7 @@ def test_steps_are_no_operators(tmp_path: Path) -> None:
     """The error does not propose what only the compiler makes."""
     with raises(UnsupportedOperator, "there is no such operator", "similar: ") as caught:
         infer(tmp_path, Model((node("ChannelNormalizations", ("x",), ("y",)),), (X,), (value("y", None),)))
-    steps = {name for name, operator in registry().items() if not operator.versions and operator.custom is None}
+    steps = {name for name, operator in registry().items() if not file_of(operator).in_files}
     assert steps
     proposed = caught.value.hint.removeprefix("similar: ").split(", ")
     assert steps.isdisjoint(proposed)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from deployer.core.ir import AttrValue, GraphNames, Node, TensorType
-from deployer.core.operator import Array, registry
+from deployer.core.operator import Array, file_of, registry
 from deployer.operators.update.accumulation import by_norm
 from deployer.testing.gradients import evaluate
 from DeployTest.support.tolerances import assert_close
@@ -28,7 +28,7 @@ def _node(label: str) -> tuple[Node, list[Array | None], dict[int, Array]]:
     operator = registry()[form["op"]]
     inputs = [ARRAYS.get(f"{label}/in{i}") for i in range(form["inputs"])]
     attrs: dict[str, AttrValue] = {k: v for k, v in form["attrs"].items()}
-    for position, attribute in operator.static_inputs.items():
+    for position, attribute in file_of(operator).static_inputs.items():
         value = inputs[position] if position < len(inputs) else None
         if value is not None:
             attrs[attribute] = tuple(value.reshape(-1).tolist())

@@ -12,6 +12,7 @@ import onnxruntime
 from deployer.core.ir import Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
+from deployer.core.traits.training import NO_TRAINING
 from deployer.testing.bench import Step, step_of
 from deployer.testing.gradients import both_ways
 from deployer.testing.runs import KernelRuns
@@ -151,7 +152,8 @@ def _torch() -> Any:
 
 def _training_node(step: Step, trains: bool) -> Node:
     """The node, with the outputs that its gradient reads where one is wanted."""
-    return step.operator.training_form(step.node, lambda name: name) if trains else step.node
+    training = step.operator.training or NO_TRAINING
+    return training.training_form(step.node, lambda name: name) if trains else step.node
 
 
 def _named(case: Case, outputs: Sequence[Array], gradients: Mapping[int, Array]) -> dict[str, Array]:

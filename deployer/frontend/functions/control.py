@@ -9,7 +9,7 @@ from onnx import GraphProto, TensorProto
 from deployer.core.errors import DeployerWarning, GraphProblem
 from deployer.core.ir import Node
 from deployer.core.limits import too_large
-from deployer.core.operator import registry, unsupported
+from deployer.core.operator import file_of, registry, unsupported
 from deployer.frontend.functions.bodies import FunctionPart, Scope, parts_of
 from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
 from deployer.frontend.node_checks import check_elements, form_of
@@ -53,7 +53,7 @@ def control_parts(node: Node, scope: Scope) -> Iterator[FunctionPart]:
             results = yield from _graph(node, graphs[part.graph], part, imports, scope)
         else:
             missing.difference_update(part.outputs)
-            versions = registry()[part.op].versions[-1:] if part.inputs else ()
+            versions = file_of(registry()[part.op]).versions[-1:] if part.inputs else ()
             yield FunctionPart(replace(part, name=scope.nodes.fresh(part.name)), bools=False, versions=versions)
 
 

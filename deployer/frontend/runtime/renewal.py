@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from deployer.core.ir import GraphNames, Node
-from deployer.core.operator import operator_of, registry
+from deployer.core.operator import operator_of, registry, training_of
 from deployer.frontend.graph_sort import topological
 from deployer.frontend.raw_graph import RawGraph
 
@@ -18,7 +18,7 @@ def with_renewal(graph: RawGraph) -> RawGraph:
     names = GraphNames({*places, *graph.constants, *(o for node in graph.nodes for o in node.outputs)})
     nodes, current = [], dict[str, str]()
     for node in topological(graph) if any(map(_renews, graph.nodes)) else ():
-        tracked = operator_of(node).renewing(node, names.fresh) if node.op in registry() else None
+        tracked = training_of(node).renewing(node, names.fresh) if node.op in registry() else None
         renewed = operator_of(tracked.update).inplace if tracked else {}
         if tracked is None or not {tracked.update.inputs[source] for source in renewed.values()} <= places:
             nodes.append(node)
@@ -37,4 +37,4 @@ def with_renewal(graph: RawGraph) -> RawGraph:
 
 def _renews(node: Node) -> bool:
     """Whether a node may renew inputs in place."""
-    return node.op in registry() and operator_of(node).renewing(node, lambda name: name) is not None
+    return node.op in registry() and training_of(node).renewing(node, lambda name: name) is not None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from deployer.core.access import Access, At
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Stride
+from deployer.core.kernel import ArgValue, Stride
 from deployer.operators.base.views import normalized_axes
 
 

@@ -10,21 +10,9 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    Kernel,
-    Operator,
-    Stride,
-    Work,
-    mismatch,
-    rng,
-    unsupported,
-)
+from deployer.core.operator import Array, Operator, mismatch, rng, unsupported
 from deployer.core.samples import Sample
 from deployer.core.signatures import without
 from deployer.operators.base.operands import arrays, normal, operands

@@ -4,29 +4,19 @@ import re
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, TypeVar, cast
 
 import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Work,
-    mismatch,
-    register,
-    registry,
-    unsupported,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import DecisionBoundaries
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import NO_NUMERICS, DecisionBoundaries
 from deployer.expressions.derivative import ZERO, derivative, times
 from deployer.expressions.formula import Formula, Input, attributes_of, divisors_of, inputs_of, work_of
 from deployer.expressions.tree import replaced
@@ -38,6 +28,24 @@ X, Y, DY = Input("x"), Input("y"), Input("dy")
 A, B = Input("a"), Input("b")
 BOOLS = Input("a", "int32"), Input("b", "int32")
 INTEGERS = Input("a", "int32", is_int=True), Input("b", "int32", is_int=True)
+
+
+def _decision_boundaries(
+    cls: type["ElementwiseFormula"], node: Node, inputs: Sequence[Array | None]
+) -> tuple[DecisionBoundaries, ...]:
+    """Return each element's distance to its non-differentiable points, and the nearest float beyond them."""
+    named = {operand.name: x for operand, x in zip(cls.operands, inputs, strict=False) if x is not None}
+    least = float(np.finfo(np.float32).tiny)
+    rows = []
+    for position, operand in enumerate(cls.operands):
+        for kink in cls.non_differentiable.get(operand.name, ()):
+            x, border = np.broadcast_arrays(named[operand.name], evaluate(kink, named, cls.values(node)))
+            places = np.arange(named[operand.name].size).reshape(named[operand.name].shape)
+            with np.errstate(invalid="ignore"):  # a kink at infinity, or none
+                step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
+                margins, flipped = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
+            rows.append(DecisionBoundaries(position, np.broadcast_to(places, x.shape).reshape(-1), margins, flipped))
+    return tuple(rows)
 
 
 class ElementwiseFormula(Operator, ABC):
@@ -62,9 +70,10 @@ class ElementwiseFormula(Operator, ABC):
     backward: ClassVar[Mapping[str, "type[ElementwiseFormula] | None"]] = {}
     result: ClassVar[str] = "y"
 
-    def values(self, node: Node) -> dict[str, float]:
+    @classmethod
+    def values(cls, node: Node) -> dict[str, float]:
         """The value of each attribute that the formula reads."""
-        return {name: node.attr_float(name, float(np.float32(default))) for name, default in self.defaults.items()}
+        return {name: node.attr_float(name, float(np.float32(default))) for name, default in cls.defaults.items()}
 
     def types(self, node: Node, inputs: Sequence[TensorType | None]) -> list[TensorType]:
         """The types of the operands; an error where one is absent or of another type, or a divisor is 0."""
@@ -98,23 +107,6 @@ class ElementwiseFormula(Operator, ABC):
         """The formula in numpy."""
         named = {operand.name: x for operand, x in zip(self.operands, inputs, strict=False) if x is not None}
         return (evaluate(self.formula, named, self.values(node)),)
-
-    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
-        """Return each element's distance to its non-differentiable points, and the nearest float beyond them."""
-        named = {operand.name: x for operand, x in zip(self.operands, inputs, strict=False) if x is not None}
-        least = float(np.finfo(np.float32).tiny)
-        rows = []
-        for position, operand in enumerate(self.operands):
-            for kink in self.non_differentiable.get(operand.name, ()):
-                x, border = np.broadcast_arrays(named[operand.name], evaluate(kink, named, self.values(node)))
-                places = np.arange(named[operand.name].size).reshape(named[operand.name].shape)
-                with np.errstate(invalid="ignore"):  # a kink at infinity, or none
-                    step = np.maximum(np.spacing(np.abs(border)), least) * np.where(x > border, -1, 1)
-                    margins, flipped = np.abs(x - border).reshape(-1), (border + step).reshape(-1)
-                rows.append(
-                    DecisionBoundaries(position, np.broadcast_to(places, x.shape).reshape(-1), margins, flipped)
-                )
-        return tuple(rows)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The form's own, and the attributes."""
@@ -200,6 +192,9 @@ D = TypeVar("D", bound=type[ElementwiseFormula])
 def elementwise(cls: D) -> D:
     """Complete the class of a formula: its kernel, the operators of its backward pass; and register them."""
     cls.kernel = _kernel(cls)
+    if cls.non_differentiable:
+        found = partial(_decision_boundaries, cls)
+        cls.numerics = replace(cls.numerics or NO_NUMERICS, decision_boundaries=found)
     if cls.no_gradient:
         cls.gradient = Operator.gradient  # type: ignore[method-assign]
     else:
@@ -229,7 +224,7 @@ def _backward(cls: type[ElementwiseFormula], operand: Input) -> type[Elementwise
         "formula": formula,
         "operands": operands,
         "defaults": {key: value for key, value in cls.defaults.items() if key in read},
-        "custom": Signature((len(operands), len(operands)), (1, 1), dict.fromkeys(read, "FLOAT")),
+        "file": FileSpec(custom=Signature((len(operands), len(operands)), (1, 1), dict.fromkeys(read, "FLOAT"))),
         "gradient": Operator.gradient,
         "no_gradient": "it belongs to a backward pass",
         "declared_by": cls.name,

@@ -10,8 +10,9 @@ import numpy as np
 from deployer.core.access import Access, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, CType, GradientBuilder, Stride, mismatch, unsupported
-from deployer.core.traits import ACTIVATION
+from deployer.core.kernel import ArgValue, Const, CType, Stride
+from deployer.core.operator import Array, GradientBuilder, mismatch, unsupported
+from deployer.core.traits.fusion import ACTIVATION
 from deployer.operators.elementwise.activation import RELU_FINISH, Relu, ReluGrad
 from deployer.operators.elementwise.activation import RELU_GRAD_FINISH as GATE_FINISH
 

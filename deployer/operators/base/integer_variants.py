@@ -7,7 +7,8 @@ from typing import TypeVar, cast
 import numpy as np
 
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, Kernel, Operator, register
+from deployer.core.kernel import Kernel
+from deployer.core.operator import Array, Operator, register
 from deployer.core.samples import Sample
 
 C = TypeVar("C", bound=type[Operator])
@@ -36,9 +37,8 @@ def over_integers(cls: C) -> C:
         "__doc__": f"{cls.name} over integers of 32 bits.",
         "name": name,
         "integers_of": cls.name,
-        "versions": (),
-        "older": {},
-        "overflow": "none",
+        "file": replace(cls.file, versions=(), older={}) if cls.file else None,
+        "numerics": replace(cls.numerics, overflow="none") if cls.numerics else None,
         "kernel": _kernel(cls.kernel),
         "gradient": Operator.gradient,
         "no_gradient": "integers have none",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from deployer.core.ir import Node
-from deployer.core.operator import registry, rng
+from deployer.core.operator import file_of, registry, rng
 from deployer.core.samples import Sample, inherited_samples, samples_of
 from deployer.operators.base.elementwise import Binary, binary_samples
 from deployer.operators.base.elementwise_dsl import DY, BroadcastElementwise, Chained, ElementwiseFormula, Pointwise, Y
@@ -23,7 +23,7 @@ def pointwise_samples(op: Pointwise) -> Iterator[Sample]:
     if op.declared_by:
         yield from _of_backward(op)
         return
-    known = bool(op.versions)
+    known = bool(file_of(op).versions)
     for label, attrs in op.sample_attributes():
         r = rng(sum(op.name.encode()) + len(label))
         for name, shape in (("vector", (37,)), ("matrix", (5, 7))):
@@ -39,7 +39,7 @@ def spread_samples(op: BroadcastElementwise) -> Iterator[Sample]:
     for (label, attrs), (name, shapes) in product(op.sample_attributes(), op.shapes.items()):
         r = rng(sum((op.name + name).encode()) + len(label))
         drawn = [op.drawn(r, x, shape) for x, shape in zip(op.operands, shapes, strict=False)]
-        yield Sample(f"{name}{label}", tuple(drawn), attrs, onnx=bool(op.versions))
+        yield Sample(f"{name}{label}", tuple(drawn), attrs, onnx=bool(file_of(op).versions))
 
 
 def _of_backward(rule: ElementwiseFormula) -> Iterator[Sample]:

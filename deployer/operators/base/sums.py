@@ -2,8 +2,8 @@
 
 from deployer.core.access import Access, Operand, Whole
 from deployer.core.ir import Node
-from deployer.core.operator import ArgValue, Const, CType, Kernel, Start
-from deployer.core.traits import CARRIED, Sums
+from deployer.core.kernel import ArgValue, Const, CType, Kernel, Start
+from deployer.core.traits.execution import CARRIED, Sums
 
 LONGEST_ROW = 1024
 """Elements of a row that every tile may have whole; longer rows are lowered to steps that tiles cut anywhere.
@@ -29,17 +29,19 @@ def result_count(kernel: Kernel) -> int:
     return sum(is_output for _, _, is_output in operand_pointers(kernel))
 
 
-def carry_operands(node: Node, kernel: Kernel, sums: Sums, result: Operand) -> tuple[Operand, ...]:
+def carry_operands(node: Node, kernel: Kernel, sums: Sums | None, result: Operand) -> tuple[Operand, ...]:
     """The operand behind `carry`, where the node has that output: a row of floats per element of `result`."""
     results = result_count(kernel)
-    if len(node.outputs) <= results:
+    if sums is None or len(node.outputs) <= results:
         return ()
     view, axes = (*result.view, sums.carried), (*result.axes, Whole())
     return (Operand(CARRIED, node.outputs[results], "out", view, axes),)
 
 
-def carry_args(sums: Sums, access: Access) -> dict[str, ArgValue]:
+def carry_args(sums: Sums | None, access: Access) -> dict[str, ArgValue]:
     """The scalars of CARRY_SCALARS."""
+    if sums is None:
+        return {}
     dim = next((name for name in reversed(sums.dims) if name in access.sizes), "")
     return {"start": Start(dim) if dim else Const(0)}
 

@@ -12,8 +12,9 @@ from typing import ClassVar, TypeVar
 from deployer.core.access import Access
 from deployer.core.errors import InternalError
 from deployer.core.ir import Node
+from deployer.core.kernel import ArgValue, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import ArgValue, Operator, Work, operator_of, registry
+from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.packages import PackageProblem, target_folders, walk
 from deployer.core.target import TargetInvalid
 

@@ -11,22 +11,13 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Extent, Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Work,
-    mismatch,
-    register,
-    registry,
-    unsupported,
-)
-from deployer.core.signatures import CONSUMED, Rule, Signature, without
-from deployer.core.traits import DecisionBoundaries, Epilogue
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
+from deployer.core.signatures import CONSUMED, Signature, without
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Epilogue, Fusion
+from deployer.core.traits.numerics import DecisionBoundaries, Numerics
 from deployer.operators.base.elementwise import BOUNDS, Clipping, Flat, bounds
 from deployer.operators.base.operands import Construction, arrays, check_scalar, floats, operands
 
@@ -87,7 +78,7 @@ class BiasFastGeluGradDX(Joined):
     """dY, X and the bias."""
 
     name = "BiasFastGeluGrad_dX"
-    custom = joined_signature(2)
+    file = FileSpec(custom=joined_signature(2))
     wide = 2
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
@@ -100,7 +91,7 @@ class BiasGelu(Joined):
     """Gelu of X + bias. ONNX Runtime's, of a dense layer's sums and their bias."""
 
     name = "BiasGelu"
-    custom = joined_signature(1)
+    file = FileSpec(custom=joined_signature(1))
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
         """Gelu."""
@@ -112,7 +103,7 @@ class BiasGeluGradDX(Joined):
     """dY, X and the bias."""
 
     name = "BiasGeluGrad_dX"
-    custom = joined_signature(2)
+    file = FileSpec(custom=joined_signature(2))
     wide = 2
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
@@ -129,6 +120,22 @@ def _bounded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     return [replace(current, attrs=_FURTHEST | current.attrs)]
 
 
+def _clip_decision_boundaries(node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
+    """Each element decides at either bound whether its gradient passes."""
+    flat = arrays(inputs, 1)[0].reshape(-1)
+    rows = []
+    for bound, outside in zip(map(float, bounds(node)), (-np.inf, np.inf), strict=True):
+        inside = flat >= bound if outside < 0 else flat <= bound
+        flipped = np.where(inside, np.nextafter(bound, outside), bound)
+        rows.append(DecisionBoundaries(0, np.arange(flat.size), np.abs(flat - bound), flipped))
+    return tuple(rows)
+
+
+def _is_static(position: int, value: Array | None) -> bool:
+    """Whether the bound is constant; other bounds become operands of Max and Min."""
+    return value is not None
+
+
 @register
 class Clip(Clipping):
     """X kept between a minimum and a maximum.
@@ -137,15 +144,15 @@ class Clip(Clipping):
     """
 
     name = "Clip"
-    versions = (11, 12, 13)
-    older: ClassVar[dict[int, Rule]] = {1: _bounded, 6: _bounded}
     kernel = Kernel("clip_f32", (("x", "float32", False), ("y", "float32", True)), BOUNDS)
-    static_inputs: ClassVar[dict[int, str]] = {1: "min", 2: "max"}
-    unbounded = ("min", "max")
-
-    def is_static(self, position: int, value: Array | None) -> bool:
-        """Whether the bound is constant; other bounds become operands of Max and Min."""
-        return value is not None
+    file = FileSpec(
+        versions=(11, 12, 13),
+        older={1: _bounded, 6: _bounded},
+        static_inputs={1: "min", 2: "max"},
+        unbounded=("min", "max"),
+        is_static=_is_static,
+    )
+    numerics = Numerics(decision_boundaries=_clip_decision_boundaries)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Max and Min where a bound is not constant, and for integers."""
@@ -185,16 +192,6 @@ class Clip(Clipping):
         )
         return (np.minimum(np.maximum(x, low), high).astype(x.dtype),)
 
-    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
-        """Each element decides at either bound whether its gradient passes."""
-        flat = arrays(inputs, 1)[0].reshape(-1)
-        rows = []
-        for bound, outside in zip(map(float, bounds(node)), (-np.inf, np.inf), strict=True):
-            inside = flat >= bound if outside < 0 else flat <= bound
-            flipped = np.where(inside, np.nextafter(bound, outside), bound)
-            rows.append(DecisionBoundaries(0, np.arange(flat.size), np.abs(flat - bound), flipped))
-        return tuple(rows)
-
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where min <= X <= max."""
         if any(node.inputs[1:]):
@@ -213,14 +210,13 @@ class ClipGrad(Clipping):
     """
 
     name = "ClipGrad"
-    custom = Signature((2, 2), (1, 1), {"min": "FLOAT", "max": "FLOAT"})
     kernel = Kernel(
         "clip_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),
         scalars=BOUNDS,
     )
     no_gradient = "it belongs to a backward pass"
-    unbounded = ("min", "max")
+    file = FileSpec(custom=Signature((2, 2), (1, 1), {"min": "FLOAT", "max": "FLOAT"}), unbounded=("min", "max"))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """dY where X lies between the bounds."""
@@ -234,7 +230,7 @@ class FastGelu(Joined):
     """Gelu by its approximation with tanh, of X or of X + bias. ONNX Runtime's."""
 
     name = "FastGelu"
-    custom = joined_signature(1, optional=True)
+    file = FileSpec(custom=joined_signature(1, optional=True))
     optional = True
 
     def function(self, node: Node) -> tuple[str, dict[str, AttrValue]]:
@@ -247,7 +243,7 @@ class FastGeluGrad(Joined):
     """The gradient of X under FastGelu. dY, X and, where there is one, the bias."""
 
     name = "FastGeluGrad"
-    custom = joined_signature(2, optional=True)
+    file = FileSpec(custom=joined_signature(2, optional=True))
     wide = 2
     optional = True
 
@@ -264,8 +260,7 @@ class Gelu(Flat):
     """
 
     name = "Gelu"
-    versions = (20,)
-    custom = Signature((1, 1), (1, 1))
+    file = FileSpec(versions=(20,), custom=Signature((1, 1), (1, 1)))
     kernel = Kernel("gelu_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -321,8 +316,7 @@ class GeluGrad(Flat):
     """dX = dY (Phi(X) + X phi(X)), with the normal distribution and its density. Elementwise over dY and X."""
 
     name = "GeluGrad"
-    custom = Signature((2, 2), (1, 1))
-    domain = ""
+    file = FileSpec(custom=Signature((2, 2), (1, 1)), domain="")
     kernel = Kernel(
         "gelu_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),
@@ -349,15 +343,24 @@ class GeluGrad(Flat):
 RELU_FINISH = Epilogue(scalar="relu")
 
 
+def _relu_decision_boundaries(node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
+    """Each element decides whether its gradient passes."""
+    x = inputs[0]
+    assert x is not None
+    flat = x.reshape(-1)
+    least = np.finfo(np.float32).tiny
+    return (DecisionBoundaries(0, np.arange(flat.size), np.abs(flat), np.where(flat > 0, 0.0, least)),)
+
+
 @register
 class Relu(Operator):
     """Y = max(X, 0). Elementwise; NaN stays NaN."""
 
     name = "Relu"
-    versions = (6, 13, 14)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
-    epilogue = RELU_FINISH
+    file = FileSpec(versions=(6, 13, 14), older={1: CONSUMED})
+    fusion = Fusion(epilogue=RELU_FINISH)
     kernel = Kernel("relu_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
+    numerics = Numerics(decision_boundaries=_relu_decision_boundaries)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y has the type of X."""
@@ -370,14 +373,6 @@ class Relu(Operator):
         x = inputs[0]
         assert x is not None
         return (np.maximum(x, x.dtype.type(0)),)
-
-    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
-        """Each element decides whether its gradient passes."""
-        x = inputs[0]
-        assert x is not None
-        flat = x.reshape(-1)
-        least = np.finfo(np.float32).tiny
-        return (DecisionBoundaries(0, np.arange(flat.size), np.abs(flat), np.where(flat > 0, 0.0, least)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dX = dY where Y > 0."""
@@ -407,8 +402,8 @@ class ReluGrad(Flat):
     """dX = dY where Y > 0, else 0; Y is the output of Relu. Elementwise over dY and Y."""
 
     name = "ReluGrad"
-    custom = Signature((2, 2), (1, 1))
-    epilogue = RELU_GRAD_FINISH
+    file = FileSpec(custom=Signature((2, 2), (1, 1)))
+    fusion = Fusion(epilogue=RELU_GRAD_FINISH)
     kernel = Kernel(
         "relu_grad_f32",
         pointers=(("dy", "float32", False), ("y", "float32", False), ("dx", "float32", True)),

@@ -11,21 +11,14 @@ from onnx import TensorProto
 from deployer.core.access import Access
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
-from deployer.core.signatures import CONSUMED, Rule, Signature
-from deployer.core.traits import FLOAT32_MAX
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
+from deployer.core.signatures import CONSUMED, Signature
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.numerics import Numerics
+from deployer.core.traits.training import FLOAT32_MAX
 from deployer.expressions.formula import maximum, minimum
 from deployer.operators.base.elementwise import (
     LOOPS,
@@ -51,6 +44,10 @@ from deployer.operators.base.epilogue import (
 )
 from deployer.operators.base.operands import arrays, floats, operands
 
+GATE_INPUT = 2
+"""The input that gates the result, if the node has it; only fusion sets it."""
+
+
 _UNGATED = binary_kernel("add_f32")
 
 
@@ -64,22 +61,20 @@ class Add(Binary):
     """
 
     name = "Add"
-    overflow = "any"
+    numerics = Numerics(overflow="any")
     at_run_time = "IntegerAdd"
-    versions = (7, 13, 14)
-    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
+    file = FileSpec(versions=(7, 13, 14), older={1: limited, 6: limited})
     kernel = Kernel(
         _UNGATED.symbol,
         pointers=(*_UNGATED.pointers[:2], GATE_POINTER, *_UNGATED.pointers[2:]),
         scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
     )
-    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 2}
-    is_sum = True
+    fusion = Fusion(epilogue_operands={GATE: GATE_INPUT}, is_sum=True)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands of one dtype."""
         (y,) = super().infer(node, inputs)
-        check_gate(node, inputs, self.epilogue_operands[GATE], y)
+        check_gate(node, inputs, GATE_INPUT, y)
         return (y,)
 
     def apply(self, a: Array, b: Array) -> Array:
@@ -89,11 +84,11 @@ class Add(Binary):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """A + B, then the fused Relu or gate."""
         (y,) = super().reference(node, inputs)
-        return (finished(node, y, gate_array(inputs, self.epilogue_operands[GATE])),)
+        return (finished(node, y, gate_array(inputs, GATE_INPUT)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY for both, summed over the axes each was broadcast along."""
-        dy = through(node, douts[0], b, self.epilogue_operands[GATE])
+        dy = through(node, douts[0], b, GATE_INPUT)
         for index in (0, 1):
             if b.needs_grad(index):
                 b.reduce_to(dy, b.type(node.inputs[index]).shape, b.grad(index))
@@ -102,7 +97,7 @@ class Add(Binary):
         """The access of two operands; a gate, where there is one, is read at the elements that Y is written at."""
         ungated = super().access(node, types)
         *inputs, y = ungated.operands
-        return replace(ungated, operands=(*inputs, *gate_operands(node, self.epilogue_operands[GATE], y), y))
+        return replace(ungated, operands=(*inputs, *gate_operands(node, GATE_INPUT, y), y))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Lengths and strides of the loops, strides of the gate (zero without one), and whether Relu follows."""
@@ -115,16 +110,24 @@ class Add(Binary):
         return replace(ungated, elements=ungated.elements * (1 + extra_work(node, access)))
 
 
+def _div_multiple(numbers: Mapping[int, float]) -> tuple[int, float] | None:
+    """The dividend times the reciprocal of a power of two, which is a float32; other reciprocals are rounded."""
+    divisor = numbers.get(1, math.nan)
+    if abs(math.frexp(divisor)[0]) != 0.5 or abs(1 / divisor) > FLOAT32_MAX:
+        return None
+    return 0, 1 / divisor
+
+
 @register
 class Div(Binary):
     """Y = A / B with numpy broadcasting. Elementwise quotient; integers divide towards zero."""
 
     name = "Div"
-    overflow = "any"
+    numerics = Numerics(overflow="any")
     at_run_time = "IntegerDiv"
-    versions = (7, 13, 14)
-    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
+    file = FileSpec(versions=(7, 13, 14), older={1: limited, 6: limited})
     kernel = binary_kernel("div_f32")
+    fusion = Fusion(multiple=_div_multiple)
 
     def apply(self, a: Array, b: Array) -> Array:
         """A / B; of integers rounded towards zero: the floor, plus one where a quotient is negative and not exact."""
@@ -140,13 +143,6 @@ class Div(Binary):
         if a.dtype.kind != "f" and ((b == 0) | ((b == -1) & (a == np.iinfo(a.dtype).min))).any():
             raise unsupported(node, "an integer is divided by zero, or overflows", "other constants, or floats")
         return super().reference(node, inputs)
-
-    def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
-        """The dividend times the reciprocal of a power of two, which is a float32; other reciprocals are rounded."""
-        divisor = numbers.get(1, math.nan)
-        if abs(math.frexp(divisor)[0]) != 0.5 or abs(1 / divisor) > FLOAT32_MAX:
-            return None
-        return 0, 1 / divisor
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY / B, dB = -dY Y / B, summed over the axes each was broadcast along."""
@@ -171,7 +167,7 @@ class EqualMask(Binary):
     """
 
     name = "EqualMask"
-    custom = Signature((2, 2), (1, 1))
+    file = FileSpec(custom=Signature((2, 2), (1, 1)))
     kernel = binary_kernel("equal_mask_f32")
     no_gradient = "it belongs to a backward pass"
 
@@ -185,8 +181,7 @@ class Exp(Flat):
     """Y = e^X. Elementwise."""
 
     name = "Exp"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     kernel = Kernel("exp_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -213,8 +208,7 @@ class Log(Flat):
     """Y = ln X. Elementwise."""
 
     name = "Log"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     kernel = Kernel("log_f32", pointers=(("x", "float32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -244,8 +238,7 @@ class Max(Chained):
     """
 
     name = "Max"
-    versions = (8, 12, 13)
-    older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
+    file = FileSpec(versions=(8, 12, 13), older={1: equal_shapes, 6: equal_shapes})
     operands = (A, B)
     formula = maximum(A, B)
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
@@ -261,8 +254,7 @@ class Min(Chained):
     """
 
     name = "Min"
-    versions = (8, 12, 13)
-    older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
+    file = FileSpec(versions=(8, 12, 13), older={1: equal_shapes, 6: equal_shapes})
     operands = (A, B)
     formula = minimum(A, B)
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
@@ -270,24 +262,25 @@ class Min(Chained):
     at_run_time = "IntegerMin"
 
 
+def _mul_multiple(numbers: Mapping[int, float]) -> tuple[int, float] | None:
+    """A number times the other input."""
+    return next(((1 - position, number) for position, number in numbers.items()), None)
+
+
 @register
 class Mul(Binary):
     """Y = A * B with numpy broadcasting. Elementwise product."""
 
     name = "Mul"
-    overflow = "any"
+    numerics = Numerics(overflow="any")
     at_run_time = "IntegerMul"
-    versions = (7, 13, 14)
-    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
+    file = FileSpec(versions=(7, 13, 14), older={1: limited, 6: limited})
     kernel = binary_kernel("mul_f32")
+    fusion = Fusion(multiple=_mul_multiple)
 
     def apply(self, a: Array, b: Array) -> Array:
         """A * B."""
         return a * b
-
-    def multiple(self, numbers: Mapping[int, float]) -> tuple[int, float] | None:
-        """A number times the other input."""
-        return next(((1 - position, number) for position, number in numbers.items()), None)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY B, dB = dY A, summed over the axes each was broadcast along."""
@@ -310,10 +303,9 @@ class Pow(Binary):
     """
 
     name = "Pow"
-    overflow = "any"
+    numerics = Numerics(overflow="any")
     at_run_time = "IntegerPow"
-    versions = (7, 12, 13, 15)
-    older: ClassVar[dict[int, Rule]] = {1: limited}
+    file = FileSpec(versions=(7, 12, 13, 15), older={1: limited})
     kernel = binary_kernel("pow_f32")
 
     def apply(self, a: Array, b: Array) -> Array:
@@ -378,8 +370,7 @@ class Scale(Operator):
     """
 
     name = "Scale"
-    custom = Signature((2, 2), (1, 1), {"scale_down": "INT"})
-    flags = ("scale_down",)
+    file = FileSpec(custom=Signature((2, 2), (1, 1), {"scale_down": "INT"}), flags=("scale_down",))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -421,10 +412,9 @@ class Sub(Binary):
     """Y = A - B with numpy broadcasting. Elementwise difference."""
 
     name = "Sub"
-    overflow = "any"
+    numerics = Numerics(overflow="any")
     at_run_time = "IntegerSub"
-    versions = (7, 13, 14)
-    older: ClassVar[dict[int, Rule]] = {1: limited, 6: limited}
+    file = FileSpec(versions=(7, 13, 14), older={1: limited, 6: limited})
     kernel = binary_kernel("sub_f32")
 
     def apply(self, a: Array, b: Array) -> Array:
@@ -446,9 +436,8 @@ class Sum(Operator):
     """The sum of any number of operands with numpy broadcasting. Added from left to right."""
 
     name = "Sum"
-    overflow = "any"
-    versions = (8, 13)
-    older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
+    numerics = Numerics(overflow="any")
+    file = FileSpec(versions=(8, 13), older={1: equal_shapes, 6: equal_shapes})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of all operands."""

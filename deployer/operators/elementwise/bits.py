@@ -6,7 +6,8 @@ import numpy as np
 
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
-from deployer.core.signatures import Overflow
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Numerics, Overflow
 from deployer.expressions.formula import Input
 from deployer.expressions.tree import call
 from deployer.expressions.values import evaluate
@@ -16,17 +17,19 @@ from deployer.operators.base.operands import arrays, operands
 DIRECTIONS = {"RIGHT": ("IntegerShiftRight", "shift_right"), "LEFT": ("IntegerShiftLeft", "shift_left")}
 
 
+def _overflow_of(node: Node) -> Overflow:
+    """To the left any; to the right none."""
+    return "any" if node.attr_str("direction", "") == "LEFT" else "none"
+
+
 @register
 class BitShift(Operator):
     """The bits of X moved to the left or to the right by as many places as Y says. An operator for each direction."""
 
     name = "BitShift"
-    versions = (11, 28)
+    file = FileSpec(versions=(11, 28))
     no_gradient = "integers have none"
-
-    def overflow_of(self, node: Node) -> Overflow:
-        """To the left any; to the right none."""
-        return "any" if node.attr_str("direction", "") == "LEFT" else "none"
+    numerics = Numerics(overflow=_overflow_of)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands that are integers."""
@@ -55,7 +58,7 @@ class BitwiseAnd(BroadcastElementwise):
     """The bits that both have. Elementwise."""
 
     name = "BitwiseAnd"
-    versions = (18,)
+    file = FileSpec(versions=(18,))
     operands = INTEGERS
     formula = call("and", *INTEGERS)
     no_gradient = "integers have none"
@@ -69,8 +72,8 @@ class BitwiseNot(Pointwise):
     """The bits that X has not. Elementwise."""
 
     name = "BitwiseNot"
-    overflow = "unsigned"
-    versions = (18,)
+    numerics = Numerics(overflow="unsigned")
+    file = FileSpec(versions=(18,))
     operands = (INTEGER,)
     formula = call("not", INTEGER)
     no_gradient = "integers have none"
@@ -81,7 +84,7 @@ class BitwiseOr(BroadcastElementwise):
     """The bits that either has. Elementwise."""
 
     name = "BitwiseOr"
-    versions = (18,)
+    file = FileSpec(versions=(18,))
     operands = INTEGERS
     formula = call("or", *INTEGERS)
     no_gradient = "integers have none"
@@ -92,7 +95,7 @@ class BitwiseXor(BroadcastElementwise):
     """The bits that one alone has. Elementwise."""
 
     name = "BitwiseXor"
-    versions = (18,)
+    file = FileSpec(versions=(18,))
     operands = INTEGERS
     formula = call("xor", *INTEGERS)
     no_gradient = "integers have none"

@@ -7,6 +7,7 @@ import numpy as np
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register
 from deployer.core.signatures import Signature
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.elementwise import Shape, aligned
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.base.views import reshape_to
@@ -70,7 +71,7 @@ class DivGrad(Operator):
     """
 
     name = "DivGrad"
-    custom = Signature((3, 3), (1, 2))
+    file = FileSpec(custom=Signature((3, 3), (1, 2)))
     composite = True
     no_gradient = "it belongs to a backward pass"
 

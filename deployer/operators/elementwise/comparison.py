@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.operator import Array
-from deployer.core.signatures import Rule
+from deployer.core.traits.file import FileSpec
 from deployer.expressions.formula import Attr, Formula, Input, choose
 from deployer.expressions.tree import call
 from deployer.operators.base.elementwise import limited
@@ -18,8 +18,7 @@ class And(BroadcastElementwise):
     """Whether both are true. Elementwise; a truth."""
 
     name = "And"
-    versions = (7,)
-    older: ClassVar[dict[int, Rule]] = {1: limited}
+    file = FileSpec(versions=(7,), older={1: limited})
     operands = BOOLS
     formula = call("and", *BOOLS)
     no_gradient = "a bool has none"
@@ -30,8 +29,7 @@ class Equal(BroadcastElementwise):
     """Whether A is B. Elementwise; a truth."""
 
     name = "Equal"
-    versions = (7, 11, 13, 19)
-    older: ClassVar[dict[int, Rule]] = {1: limited}
+    file = FileSpec(versions=(7, 11, 13, 19), older={1: limited})
     operands = (A, B)
     formula = call("equal", A, B)
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
@@ -45,8 +43,7 @@ class Greater(BroadcastElementwise):
     """Whether A is above B. Elementwise; a truth."""
 
     name = "Greater"
-    versions = (7, 9, 13)
-    older: ClassVar[dict[int, Rule]] = {1: limited}
+    file = FileSpec(versions=(7, 9, 13), older={1: limited})
     operands = (A, B)
     formula = A > B
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
@@ -60,7 +57,7 @@ class GreaterOrEqual(BroadcastElementwise):
     """Whether A is not below B, nor NaN. Elementwise; a truth."""
 
     name = "GreaterOrEqual"
-    versions = (12, 16)
+    file = FileSpec(versions=(12, 16))
     operands = (A, B)
     formula = A >= B
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
@@ -78,10 +75,9 @@ class IsInf(Pointwise):
     """Whether X is an infinity, of either sign or of one. Elementwise; a truth."""
 
     name = "IsInf"
-    versions = (10, 20)
     formula = call("or", _found("detect_negative", -math.inf), _found("detect_positive", math.inf))
     defaults: ClassVar = {"detect_negative": 1.0, "detect_positive": 1.0}
-    flags = ("detect_negative", "detect_positive")
+    file = FileSpec(versions=(10, 20), flags=("detect_negative", "detect_positive"))
     trials = ({"detect_negative": 0}, {"detect_positive": 0})
     no_gradient = "a bool has none"
 
@@ -96,7 +92,7 @@ class IsNaN(Pointwise):
     """Whether X is no number. Elementwise; a truth."""
 
     name = "IsNaN"
-    versions = (9, 13, 20)
+    file = FileSpec(versions=(9, 13, 20))
     formula = call("not", call("equal", X, X))
     no_gradient = "a bool has none"
 
@@ -106,8 +102,7 @@ class Less(BroadcastElementwise):
     """Whether A is below B. Elementwise; a truth."""
 
     name = "Less"
-    versions = (7, 9, 13)
-    older: ClassVar[dict[int, Rule]] = {1: limited}
+    file = FileSpec(versions=(7, 9, 13), older={1: limited})
     operands = (A, B)
     formula = A < B
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
@@ -121,7 +116,7 @@ class LessOrEqual(BroadcastElementwise):
     """Whether A is not above B, nor NaN. Elementwise; a truth."""
 
     name = "LessOrEqual"
-    versions = (12, 16)
+    file = FileSpec(versions=(12, 16))
     operands = (A, B)
     formula = A <= B
     non_differentiable: ClassVar = {"a": (B,), "b": (A,)}
@@ -138,7 +133,7 @@ class Not(Pointwise):
     """Whether X is false. Elementwise; a truth."""
 
     name = "Not"
-    versions = (1,)
+    file = FileSpec(versions=(1,))
     operands = (BOOL,)
     formula = call("not", BOOL)
     no_gradient = "a bool has none"
@@ -149,8 +144,7 @@ class Or(BroadcastElementwise):
     """Whether one is true, or both. Elementwise; a truth."""
 
     name = "Or"
-    versions = (7,)
-    older: ClassVar[dict[int, Rule]] = {1: limited}
+    file = FileSpec(versions=(7,), older={1: limited})
     operands = BOOLS
     formula = call("or", *BOOLS)
     no_gradient = "a bool has none"
@@ -164,7 +158,7 @@ class Where(BroadcastElementwise):
     """X where a condition is true, else Y. Elementwise; the gradient goes to what is chosen."""
 
     name = "Where"
-    versions = (9, 16)
+    file = FileSpec(versions=(9, 16))
     operands = (CONDITION, X, OTHER)
     formula = choose(CONDITION, X, OTHER)
     integers = True
@@ -176,8 +170,7 @@ class Xor(BroadcastElementwise):
     """Whether one alone is true. Elementwise; a truth."""
 
     name = "Xor"
-    versions = (7,)
-    older: ClassVar[dict[int, Rule]] = {1: limited}
+    file = FileSpec(versions=(7,), older={1: limited})
     operands = BOOLS
     formula = call("xor", *BOOLS)
     no_gradient = "a bool has none"

@@ -5,8 +5,11 @@ from typing import ClassVar
 
 from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, Kernel, register, unsupported
+from deployer.core.kernel import ArgValue, Const, Kernel
+from deployer.core.operator import Array, register, unsupported
 from deployer.core.signatures import Signature
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Numerics
 from deployer.expressions.formula import Attr, Input
 from deployer.expressions.tree import call
 from deployer.operators.base.elementwise import Flat
@@ -176,9 +179,8 @@ class IntegerWrap(Flat):
     """
 
     name = "IntegerWrap"
-    custom = Signature((1, 1), (1, 1), {"bits": "INT", "signed": "INT"})
-    flags = ("signed",)
-    wraps = True
+    file = FileSpec(custom=Signature((1, 1), (1, 1), {"bits": "INT", "signed": "INT"}), flags=("signed",))
+    numerics = Numerics(wraps=True)
     kernel = Kernel(
         "integer_wrap_i32",
         pointers=(("x", "int32", False), ("y", "int32", True)),

@@ -7,7 +7,9 @@ import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, register, unsupported
-from deployer.core.signatures import CONSUMED, Rule, Signature
+from deployer.core.signatures import CONSUMED, Signature
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Numerics
 from deployer.expressions.derivative import ZERO
 from deployer.expressions.formula import Attr, Input, choose
 from deployer.expressions.tree import call
@@ -22,9 +24,8 @@ class Abs(Pointwise):
     """Y = |X|. Elementwise; at 0 the slope is 0, as PyTorch's."""
 
     name = "Abs"
-    overflow = "any"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    numerics = Numerics(overflow="any")
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = call("abs", X)
     non_differentiable: ClassVar = {"x": (ZERO,)}
     integers = True
@@ -35,8 +36,7 @@ class Ceil(Pointwise):
     """The smallest whole number that is not below X. Elementwise; the slope is 0."""
 
     name = "Ceil"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = call("ceil", X)
     non_differentiable: ClassVar = {"x": (call("round", X),)}
     spread = 3.0
@@ -47,7 +47,7 @@ class Divided(Pointwise):
     """X divided by a number that is known; Mean is lowered to it. Elementwise."""
 
     name = "Divided"
-    custom = Signature((1, 1), (1, 1), {"by": "FLOAT"})
+    file = FileSpec(custom=Signature((1, 1), (1, 1), {"by": "FLOAT"}))
     formula = X / Attr("by")
     defaults: ClassVar = {"by": 1.0}
     trials = ({"by": 3.0},)
@@ -58,7 +58,7 @@ class Erf(Pointwise):
     """The error function. Elementwise."""
 
     name = "Erf"
-    versions = (9, 13)
+    file = FileSpec(versions=(9, 13))
     formula = call("erf", X)
 
 
@@ -67,8 +67,7 @@ class Floor(Pointwise):
     """The largest whole number that is not above X. Elementwise; the slope is 0."""
 
     name = "Floor"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = call("floor", X)
     non_differentiable: ClassVar = {"x": (call("round", X),)}
     spread = 3.0
@@ -86,7 +85,7 @@ class FloorMod(BroadcastElementwise):
     """
 
     name = "FloorMod"
-    custom = Signature((2, 2), (1, 1))
+    file = FileSpec(custom=Signature((2, 2), (1, 1)))
     operands = (A, B)
     formula = choose(call("and", OTHER_SIGN, call("not", call("equal", LEFT, 0.0))), LEFT + B, LEFT)
     non_differentiable: ClassVar = {
@@ -108,8 +107,7 @@ class Mean(Sum):
     """
 
     name = "Mean"
-    versions = (8, 13)
-    older: ClassVar[dict[int, Rule]] = {1: equal_shapes, 6: equal_shapes}
+    file = FileSpec(versions=(8, 13), older={1: equal_shapes, 6: equal_shapes})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of all operands."""
@@ -145,13 +143,12 @@ class Mod(BroadcastElementwise):
     """
 
     name = "Mod"
-    versions = (10, 13, 28)
     operands = (A, B)
     formula = call("rem", A, B)
     non_differentiable: ClassVar = {"a": (call("round", A / B) * B,), "b": (A / call("round", A / B),)}
     integers = True
     at_run_time = "IntegerMod"
-    flags = ("fmod",)
+    file = FileSpec(versions=(10, 13, 28), flags=("fmod",))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """FloorMod for floats without `fmod`."""
@@ -191,9 +188,8 @@ class Neg(Pointwise):
     """Y = -X. Elementwise."""
 
     name = "Neg"
-    overflow = "any"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    numerics = Numerics(overflow="any")
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = -X
     integers = True
 
@@ -203,8 +199,7 @@ class Reciprocal(Pointwise):
     """Y = 1 / X. Elementwise; the slope is -Y^2."""
 
     name = "Reciprocal"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = 1.0 / X
     derivatives: ClassVar = {"x": -(DY * (Y * Y))}
 
@@ -219,7 +214,7 @@ class Round(Pointwise):
     """The nearest whole number, of two the even one. Elementwise; the slope is 0."""
 
     name = "Round"
-    versions = (11, 22)
+    file = FileSpec(versions=(11, 22))
     formula = call("round", X)
     non_differentiable: ClassVar = {"x": (call("floor", X) + 0.5,)}
     spread = 3.0
@@ -230,7 +225,7 @@ class Sign(Pointwise):
     """Y = 1, -1 or 0. Elementwise; NaN stays NaN. The slope is 0."""
 
     name = "Sign"
-    versions = (9, 13)
+    file = FileSpec(versions=(9, 13))
     formula = choose(X > 0.0, 1.0, choose(X < 0.0, -1.0, X))
     derivatives: ClassVar = {"x": ZERO}
     non_differentiable: ClassVar = {"x": (ZERO,)}
@@ -242,8 +237,7 @@ class Sqrt(Pointwise):
     """The square root; NaN of what is negative. Elementwise."""
 
     name = "Sqrt"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = call("sqrt", X)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:

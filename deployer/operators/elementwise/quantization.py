@@ -7,6 +7,7 @@ from onnx import TensorProto
 
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import operands
 from deployer.operators.base.views import normalized_axes
 
@@ -19,7 +20,7 @@ class DequantizeLinear(Operator):
     """
 
     name = "DequantizeLinear"
-    versions = (10, 13, 19, 21, 23, 24, 25, 28)
+    file = FileSpec(versions=(10, 13, 19, 21, 23, 24, 25, 28))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

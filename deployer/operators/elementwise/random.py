@@ -2,29 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Start, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Start,
-    Work,
-    register,
-    unsupported,
-)
-from deployer.core.signatures import Rule, Signature, without
-from deployer.core.traits import Recomputed
+from deployer.core.operator import Array, GradientBuilder, Operator, register, unsupported
+from deployer.core.signatures import Signature, without
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Recomputed, Training
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.philox import BITS, WORDS, drawn, halves
 
@@ -54,6 +43,16 @@ def kept(node: Node, passes: int, count: int) -> npt.NDArray[np.bool_]:
     return words >= np.uint32(threshold(ratio_of(node)))
 
 
+def _keyed_dropout_draws(node: Node, constants: Mapping[str, Array]) -> bool:
+    """Unless nothing is dropped."""
+    return ratio_of(node) != 0
+
+
+def _keeping_all(node: Node) -> Node:
+    """With nothing to drop."""
+    return replace(node, inputs=node.inputs[:1], attrs={"ratio": 0.0})
+
+
 @register
 class KeyedDropout(Operator):
     """Y = X / (1 - ratio) where an element is kept, else 0; which are kept follows from a key alone.
@@ -63,8 +62,8 @@ class KeyedDropout(Operator):
     """
 
     name = "KeyedDropout"
-    custom = Signature((1, 2), (1, 1), {"ratio": "FLOAT", "seed": "INT", "stream": "INT"})
-    passes = 1
+    file = FileSpec(custom=Signature((1, 2), (1, 1), {"ratio": "FLOAT", "seed": "INT", "stream": "INT"}))
+    training = Training(passes=1, draws=_keyed_dropout_draws, drawless=_keeping_all)
     kernel = Kernel(
         "keyed_dropout_f32",
         pointers=(("x", "float32", False), ("count", "int32", False), ("y", "float32", True)),
@@ -73,14 +72,6 @@ class KeyedDropout(Operator):
             *(("stream", "u32"), ("threshold", "u32"), ("scale", "f32")),
         ),
     )
-
-    def draws(self, node: Node, constants: Mapping[str, Array]) -> bool:
-        """Unless nothing is dropped."""
-        return ratio_of(node) != 0
-
-    def drawless(self, node: Node) -> Node:
-        """With nothing to drop."""
-        return replace(node, inputs=node.inputs[:1], attrs={"ratio": 0.0})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -151,6 +142,19 @@ def trains(node: Node) -> bool:
     return bool(node.attr_int("training_mode", 0)) and ratio_of(node) != 0
 
 
+PASSES = 3
+"""The input of Dropout that is the number of the pass."""
+
+
+def _dropout_draws(node: Node, constants: Mapping[str, Array]) -> bool:
+    """In training mode."""
+    attrs = dict(node.attrs)
+    for position, name in Dropout.file.static_inputs.items():
+        array = constants.get(node.inputs[position]) if node.inputs[position:] else None
+        attrs |= {} if array is None or not array.size else {name: array.reshape(-1)[0].item()}
+    return trains(replace(node, attrs=attrs))
+
+
 @register
 class Dropout(Operator):
     """In training elements are dropped by a key and the others scaled, at inference Y = X.
@@ -159,24 +163,14 @@ class Dropout(Operator):
     """
 
     name = "Dropout"
-    versions = (12, 13, 22)
-    older: ClassVar[dict[int, Rule]] = {1: _tested, 6: _tested, 7: _copy, 10: _copy}
-    flags = ("training_mode",)
-    static_inputs: ClassVar[dict[int, str]] = {1: "ratio", 2: "training_mode"}
+    file = FileSpec(
+        versions=(12, 13, 22),
+        older={1: _tested, 6: _tested, 7: _copy, 10: _copy},
+        flags=("training_mode",),
+        static_inputs={1: "ratio", 2: "training_mode"},
+    )
     composite = True
-    passes = 3
-
-    def draws(self, node: Node, constants: Mapping[str, Array]) -> bool:
-        """In training mode."""
-        attrs = dict(node.attrs)
-        for position, name in self.static_inputs.items():
-            array = constants.get(node.inputs[position]) if node.inputs[position:] else None
-            attrs |= {} if array is None or not array.size else {name: array.reshape(-1)[0].item()}
-        return trains(replace(node, attrs=attrs))
-
-    def drawless(self, node: Node) -> Node:
-        """With nothing to drop, in any version."""
-        return replace(node, inputs=node.inputs[:1], attrs={"ratio": 0.0})
+    training = Training(passes=PASSES, draws=_dropout_draws, drawless=_keeping_all)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, and the mask."""
@@ -190,7 +184,7 @@ class Dropout(Operator):
         mask = np.ones(x.shape, bool)
         if not trains(node):
             return (x, mask.astype(np.int32))[: max(len(node.outputs), 1)]
-        count = inputs[self.passes]
+        count = inputs[PASSES]
         assert count is not None
         mask = kept(node, int(count.reshape(())), x.size).reshape(x.shape)
         y = KeyedDropout().reference(node, (x, count))[0]
@@ -200,7 +194,7 @@ class Dropout(Operator):
         """KeyedDropout, whose mask nobody computes, or Identity with a mask of ones."""
         x, y, mask = node.inputs[0], node.outputs[0], "".join(node.outputs[1:])
         if trains(node):
-            count = node.inputs[self.passes : self.passes + 1]
+            count = node.inputs[PASSES : PASSES + 1]
             attrs = {name: node.attrs[name] for name in ("ratio", *KEYS) if name in node.attrs}
             return [Node(node.name, KeyedDropout.name, (x, *count), (y,), {"ratio": 0.5, **attrs})]
         nodes = [Node(node.name, "Identity", (x,), (y,))]
@@ -219,10 +213,10 @@ class DropoutGrad(Operator):
     """
 
     name = "DropoutGrad"
-    custom = Signature((2, 4), (1, 1))
-    flags = ("training_mode",)
-    static_inputs: ClassVar[dict[int, str]] = {2: "ratio", 3: "training_mode"}
-    recomputed: ClassVar[dict[int, Recomputed]] = {1: Recomputed(Dropout.name, output=1, source=Dropout.passes)}
+    file = FileSpec(
+        custom=Signature((2, 4), (1, 1)), flags=("training_mode",), static_inputs={2: "ratio", 3: "training_mode"}
+    )
+    training = Training(recomputed={1: Recomputed(Dropout.name, output=1, source=PASSES)})
     composite = True
     no_gradient = "it belongs to a backward pass"
 
@@ -249,6 +243,16 @@ DIGITS = 24
 """Bits of a number: as many as float32 holds exactly."""
 
 
+def _keyed_uniform_draws(node: Node, constants: Mapping[str, Array]) -> bool:
+    """Always."""
+    return True
+
+
+def _keyed_uniform_drawless(node: Node) -> Node:
+    """There is no such form."""
+    raise unsupported(node, "its numbers are drawn at random", "a model in which nothing is, or a seed")
+
+
 @register
 class KeyedUniform(Operator):
     """Numbers from 0 to below 1 of a shape; which they are follows from a key alone.
@@ -258,23 +262,16 @@ class KeyedUniform(Operator):
     """
 
     name = "KeyedUniform"
-    custom = Signature((1, 2), (1, 1), {"shape": "INTS", "seed": "INT", "stream": "INT"})
-    passes = 1
-    static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
+    training = Training(passes=1, draws=_keyed_uniform_draws, drawless=_keyed_uniform_drawless)
+    file = FileSpec(
+        custom=Signature((1, 2), (1, 1), {"shape": "INTS", "seed": "INT", "stream": "INT"}), static_inputs={0: "shape"}
+    )
     no_gradient = "numbers that are drawn have none"
     kernel = Kernel(
         "keyed_uniform_f32",
         pointers=(("count", "int32", False), ("y", "float32", True)),
         scalars=(*(("n", "u32"), ("start", "u32"), ("seed_low", "u32"), ("seed_high", "u32")), ("stream", "u32")),
     )
-
-    def draws(self, node: Node, constants: Mapping[str, Array]) -> bool:
-        """Always."""
-        return True
-
-    def drawless(self, node: Node) -> Node:
-        """There is no such form."""
-        raise unsupported(node, "its numbers are drawn at random", "a model in which nothing is, or a seed")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Floats of that shape."""

@@ -7,7 +7,9 @@ from typing import ClassVar
 from deployer.core import ir
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import mismatch
-from deployer.core.signatures import CONSUMED, Rule, without
+from deployer.core.signatures import CONSUMED, without
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Training
 from deployer.expressions.derivative import ZERO
 from deployer.expressions.formula import Attr, Input, choose, maximum, minimum
 from deployer.expressions.tree import Number, call
@@ -20,7 +22,7 @@ class Celu(Pointwise):
     """Y = X where X > 0, else alpha (e^(X / alpha) - 1). Elementwise; the slope has no jump."""
 
     name = "Celu"
-    versions = (12, 28)
+    file = FileSpec(versions=(12, 28))
     formula = choose(X > 0.0, X, Attr("alpha") * call("expm1", X / Attr("alpha")))
     derivatives: ClassVar = {"x": choose(X > 0.0, DY, DY * call("exp", X / Attr("alpha")))}
     defaults: ClassVar = {"alpha": 1.0}
@@ -32,8 +34,7 @@ class Elu(Pointwise):
     """Y = X where X > 0, else alpha (e^X - 1). Elementwise."""
 
     name = "Elu"
-    versions = (6, 22)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 22), older={1: CONSUMED})
     formula = choose(X > 0.0, X, Attr("alpha") * call("expm1", X))
     defaults: ClassVar = {"alpha": 1.0}
     non_differentiable: ClassVar = {"x": (ZERO,)}
@@ -45,8 +46,7 @@ class HardSigmoid(Pointwise):
     """Y = alpha X + beta between 0 and 1. Elementwise; on the bounds the slope is 0, as PyTorch's."""
 
     name = "HardSigmoid"
-    versions = (6, 22)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 22), older={1: CONSUMED})
     formula = maximum(0.0, minimum(1.0, Attr("alpha") * X + Attr("beta")))
     defaults: ClassVar = {"alpha": 0.2, "beta": 0.5}
     non_differentiable: ClassVar = {"x": ((0.0 - Attr("beta")) / Attr("alpha"), (1.0 - Attr("beta")) / Attr("alpha"))}
@@ -59,7 +59,7 @@ class HardSwish(Pointwise):
     """Y = X times X / 6 + 1 / 2 between 0 and 1. Elementwise."""
 
     name = "HardSwish"
-    versions = (14, 22)
+    file = FileSpec(versions=(14, 22))
     formula = X * maximum(0.0, minimum(1.0, X * (1 / 6) + 0.5))
     non_differentiable: ClassVar = {"x": (Number(-3.0), Number(3.0))}
     spread = 3.0
@@ -70,8 +70,7 @@ class LeakyRelu(Pointwise):
     """Y = X where X > 0, else alpha X. Elementwise; at 0 the slope is alpha, as PyTorch's."""
 
     name = "LeakyRelu"
-    versions = (6, 16)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 16), older={1: CONSUMED})
     formula = choose(X > 0.0, X, Attr("alpha") * X)
     defaults: ClassVar = {"alpha": 0.01}
     non_differentiable: ClassVar = {"x": (ZERO,)}
@@ -105,9 +104,8 @@ class PRelu(BroadcastElementwise):
     """
 
     name = "PRelu"
-    learned: ClassVar[dict[int, str]] = {1: ir.SLOPE}
-    versions = (7, 9, 16)
-    older: ClassVar[dict[int, Rule]] = {1: _by_channel, 6: _by_channel}
+    training = Training(learned={1: ir.SLOPE})
+    file = FileSpec(versions=(7, 9, 16), older={1: _by_channel, 6: _by_channel})
     operands = (X, SLOPE)
     formula = choose(X < 0.0, X * SLOPE, X)
     derivatives: ClassVar = {"x": choose(X > 0.0, DY, DY * SLOPE)}
@@ -135,8 +133,7 @@ class Selu(Pointwise):
     """Y = gamma X where X > 0, else gamma alpha (e^X - 1). Elementwise."""
 
     name = "Selu"
-    versions = (6, 22)
-    older: ClassVar[dict[int, Rule]] = {1: _rough}
+    file = FileSpec(versions=(6, 22), older={1: _rough})
     formula = Attr("gamma") * choose(X > 0.0, X, Attr("alpha") * call("expm1", X))
     defaults: ClassVar = {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}
     non_differentiable: ClassVar = {"x": (ZERO,)}
@@ -151,7 +148,7 @@ class Shrink(Pointwise):
     """X closer to zero by a bias where it is beyond lambd on either side, and zero between. Elementwise."""
 
     name = "Shrink"
-    versions = (9,)
+    file = FileSpec(versions=(9,))
     formula = choose(X < -LIMIT, X + BIAS, choose(X > LIMIT, X - BIAS, 0.0))
     defaults: ClassVar = {"lambd": 0.5, "bias": 0.0}
     non_differentiable: ClassVar = {"x": (-LIMIT, LIMIT)}
@@ -163,7 +160,7 @@ class ThresholdedRelu(Pointwise):
     """Y = X where X > alpha, else 0. Elementwise."""
 
     name = "ThresholdedRelu"
-    versions = (10, 22)
+    file = FileSpec(versions=(10, 22))
     formula = choose(Attr("alpha") < X, X, 0.0)
     defaults: ClassVar = {"alpha": 1.0}
     non_differentiable: ClassVar = {"x": (Attr("alpha"),)}

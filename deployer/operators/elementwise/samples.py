@@ -7,7 +7,7 @@ import numpy as np
 from deployer.core.ir import AttrValue
 from deployer.core.operator import rng
 from deployer.core.samples import Sample, inherited_samples, measured, samples_of, sweep_of
-from deployer.core.traits import ACTIVATION
+from deployer.core.traits.fusion import ACTIVATION
 from deployer.operators.base.elementwise import binary_samples
 from deployer.operators.base.epilogue import RELU
 from deployer.operators.base.operands import arrays, normal

@@ -8,7 +8,8 @@ import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, register, registry
-from deployer.core.signatures import CONSUMED, Rule, Signature
+from deployer.core.signatures import CONSUMED, Signature
+from deployer.core.traits.file import FileSpec
 from deployer.expressions.formula import Attr, Input
 from deployer.expressions.tree import call
 from deployer.operators.base.elementwise_dsl import DY, Pointwise, X, elementwise
@@ -20,7 +21,7 @@ class Expm1(Pointwise):
     """Y = e^X - 1, without the loss of digits near zero. Elementwise."""
 
     name = "Expm1"
-    custom = Signature((1, 1), (1, 1))
+    file = FileSpec(custom=Signature((1, 1), (1, 1)))
     formula = call("expm1", X)
 
 
@@ -44,7 +45,7 @@ class Log1p(Pointwise):
     """Y = ln(1 + X), without the loss of digits near zero. Elementwise."""
 
     name = "Log1p"
-    custom = Signature((1, 1), (1, 1))
+    file = FileSpec(custom=Signature((1, 1), (1, 1)))
     formula = call("log1p", X)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
@@ -57,7 +58,7 @@ class Mish(Pointwise):
     """Y = X tanh(ln(1 + e^X)). Elementwise."""
 
     name = "Mish"
-    versions = (18, 22)
+    file = FileSpec(versions=(18, 22))
     formula = X * call("tanh", call("softplus", X))
     spread = 4.0
 
@@ -94,7 +95,7 @@ class QuickGelu(Quick):
     """Y = X / (1 + e^(-alpha X)), ONNX Runtime's name of Swish with another default of alpha. Elementwise."""
 
     name = "QuickGelu"
-    custom = Signature((1, 1), (1, 1), {"alpha": "FLOAT"})
+    file = FileSpec(custom=Signature((1, 1), (1, 1), {"alpha": "FLOAT"}))
     of = "Swish"
 
 
@@ -103,7 +104,7 @@ class QuickGeluGrad(Quick):
     """The gradient of X under QuickGelu. Elementwise over dY and X."""
 
     name = "QuickGeluGrad"
-    custom = Signature((2, 2), (1, 1), {"alpha": "FLOAT"})
+    file = FileSpec(custom=Signature((2, 2), (1, 1), {"alpha": "FLOAT"}))
     of = "SwishGrad"
 
 
@@ -112,8 +113,7 @@ class Sigmoid(Pointwise):
     """Y = 1 / (1 + e^-X). Elementwise."""
 
     name = "Sigmoid"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = call("sigmoid", X)
     spread = 4.0
 
@@ -123,7 +123,7 @@ class Softplus(Pointwise):
     """Y = ln(1 + e^X). Elementwise."""
 
     name = "Softplus"
-    versions = (1, 22)
+    file = FileSpec(versions=(1, 22))
     formula = call("softplus", X)
     spread = 4.0
 
@@ -133,7 +133,7 @@ class Softsign(Pointwise):
     """Y = X / (1 + |X|). Elementwise."""
 
     name = "Softsign"
-    versions = (1, 22)
+    file = FileSpec(versions=(1, 22))
     formula = X / (1.0 + call("abs", X))
     derivatives: ClassVar = {"x": DY / ((1.0 + call("abs", X)) * (1.0 + call("abs", X)))}
 
@@ -143,7 +143,7 @@ class Swish(Pointwise):
     """Y = X / (1 + e^(-alpha X)). Elementwise."""
 
     name = "Swish"
-    versions = (24,)
+    file = FileSpec(versions=(24,))
     formula = X * call("sigmoid", Attr("alpha") * X)
     defaults: ClassVar = {"alpha": 1.0}
     trials = ({"alpha": 1.7},)
@@ -154,6 +154,5 @@ class Tanh(Pointwise):
     """The hyperbolic tangent. Elementwise."""
 
     name = "Tanh"
-    versions = (6, 13)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    file = FileSpec(versions=(6, 13), older={1: CONSUMED})
     formula = call("tanh", X)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from deployer.core.operator import Array
+from deployer.core.traits.file import FileSpec
 from deployer.expressions.formula import Input
 from deployer.expressions.tree import call
 from deployer.operators.base.elementwise_dsl import Pointwise, X, elementwise
@@ -13,7 +14,7 @@ class Acos(Pointwise):
     """The angle whose cosine is X. Elementwise."""
 
     name = "Acos"
-    versions = (7, 22)
+    file = FileSpec(versions=(7, 22))
     formula = call("acos", X)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
@@ -26,7 +27,7 @@ class Acosh(Pointwise):
     """The inverse of the hyperbolic cosine. Elementwise."""
 
     name = "Acosh"
-    versions = (9, 22)
+    file = FileSpec(versions=(9, 22))
     formula = call("acosh", X)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
@@ -39,7 +40,7 @@ class Asin(Pointwise):
     """The angle whose sine is X. Elementwise."""
 
     name = "Asin"
-    versions = (7, 22)
+    file = FileSpec(versions=(7, 22))
     formula = call("asin", X)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
@@ -52,7 +53,7 @@ class Asinh(Pointwise):
     """The inverse of the hyperbolic sine. Elementwise."""
 
     name = "Asinh"
-    versions = (9, 22)
+    file = FileSpec(versions=(9, 22))
     formula = call("asinh", X)
     spread = 3.0
 
@@ -62,7 +63,7 @@ class Atan(Pointwise):
     """The angle whose tangent is X. Elementwise."""
 
     name = "Atan"
-    versions = (7, 22)
+    file = FileSpec(versions=(7, 22))
     formula = call("atan", X)
     spread = 3.0
 
@@ -72,7 +73,7 @@ class Atanh(Pointwise):
     """The inverse of the hyperbolic tangent. Elementwise."""
 
     name = "Atanh"
-    versions = (9, 22)
+    file = FileSpec(versions=(9, 22))
     formula = call("atanh", X)
 
     def drawn(self, generator: np.random.Generator, operand: Input, shape: tuple[int, ...]) -> Array:
@@ -85,7 +86,7 @@ class Cos(Pointwise):
     """The cosine. Elementwise."""
 
     name = "Cos"
-    versions = (7, 22)
+    file = FileSpec(versions=(7, 22))
     formula = call("cos", X)
     spread = 3.0
 
@@ -95,7 +96,7 @@ class Cosh(Pointwise):
     """The hyperbolic cosine. Elementwise."""
 
     name = "Cosh"
-    versions = (9, 22)
+    file = FileSpec(versions=(9, 22))
     formula = call("cosh", X)
 
 
@@ -104,7 +105,7 @@ class Sin(Pointwise):
     """The sine. Elementwise."""
 
     name = "Sin"
-    versions = (7, 22)
+    file = FileSpec(versions=(7, 22))
     formula = call("sin", X)
     spread = 3.0
 
@@ -114,7 +115,7 @@ class Sinh(Pointwise):
     """The hyperbolic sine. Elementwise."""
 
     name = "Sinh"
-    versions = (9, 22)
+    file = FileSpec(versions=(9, 22))
     formula = call("sinh", X)
 
 
@@ -123,5 +124,5 @@ class Tan(Pointwise):
     """The tangent. Elementwise; at its poles there is no border: a float is never there."""
 
     name = "Tan"
-    versions = (7, 22)
+    file = FileSpec(versions=(7, 22))
     formula = call("tan", X)

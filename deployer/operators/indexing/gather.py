@@ -3,33 +3,21 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import TABLE, AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, First, Kernel, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Start,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Indices
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Indices, Numerics
+from deployer.core.traits.training import Training
 from deployer.operators.base.operands import operands
 from deployer.operators.base.views import normalized_axes, reshape_to
 from deployer.operators.movement.slicing import Pick, put_back
@@ -111,6 +99,23 @@ def table_args(access: Access) -> dict[str, ArgValue]:
     return {**values, "rows": Const(access.dim("r").size), "r_start": Start("r"), **strides, "first": First()}
 
 
+def _gather_indices(node: Node, types: Mapping[str, TensorType]) -> Indices | None:
+    """The second input, of rows of the first."""
+    if "indices" in node.attrs:
+        return None
+    shape = types[node.inputs[0]].shape
+    return row_indices(node.inputs[1], shape[node.attr_int("axis", 0)])
+
+
+def _is_static(position: int, value: Array | None) -> bool:
+    """Whether the indices are a constant scalar or an ascending arithmetic sequence, which a Slice can take."""
+    if value is None or value.ndim > 1:
+        return False
+    steps: Array = np.diff(value.reshape(-1))
+    one_step = value.size < 2 or bool((steps == steps[0]).all() and steps[0] > 0)
+    return one_step and bool((value < 0).all() or (value >= 0).all())
+
+
 @register
 class Gather(Operator):
     """Parts of X along an axis, as numbers say, such as the rows of a table.
@@ -119,23 +124,15 @@ class Gather(Operator):
     """
 
     name = "Gather"
-    learned: ClassVar[dict[int, str]] = {0: TABLE}
-    versions = (1, 11, 13)
+    training = Training(learned={0: TABLE})
     kernel = Kernel(
         "gather_f32",
         pointers=(("x", "float32", False), ("ids", "int32", False), ("y", "float32", True)),
         scalars=(*TABLE_SCALARS, *((name, "u32") for name in ("x_o", "x_r", "y_o", "y_k", "first"))),
     )
-    moved = ("x", "y")
-    static_inputs: ClassVar[dict[int, str]] = {1: "indices"}
-
-    def is_static(self, position: int, value: Array | None) -> bool:
-        """Whether the indices are a constant scalar or an ascending arithmetic sequence, which a Slice can take."""
-        if value is None or value.ndim > 1:
-            return False
-        steps: Array = np.diff(value.reshape(-1))
-        one_step = value.size < 2 or bool((steps == steps[0]).all() and steps[0] > 0)
-        return one_step and bool((value < 0).all() or (value >= 0).all())
+    execution = Execution(moved=("x", "y"))
+    file = FileSpec(versions=(1, 11, 13), static_inputs={1: "indices"}, is_static=_is_static)
+    numerics = Numerics(indices=_gather_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's shape with that of the indices in place of the axis."""
@@ -162,13 +159,6 @@ class Gather(Operator):
             outside = (rows < 0).reshape(*rows.shape, *[1] * (x.ndim - axis - 1))
             y = np.where(outside, absent(x.dtype), y)
         return (np.ascontiguousarray(y),)
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
-        """The second input, of rows of the first."""
-        if "indices" in node.attrs:
-            return None
-        shape = types[node.inputs[0]].shape
-        return row_indices(node.inputs[1], shape[node.attr_int("axis", 0)])
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY at the rows that were taken, and zero elsewhere; GatherGrad adds up what was taken several times."""
@@ -235,6 +225,11 @@ def _pick(node: Node, size: int) -> Pick:
     return Pick(size, ids[0] if ids else 0, next(iter(steps), 1), len(ids))
 
 
+def _gather_grad_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The second input, of rows of X."""
+    return row_indices(node.inputs[1], node.attr_ints("shape", ())[node.attr_int("axis", 0)])
+
+
 @register
 class GatherGrad(Operator):
     """dX of a Gather, the sums of dY over the numbers of each row.
@@ -243,14 +238,14 @@ class GatherGrad(Operator):
     """
 
     name = "GatherGrad"
-    custom = Signature((3, 3), (1, 1), {"axis": "INT"})
     kernel = Kernel(
         "gather_grad_f32",
         pointers=(("ids", "int32", False), ("dy", "float32", False), ("dx", "float32", True)),
         scalars=(*TABLE_SCALARS, *((name, "u32") for name in ("dy_o", "dy_k", "dx_o", "dx_r", "first"))),
     )
-    static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
+    file = FileSpec(custom=Signature((3, 3), (1, 1), {"axis": "INT"}), static_inputs={0: "shape"})
     no_gradient = "it belongs to a backward pass"
+    numerics = Numerics(indices=_gather_grad_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -277,10 +272,6 @@ class GatherGrad(Operator):
         np.add.at(np.moveaxis(dx, axis, 0), rows[rows >= 0], np.moveaxis(lines, axis, 0)[rows >= 0])
         return (dx,)
 
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The second input, of rows of X."""
-        return row_indices(node.inputs[1], node.attr_ints("shape", ())[node.attr_int("axis", 0)])
-
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Each tile of indices adds to the rows of its tile of X."""
         _, ids, dy = node.inputs
@@ -305,6 +296,11 @@ NOWHERE = np.iinfo(np.int32).min
 """What a place outside of the table becomes, which is no row of any."""
 
 
+def _row_numbers_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The places."""
+    return place_indices(node.inputs[0], node.attr_ints("sizes", ()))
+
+
 @register
 class RowNumbers(Operator):
     """The number of a row among all from its place along several axes: a step of GatherND and ScatterND.
@@ -315,7 +311,7 @@ class RowNumbers(Operator):
     """
 
     name = "RowNumbers"
-    custom = Signature((1, 1), (1, 1), {"sizes": "INTS", "each": "INT"})
+    file = FileSpec(custom=Signature((1, 1), (1, 1), {"sizes": "INTS", "each": "INT"}))
     kernel = Kernel(
         "row_numbers_i32",
         pointers=(("ids", "int32", False), ("y", "int32", True)),
@@ -324,6 +320,7 @@ class RowNumbers(Operator):
         ),
     )
     no_gradient = "a number has none"
+    numerics = Numerics(indices=_row_numbers_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """One number in place of the last axis."""
@@ -347,10 +344,6 @@ class RowNumbers(Operator):
             outside |= (front < 0) | (front >= size)
             number = number * size + front
         return (np.where(outside, NOWHERE, number).astype(np.int32).reshape(ids.shape[:-1]),)
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The places."""
-        return place_indices(node.inputs[0], node.attr_ints("sizes", ()))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """One dim over places."""
@@ -393,14 +386,13 @@ class OneHot(Operator):
     """
 
     name = "OneHot"
-    versions = (9, 11, 28)
     kernel = Kernel(
         "one_hot_f32",
         pointers=(("ids", "float32", False), ("values", "float32", False), ("y", "float32", True)),
         scalars=(*((n, "u32") for n in ("o", "d", "i", "d_start", "ids_o", "y_o", "y_d")), ("depth", "f32")),
     )
-    moved = ("values", "y")
-    static_inputs: ClassVar[dict[int, str]] = {1: "depth"}
+    execution = Execution(moved=("values", "y"))
+    file = FileSpec(versions=(9, 11, 28), static_inputs={1: "depth"})
     no_gradient = "what it depends on by numbers has none"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -8,27 +8,14 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.ir import TABLE, AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, First, Kernel, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Start,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    registry,
-    unsupported,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Indices
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Indices, Numerics
+from deployer.core.traits.training import Training
 from deployer.operators.base.axes import axis_of, lines
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.indexing.gather import absent, check_ids, from_the_front, row_indices
@@ -43,8 +30,8 @@ class GatherND(Operator):
     """
 
     name = "GatherND"
-    learned: ClassVar[dict[int, str]] = {0: TABLE}
-    versions = (11, 12, 13)
+    training = Training(learned={0: TABLE})
+    file = FileSpec(versions=(11, 12, 13))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -99,8 +86,7 @@ class GatherNDGrad(Operator):
     """
 
     name = "GatherNDGrad"
-    custom = Signature((INPUTS, INPUTS), (1, 1), {"batch_dims": "INT"})
-    static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
+    file = FileSpec(custom=Signature((INPUTS, INPUTS), (1, 1), {"batch_dims": "INT"}), static_inputs={0: "shape"})
     composite = True
     no_gradient = "it belongs to a backward pass"
 
@@ -250,6 +236,12 @@ def put(y: Array, where: tuple[Array, ...], updates: Array, reduction: str) -> N
     functions[reduction].at(y, where, updates)
 
 
+def _gather_elements_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The second input, of rows along the axis."""
+    shape = types[node.inputs[0]].shape
+    return row_indices(node.inputs[1], shape[axis_of(node, shape, 0)])
+
+
 @register
 class GatherElements(Operator):
     """For each number an element of X, from the row of that number along an axis.
@@ -258,13 +250,14 @@ class GatherElements(Operator):
     """
 
     name = "GatherElements"
-    versions = (11, 13)
+    file = FileSpec(versions=(11, 13))
     kernel = Kernel(
         "gather_elements_f32",
         pointers=(("x", "float32", False), ("ids", "int32", False), ("y", "float32", True)),
         scalars=(*LENGTHS, *((n, "u32") for n in ("x_o", "x_r", "ids_o", "ids_k", "ids_i", "y_o", "y_k", "first"))),
     )
-    moved = ("x", "y")
+    execution = Execution(moved=("x", "y"))
+    numerics = Numerics(indices=_gather_elements_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The shape of the indices."""
@@ -278,11 +271,6 @@ class GatherElements(Operator):
         axis = axis_of(node, x.shape, 0)
         where, present = grid(ids, x.shape[axis], axis)
         return (x[where] if present.all() else np.where(present, x[where], absent(x.dtype)),)
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The second input, of rows along the axis."""
-        shape = types[node.inputs[0]].shape
-        return row_indices(node.inputs[1], shape[axis_of(node, shape, 0)])
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY at the elements that were taken, added up; zero elsewhere."""
@@ -339,6 +327,12 @@ def _picks(node: Node, x: TensorType, ids: TensorType) -> list[Pick]:
     return picks
 
 
+def _gather_elements_grad_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The third input, of rows of X."""
+    shape = node.attr_ints("shape", ())
+    return row_indices(node.inputs[2], shape[axis_of(node, shape, 0)])
+
+
 @register
 class GatherElementsGrad(Scattering):
     """dX of a GatherElements, zeros to which dY is added at the elements that were taken.
@@ -347,10 +341,10 @@ class GatherElementsGrad(Scattering):
     """
 
     name = "GatherElementsGrad"
-    custom = Signature((3, 3), (1, 1), {"axis": "INT"})
-    static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
+    file = FileSpec(custom=Signature((3, 3), (1, 1), {"axis": "INT"}), static_inputs={1: "shape"})
     usual = "add"
     no_gradient = "it belongs to a backward pass"
+    numerics = Numerics(indices=_gather_elements_grad_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -375,11 +369,6 @@ class GatherElementsGrad(Scattering):
         where, present = grid(ids, dx.shape[axis], axis)
         put(dx, tuple(place[present] for place in where), dy[present], "add")
         return (dx,)
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The third input, of rows of X."""
-        shape = node.attr_ints("shape", ())
-        return row_indices(node.inputs[2], shape[axis_of(node, shape, 0)])
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Each tile of indices adds to the rows of its tile of X."""

@@ -10,7 +10,8 @@ from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Indices
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Indices, Numerics
 from deployer.operators.base.axes import axis_of, lines
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.indexing.gather import check_ids, from_the_front, row_indices
@@ -25,6 +26,12 @@ from deployer.operators.indexing.gather_elements import (
 from deployer.operators.reduction.reduction import expand_to
 
 
+def _scatter_elements_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The second input, of rows along the axis."""
+    shape = types[node.inputs[0]].shape
+    return row_indices(node.inputs[1], shape[axis_of(node, shape, 0)])
+
+
 @register
 class ScatterElements(Scattering):
     """X with elements of U at the rows along an axis that numbers name.
@@ -35,7 +42,8 @@ class ScatterElements(Scattering):
     """
 
     name = "ScatterElements"
-    versions = (11, 13, 16, 18)
+    file = FileSpec(versions=(11, 13, 16, 18))
+    numerics = Numerics(indices=_scatter_elements_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -54,11 +62,6 @@ class ScatterElements(Scattering):
         where, present = grid(ids, x.shape[axis], axis)
         put(y, tuple(place[present] for place in where), updates[present], node.attr_str("reduction", "none"))
         return (y,)
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The second input, of rows along the axis."""
-        shape = types[node.inputs[0]].shape
-        return row_indices(node.inputs[1], shape[axis_of(node, shape, 0)])
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dU is dY at those elements; dX is dY, without those elements where they are replaced."""
@@ -109,7 +112,7 @@ class Scatter(Operator):
     """
 
     name = "Scatter"
-    versions = (9,)
+    file = FileSpec(versions=(9,))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -132,7 +135,7 @@ class ScatterND(Operator):
     """X with parts of U at places along its first axes. Made of RowNumbers and ScatterRows over X as rows."""
 
     name = "ScatterND"
-    versions = (11, 13, 16, 18)
+    file = FileSpec(versions=(11, 13, 16, 18))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -172,6 +175,11 @@ class ScatterND(Operator):
         ]
 
 
+def _scatter_rows_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The numbers, of rows of X."""
+    return row_indices(node.inputs[1], types[node.inputs[0]].shape[0])
+
+
 @register
 class ScatterRows(Scattering):
     """A table with rows of U in place of those that numbers name: a step of ScatterND.
@@ -180,7 +188,8 @@ class ScatterRows(Scattering):
     """
 
     name = "ScatterRows"
-    custom = Signature((3, 3), (1, 1), {"reduction": "STRING"})
+    file = FileSpec(custom=Signature((3, 3), (1, 1), {"reduction": "STRING"}))
+    numerics = Numerics(indices=_scatter_rows_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -197,10 +206,6 @@ class ScatterRows(Scattering):
         rows, y = from_the_front(ids, x.shape[0]), x.copy()
         put(y, (rows[rows >= 0],), updates[rows >= 0], node.attr_str("reduction", "none"))
         return (y,)
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The numbers, of rows of X."""
-        return row_indices(node.inputs[1], types[node.inputs[0]].shape[0])
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dU is dY at those rows; dX is dY, without those rows where they are replaced."""

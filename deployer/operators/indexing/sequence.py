@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register
 from deployer.core.signatures import Signature
-from deployer.core.traits import Indices
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Indices, Numerics
 from deployer.expressions.formula import Input
 from deployer.expressions.tree import call
 from deployer.operators.base.elementwise_dsl import BroadcastElementwise, elementwise
@@ -31,7 +32,7 @@ class ReverseSequence(Operator):
     """
 
     name = "ReverseSequence"
-    versions = (10, 28)
+    file = FileSpec(versions=(10, 28))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -106,14 +107,11 @@ class SequenceMask(BroadcastElementwise):
     """
 
     name = "SequenceMask"
-    custom = LENGTHS
+    file = FileSpec(custom=LENGTHS)
     operands = (STEP, LENGTH)
     formula = call("less", STEP, LENGTH)
     no_gradient = "a truth has none"
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
-        """The lengths."""
-        return length_indices(node, types)
+    numerics = Numerics(indices=length_indices)
 
 
 @elementwise
@@ -124,11 +122,8 @@ class MirroredStep(BroadcastElementwise):
     """
 
     name = "MirroredStep"
-    custom = LENGTHS
+    file = FileSpec(custom=LENGTHS)
     operands = (STEP, LENGTH)
     formula = call("choose", call("less", STEP, LENGTH), call("add", LENGTH, call("not", STEP)), STEP)
     no_gradient = "a number has none"
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices | None:
-        """The lengths."""
-        return length_indices(node, types)
+    numerics = Numerics(indices=length_indices)

@@ -8,27 +8,16 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
-from deployer.core.files.roles import SoleOutput
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Start,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    registry,
-    unsupported,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
 from deployer.core.signatures import Extra, Signature
-from deployer.core.traits import Indices, Loss
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec, SoleOutput
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.numerics import Indices, Numerics
+from deployer.core.traits.training import Loss
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.loss.label_loss import (
     IGNORED,
@@ -56,6 +45,11 @@ from deployer.operators.loss.label_loss import (
 from deployer.operators.normalization.softmax import LogSoftmax
 
 
+def _loss_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The labels are classes."""
+    return label_indices(node, node.inputs[1], types[node.inputs[0]])
+
+
 @register
 class SoftmaxCrossEntropyLoss(Operator):
     """NegativeLogLikelihoodLoss of LogSoftmax over the class axis.
@@ -66,9 +60,7 @@ class SoftmaxCrossEntropyLoss(Operator):
     """
 
     name = "SoftmaxCrossEntropyLoss"
-    versions = (12, 13)
-    extras = (Extra(SMOOTHING.place, (SMOOTHING.kind,), "smoothed labels, which ONNX does not have"),)
-    loss = Loss(
+    training = Loss(
         "cross_entropy",
         "labels",
         class_labels,
@@ -81,11 +73,12 @@ class SoftmaxCrossEntropyLoss(Operator):
         settings=(SMOOTHING, IGNORED),
     )
 
-    sole_output = SoleOutput(1, "SoftmaxCrossEntropyLossGrad")
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The labels are classes."""
-        return label_indices(node, node.inputs[1], types[node.inputs[0]])
+    file = FileSpec(
+        versions=(12, 13),
+        extras=(Extra(SMOOTHING.place, (SMOOTHING.kind,), "smoothed labels, which ONNX does not have"),),
+        sole_output=SoleOutput(1, "SoftmaxCrossEntropyLossGrad"),
+    )
+    numerics = Numerics(indices=_loss_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a loss per label; log_prob has the scores' shape."""
@@ -146,6 +139,12 @@ ORDER = (0, 2, 1, 3)
 """Where LabelLossGrad's inputs are among those of a node with class weights."""
 
 
+def _grad_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """Labels follow their log probabilities, which follow what is left out where there are two inputs."""
+    scores = 0 if len(node.inputs) == 2 else 1
+    return label_indices(node, node.inputs[scores + 1], types[node.inputs[scores]])
+
+
 @register
 class SoftmaxCrossEntropyLossGrad(Operator):
     """dscores = dloss (exp(log_prob) - onehot(label)) / count.
@@ -156,7 +155,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
     """
 
     name = "SoftmaxCrossEntropyLossGrad"
-    custom = Signature((2, 4), (1, 1), {"reduction": "STRING", "ignore_index": "INT"})
+    file = FileSpec(custom=Signature((2, 4), (1, 1), {"reduction": "STRING", "ignore_index": "INT"}))
     kernel = Kernel(
         "softmax_ce_grad_f32",
         pointers=(
@@ -171,6 +170,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         ),
     )
     no_gradient = "it belongs to a backward pass"
+    numerics = Numerics(indices=_grad_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of log_prob."""
@@ -206,11 +206,6 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             return None
         (log_prob,) = operands(node, inputs[1:], 1)
         return [_weighted(node, log_prob.shape[1])]
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """Labels follow their log probabilities, which follow what is left out where there are two inputs."""
-        scores = 0 if len(node.inputs) == 2 else 1
-        return label_indices(node, node.inputs[scores + 1], types[node.inputs[scores]])
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims n, c, d."""
@@ -263,6 +258,29 @@ SCORES_INPUT, LABELS, DLOSS = range(3)
 DX, LOSS, LOG_PROB = range(3)
 
 
+def _joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """The gradient with the LogSoftmax over classes that it reads, and with the loss where one of its own is."""
+    *dloss, log_prob, labels = node.inputs
+    shape, rank = types[labels].shape, len(types[log_prob].shape)
+    softmax = next((n for n in near if n.outputs == (log_prob,) and n.op == LogSoftmax.name), None)
+    if softmax is None or softmax.attr_int("axis", -1) % rank != 1:
+        return None
+    operands, parts, loss = (softmax.inputs[0], labels, *filter(None, dloss)), [softmax], ""
+    attrs = label_attrs(node)
+    for other in near:
+        same = other.op == NegativeLogLikelihoodLoss.name and other.inputs == (log_prob, labels)
+        if same and label_attrs(other) == attrs and (_per_label(node) or math.prod(shape) == 1):
+            parts, loss = [softmax, other], other.outputs[0]
+    return Node(node.name, SoftmaxCrossEntropy.name, operands, (node.outputs[0], loss, log_prob), attrs), parts
+
+
+def _both_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """The labels are classes."""
+    return label_indices(node, node.inputs[LABELS], types[node.inputs[SCORES_INPUT]])
+
+
 @register
 class SoftmaxCrossEntropy(Operator):
     """The gradient of SoftmaxCrossEntropyLoss for its scores, with log_prob and the loss, in one walk.
@@ -291,9 +309,10 @@ class SoftmaxCrossEntropy(Operator):
             *LABEL_SCALARS,
         ),
     )
-    optional_outputs: ClassVar[dict[str, int]] = {"loss": LOSS, "log_prob": LOG_PROB}
-    multi_output_of = SoftmaxCrossEntropyLossGrad.name
+    execution = Execution(optional_outputs={"loss": LOSS, "log_prob": LOG_PROB})
+    fusion = Fusion(multi_output_of=SoftmaxCrossEntropyLossGrad.name, joint=_joint)
     no_gradient = "it belongs to a backward pass"
+    numerics = Numerics(indices=_both_indices)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Types of the gradient, the loss and log_prob, as far as the node has outputs."""
@@ -316,27 +335,6 @@ class SoftmaxCrossEntropy(Operator):
         operands = (log_prob, labels) if dloss is None else (dloss, log_prob, labels)
         (dx,) = SoftmaxCrossEntropyLossGrad().reference(node, operands)
         return (dx, negative_log_likelihood(node, log_prob, labels), log_prob)[: len(node.outputs)]
-
-    def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
-    ) -> tuple[Node, Sequence[Node]] | None:
-        """The gradient with the LogSoftmax over classes that it reads, and with the loss where one of its own is."""
-        *dloss, log_prob, labels = node.inputs
-        shape, rank = types[labels].shape, len(types[log_prob].shape)
-        softmax = next((n for n in near if n.outputs == (log_prob,) and n.op == LogSoftmax.name), None)
-        if softmax is None or softmax.attr_int("axis", -1) % rank != 1:
-            return None
-        operands, parts, loss = (softmax.inputs[0], labels, *filter(None, dloss)), [softmax], ""
-        attrs = label_attrs(node)
-        for other in near:
-            same = other.op == NegativeLogLikelihoodLoss.name and other.inputs == (log_prob, labels)
-            if same and label_attrs(other) == attrs and (_per_label(node) or math.prod(shape) == 1):
-                parts, loss = [softmax, other], other.outputs[0]
-        return Node(node.name, self.name, operands, (node.outputs[0], loss, log_prob), attrs), parts
-
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """The labels are classes."""
-        return label_indices(node, node.inputs[LABELS], types[node.inputs[SCORES_INPUT]])
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims n and d; a label's classes are whole in every tile."""
@@ -432,11 +430,13 @@ class SoftmaxCrossEntropyLossInternal(Internal):
     """
 
     name = "SoftmaxCrossEntropyLossInternal"
-    custom = Signature((2, 4), (1, 2), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"})
-    static_inputs: ClassVar[dict[int, str]] = {3: "ignore_index"}
     of = "SoftmaxCrossEntropyLoss"
     ignored = 3
-    sole_output = SoleOutput(1, "SoftmaxCrossEntropyLossInternalGrad")
+    file = FileSpec(
+        custom=Signature((2, 4), (1, 2), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"}),
+        static_inputs={3: "ignore_index"},
+        sole_output=SoleOutput(1, "SoftmaxCrossEntropyLossInternalGrad"),
+    )
 
 
 @register
@@ -447,8 +447,10 @@ class SoftmaxCrossEntropyLossInternalGrad(Internal):
     """
 
     name = "SoftmaxCrossEntropyLossInternalGrad"
-    custom = Signature((3, 5), (1, 1), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"})
-    static_inputs: ClassVar[dict[int, str]] = {4: "ignore_index"}
+    file = FileSpec(
+        custom=Signature((3, 5), (1, 1), {"reduction": "STRING", "output_type": "INT", "ignore_index": "INT"}),
+        static_inputs={4: "ignore_index"},
+    )
     no_gradient = "it belongs to a backward pass"
     of = "SoftmaxCrossEntropyLossGrad"
     ignored = 4

@@ -7,29 +7,15 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, First, Kernel, Last, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Last,
-    Operator,
-    Start,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    rng,
-    unsupported,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, execution_of, mismatch, register, rng, unsupported
 from deployer.core.samples import Sample
 from deployer.core.signatures import Signature
-from deployer.core.traits import Hyperparameter, Indices, Loss, Sums
+from deployer.core.traits.execution import Execution, Sums
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Indices, Numerics
+from deployer.core.traits.training import Hyperparameter, Loss
 from deployer.operators.base.operands import arrays, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
 
@@ -280,6 +266,20 @@ def weighted_samples(seed: int) -> Iterator[tuple[str, Array, Array, Array | Non
         yield label, normal(r, *shape), labels, weights, attrs
 
 
+def _second_labels(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """Labels are the second input; their scores are the first."""
+    return label_indices(node, node.inputs[1], types[node.inputs[0]])
+
+
+def _weight_total(node: Node, inputs: Sequence[Array | None]) -> float | None:
+    """The weights of the labels that are not ignored; without weights they are 1."""
+    labels, weights = inputs[1], inputs[2] if _weights(node) else None
+    if labels is None or not all_labels(node, _weights(node)):
+        return None
+    one = np.ones(1) if weights is None else weights.astype(np.float64)
+    return float(divisor(node, labels, one))
+
+
 @register
 class WeightedNLLLoss(Operator):
     """minus the log probability of each label, or of a smoothed label, by class weights, reduced.
@@ -303,8 +303,9 @@ class WeightedNLLLoss(Operator):
             *WEIGHTED_SCALARS,
         ),
     )
-    sums = Sums(("n", "d"))
+    execution = Execution(sums=Sums(("n", "d")))
     no_gradient = "the losses that are made of it have one"
+    numerics = Numerics(indices=_second_labels, counted=_weight_total)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar, or a loss per label."""
@@ -320,18 +321,6 @@ class WeightedNLLLoss(Operator):
         assert labels is not None
         return (weighted_loss(node, log_prob, labels, weights[0] if weights else None),)
 
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """Labels are the second input; their scores are the first."""
-        return label_indices(node, node.inputs[1], types[node.inputs[0]])
-
-    def counted(self, node: Node, inputs: Sequence[Array | None]) -> float | None:
-        """The weights of the labels that are not ignored; without weights they are 1."""
-        labels, weights = inputs[1], inputs[2] if _weights(node) else None
-        if labels is None or not all_labels(node, _weights(node)):
-            return None
-        one = np.ones(1) if weights is None else weights.astype(np.float64)
-        return float(divisor(node, labels, one))
-
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n and d, reduced unless there is a loss per label; a label's classes are whole in every tile."""
         shape = extents(types[node.inputs[0]].shape)
@@ -343,7 +332,7 @@ class WeightedNLLLoss(Operator):
             return Access((Dim("n", n), Dim("d", d)), (*listed, loss))
         loss = Operand("loss", node.outputs[0], "out", (1,), (Broadcast(),))
         dims = (Dim("n", n, "reduction"), Dim("d", d, "reduction"))
-        return Access(dims, (*listed, loss, *carry_operands(node, self.kernel, self.sums, loss)))
+        return Access(dims, (*listed, loss, *carry_operands(node, self.kernel, execution_of(self).sums, loss)))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, strides, whether the tile is first or last in the sum, and WEIGHTED_SCALARS."""
@@ -358,7 +347,7 @@ class WeightedNLLLoss(Operator):
             "each": Const(int(_per_label(node))),
             "first": First(),
             "last": Last(),
-            **carry_args(self.sums, access),
+            **carry_args(execution_of(self).sums, access),
             **weighted_args(node, _weights(node), (n, classes, d)),
         }
 
@@ -395,7 +384,7 @@ class LabelLossGrad(Operator):
     """
 
     name = "LabelLossGrad"
-    custom = Signature((2, 4), (1, 1), {**KINDS, "classes": "INT"}, frozenset({"classes"}))
+    file = FileSpec(custom=Signature((2, 4), (1, 1), {**KINDS, "classes": "INT"}, frozenset({"classes"})))
     kernel = Kernel(
         "label_loss_grad_f32",
         pointers=(
@@ -478,6 +467,11 @@ def _input(node: Node, position: int) -> str:
     return node.inputs[position] if position < len(node.inputs) else ""
 
 
+def _label_count(node: Node, inputs: Sequence[Array | None]) -> float | None:
+    """The labels that are not ignored."""
+    return float(label_mask(node, inputs[1]).sum()) if counts_labels(node) and inputs[1] is not None else None
+
+
 @register
 class NegativeLogLikelihoodLoss(Operator):
     """minus the log probability of each label, reduced.
@@ -486,7 +480,7 @@ class NegativeLogLikelihoodLoss(Operator):
     """
 
     name = "NegativeLogLikelihoodLoss"
-    versions = (12, 13, 22)
+    file = FileSpec(versions=(12, 13, 22))
     kernel = Kernel(
         "nll_loss_f32",
         pointers=(("log_prob", "float32", False), ("labels", "int32", False), ("loss", "float32", True), CARRY),
@@ -497,8 +491,9 @@ class NegativeLogLikelihoodLoss(Operator):
             *LABEL_SCALARS,
         ),
     )
-    sums = Sums(("n", "d"))
-    loss = Loss("nll", "labels", class_labels, f"log probabilities, as {SCORES}", 1, weights=2, settings=(IGNORED,))
+    execution = Execution(sums=Sums(("n", "d")))
+    training = Loss("nll", "labels", class_labels, f"log probabilities, as {SCORES}", 1, weights=2, settings=(IGNORED,))
+    numerics = Numerics(indices=_second_labels, counted=_label_count)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar, or a loss per label."""
@@ -526,14 +521,6 @@ class NegativeLogLikelihoodLoss(Operator):
             classes = b.type(node.inputs[0]).shape[1]
             b.emit(LabelLossGrad.name, inputs, (b.grad(0),), classes=classes, **label_attrs(node))
 
-    def indices(self, node: Node, types: Mapping[str, TensorType]) -> Indices:
-        """Labels are the second input; their scores are the first."""
-        return label_indices(node, node.inputs[1], types[node.inputs[0]])
-
-    def counted(self, node: Node, inputs: Sequence[Array | None]) -> float | None:
-        """The labels that are not ignored."""
-        return float(label_mask(node, inputs[1]).sum()) if counts_labels(node) and inputs[1] is not None else None
-
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n and d, reduced unless there is a loss per label; of the classes only a label's adds anything."""
         n, classes, d = extents(types[node.inputs[0]].shape)
@@ -544,7 +531,7 @@ class NegativeLogLikelihoodLoss(Operator):
             loss = Operand("loss", node.outputs[0], "out", (n, d), (At("n"), At("d")))
             return Access((Dim("n", n), Dim("d", d), Dim("c", classes, "reduction")), (log_prob, labels, loss))
         loss = Operand("loss", node.outputs[0], "out", (1,), (Broadcast(),))
-        operands = (log_prob, labels, loss, *carry_operands(node, self.kernel, self.sums, loss))
+        operands = (log_prob, labels, loss, *carry_operands(node, self.kernel, execution_of(self).sums, loss))
         dims = (("n", n), ("d", d), ("c", classes))
         return Access(tuple(Dim(name, size, "reduction") for name, size in dims), operands)
 
@@ -565,7 +552,7 @@ class NegativeLogLikelihoodLoss(Operator):
             "each": Const(int(per_label)),
             "first": First(),
             "last": Last(),
-            **carry_args(self.sums, access),
+            **carry_args(execution_of(self).sums, access),
             **label_args(node, n, d),
         }
 

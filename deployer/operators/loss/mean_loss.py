@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -10,26 +11,24 @@ import numpy as np
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, First, Kernel, Last, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import (
-    ArgValue,
     Array,
-    Const,
-    CType,
-    Extent,
-    First,
     GradientBuilder,
-    Kernel,
-    Last,
     Operator,
-    Work,
+    execution_of,
     mismatch,
     register,
     registry,
     unsupported,
 )
 from deployer.core.signatures import Signature
-from deployer.core.traits import DecisionBoundaries, Hyperparameter, Loss, Sums
+from deployer.core.traits.execution import Execution, Sums
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.numerics import DecisionBoundaries, Numerics
+from deployer.core.traits.training import Hyperparameter, Loss
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, floats, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
@@ -65,6 +64,19 @@ def check_settings(node: Node, settings: Sequence[Hyperparameter]) -> None:
             raise unsupported(node, f"{name} is {setting.of(node):g}", f"{name} in {setting.range}")
 
 
+def _joint(
+    name: str, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """The loss of the same operands, by the same attributes, with the gradient as its second output."""
+    operator = registry()[name]
+    assert isinstance(operator, MeanLoss)
+    for loss in near:
+        same = loss.op == name and loss.inputs == node.inputs and not _slopes(loss)
+        if same and operator.slope_attrs(loss) == operator.slope_attrs(node):
+            return replace(loss, outputs=(loss.outputs[0], node.outputs[0], *loss.outputs[2:])), [loss]
+    return None
+
+
 class MeanLoss(Flat):
     """pred and target have one shape; the loss is a scalar, a sum over all elements divided by `divisor`.
 
@@ -72,9 +84,7 @@ class MeanLoss(Flat):
     if the loss depends on their difference alone. A node may have that of pred as a second output.
     """
 
-    domain = ""
-    sums = Sums(("n",), results=2)
-    optional_outputs: ClassVar[dict[str, int]] = {SLOPES: 1}
+    execution = Execution(sums=Sums(("n",), results=2), optional_outputs={SLOPES: 1})
     grad: ClassVar[str]
     differs: ClassVar[bool] = False
     """Whether the loss depends on the difference of both inputs alone."""
@@ -89,17 +99,7 @@ class MeanLoss(Flat):
     def __init_subclass__(cls) -> None:
         """A node of the loss can stand for one of its gradient too."""
         super().__init_subclass__()
-        cls.multi_output_of = cls.grad
-
-    def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
-    ) -> tuple[Node, Sequence[Node]] | None:
-        """The loss of the same operands, by the same attributes, with the gradient as its second output."""
-        for loss in near:
-            same = loss.op == self.name and loss.inputs == node.inputs and not _slopes(loss)
-            if same and self.slope_attrs(loss) == self.slope_attrs(node):
-                return replace(loss, outputs=(loss.outputs[0], node.outputs[0], *loss.outputs[2:])), [loss]
-        return None
+        cls.fusion = Fusion(multi_output_of=cls.grad, joint=partial(_joint, cls.name))
 
     @abstractmethod
     def terms(self, node: Node, pred: Array, target: Array) -> Array:
@@ -154,7 +154,7 @@ class MeanLoss(Flat):
         pred, target = (Operand(a, node.inputs[i], "in", (size,), (At("n"),)) for i, a in enumerate(("pred", "target")))
         y = Operand("y", node.outputs[0], "out", (1,), (Broadcast(),))
         derivatives = (Operand(SLOPES, _slopes(node), "out", (size,), (At("n"),)),) if _slopes(node) else ()
-        carried = carry_operands(node, self.kernel, self.sums, y)
+        carried = carry_operands(node, self.kernel, execution_of(self).sums, y)
         return Access((Dim("n", size, "reduction"),), (pred, target, y, *derivatives, *carried))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
@@ -166,7 +166,7 @@ class MeanLoss(Flat):
             "n": Extent("n"),
             "first": First(),
             "last": Last(),
-            **carry_args(self.sums, access),
+            **carry_args(execution_of(self).sums, access),
             "count": Const(float(self.divisor(node, access.dim("n").size))),
             "share": Const(self._gradient.share(node, access.dim("n").size)),
             **{name: Const(number) for name, number in numbers.items()},
@@ -193,7 +193,6 @@ class MeanLoss(Flat):
 class MeanLossGrad(Flat):
     """The gradient of such a loss with respect to pred, for a loss gradient of one."""
 
-    domain = ""
     no_gradient = "it belongs to a backward pass"
     of: ClassVar[type[MeanLoss]]
     """The loss, whose settings, divisor and samples this has."""
@@ -254,8 +253,8 @@ class BCELoss(MeanLoss):
     """
 
     name = "BCELoss"
-    custom = Signature((2, 2), (1, 1))
-    loss = Loss(
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
+    training = Loss(
         "bce",
         "target",
         lambda output: output,
@@ -263,7 +262,7 @@ class BCELoss(MeanLoss):
         function="binary_cross_entropy",
     )
     kernel = loss_kernel("bce_loss_f32", "floor", "least")
-    bounded: ClassVar = {0: UNIT, 1: UNIT}
+    numerics = Numerics(bounded={0: UNIT, 1: UNIT})
     grad = "BCELossGrad"
     cost = 0
     transcendentals = 2
@@ -295,7 +294,7 @@ class BCELossGrad(MeanLossGrad):
     """
 
     name = "BCELossGrad"
-    custom = Signature((2, 2), (1, 1))
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
     kernel = grad_kernel("bce_loss_grad_f32", "least")
     of = BCELoss
 
@@ -316,8 +315,8 @@ class BCEWithLogitsLoss(MeanLoss):
     """
 
     name = "BCEWithLogitsLoss"
-    custom = Signature((2, 2), (1, 1))
-    loss = Loss(
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
+    training = Loss(
         "bce_with_logits",
         "target",
         lambda output: output,
@@ -325,7 +324,7 @@ class BCEWithLogitsLoss(MeanLoss):
         function="binary_cross_entropy_with_logits",
     )
     kernel = loss_kernel("bce_logits_loss_f32")
-    bounded: ClassVar = {1: UNIT}
+    numerics = Numerics(bounded={1: UNIT})
     grad = "BCEWithLogitsLossGrad"
     cost = 0
     transcendentals = 2
@@ -345,7 +344,7 @@ class BCEWithLogitsLossGrad(MeanLossGrad):
     """dpred = (1 / (1 + exp(-pred)) - target) / numel. The logistic function less the target."""
 
     name = "BCEWithLogitsLossGrad"
-    custom = Signature((2, 2), (1, 1))
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
     kernel = grad_kernel("bce_logits_loss_grad_f32")
     of = BCEWithLogitsLoss
 
@@ -371,8 +370,8 @@ class HuberLoss(MeanLoss):
     """
 
     name = "HuberLoss"
-    custom = HUBER_SIGNATURE
-    loss = Loss("huber", "target", lambda output: output, "any float output", settings=(DELTA,))
+    file = FileSpec(domain="", custom=HUBER_SIGNATURE)
+    training = Loss("huber", "target", lambda output: output, "any float output", settings=(DELTA,))
     kernel = loss_kernel("huber_loss_f32", DELTA.place, SCALE.place)
     grad = "HuberLossGrad"
     differs = True
@@ -395,7 +394,7 @@ class HuberLossGrad(MeanLossGrad):
     """
 
     name = "HuberLossGrad"
-    custom = HUBER_SIGNATURE
+    file = FileSpec(domain="", custom=HUBER_SIGNATURE)
     kernel = grad_kernel("huber_loss_grad_f32", DELTA.place)
     of = HuberLoss
 
@@ -436,8 +435,8 @@ class KLDivLoss(MeanLoss):
     """
 
     name = "KLDivLoss"
-    custom = KL_DIV_SIGNATURE
-    loss = Loss(
+    file = FileSpec(domain="", custom=KL_DIV_SIGNATURE)
+    training = Loss(
         "kl_div",
         "target",
         lambda output: output if output.shape else None,
@@ -445,7 +444,7 @@ class KLDivLoss(MeanLoss):
         arguments={"reduction": "batchmean"},
     )
     kernel = loss_kernel("kl_div_loss_f32")
-    bounded: ClassVar = {1: UNIT}
+    numerics = Numerics(bounded={1: UNIT})
     grad = "KLDivLossGrad"
     given: ClassVar[dict[str, AttrValue]] = {BATCH: 2}
     cost = 0
@@ -499,7 +498,7 @@ class KLDivLossGrad(MeanLossGrad):
     """dpred = -target / batch. Attribute `batch` is the divisor."""
 
     name = "KLDivLossGrad"
-    custom = KL_DIV_SIGNATURE
+    file = FileSpec(domain="", custom=KL_DIV_SIGNATURE)
     kernel = grad_kernel("kl_div_loss_grad_f32")
     of = KLDivLoss
 
@@ -513,26 +512,28 @@ class KLDivLossGrad(MeanLossGrad):
         return -target
 
 
+def _decision_boundaries(node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
+    """Each element decides by its side of the target which sign its gradient has."""
+    pred, target = (x.reshape(-1) for x in arrays(inputs, 2))
+    flipped = np.where(pred > target, target, np.nextafter(target, np.inf))
+    return (DecisionBoundaries(0, np.arange(pred.size), np.abs(pred - target), flipped),)
+
+
 @register
 class L1Loss(MeanLoss):
     """mean(|pred - target|). The mean of all distances."""
 
     name = "L1Loss"
-    custom = Signature((2, 2), (1, 1))
-    loss = Loss("l1", "target", lambda output: output, "any float output")
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
+    training = Loss("l1", "target", lambda output: output, "any float output")
     kernel = loss_kernel("l1_loss_f32")
     grad = "L1LossGrad"
     differs = True
+    numerics = Numerics(decision_boundaries=_decision_boundaries)
 
     def terms(self, node: Node, pred: Array, target: Array) -> Array:
         """|pred - target|."""
         return np.asarray(np.abs(pred - target))
-
-    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
-        """Each element decides by its side of the target which sign its gradient has."""
-        pred, target = (x.reshape(-1) for x in arrays(inputs, 2))
-        flipped = np.where(pred > target, target, np.nextafter(target, np.inf))
-        return (DecisionBoundaries(0, np.arange(pred.size), np.abs(pred - target), flipped),)
 
 
 @register
@@ -540,7 +541,7 @@ class L1LossGrad(MeanLossGrad):
     """dpred = sign(pred - target) / numel. 0 where prediction and target are equal, as in PyTorch."""
 
     name = "L1LossGrad"
-    custom = Signature((2, 2), (1, 1))
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
     kernel = grad_kernel("l1_loss_grad_f32")
     of = L1Loss
 
@@ -554,8 +555,8 @@ class MSELoss(MeanLoss):
     """mean((pred - target)^2). pred and target have one shape; the loss is a scalar."""
 
     name = "MSELoss"
-    custom = Signature((2, 2), (1, 1))
-    loss = Loss("mse", "target", lambda output: output, "any float output")
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
+    training = Loss("mse", "target", lambda output: output, "any float output")
     kernel = loss_kernel("mse_loss_f32")
     grad = "MSELossGrad"
     differs = True
@@ -574,7 +575,7 @@ class MSELossGrad(MeanLossGrad):
     """dpred = 2 (pred - target) / numel. Gradient of MSELoss with respect to pred, for a loss gradient of one."""
 
     name = "MSELossGrad"
-    custom = Signature((2, 2), (1, 1))
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
     kernel = grad_kernel("mse_loss_grad_f32")
     of = MSELoss
 
@@ -600,9 +601,8 @@ class SmoothL1Loss(Operator):
     """
 
     name = "SmoothL1Loss"
-    domain = ""
-    custom = Signature((2, 2), (1, 1), {BETA.place: BETA.kind})
-    loss = Loss("smooth_l1", "target", lambda output: output, "any float output", settings=(BETA,))
+    file = FileSpec(domain="", custom=Signature((2, 2), (1, 1), {BETA.place: BETA.kind}))
+    training = Loss("smooth_l1", "target", lambda output: output, "any float output", settings=(BETA,))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar."""

@@ -7,8 +7,11 @@ import numpy as np
 from onnx import TensorProto
 
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, GradientBuilder, Kernel, register, unsupported
+from deployer.core.kernel import Kernel
+from deployer.core.operator import Array, GradientBuilder, register, unsupported
 from deployer.core.signatures import Signature
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, operands
 
@@ -26,7 +29,7 @@ class Cast(Flat):
     """
 
     name = "Cast"
-    versions = (6, 9, 13, 19, 21, 23, 24, 25, 28)
+    file = FileSpec(versions=(6, 9, 13, 19, 21, 23, 24, 25, 28))
     kernel = Kernel("cast_f32", pointers=(("x", "int32", False), ("y", "float32", True)), scalars=(("n", "u32"),))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -71,10 +74,10 @@ class Assign(Flat):
     """
 
     name = "Assign"
-    custom = Signature((2, 2), (0, 1))
+    file = FileSpec(custom=Signature((2, 2), (0, 1)))
     inplace: ClassVar[dict[int, int]] = {0: 0}
     no_gradient = "what lasts from pass to pass is not part of a gradient"
-    moved = ("state", "x")
+    execution = Execution(moved=("state", "x"))
     kernel = Kernel("assign_f32", (("state", "float32", True), ("x", "float32", False)), (("n", "u32"),))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:

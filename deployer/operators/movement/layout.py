@@ -3,28 +3,26 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
-from deployer.core.signatures import Rule, Signature
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Signature
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
 from deployer.operators.base.elementwise import LOOPS, broadcast_access, loop_args, loop_scalars
 from deployer.operators.base.operands import arrays, one_number, operands
 from deployer.operators.base.views import reshape_to
+
+
+def _permutation(node: Node, rank: int) -> tuple[int, ...] | None:
+    """`perm`, or the axes in reverse."""
+    return _perm(node, rank)
 
 
 @register
@@ -32,13 +30,14 @@ class Transpose(Operator):
     """The axes of X in another order. Axis i of Y is axis perm[i] of X; the default reverses the axes."""
 
     name = "Transpose"
-    versions = (1, 13, 21, 23, 24, 25)
+    file = FileSpec(versions=(1, 13, 21, 23, 24, 25))
     kernel = Kernel(
         "transpose_f32",
         pointers=(("x", "float32", False), ("y", "float32", True)),
         scalars=loop_scalars(("x", "y")),
     )
-    moved = ("x", "y")
+    execution = Execution(moved=("x", "y"))
+    fusion = Fusion(permutation=_permutation)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The permuted shape."""
@@ -59,10 +58,6 @@ class Transpose(Operator):
             perm = _perm(node, len(b.type(node.inputs[0]).shape))
             inverse = tuple(int(axis) for axis in np.argsort(perm))
             b.emit("Transpose", (douts[0],), (b.grad(0),), perm=inverse)
-
-    def permutation(self, node: Node, rank: int) -> tuple[int, ...] | None:
-        """`perm`, or the axes in reverse."""
-        return _perm(node, rank)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A view where only axes of one element move; several where it takes more loops than the kernel has."""
@@ -159,14 +154,13 @@ class Expand(Operator):
     """
 
     name = "Expand"
-    versions = (8, 13)
     kernel = Kernel(
         "expand_f32",
         pointers=(("x", "float32", False), ("y", "float32", True)),
         scalars=loop_scalars(("x", "y")),
     )
-    moved = ("x", "y")
-    static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
+    execution = Execution(moved=("x", "y"))
+    file = FileSpec(versions=(8, 13), static_inputs={1: "shape"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape."""
@@ -219,8 +213,7 @@ class Tile(Operator):
     """
 
     name = "Tile"
-    versions = (6, 13)
-    static_inputs: ClassVar[dict[int, str]] = {1: "repeats"}
+    file = FileSpec(versions=(6, 13), static_inputs={1: "repeats"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Each length times its repeats."""
@@ -273,10 +266,9 @@ class Trilu(Operator):
     """
 
     name = "Trilu"
-    versions = (14,)
-    custom = Signature((1, 2), (1, 1), {"upper": "INT"})
-    flags = ("upper",)
-    static_inputs: ClassVar[dict[int, str]] = {1: "k"}
+    file = FileSpec(
+        versions=(14,), custom=Signature((1, 2), (1, 1), {"upper": "INT"}), flags=("upper",), static_inputs={1: "k"}
+    )
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -352,8 +344,7 @@ class DepthToSpace(Operator):
     """Channels become blocks of an image. A Transpose between two views."""
 
     name = "DepthToSpace"
-    versions = (11, 13, 28)
-    older: ClassVar[dict[int, Rule]] = {1: _depth_first}
+    file = FileSpec(versions=(11, 13, 28), older={1: _depth_first})
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -397,7 +388,7 @@ class SpaceToDepth(Operator):
     """Blocks of an image become channels. A Transpose between two views."""
 
     name = "SpaceToDepth"
-    versions = (1, 13, 28)
+    file = FileSpec(versions=(1, 13, 28))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, Window
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, mismatch, register, unsupported
-from deployer.core.signatures import Rule
+from deployer.core.kernel import ArgValue, Const
+from deployer.core.operator import Array, GradientBuilder, mismatch, register, unsupported
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays, check_scalar, operands
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.movement.slicing import Pick, Picking, dims_of, gathered, per_loop, pick_kernel
@@ -43,12 +44,14 @@ class Pad(Picking):
     """
 
     name = "Pad"
-    versions = (11, 13, 18, 19, 21, 23, 24, 25)
-    older: ClassVar[dict[int, Rule]] = {1: _renamed, 2: _renamed}
     kernel = pick_kernel("pad_f32", "x", "y", *per_loop("at", "i32"), *per_loop("len", "u32"), ("value", "f32"))
-    static_inputs: ClassVar[dict[int, str]] = {1: "pads", 2: "constant_value", 3: "axes"}
-    moved = ("x", "y")
-    unbounded = ("constant_value", "value")
+    execution = Execution(moved=("x", "y"))
+    file = FileSpec(
+        versions=(11, 13, 18, 19, 21, 23, 24, 25),
+        older={1: _renamed, 2: _renamed},
+        static_inputs={1: "pads", 2: "constant_value", 3: "axes"},
+        unbounded=("constant_value", "value"),
+    )
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's type, each axis longer by its two pads."""
@@ -136,7 +139,7 @@ def places_of(node: Node, x: TensorType) -> list[tuple[int, Array]]:
 def _above(node: Node, value: int) -> list[Node]:
     """Integers padded with zeros, as they are above the value, and brought back."""
     constant, above, padded = (f"{node.name}/{label}" for label in ("value", "above", "padded"))
-    attrs = {name: given for name, given in node.attrs.items() if name not in Pad.unbounded}
+    attrs = {name: given for name, given in node.attrs.items() if name not in Pad.file.unbounded}
     return [
         Node(constant, "Constant", (), (constant,), {"value_int": value}),
         Node(above, "Sub", (node.inputs[0], constant), (above,)),

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 from onnx import TensorProto
@@ -12,7 +11,7 @@ from onnx import TensorProto
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.limits import check_elements
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
-from deployer.core.signatures import Rule
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.reduction.reduction import constant_scalar
@@ -43,9 +42,7 @@ class GridSample(Operator):
     """
 
     name = "GridSample"
-    versions = (20, 22)
-    older: ClassVar[dict[int, Rule]] = {16: _renamed}
-    flags = ("align_corners",)
+    file = FileSpec(versions=(20, 22), older={16: _renamed}, flags=("align_corners",))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -365,9 +362,11 @@ class Resize(Operator):
     """
 
     name = "Resize"
-    versions = (11, 13, 18, 19)
-    flags = ("antialias", "exclude_outside")
-    static_inputs: ClassVar[dict[int, str]] = {1: "roi", 2: "scales", 3: "sizes"}
+    file = FileSpec(
+        versions=(11, 13, 18, 19),
+        flags=("antialias", "exclude_outside"),
+        static_inputs={1: "roi", 2: "scales", 3: "sizes"},
+    )
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.ir import Node, TensorType
 from deployer.core.limits import check_elements
 from deployer.core.operator import Array, mismatch, register, unsupported
-from deployer.core.signatures import LATE_AXES, Rule, without
+from deployer.core.signatures import LATE_AXES, without
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.base.views import Folded, View, normalized_axes
 
@@ -40,9 +40,9 @@ class Constant(Folded):
     """
 
     name = "Constant"
-    versions = (1, 9, 11, 12, 13, 19, 21, 23, 24, 25)
-    literal = True
-    unbounded = ("value_float", "value_floats")
+    file = FileSpec(
+        versions=(1, 9, 11, 12, 13, 19, 21, 23, 24, 25), literal=True, unbounded=("value_float", "value_floats")
+    )
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a vector of the attribute's dtype."""
@@ -70,9 +70,7 @@ class ConstantOfShape(Folded):
     """
 
     name = "ConstantOfShape"
-    versions = (9, 20, 21, 23, 24, 25)
-    unbounded = ("value",)
-    static_inputs: ClassVar[dict[int, str]] = {0: "shape"}
+    file = FileSpec(versions=(9, 20, 21, 23, 24, 25), unbounded=("value",), static_inputs={0: "shape"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The given shape with the value's dtype."""
@@ -111,8 +109,7 @@ class Flatten(View):
     """A matrix whose rows are the axes before `axis`. `axis` from -rank to rank, default 1."""
 
     name = "Flatten"
-    versions = (11, 13, 21, 23, 24, 25)
-    older: ClassVar[dict[int, Rule]] = {1: _counted_from_the_front, 9: _counted_from_the_front}
+    file = FileSpec(versions=(11, 13, 21, 23, 24, 25), older={1: _counted_from_the_front, 9: _counted_from_the_front})
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """(product before axis, product from axis on)."""
@@ -128,7 +125,7 @@ class Identity(View):
     """Y = X, without a copy. The input under another name."""
 
     name = "Identity"
-    versions = (1, 13, 14, 16, 19, 21, 23, 24, 25)
+    file = FileSpec(versions=(1, 13, 14, 16, 19, 21, 23, 24, 25))
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The input's."""
@@ -143,8 +140,7 @@ class Range(Folded):
     """
 
     name = "Range"
-    versions = (11, 27)
-    static_inputs: ClassVar[dict[int, str]] = {0: "start", 1: "limit", 2: "delta"}
+    file = FileSpec(versions=(11, 27), static_inputs={0: "start", 1: "limit", 2: "delta"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A vector of their type."""
@@ -199,10 +195,12 @@ class Reshape(View):
     """
 
     name = "Reshape"
-    versions = (5, 13, 14, 19, 21, 23, 24, 25)
-    older: ClassVar[dict[int, Rule]] = {1: _attribute_form}
-    flags = ("allowzero",)
-    static_inputs: ClassVar[dict[int, str]] = {1: "shape"}
+    file = FileSpec(
+        versions=(5, 13, 14, 19, 21, 23, 24, 25),
+        older={1: _attribute_form},
+        flags=("allowzero",),
+        static_inputs={1: "shape"},
+    )
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The given shape with 0 and -1 resolved."""
@@ -232,8 +230,7 @@ class Shape(Folded):
     """
 
     name = "Shape"
-    versions = (1, 13, 15, 19, 21, 23, 24, 25)
-    type_only = True
+    file = FileSpec(versions=(1, 13, 15, 19, 21, 23, 24, 25), type_only=True)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A vector of integers."""
@@ -256,8 +253,7 @@ class Size(Folded):
     """The number of elements of a tensor; known at compile time, so it only ever folds. A scalar integer."""
 
     name = "Size"
-    versions = (1, 13, 19, 21, 23, 24, 25)
-    type_only = True
+    file = FileSpec(versions=(1, 13, 19, 21, 23, 24, 25), type_only=True)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar integer."""
@@ -278,9 +274,7 @@ class Squeeze(View):
     """
 
     name = "Squeeze"
-    versions = (1, 11, 13, 21, 23, 24, 25)
-    extras = (LATE_AXES,)
-    static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
+    file = FileSpec(versions=(1, 11, 13, 21, 23, 24, 25), extras=(LATE_AXES,), static_inputs={1: "axes"})
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The input's without the axes."""
@@ -304,9 +298,7 @@ class Unsqueeze(View):
     """
 
     name = "Unsqueeze"
-    versions = (1, 11, 13, 21, 23, 24, 25)
-    extras = (LATE_AXES,)
-    static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
+    file = FileSpec(versions=(1, 11, 13, 21, 23, 24, 25), extras=(LATE_AXES,), static_inputs={1: "axes"})
 
     def shape(self, node: Node, x: TensorType) -> tuple[int, ...]:
         """The input's with a one at each of the axes."""

@@ -10,26 +10,12 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Dim, Operand, Reach, Window
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Length, Offset, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Length,
-    Offset,
-    Operator,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    registry,
-    unsupported,
-)
-from deployer.core.signatures import Rule, Signature
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
+from deployer.core.signatures import Signature
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.base.views import normalized_axes
 
@@ -167,10 +153,9 @@ class Slice(Picking):
     """
 
     name = "Slice"
-    versions = (1, 10, 11, 13)
     kernel = pick_kernel("slice_f32", "x", "y", *per_loop("step", "u32"))
-    moved = ("x", "y")
-    static_inputs: ClassVar[dict[int, str]] = {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
+    execution = Execution(moved=("x", "y"))
+    file = FileSpec(versions=(1, 10, 11, 13), static_inputs={1: "starts", 2: "ends", 3: "axes", 4: "steps"})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The number of elements taken along each axis; of floats at least one."""
@@ -281,8 +266,10 @@ class SliceGrad(Picking):
     """
 
     name = "SliceGrad"
-    custom = Signature((1, 6), (1, 1), {"input_shape": "INTS", "starts": "INTS", "steps": "INTS"})
-    static_inputs: ClassVar[dict[int, str]] = dict(enumerate((SHAPE, "starts", "ends", "axes", "steps"), 1))
+    file = FileSpec(
+        custom=Signature((1, 6), (1, 1), {"input_shape": "INTS", "starts": "INTS", "steps": "INTS"}),
+        static_inputs=dict(enumerate((SHAPE, "starts", "ends", "axes", "steps"), 1)),
+    )
     kernel = pick_kernel(
         "slice_grad_f32", "dy", "dx", *per_loop("at", "i32"), *per_loop("len", "u32"), *per_loop("step", "u32")
     )
@@ -370,14 +357,13 @@ class Concat(Operator):
     """
 
     name = "Concat"
-    versions = (4, 11, 13)
-    older: ClassVar[dict[int, Rule]] = {1: _second_axis}
+    file = FileSpec(versions=(4, 11, 13), older={1: _second_axis})
     kernel = Kernel(
         "concat_f32",
         pointers=(("a", "float32", False), ("b", "float32", False), ("y", "float32", True)),
         scalars=(("r", "u32"), ("n", "u32"), ("a_n", "u32"), ("a_r", "u32"), ("b_r", "u32"), ("y_r", "u32")),
     )
-    moved = ("a", "b", "y")
+    execution = Execution(moved=("a", "b", "y"))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The inputs' shape, with the sum of their lengths along `axis`."""
@@ -494,13 +480,15 @@ class Split(Operator):
     """
 
     name = "Split"
-    versions = (18,)
-    older: ClassVar[dict[int, Rule]] = {
-        **{1: _attribute_form, 2: _counted_from_the_front},
-        **{11: _equal_parts, 13: _equal_parts},
-    }
-    static_inputs: ClassVar[dict[int, str]] = {1: "split"}
-    counts_outputs = True
+    file = FileSpec(
+        versions=(18,),
+        older={
+            **{1: _attribute_form, 2: _counted_from_the_front},
+            **{11: _equal_parts, 13: _equal_parts},
+        },
+        static_inputs={1: "split"},
+        counts_outputs=True,
+    )
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's type with the length of each part, which is nothing where a part is not read."""
@@ -579,7 +567,7 @@ class ConcatTraining(Operator):
     """
 
     name = "ConcatTraining"
-    custom = Signature((1, 2**31 - 1), (1, 2), {"axis": "INT"}, frozenset({"axis"}))
+    file = FileSpec(custom=Signature((1, 2**31 - 1), (1, 2), {"axis": "INT"}, frozenset({"axis"})))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -611,9 +599,9 @@ class SplitTraining(Operator):
     """
 
     name = "SplitTraining"
-    custom = Signature((2, 2), (1, 2**31 - 1), {"axis": "INT"})
-    static_inputs: ClassVar[dict[int, str]] = {1: "split"}
-    counts_outputs = True
+    file = FileSpec(
+        custom=Signature((2, 2), (1, 2**31 - 1), {"axis": "INT"}), static_inputs={1: "split"}, counts_outputs=True
+    )
     composite = True
     no_gradient = "it belongs to a backward pass"
 

@@ -1,27 +1,19 @@
 """Batch normalization in training and inference, its gradient, and its running statistics."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    Kernel,
-    Operator,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
-from deployer.core.signatures import Rule, Signature, without
-from deployer.core.traits import Sums
+from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Signature, without
+from deployer.core.traits.execution import Execution, Sums
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.normalization.channels import (
@@ -44,11 +36,10 @@ class BatchNormInternal(BatchNorm):
     """
 
     name = "BatchNormInternal"
-    custom = Signature((5, 5), (1, 5), {"epsilon": "FLOAT", "momentum": "FLOAT", "training_mode": "INT"})
-
-    def training(self, node: Node) -> bool:
-        """Always."""
-        return True
+    file = replace(
+        BatchNorm.file,
+        custom=Signature((5, 5), (1, 5), {"epsilon": "FLOAT", "momentum": "FLOAT", "training_mode": "INT"}),
+    )
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y, running_mean', running_var', mean, inv_std."""
@@ -81,12 +72,7 @@ class BatchNormalization(BatchNorm):
     """
 
     name = "BatchNormalization"
-    versions = (14, 15)
-    older: ClassVar[dict[int, Rule]] = {1: _tested, 6: _tested, 7: _inference, 9: _inference}
-
-    def training(self, node: Node) -> bool:
-        """Whether attribute `training_mode` is set."""
-        return bool(node.attr_int("training_mode", 0))
+    file = replace(BatchNorm.file, versions=(14, 15), older={1: _tested, 6: _tested, 7: _inference, 9: _inference})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X; in training form two types of one element per channel as well."""
@@ -105,7 +91,7 @@ class BatchNormalizationGrad(Operator):
     """
 
     name = "BatchNormalizationGrad"
-    custom = Signature((5, 5), (1, 3), {"epsilon": "FLOAT"})
+    file = FileSpec(custom=Signature((5, 5), (1, 3), {"epsilon": "FLOAT"}))
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -154,8 +140,10 @@ class RunningStatistics(Flat):
     """
 
     name = "RunningStatistics"
-    custom = Signature((4, 4), (0, 2), {"momentum": "FLOAT", "epsilon": "FLOAT", "count": "INT", "biased": "INT"})
-    flags = ("biased",)
+    file = FileSpec(
+        custom=Signature((4, 4), (0, 2), {"momentum": "FLOAT", "epsilon": "FLOAT", "count": "INT", "biased": "INT"}),
+        flags=("biased",),
+    )
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 1}
     no_gradient = "running statistics are not trained"
     kernel = Kernel(
@@ -232,7 +220,7 @@ class ChannelVariance(ChannelStep):
 
     name = "ChannelVariance"
     kernel = channel_kernel("channel_variance_f32", ("x", "mean"), ("y",), ("x",), "inverse_count", sums=True)
-    sums = Sums(("n", "s"))
+    execution = Execution(sums=Sums(("n", "s")))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The mean of (X - mean)^2."""
@@ -248,7 +236,7 @@ class InvStd(Operator):
     """
 
     name = "InvStd"
-    custom = Signature((1, 1), (1, 1), {"epsilon": "FLOAT"})
+    file = FileSpec(custom=Signature((1, 1), (1, 1), {"epsilon": "FLOAT"}))
     no_gradient = "running statistics are not trained"
     kernel = Kernel(
         "inv_std_f32",

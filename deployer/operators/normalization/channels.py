@@ -1,7 +1,6 @@
 """The steps of batch normalization over X[N, C, ...] with one number per channel, and the rules of the layer."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -11,24 +10,14 @@ import numpy as np
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, GAIN, STATISTIC, AttrValue, Node, TensorType
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Last,
-    Operator,
-    Start,
-    Stride,
-    mismatch,
-    register,
-)
-from deployer.core.signatures import Signature, Tracked
-from deployer.core.traits import Centre, Sums
+from deployer.core.kernel import ArgValue, Const, CType, Extent, First, Kernel, Last, Start, Stride
+from deployer.core.operator import Array, GradientBuilder, Operator, execution_of, mismatch, numerics_of, register
+from deployer.core.signatures import Signature
+from deployer.core.traits.execution import Execution, Sums
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.numerics import Centre, Numerics
+from deployer.core.traits.training import Tracked, Training
 from deployer.operators.base.epilogue import (
     GATE,
     GATED,
@@ -70,30 +59,31 @@ class Channelwise(Operator):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X, or one element per channel and output."""
         outputs = result_count(self.kernel)
-        needed = self.input_count() - (self.centre is not None and not self.centre.makes)
+        centre = numerics_of(node).centre
+        needed = self.input_count() - (centre is not None and not centre.makes)
         types = [*operands(node, inputs, needed), *(kind for kind in inputs[needed:] if kind)]
         channels = channel_type(node, types, self.wide)
-        return (channels if self.sums else types[0],) * outputs
+        return (channels if execution_of(self).sums else types[0],) * outputs
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims n, c and s (all spatial axes in one)."""
         shape = types[node.inputs[0]].shape
         view = (shape[0], shape[1], math.prod(shape[2:]))
-        listed = []
+        listed, sums = [], execution_of(self).sums
         absent = [""] * (self.input_count() - len(node.inputs))
         tensors = (*node.inputs, *absent, *node.outputs[: result_count(self.kernel)])
         for i, ((arg, _, is_output), tensor) in enumerate(zip(operand_pointers(self.kernel), tensors, strict=True)):
             if not tensor:
                 continue
-            full = not self.sums if is_output else i < self.wide
+            full = not sums if is_output else i < self.wide
             axes = tuple(At(dim) for dim in ("ncs" if full else "c"))
             listed.append(Operand(arg, tensor, "out" if is_output else "in", view if full else view[1:2], axes))
         size = dict(zip("ncs", view, strict=True))
-        if self.sums is None:
+        if sums is None:
             return Access(tuple(Dim(name, size[name]) for name in "ncs"), tuple(listed))
-        listed += carry_operands(node, self.kernel, self.sums, listed[-1])
-        sums = (Dim(name, size[name], "reduction") for name in "ns")
-        return Access((Dim("c", size["c"]), *sums), tuple(listed))
+        listed += carry_operands(node, self.kernel, sums, listed[-1])
+        summed = (Dim(name, size[name], "reduction") for name in "ns")
+        return Access((Dim("c", size["c"]), *summed), tuple(listed))
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
         """Kernel arguments of this step alone, by name."""
@@ -105,8 +95,7 @@ class Channelwise(Operator):
         for operand in access.operands:
             values |= {f"{operand.arg}_{name}": Stride(operand.arg, i) for i, name in enumerate("nc")}
         values |= {"first": First(), "last": Last()}
-        if self.sums:
-            values |= carry_args(self.sums, access)
+        values |= carry_args(execution_of(self).sums, access)
         # The kernel multiplies: a division here is none on the target, where it may be slow.
         count = np.float32(access.dim("n").size * access.dim("s").size)
         values |= {"inverse_count": Const(float(np.float32(1) / count)), **self.constants(node)}
@@ -153,34 +142,98 @@ def sum_axes(rank: int) -> tuple[int, ...]:
     return (0, *range(2, rank))
 
 
+def uses_batch(node: Node) -> bool:
+    """Whether a batch normalization uses the mean and the variance of its batch."""
+    return node.op == "BatchNormInternal" or bool(node.attr_int("training_mode", 0))
+
+
+def _with_statistics(node: Node, fresh: Callable[[str], str]) -> Node:
+    """BatchNormInternal with the batch's statistics as outputs, where those are used."""
+    if not uses_batch(node):
+        return node
+    outputs = [*node.outputs, *[""] * (5 - len(node.outputs))]
+    for i, label in ((3, "saved_mean"), (4, "saved_inv_std")):
+        outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
+    return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
+
+
+def _evaluated(node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
+    """With the running statistics, where it or another node renews them; with those of the batch otherwise."""
+    own, statistics = node.outputs[1:3], node.inputs[3:5]
+    if not uses_batch(node) or not ((own and all(own)) or set(statistics) <= set(renewed)):
+        return node, {}
+    attrs = {name: value for name, value in node.attrs.items() if name == "epsilon"}
+    given = replace(node, op="BatchNormalization", outputs=node.outputs[:1], attrs=attrs)
+    return given, {output: source for output, source in zip(own, statistics, strict=False) if output}
+
+
+def _is_in_use(node: Node) -> bool:
+    """Whether the node normalizes by the statistics that it is given."""
+    return not uses_batch(node)
+
+
+def _tracked(node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
+    """RunningStatistics of the batch, where the node names what becomes of the running ones."""
+    mean, inv_std = (*node.outputs, *[""] * 5)[3:5]
+    if not uses_batch(node) or not all((*node.outputs[1:3], mean, inv_std)):
+        return None
+    shape = types[node.inputs[0]].shape
+    attrs: dict[str, AttrValue] = {
+        **{"momentum": node.attr_float("momentum", MOMENTUM), "epsilon": node.attr_float("epsilon", EPSILON)},
+        "count": math.prod(shape) // shape[1],
+    }
+    update = Node(
+        f"{node.name}/running", "RunningStatistics", (*node.inputs[3:5], mean, inv_std), node.outputs[1:3], attrs
+    )
+    return Tracked(replace(node, outputs=(node.outputs[0], "", "", mean, inv_std)), update)
+
+
+def _renewing(node: Node, fresh: Callable[[str], str]) -> Tracked | None:
+    """RunningStatistics of the batch with its biased variance, as ONNX Runtime's kernel writes them."""
+    if not uses_batch(node):
+        return None
+    norm = _with_statistics(node, fresh)
+    attrs: dict[str, AttrValue] = {
+        **{"momentum": node.attr_float("momentum", MOMENTUM), "epsilon": node.attr_float("epsilon", EPSILON)},
+        "biased": 1,
+    }
+    y, *running, mean, inv_std = norm.outputs
+    outputs = tuple(name or fresh(f"{source}_updated") for name, source in zip(running, node.inputs[3:5], strict=True))
+    update = Node(f"{node.name}/running", "RunningStatistics", (*node.inputs[3:5], mean, inv_std), outputs, attrs)
+    return Tracked(replace(norm, outputs=(y, "", "", mean, inv_std)), update)
+
+
 class BatchNorm(Operator):
-    """Y = (X - mean) * inv_std * scale + B; a subclass says whether mean and variance are the batch's."""
+    """Y = (X - mean) * inv_std * scale + B, by the mean and the variance of the batch or by given ones."""
 
-    flags = ("training_mode",)
-    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS, 3: STATISTIC, 4: STATISTIC}
-
-    @abstractmethod
-    def training(self, node: Node) -> bool:
-        """Whether the node uses the mean and the variance of its batch."""
+    file: ClassVar[FileSpec] = FileSpec(flags=("training_mode",))
+    training = Training(
+        learned={1: GAIN, 2: BIAS, 3: STATISTIC, 4: STATISTIC},
+        training_form=_with_statistics,
+        evaluated=_evaluated,
+        is_in_use=_is_in_use,
+        tracked=_tracked,
+        renewing=_renewing,
+    )
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y, and in training form the running and the saved statistics."""
         types = operands(node, inputs, 5)
         channels = channel_type(node, types, 1)
-        return (types[0], *[channels] * 4) if self.training(node) else (types[0],)
+        return (types[0], *[channels] * 4) if uses_batch(node) else (types[0],)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Y, running_mean', running_var', mean, inv_std; Y alone in inference form."""
         x, scale, bias, mean, var = arrays(inputs, 5)
         momentum = x.dtype.type(node.attr_float("momentum", MOMENTUM))
         running = (mean, var)
-        if self.training(node):
+        if uses_batch(node):
             mean = x.mean(sum_axes(x.ndim), dtype=x.dtype)
             var = np.square(x - per_channel(mean, x.ndim)).mean(sum_axes(x.ndim), dtype=x.dtype)
         inv_std = 1 / np.sqrt(var + x.dtype.type(node.attr_float("epsilon", EPSILON)))
         factor, centre, shift = (per_channel(v, x.ndim) for v in (inv_std * scale, mean, bias))
         y = (x - centre) * factor + shift
-        if not self.training(node):
+        if not uses_batch(node):
             return (y.astype(x.dtype),)
         updated = [old * momentum + new * (1 - momentum) for old, new in zip(running, (mean, var), strict=True)]
         return tuple(v.astype(x.dtype) for v in (y, *updated, mean, inv_std))
@@ -193,7 +246,7 @@ class BatchNorm(Operator):
         y, new_mean, new_var, saved_mean, saved_inv = (*node.outputs, *[""] * (5 - len(node.outputs)))
         inv_std = saved_inv or f"{node.name}/inv_std"
         name = node.name
-        if not self.training(node):
+        if not uses_batch(node):
             return [
                 Node(f"{name}/inv_std", "InvStd", (var,), (inv_std,), epsilon),
                 Node(name, "ChannelNormalize", (x, scale, bias, mean, inv_std), (y,)),
@@ -210,59 +263,6 @@ class BatchNorm(Operator):
             nodes.append(Node(f"{name}/running_var", "RunningUpdate", (var, biased), (new_var,), dict(momentum)))
         return nodes
 
-    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
-        """BatchNormInternal with the batch's statistics as outputs, where those are used."""
-        if not self.training(node):
-            return node
-        outputs = [*node.outputs, *[""] * (5 - len(node.outputs))]
-        for i, label in ((3, "saved_mean"), (4, "saved_inv_std")):
-            outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
-        return replace(node, op="BatchNormInternal", outputs=tuple(outputs))
-
-    def evaluated(self, node: Node, renewed: Collection[str] = ()) -> tuple[Node, dict[str, str]]:
-        """With the running statistics, where it or another node renews them; with those of the batch otherwise."""
-        own, statistics = node.outputs[1:3], node.inputs[3:5]
-        if not self.training(node) or not ((own and all(own)) or set(statistics) <= set(renewed)):
-            return node, {}
-        attrs = {name: value for name, value in node.attrs.items() if name == "epsilon"}
-        given = replace(node, op="BatchNormalization", outputs=node.outputs[:1], attrs=attrs)
-        return given, {output: source for output, source in zip(own, statistics, strict=False) if output}
-
-    def is_in_use(self, node: Node) -> bool:
-        """Whether the node normalizes by the statistics that it is given."""
-        return not self.training(node)
-
-    def tracked(self, node: Node, types: Mapping[str, TensorType]) -> Tracked | None:
-        """RunningStatistics of the batch, where the node names what becomes of the running ones."""
-        mean, inv_std = (*node.outputs, *[""] * 5)[3:5]
-        if not self.training(node) or not all((*node.outputs[1:3], mean, inv_std)):
-            return None
-        shape = types[node.inputs[0]].shape
-        attrs: dict[str, AttrValue] = {
-            **{"momentum": node.attr_float("momentum", MOMENTUM), "epsilon": node.attr_float("epsilon", EPSILON)},
-            "count": math.prod(shape) // shape[1],
-        }
-        update = Node(
-            f"{node.name}/running", "RunningStatistics", (*node.inputs[3:5], mean, inv_std), node.outputs[1:3], attrs
-        )
-        return Tracked(replace(node, outputs=(node.outputs[0], "", "", mean, inv_std)), update)
-
-    def renewing(self, node: Node, fresh: Callable[[str], str]) -> Tracked | None:
-        """RunningStatistics of the batch with its biased variance, as ONNX Runtime's kernel writes them."""
-        if not self.training(node):
-            return None
-        norm = self.training_form(node, fresh)
-        attrs: dict[str, AttrValue] = {
-            **{"momentum": node.attr_float("momentum", MOMENTUM), "epsilon": node.attr_float("epsilon", EPSILON)},
-            "biased": 1,
-        }
-        y, *running, mean, inv_std = norm.outputs
-        outputs = tuple(
-            name or fresh(f"{source}_updated") for name, source in zip(running, node.inputs[3:5], strict=True)
-        )
-        update = Node(f"{node.name}/running", "RunningStatistics", (*node.inputs[3:5], mean, inv_std), outputs, attrs)
-        return Tracked(replace(norm, outputs=(y, "", "", mean, inv_std)), update)
-
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """BatchNormalizationGrad with the saved statistics; in inference form these are constants."""
         targets = tuple(b.grad(i) if b.needs_grad(i) else "" for i in range(3))
@@ -272,7 +272,7 @@ class BatchNorm(Operator):
             raise NotDifferentiable(f"node {node.name!r} ({node.op}): only Y has a gradient, in X, scale and B")
         x, scale = node.inputs[:2]
         epsilon = node.attr_float("epsilon", EPSILON)
-        if not self.training(node):
+        if not uses_batch(node):
             self._frozen(node, douts[0], targets, b)
             return
         mean, inv_std = (*node.outputs, *[""] * 5)[3:5]
@@ -308,7 +308,7 @@ class ChannelGradSums(ChannelStep):
     """
 
     name = "ChannelGradSums"
-    custom = Signature((4, 5), (1, 2))
+    file = FileSpec(custom=Signature((4, 5), (1, 2)))
     kernel = channel_kernel(
         "channel_grad_sums_f32",
         ("dy", "x", "mean", "inv_std", "rest"),
@@ -317,8 +317,8 @@ class ChannelGradSums(ChannelStep):
         sums=True,
     )
     wide = 2
-    sums = Sums(("n", "s"), together=2)
-    centre = Centre(mean=2, inv_std=3, rest=4)
+    execution = Execution(sums=Sums(("n", "s"), together=2))
+    numerics = Numerics(centre=Centre(mean=2, inv_std=3, rest=4))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """dscale and dbias."""
@@ -343,7 +343,7 @@ class ChannelMoments(ChannelStep):
     """
 
     name = "ChannelMoments"
-    custom = Signature((1, 1), (1, 3), {"epsilon": "FLOAT"})
+    file = FileSpec(custom=Signature((1, 1), (1, 3), {"epsilon": "FLOAT"}))
     kernel = channel_kernel(
         "channel_moments_f32",
         ("x",),
@@ -352,8 +352,8 @@ class ChannelMoments(ChannelStep):
         *("phase", "image", "inverse_count", "epsilon"),
         sums=True,
     )
-    sums = Sums(("n", "s"), results=3)
-    centre = Centre(mean=0, inv_std=1, rest=2, makes=True)
+    execution = Execution(sums=Sums(("n", "s"), results=3))
+    numerics = Numerics(centre=Centre(mean=0, inv_std=1, rest=2, makes=True))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The mean, 1 / sqrt(var + epsilon), and the rest."""
@@ -384,11 +384,11 @@ class ChannelNormalize(ChannelStep):
     """
 
     name = "ChannelNormalize"
-    custom = Signature((5, 6), (1, 1))
+    file = FileSpec(custom=Signature((5, 6), (1, 1)))
     kernel = channel_kernel(
         "channel_normalize_f32", ("x", "scale", "bias", "mean", "inv_std", "rest"), ("y",), ("x", "y"), RELU_SCALAR[0]
     )
-    centre = Centre(mean=3, inv_std=4, rest=5)
+    numerics = Numerics(centre=Centre(mean=3, inv_std=4, rest=5))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """(X - mean) * (inv_std * scale) + (rest * scale + B), then Relu where it is fused."""
@@ -421,8 +421,8 @@ class ChannelNormalizeGrad(ChannelStep):
         GATED,
     )
     wide = 2
-    centre = Centre(mean=3, inv_std=4, rest=7)
-    own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (1, GATED)}
+    numerics = Numerics(centre=Centre(mean=3, inv_std=4, rest=7))
+    fusion = Fusion(reused={GATE: (1, GATED)})
 
     def constants(self, node: Node) -> dict[str, ArgValue]:
         """Whether the result is gated by X."""

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.ir import BIAS, GAIN, AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, registry, unsupported
-from deployer.core.signatures import CONSUMED, Rule, Signature
+from deployer.core.signatures import CONSUMED, Signature
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Training
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.views import normalized_axes
 from deployer.operators.normalization.layer_norm_steps import first_axis
@@ -88,9 +89,8 @@ class GroupNormalization(Operator):
     """
 
     name = "GroupNormalization"
-    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS}
-    versions = (21,)
-    older: ClassVar[dict[int, Rule]] = {18: _scale_of_a_group}
+    training = Training(learned={1: GAIN, 2: BIAS})
+    file = FileSpec(versions=(21,), older={18: _scale_of_a_group})
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -130,9 +130,8 @@ class InstanceNormalization(Operator):
     """
 
     name = "InstanceNormalization"
-    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS}
-    versions = (6, 22)
-    older: ClassVar[dict[int, Rule]] = {1: CONSUMED}
+    training = Training(learned={1: GAIN, 2: BIAS})
+    file = FileSpec(versions=(6, 22), older={1: CONSUMED})
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -166,7 +165,7 @@ class LpNormalization(Operator):
     """X over its norm along an axis, and zeros where that is zero. A reduction, a bound below, and Div."""
 
     name = "LpNormalization"
-    versions = (1, 22)
+    file = FileSpec(versions=(1, 22))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -209,7 +208,7 @@ class LRN(Operator):
     """
 
     name = "LRN"
-    versions = (1, 13)
+    file = FileSpec(versions=(1, 13))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -274,7 +273,7 @@ class MeanVarianceNormalization(Operator):
     """
 
     name = "MeanVarianceNormalization"
-    versions = (9, 13)
+    file = FileSpec(versions=(9, 13))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -329,8 +328,10 @@ class RMSNorm(Operator):
     """
 
     name = "RMSNorm"
-    custom = Signature((2, 2), (1, 1), {"axis": "INT", "stash_type": "INT", **dict.fromkeys(NAMES, "FLOAT")})
-    domain = ""
+    file = FileSpec(
+        custom=Signature((2, 2), (1, 1), {"axis": "INT", "stash_type": "INT", **dict.fromkeys(NAMES, "FLOAT")}),
+        domain="",
+    )
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -369,10 +370,12 @@ class RMSNormalization(Operator):
     """
 
     name = "RMSNormalization"
-    learned: ClassVar[dict[int, str]] = {1: GAIN}
-    versions = (23,)
-    custom = Signature((2, 2), (1, 1), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
-    domain = ""
+    training = Training(learned={1: GAIN})
+    file = FileSpec(
+        versions=(23,),
+        custom=Signature((2, 2), (1, 1), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"}),
+        domain="",
+    )
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -11,8 +11,18 @@ from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, GAIN, AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
 from deployer.core.signatures import Extra, Signature
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Training
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.normalization.layer_norm_steps import EPSILON, first_axis
+
+
+def _training_form(node: Node, fresh: Callable[[str], str]) -> Node:
+    """With mean and inv_std as outputs."""
+    outputs = [*node.outputs, *[""] * (3 - len(node.outputs))]
+    for i, label in ((1, "saved_mean"), (2, "saved_inv_std")):
+        outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
+    return replace(node, outputs=tuple(outputs))
 
 
 @register
@@ -23,9 +33,10 @@ class LayerNormalization(Operator):
     """
 
     name = "LayerNormalization"
-    learned: ClassVar[dict[int, str]] = {1: GAIN, 2: BIAS}
-    versions = (17,)
-    custom = Signature((2, 3), (1, 3), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
+    training = Training(learned={1: GAIN, 2: BIAS}, training_form=_training_form)
+    file = FileSpec(
+        versions=(17,), custom=Signature((2, 3), (1, 3), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
+    )
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X for Y, and one element per row for the mean and for inv_std."""
@@ -69,13 +80,6 @@ class LayerNormalization(Operator):
             nodes.append(Node(name, "LayerNormalize", (x, *moments, scale, *bias), (y,), {"axis": axis}))
         return nodes
 
-    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
-        """With mean and inv_std as outputs."""
-        outputs = [*node.outputs, *[""] * (3 - len(node.outputs))]
-        for i, label in ((1, "saved_mean"), (2, "saved_inv_std")):
-            outputs[i] = outputs[i] or fresh(f"{node.name}_{label}")
-        return replace(node, outputs=tuple(outputs))
-
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """LayerNormalizationGrad with the saved statistics, computed again where nothing saved them."""
         if any(douts[1:]) or not douts[0]:
@@ -104,8 +108,10 @@ class LayerNormalizationGrad(Operator):
     """
 
     name = "LayerNormalizationGrad"
-    custom = Signature((4, 5), (1, 3), {"axis": "INT", "epsilon": "FLOAT"})
-    extras = (Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),)
+    file = FileSpec(
+        custom=Signature((4, 5), (1, 3), {"axis": "INT", "epsilon": "FLOAT"}),
+        extras=(Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),),
+    )
     no_gradient = "it is itself a gradient"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -178,8 +184,9 @@ class SimplifiedLayerNormalization(Operator):
     """
 
     name = "SimplifiedLayerNormalization"
-    custom = Signature((2, 2), (1, 2), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"})
-    domain = ""
+    file = FileSpec(
+        custom=Signature((2, 2), (1, 2), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"}), domain=""
+    )
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -221,8 +228,10 @@ class SimplifiedLayerNormalizationGrad(Operator):
     """
 
     name = "SimplifiedLayerNormalizationGrad"
-    custom = Signature((4, 4), (1, 2), {"axis": "INT", "epsilon": "FLOAT"})
-    extras = (Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),)
+    file = FileSpec(
+        custom=Signature((4, 4), (1, 2), {"axis": "INT", "epsilon": "FLOAT"}),
+        extras=(Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),),
+    )
     composite = True
     no_gradient = "it belongs to a backward pass"
 
@@ -339,7 +348,7 @@ class SkipLayerNormalization(SkipNormalization):
     """
 
     name = "SkipLayerNormalization"
-    custom = Signature((3, 5), (1, TOTAL + 1), {"epsilon": "FLOAT"})
+    file = FileSpec(custom=Signature((3, 5), (1, TOTAL + 1), {"epsilon": "FLOAT"}))
     of = "LayerNormalization"
     factors = 2
     statistics = (1, 2)
@@ -353,7 +362,7 @@ class SkipSimplifiedLayerNormalization(SkipNormalization):
     """
 
     name = "SkipSimplifiedLayerNormalization"
-    custom = Signature((3, 4), (1, TOTAL + 1), {"epsilon": "FLOAT"})
+    file = FileSpec(custom=Signature((3, 4), (1, TOTAL + 1), {"epsilon": "FLOAT"}))
     of = "SimplifiedLayerNormalization"
     factors = 1
     statistics = (2,)

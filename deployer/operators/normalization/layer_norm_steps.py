@@ -10,24 +10,13 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, First, Kernel, Last, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    First,
-    Kernel,
-    Last,
-    Operator,
-    Stride,
-    Work,
-    mismatch,
-    register,
-)
+from deployer.core.operator import Array, Operator, execution_of, mismatch, register
 from deployer.core.samples import Sample
-from deployer.core.traits import BLOCK, SHORT, Centre, Sums
+from deployer.core.traits.execution import BLOCK, SHORT, Execution, Sums
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.numerics import Centre, Numerics
 from deployer.operators.base.epilogue import GATE, GATED, RELU_SCALAR, finished, own_args, own_gate, relu_args
 from deployer.operators.base.operands import floats, normal
 from deployer.operators.base.sums import (
@@ -100,9 +89,10 @@ class Layerwise(Operator):
                 kind = self.layout[arg]
                 view, axes = tuple(sizes[d] for d in kind), tuple(At(d) for d in kind)
                 listed.append(Operand(arg, tensor, "out" if is_output else "in", view, axes))
-        summed = self.sums.dims if self.sums else ()
-        if self.sums:
-            listed += carry_operands(node, self.kernel, self.sums, listed[-1])
+        sums = execution_of(self).sums
+        summed = sums.dims if sums else ()
+        if sums:
+            listed += carry_operands(node, self.kernel, sums, listed[-1])
         dims = [Dim(n, sizes[n], "reduction" if n in summed else "parallel") for n in "rc"]
         return Access(tuple(sorted(dims, key=lambda d: d.kind)), tuple(listed))
 
@@ -110,8 +100,8 @@ class Layerwise(Operator):
         """Loop lengths, row strides, whether the tile is first or last in the sum, and the columns of a full row."""
         values: dict[str, ArgValue] = {"r": Extent("r"), "c": Extent("c")}
         values |= {f"{o.arg}_r": Stride(o.arg, 0) for o in access.operands if len(o.view) == 2 and o.arg in self.layout}
-        if self.sums:
-            values |= {"first": First(), "last": Last(), **carry_args(self.sums, access)}
+        if sums := execution_of(self).sums:
+            values |= {"first": First(), "last": Last(), **carry_args(sums, access)}
         values |= {"count": Const(float(access.dim("c").size)), **self.more_args(node, access)}
         return {name: values[name] for name, _ in self.kernel.scalars}
 
@@ -122,7 +112,8 @@ class Layerwise(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Two operations per element; a sum is not split between cores."""
         count = tile["r"] * tile["c"]
-        summed = math.prod(tile[dim] for dim in self.sums.dims) if self.sums else 1
+        sums = execution_of(self).sums
+        summed = math.prod(tile[dim] for dim in sums.dims) if sums else 1
         return Work(macs=count, elements=count, parallel=count // summed)
 
     def _arguments(self, outputs: bool) -> list[str]:
@@ -162,7 +153,7 @@ X = 1
 class GatedByX(Layerwise):
     """A step from dY and X to dX. Fusion sets the attribute `gated` where the gradient of the Relu follows."""
 
-    own: ClassVar[Mapping[str, tuple[int, str]]] = {GATE: (X, GATED)}
+    fusion: ClassVar[Fusion] = Fusion(reused={GATE: (X, GATED)})
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The formula, then the fused gate."""
@@ -173,6 +164,10 @@ class GatedByX(Layerwise):
     def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Whether the result is gated by X."""
         return own_args(node)
+
+
+REST, GRAD_REST = 5, 7
+"""The input that is the rest of the mean, of LayerNormalize and of LayerNormalizeGrad."""
 
 
 @register
@@ -188,7 +183,7 @@ class LayerNormalize(Layerwise):
         **{"y": "rc"},
     }
     kernel = layer_kernel("layer_normalize_f32", layout, ("y",), RELU_SCALAR[0])
-    centre = Centre(mean=1, inv_std=2, rest=5)
+    numerics = Numerics(centre=Centre(mean=1, inv_std=2, rest=REST))
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """((X - mean) inv_std + rest) scale + bias."""
@@ -219,7 +214,7 @@ class LayerNormalizeGrad(GatedByX):
         **{"dx": "rc"},
     }
     kernel = layer_kernel("layer_norm_grad_f32", layout, ("dx",), "count", GATED)
-    centre = Centre(mean=3, inv_std=4, rest=7)
+    numerics = Numerics(centre=Centre(mean=3, inv_std=4, rest=GRAD_REST))
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """inv_std (dY scale - total / M - ((X - mean) inv_std + rest) dot / M)."""
@@ -230,6 +225,26 @@ class LayerNormalizeGrad(GatedByX):
 
 BIAS = 1
 """The output that is the gradient of the bias, where the node has it."""
+
+
+def bias_sum(node: Node) -> str:
+    """The output that is the sum of dY, the bias's gradient; empty without one."""
+    return node.outputs[BIAS] if len(node.outputs) > BIAS else ""
+
+
+def _layer_scale_grad_joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """The node with the sum of its dY over the rows as its second output, where a node makes that."""
+    shape = types[node.inputs[0]].shape
+    rows = tuple(range(first_axis(node, shape)))
+    for total in near:
+        if total.op != ReduceSum.name or total.inputs != node.inputs[:1] or bias_sum(node):
+            continue
+        axes = tuple(sorted(axis % len(shape) for axis in total.attr_ints("axes", ())))
+        if axes == rows and not total.attr_int("keepdims", 1):
+            return replace(node, outputs=(node.outputs[0], total.outputs[0], *node.outputs[2:])), [total]
+    return None
 
 
 @register
@@ -244,10 +259,9 @@ class LayerScaleGrad(SplitOperator, Layerwise):
         **{"dy": "rc", "x": "rc", "mean": "r", "inv_std": "r", "rest": "r", "dscale": "c", "dbias": "c"},
     }
     kernel = layer_kernel("layer_scale_grad_f32", layout, ("dscale", "dbias"), sums=True)
-    sums = Sums(("r",), together=2, results=2)
-    centre = Centre(mean=2, inv_std=3, rest=4)
-    optional_outputs: ClassVar[dict[str, int]] = {"dbias": BIAS}
-    multi_output_of = name
+    numerics = Numerics(centre=Centre(mean=2, inv_std=3, rest=4))
+    execution = Execution(sums=Sums(("r",), together=2, results=2), optional_outputs={"dbias": BIAS})
+    fusion = Fusion(multi_output_of=name, joint=_layer_scale_grad_joint)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A number per column, or two."""
@@ -257,25 +271,6 @@ class LayerScaleGrad(SplitOperator, Layerwise):
         """The sums of dY ((X - mean) inv_std + rest) and of dY over the rows."""
         dy, x, mean, inv_std, rest = operands
         return (dy * ((x - mean) * inv_std + rest)).sum(0, dtype=x.dtype), dy.sum(0, dtype=x.dtype)
-
-    def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
-    ) -> tuple[Node, Sequence[Node]] | None:
-        """The node with the sum of its dY over the rows as its second output, where a node makes that."""
-        shape = types[node.inputs[0]].shape
-        rows = tuple(range(first_axis(node, shape)))
-        for total in near:
-            if total.op != ReduceSum.name or total.inputs != node.inputs[:1] or bias_sum(node):
-                continue
-            axes = tuple(sorted(axis % len(shape) for axis in total.attr_ints("axes", ())))
-            if axes == rows and not total.attr_int("keepdims", 1):
-                return replace(node, outputs=(node.outputs[0], total.outputs[0], *node.outputs[2:])), [total]
-        return None
-
-
-def bias_sum(node: Node) -> str:
-    """The output that is the sum of dY, the bias's gradient; empty without one."""
-    return node.outputs[BIAS] if len(node.outputs) > BIAS else ""
 
 
 @register
@@ -291,8 +286,8 @@ class LayerSums(Layerwise):
         **{"total": "r", "dot": "r"},
     }
     kernel = layer_kernel("layer_sums_f32", layout, ("total", "dot"), sums=True)
-    sums = Sums(("c",), together=2)
-    centre = Centre(mean=3, inv_std=4, rest=5)
+    execution = Execution(sums=Sums(("c",), together=2))
+    numerics = Numerics(centre=Centre(mean=3, inv_std=4, rest=5))
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """Per row the sums of dY scale and of dY scale ((X - mean) inv_std + rest)."""
@@ -347,6 +342,22 @@ def may_be_whole(node: Node, shape: tuple[int, ...], model: KernelModel) -> bool
     return math.prod(shape[axis:]) <= LONGEST_ROW and math.prod(shape[:axis]) >= model.cores_assumed
 
 
+def _layer_input_grad_joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """Both, where the sums are of the same operands and belong to whole rows."""
+    rest = GRAD_REST
+    sums = node.inputs[rest - 2 : rest]
+    operands = (*node.inputs[: rest - 2], *node.inputs[rest:])
+    for other in near:
+        if other.op == LayerSums.name and other.inputs == operands and other.outputs[:2] == sums:
+            whole = may_be_whole(node, types[node.inputs[0]].shape, model)
+            return (
+                (Node(node.name, LayerInputGrad.name, operands, node.outputs, node.attrs), [other]) if whole else None
+            )
+    return None
+
+
 @register
 class LayerInputGrad(GatedByX, WholeRows):
     """Layer normalization's dX by rows, which LayerSums and LayerNormalizeGrad compute in two walks.
@@ -360,8 +371,8 @@ class LayerInputGrad(GatedByX, WholeRows):
         **{"dx": "rc"},
     }
     kernel = layer_kernel("layer_input_grad_f32", layout, ("dx",), *SCALARS, GATED)
-    centre = Centre(mean=3, inv_std=4, rest=5)
-    multi_output_of = LayerNormalizeGrad.name
+    numerics = Numerics(centre=Centre(mean=3, inv_std=4, rest=5))
+    fusion = replace(GatedByX.fusion, multi_output_of=LayerNormalizeGrad.name, joint=_layer_input_grad_joint)
     walks = 2
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
@@ -370,18 +381,22 @@ class LayerInputGrad(GatedByX, WholeRows):
         *given, rest = operands
         return LayerNormalizeGrad().formula(node, *given, total, dot, rest)
 
-    def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
-    ) -> tuple[Node, Sequence[Node]] | None:
-        """Both, where the sums are of the same operands and belong to whole rows."""
-        rest = LayerNormalizeGrad.centre.rest
-        sums = node.inputs[rest - 2 : rest]
-        operands = (*node.inputs[: rest - 2], *node.inputs[rest:])
-        for other in near:
-            if other.op == LayerSums.name and other.inputs == operands and other.outputs[:2] == sums:
-                whole = may_be_whole(node, types[node.inputs[0]].shape, model)
-                return (Node(node.name, self.name, operands, node.outputs, node.attrs), [other]) if whole else None
-        return None
+
+def _layer_normalize_rows_joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """Both, where the moments are those of the rows of X, which a view of it has as channels."""
+    x, mean, inv_std, scale, bias, rest = (*node.inputs, "", "")[: REST + 1]
+    statistics, affine = (mean, inv_std, rest), (scale, bias) if bias else (scale,)
+    for other in near:
+        if other.op != ChannelMoments.name or other.outputs[: len(statistics)] != statistics:
+            continue
+        if not may_be_whole(node, types[x].shape, model):
+            return None
+        attrs = {**node.attrs, "epsilon": _epsilon(other)}
+        outputs = (node.outputs[0], *statistics)
+        return Node(node.name, LayerNormalizeRows.name, (x, *affine), outputs, attrs), [other]
+    return None
 
 
 @register
@@ -399,8 +414,8 @@ class LayerNormalizeRows(WholeRows):
     kernel = layer_kernel(
         "layer_rows_f32", layout, ("y", "mean", "inv_std", "rest"), *SCALARS, "epsilon", RELU_SCALAR[0]
     )
-    optional_outputs: ClassVar[dict[str, int]] = {"mean": 1, "inv_std": 2, "rest": 3}
-    multi_output_of = LayerNormalize.name
+    execution = Execution(optional_outputs={"mean": 1, "inv_std": 2, "rest": 3})
+    fusion = Fusion(multi_output_of=LayerNormalize.name, joint=_layer_normalize_rows_joint)
     walks = 3
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -422,22 +437,6 @@ class LayerNormalizeRows(WholeRows):
         mean, inv_std, rest = (v[:, np.newaxis] for v in statistics)
         (y,) = LayerNormalize().formula(node, x, mean, inv_std, *affine, rest)
         return y, *statistics
-
-    def joint(
-        self, node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
-    ) -> tuple[Node, Sequence[Node]] | None:
-        """Both, where the moments are those of the rows of X, which a view of it has as channels."""
-        x, mean, inv_std, scale, bias, rest = (*node.inputs, "", "")[: LayerNormalize.centre.rest + 1]
-        statistics, affine = (mean, inv_std, rest), (scale, bias) if bias else (scale,)
-        for other in near:
-            if other.op != ChannelMoments.name or other.outputs[: len(statistics)] != statistics:
-                continue
-            if not may_be_whole(node, types[x].shape, model):
-                return None
-            attrs = {**node.attrs, "epsilon": _epsilon(other)}
-            outputs = (node.outputs[0], *statistics)
-            return Node(node.name, self.name, (x, *affine), outputs, attrs), [other]
-        return None
 
     def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Epsilon, and whether Relu follows."""

@@ -8,7 +8,7 @@ import numpy as np
 from deployer.core.ir import AttrValue
 from deployer.core.operator import Array, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, measured, samples_of, sweep_of
-from deployer.core.traits import ACTIVATION
+from deployer.core.traits.fusion import ACTIVATION
 from deployer.operators.base.epilogue import GATED, RELU
 from deployer.operators.base.operands import normal
 from deployer.operators.base.sums import LONGEST_ROW, result_count

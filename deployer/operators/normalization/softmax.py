@@ -9,23 +9,12 @@ import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
-from deployer.core.signatures import Preparation, Rule, Signature
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Signature
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion, Preparation
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.base.sums import LONGEST_ROW
 from deployer.operators.base.views import normalized_axes
@@ -37,7 +26,7 @@ class LogSoftmaxGrad(Operator):
     """ONNX Runtime's, of dY and Y along `axis`, default the last."""
 
     name = "LogSoftmaxGrad_13"
-    custom = Signature((2, 2), (1, 1), {"axis": "INT"})
+    file = FileSpec(custom=Signature((2, 2), (1, 1), {"axis": "INT"}))
     composite = True
     no_gradient = "it belongs to a backward pass"
 
@@ -171,8 +160,7 @@ class LogSoftmax(RowOperator):
     """x - max - log(sum(exp(x - max))) along one axis. X along `axis`, default the last."""
 
     name = "LogSoftmax"
-    versions = (13,)
-    older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
+    file = FileSpec(versions=(13,), older={1: coerced, 11: coerced})
     kernel = row_kernel("log_softmax_f32", ("x",), "y")
     phases = (*POWERS, ("Log", "sum", "log_sum"), ("Sub", "shifted", "log_sum", "y"))
 
@@ -197,8 +185,7 @@ class Softmax(RowOperator):
     """exp(x - max) / sum(exp(x - max)) along one axis. X along `axis`, default the last."""
 
     name = "Softmax"
-    versions = (13,)
-    older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
+    file = FileSpec(versions=(13,), older={1: coerced, 11: coerced})
     kernel = row_kernel("softmax_f32", ("x",), "y")
     phases = (*POWERS, ("Div", "powers", "sum", "y"))
 
@@ -242,7 +229,7 @@ class MaskedSoftmax(Operator):
             ("alpha", "f32"),
         ),
     )
-    prologue = Preparation(Softmax.name, factor="alpha", epilogue_bias=MASK)
+    fusion = Fusion(prologue=Preparation(Softmax.name, factor="alpha", epilogue_bias=MASK))
     no_gradient = "softmax has it, for which this stands later"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -331,10 +318,9 @@ class SoftmaxGrad(RowOperator):
     """
 
     name = "SoftmaxGrad"
-    aliases = ("SoftmaxGrad_13",)
-    custom = Signature((2, 2), (1, 1), {"axis": "INT"})
+    file = FileSpec(aliases=("SoftmaxGrad_13",), custom=Signature((2, 2), (1, 1), {"axis": "INT"}))
     kernel = row_kernel("softmax_grad_f32", ("dy", "y"), "dx", "alpha")
-    epilogue_scale = "alpha"
+    fusion = Fusion(epilogue_scale="alpha")
     phases = (
         ("Mul", "dy", "y", "products"),
         ("ReduceSum", "products", "dot"),

@@ -2,29 +2,18 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
-from deployer.core.signatures import Extra, Rule, Signature
-from deployer.core.traits import DecisionBoundaries
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
+from deployer.core.signatures import Extra, Signature
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.numerics import DecisionBoundaries, Numerics
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -53,6 +42,9 @@ from deployer.operators.pooling.windows import (
 )
 from deployer.operators.reduction.reduction import constant_scalar
 
+GATE_INPUT = 1
+"""The input that gates the result, if the node has it; only fusion sets it."""
+
 
 def _unpadded(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Version 1 cannot say whether padding counts: ONNX's text excludes it, ONNX's reference evaluator counts it."""
@@ -69,9 +61,7 @@ class AveragePool(Pool):
     """
 
     name = "AveragePool"
-    versions = (7, 10, 11, 19, 22)
-    older: ClassVar[dict[int, Rule]] = {1: _unpadded}
-    flags = ("ceil_mode", "count_include_pad")
+    file = FileSpec(versions=(7, 10, 11, 19, 22), older={1: _unpadded}, flags=("ceil_mode", "count_include_pad"))
     kernel = pool_kernel("avg_pool_f32", ("x",), "y", *FORWARD, "include_pad")
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -105,6 +95,21 @@ class AveragePool(Pool):
         return super().args(node, access) | {"include_pad": Const(node.attr_int("count_include_pad", 0))}
 
 
+def _decision_boundaries(node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
+    """In each window the second largest element could have won, and the gradient gone to it."""
+    x = arrays(inputs, 1)[0]
+    axes = sides(node, x.shape)
+    values = stacked(padded(np.where(np.isnan(x), -np.inf, x), axes, -np.inf), axes)
+    places = stacked(padded(np.arange(x.size).reshape(x.shape), axes, -1), axes)
+    if len(values) < 2:
+        return ()
+    order = np.argsort(-values, axis=0, kind="stable")[:2]
+    (most, second), (winner, competitor) = (np.take_along_axis(a, order, 0).reshape(2, -1) for a in (values, places))
+    real = np.isfinite(second)
+    flipped = np.nextafter(most[real], np.inf)
+    return (DecisionBoundaries(0, competitor[real], (most - second)[real], flipped, winner[real]),)
+
+
 @over_integers
 class MaxPool(Pool):
     """The maximum of each window; padding never wins.
@@ -113,10 +118,10 @@ class MaxPool(Pool):
     """
 
     name = "MaxPool"
-    versions = (1, 8, 10, 11, 12, 22)
-    flags = ("ceil_mode", "storage_order")
+    file = FileSpec(versions=(1, 8, 10, 11, 12, 22), flags=("ceil_mode", "storage_order"))
     integers = True
     kernel = pool_kernel("max_pool_f32", ("x",), "y", *FORWARD)
+    numerics = Numerics(decision_boundaries=_decision_boundaries)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y and the indices."""
@@ -130,22 +135,6 @@ class MaxPool(Pool):
         axes = sides(node, x.shape)
         y = stacked(padded(np.where(np.isnan(x), lowest, x), axes, lowest), axes).max(0)
         return (y.reshape(self.infer(node, (TensorType("float32", x.shape),))[0].shape),)
-
-    def decision_boundaries(self, node: Node, inputs: Sequence[Array | None]) -> tuple[DecisionBoundaries, ...]:
-        """In each window the second largest element could have won, and the gradient gone to it."""
-        x = arrays(inputs, 1)[0]
-        axes = sides(node, x.shape)
-        values = stacked(padded(np.where(np.isnan(x), -np.inf, x), axes, -np.inf), axes)
-        places = stacked(padded(np.arange(x.size).reshape(x.shape), axes, -1), axes)
-        if len(values) < 2:
-            return ()
-        order = np.argsort(-values, axis=0, kind="stable")[:2]
-        (most, second), (winner, competitor) = (
-            np.take_along_axis(a, order, 0).reshape(2, -1) for a in (values, places)
-        )
-        real = np.isfinite(second)
-        flipped = np.nextafter(most[real], np.inf)
-        return (DecisionBoundaries(0, competitor[real], (most - second)[real], flipped, winner[real]),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """The same node without the output of indices, which no kernel computes; a volume by its planes and depth."""
@@ -209,9 +198,7 @@ class LpPool(Operator):
     """The p-norm of each window. Made of AveragePool over powers, times the elements of a window; padding is zero."""
 
     name = "LpPool"
-    versions = (2, 11, 18, 22)
-    older: ClassVar[dict[int, Rule]] = {1: _whole}
-    flags = ("ceil_mode",)
+    file = FileSpec(versions=(2, 11, 18, 22), older={1: _whole}, flags=("ceil_mode",))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -252,7 +239,7 @@ class GlobalAveragePool(Operator):
     """The mean over all spatial axes of X[N, C, ...]. Lowered to ReduceMean."""
 
     name = "GlobalAveragePool"
-    versions = (1, 22)
+    file = FileSpec(versions=(1, 22))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's shape with spatial axes of one element."""
@@ -289,16 +276,18 @@ class GlobalAveragePoolGrad(Operator):
     """
 
     name = "GlobalAveragePoolGrad"
-    custom = Signature((1, 1), (1, 1), {"input_shape": "INTS"})
-    extras = (Extra("kernel_shape", ("INTS",), "says the spatial shape of X, which dY leaves open"),)
-    domain = ""
+    file = FileSpec(
+        custom=Signature((1, 1), (1, 1), {"input_shape": "INTS"}),
+        extras=(Extra("kernel_shape", ("INTS",), "says the spatial shape of X, which dY leaves open"),),
+        domain="",
+    )
     no_gradient = "it is itself a gradient"
     kernel = Kernel(
         "global_pool_grad_f32",
         pointers=(("dy", "float32", False), GATE_POINTER, ("dx", "float32", True)),
         scalars=(("c", "u32"), ("s", "u32"), ("dx_c", "u32"), ("gate_c", "u32"), ("count", "f32")),
     )
-    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 1}
+    fusion = Fusion(epilogue_operands={GATE: GATE_INPUT})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
@@ -310,7 +299,7 @@ class GlobalAveragePoolGrad(Operator):
         if len(shape) < 3 or dy.shape != shape[:2] + (1,) * (len(shape) - 2) or min(shape) < 1:
             raise mismatch(node, f"dY does not belong to X of shape {shape}", inputs)
         x = TensorType(dy.dtype, shape)
-        check_gate(node, inputs, self.epilogue_operands[GATE], x)
+        check_gate(node, inputs, GATE_INPUT, x)
         return (x,)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -318,7 +307,7 @@ class GlobalAveragePoolGrad(Operator):
         dy = arrays(inputs, 1)[0]
         shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
         dx = np.broadcast_to(dy / dy.dtype.type(math.prod(shape[2:])), shape).copy()
-        return (finished(node, dx, gate_array(inputs, self.epilogue_operands[GATE])),)
+        return (finished(node, dx, gate_array(inputs, GATE_INPUT)),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel dims c over images and channels, s over the spatial axes."""
@@ -326,7 +315,7 @@ class GlobalAveragePoolGrad(Operator):
         c, s = math.prod(shape[:2]), math.prod(shape[2:])
         dy = Operand("dy", node.inputs[0], "in", (c,), (At("c"),))
         dx = Operand("dx", node.outputs[0], "out", (c, s), (At("c"), At("s")))
-        return Access((Dim("c", c), Dim("s", s)), (dy, *gate_operands(node, self.epilogue_operands[GATE], dx), dx))
+        return Access((Dim("c", c), Dim("s", s)), (dy, *gate_operands(node, GATE_INPUT, dx), dx))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, and the number of elements that share a gradient."""
@@ -353,7 +342,7 @@ class GlobalMaxPool(Operator):
     """
 
     name = "GlobalMaxPool"
-    versions = (1, 22)
+    file = FileSpec(versions=(1, 22))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's shape with spatial axes of one element."""

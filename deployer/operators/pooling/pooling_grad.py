@@ -2,27 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Kernel,
-    Length,
-    Offset,
-    Start,
-    Stride,
-    mismatch,
-    register,
-    unsupported,
-)
+from deployer.core.kernel import ArgValue, Const, Kernel, Length, Offset, Start, Stride
+from deployer.core.operator import Array, mismatch, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Recomputed
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.training import Recomputed, Training
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -53,6 +43,10 @@ from deployer.operators.pooling.windows import (
     windows,
 )
 
+GATE_INPUT = 1
+"""The input that gates the result, if the node has it; only fusion sets it."""
+
+
 COUNTED = ("row", "column", "height", "width", "include_pad")
 _UNGATED = pool_kernel("avg_pool_grad_f32", ("dy",), "dx", *BACKWARD, *COUNTED, "gate_c", "gate_r")
 
@@ -67,24 +61,26 @@ class AveragePoolGrad(PoolGrad):
     """
 
     name = "AveragePoolGrad"
-    custom = Signature((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"})
-    domain = ""
-    flags = ("ceil_mode", "count_include_pad")
-    open_shape = "input_shape"
+    file = FileSpec(
+        custom=Signature((1, 1), (1, 1), {**POOL_ATTRS, "count_include_pad": "INT", "input_shape": "INTS"}),
+        domain="",
+        flags=("ceil_mode", "count_include_pad"),
+        open_shape="input_shape",
+    )
     kernel = Kernel(_UNGATED.symbol, (_UNGATED.pointers[0], GATE_POINTER, *_UNGATED.pointers[1:]), _UNGATED.scalars)
-    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 1}
+    fusion = Fusion(epilogue_operands={GATE: GATE_INPUT})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""
         (x,) = super().infer(node, inputs)
-        check_gate(node, inputs, self.epilogue_operands[GATE], x)
+        check_gate(node, inputs, GATE_INPUT, x)
         return (x,)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """That of PoolGrad; a gate, where there is one, is read at the elements that dX is written at."""
         ungated = super().access(node, types)
         *inputs, dx = ungated.operands
-        return replace(ungated, operands=(*inputs, *gate_operands(node, self.epilogue_operands[GATE], dx), dx))
+        return replace(ungated, operands=(*inputs, *gate_operands(node, GATE_INPUT, dx), dx))
 
     def shape(self, node: Node, dy: TensorType, inputs: Sequence[TensorType | None]) -> tuple[int, ...]:
         """`input_shape`, or without it the smallest shape of X with these windows."""
@@ -110,7 +106,7 @@ class AveragePoolGrad(PoolGrad):
         for tap in taps(axes):
             dx[tap] += part
         dx = np.asarray(dx[inner(axes)].reshape(shape))
-        return (finished(node, dx, gate_array(inputs, self.epilogue_operands[GATE])),)
+        return (finished(node, dx, gate_array(inputs, GATE_INPUT)),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by its depth and its planes."""
@@ -141,10 +137,11 @@ class MaxPoolGrad(PoolGrad):
     """
 
     name = "MaxPoolGrad"
-    custom = Signature((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"})
-    flags = ("ceil_mode", "storage_order")
-    own: ClassVar[dict[str, tuple[int, str]]] = {GATE: (X, GATED)}
-    recomputed: ClassVar[dict[int, Recomputed]] = {X: Recomputed("MaxPool", output=1, source=0)}
+    file = FileSpec(
+        custom=Signature((2, 2), (1, 1), {**POOL_ATTRS, "storage_order": "INT"}), flags=("ceil_mode", "storage_order")
+    )
+    fusion = Fusion(reused={GATE: (X, GATED)})
+    training = Training(recomputed={X: Recomputed("MaxPool", output=1, source=0)})
     kernel = pool_kernel("max_pool_grad_f32", ("dy", "x"), "dx", *BACKWARD, *X_SCALARS)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
@@ -172,5 +169,5 @@ class MaxPoolGrad(PoolGrad):
         """A volume by its depth and its planes, whose maxima are computed again."""
         shape = self.infer(node, inputs)[0].shape
         axes = windows(node, shape)
-        forward = self.recomputed[X].op
+        forward = self.training.recomputed[X].op
         return maximum_gradient(node, shape, axes, forward) if len(axes) == SPATIAL else None

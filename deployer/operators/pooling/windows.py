@@ -10,20 +10,9 @@ import numpy as np
 
 from deployer.core.access import Access, Around, At, Dim, Operand, Reach, Window
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Length, Offset, Stride
 from deployer.core.limits import check_elements
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    Kernel,
-    Length,
-    Offset,
-    Stride,
-    mismatch,
-    unsupported,
-)
+from deployer.core.operator import Array, mismatch, unsupported
 from deployer.operators.base.operands import operands
 from deployer.operators.base.work_split import SplitOperator
 

@@ -2,32 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
 from deployer.core.ir import BIAS, AttrValue, Node, TensorType
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Last,
-    Length,
-    Offset,
-    Operator,
-    Stride,
-    mismatch,
-    operator_of,
-    register,
-    unsupported,
-)
+from deployer.core.kernel import ArgValue, Const, Extent, First, Kernel, Last, Length, Offset, Stride
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, operator_of, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Fans
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Fans, Training
 from deployer.operators.base.epilogue import RELU_SCALAR, finished, relu_args, through
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.sums import is_single, quantum_of
@@ -47,6 +31,11 @@ from deployer.operators.products.convolution_geometry import (
 from deployer.operators.products.convolution_grad import ConvGradX
 
 
+def _fans(node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+    """From a group's channels to all outputs, over the taps; of a ConvTranspose as of the Conv whose gradient it is."""
+    return fans_of(types[node.inputs[1]])
+
+
 @register
 class Conv(SplitOperator):
     """Y = X * W + B over one to three spatial axes, with groups.
@@ -57,8 +46,8 @@ class Conv(SplitOperator):
     """
 
     name = "Conv"
-    learned: ClassVar[dict[int, str]] = {2: BIAS}
-    versions = (1, 11, 22)
+    training = Training(learned={2: BIAS}, fans=_fans)
+    file = FileSpec(versions=(1, 11, 22))
     kernel = Kernel(
         "conv_f32",
         pointers=(
@@ -98,10 +87,6 @@ class Conv(SplitOperator):
         if bias is not None:
             y += bias.reshape(1, shape.group, shape.m, *[1] * len(shape.size))
         return (finished(node, y.reshape(shape.y_shape).astype(x.dtype)),)
-
-    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
-        """From a group's channels to all outputs, over the taps."""
-        return fans_of(types[node.inputs[1]])
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by images: of one layer of Y each, whose channels are those of all layers that it is made of."""
@@ -172,8 +157,8 @@ class ConvTranspose(Operator):
     """
 
     name = "ConvTranspose"
-    learned: ClassVar[dict[int, str]] = {2: BIAS}
-    versions = (1, 11, 22)
+    training = Training(learned={2: BIAS}, fans=_fans)
+    file = FileSpec(versions=(1, 11, 22))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The least extents that X can come from, and `output_padding` behind them."""
@@ -193,10 +178,6 @@ class ConvTranspose(Operator):
         if rest and rest[0] is not None:
             y = np.asarray(y + rest[0].reshape(-1, *[1] * (x.ndim - 2)), x.dtype)
         return (y,)
-
-    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
-        """As those of the Conv that it is the gradient of."""
-        return fans_of(types[node.inputs[1]])
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """ConvGradX, and the bias behind it."""
@@ -283,7 +264,7 @@ class ConvGrad(Operator):
     """
 
     name = "ConvGrad"
-    custom = Signature((3, 3), (1, 3), CONV_ATTRS)
+    file = FileSpec(custom=Signature((3, 3), (1, 3), CONV_ATTRS))
     no_gradient = BACKWARD
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -331,7 +312,7 @@ class ConvGradB(Operator):
     """
 
     name = "ConvGradB"
-    custom = Signature((1, 1), (1, 1), CONV_ATTRS)
+    file = FileSpec(custom=Signature((1, 1), (1, 1), CONV_ATTRS))
     no_gradient = BACKWARD
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -9,9 +9,10 @@ import numpy as np
 
 from deployer.core.access import Axis, Operand, Reach, Window
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const
 from deployer.core.limits import check_elements
-from deployer.core.operator import ArgValue, Array, Const, mismatch, unsupported
-from deployer.core.traits import Fans
+from deployer.core.operator import Array, mismatch, unsupported
+from deployer.core.traits.training import Fans
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]

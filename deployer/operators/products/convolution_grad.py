@@ -8,22 +8,11 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Reach, Whole, Window
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    First,
-    Kernel,
-    Last,
-    Length,
-    Offset,
-    Stride,
-    mismatch,
-    register,
-    unsupported,
-)
+from deployer.core.kernel import ArgValue, Const, Extent, First, Kernel, Last, Length, Offset, Stride
+from deployer.core.operator import Array, mismatch, register, unsupported
 from deployer.core.signatures import Signature
+from deployer.core.traits.file import INTERNAL, FileSpec
+from deployer.core.traits.fusion import Fusion
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -53,6 +42,9 @@ from deployer.operators.products.convolution_geometry import (
 )
 from deployer.operators.update.optimizers import SGD, SGD_LEARNING_RATE
 
+GATE_INPUT = 2
+"""The input that gates the result, if the node has it; only fusion sets it."""
+
 
 @register
 class ConvGradX(SplitOperator):
@@ -64,9 +56,9 @@ class ConvGradX(SplitOperator):
     """
 
     name = "ConvGradX"
-    custom = Signature((2, 2), (1, 1), {**CONV_ATTRS, "input_shape": "INTS"})
+    file = FileSpec(custom=Signature((2, 2), (1, 1), {**CONV_ATTRS, "input_shape": "INTS"}))
     no_gradient = BACKWARD
-    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 2}
+    fusion = Fusion(epilogue_operands={GATE: GATE_INPUT})
     kernel = Kernel(
         "conv_grad_x_f32",
         pointers=(("dy", "float32", False), ("w", "float32", False), GATE_POINTER, ("dx", "float32", True)),
@@ -89,7 +81,7 @@ class ConvGradX(SplitOperator):
         channels = w.shape[1] * node.attr_int("group", 1)
         x = (dy.shape[0], channels, *smallest_input(node, dy.shape, w.shape, inputs))
         fits(node, geometry(node, x, w.shape, inputs), dy.shape, inputs)
-        check_gate(node, inputs, self.epilogue_operands[GATE], TensorType("float32", x))
+        check_gate(node, inputs, GATE_INPUT, TensorType("float32", x))
         return (TensorType("float32", x),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -103,7 +95,7 @@ class ConvGradX(SplitOperator):
         for tap, places in shape.taps():
             padded[places] += np.einsum(subscripts, douts, weights[tap])
         dx = padded[shape.inner]
-        return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, self.epilogue_operands[GATE])),)
+        return (finished(node, dx.reshape(x.shape).astype(dy.dtype), gate_array(inputs, GATE_INPUT)),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A volume by images, whose channels are then added up where they come from."""
@@ -118,7 +110,7 @@ class ConvGradX(SplitOperator):
         operands = (
             Operand("dy", node.inputs[0], "in", s.y, (At("n"), At("g"), At("m"), *reaches(s))),
             Operand("w", node.inputs[1], "in", s.w, (At("g"), At("m"), At("c"), Whole(), Whole())),
-            *gate_operands(node, self.epilogue_operands[GATE], dx),
+            *gate_operands(node, GATE_INPUT, dx),
             dx,
         )
         parallel = zip(("n", "g", "c", "ih", "iw"), s.x, strict=True)
@@ -168,7 +160,7 @@ class ConvGradW(SplitOperator):
     """
 
     name = "ConvGradW"
-    custom: ClassVar[Signature | None] = Signature((2, 2), (1, 1), CONV_ATTRS)
+    file = FileSpec(custom=Signature((2, 2), (1, 1), CONV_ATTRS))
     no_gradient = BACKWARD
     kernel = Kernel(
         "conv_grad_w_f32",
@@ -251,6 +243,14 @@ class ConvGradW(SplitOperator):
         }
 
 
+def _updating(producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
+    """The update with the operands of its gradient; None where that is stored as another shape."""
+    weight = update.inputs[0]
+    if producer.op != ConvGradW.name or types[producer.outputs[0]] != types[weight]:
+        return None
+    return Node("", ConvSGD.name, (*producer.inputs, weight), (), {**producer.attrs, **update.attrs})
+
+
 @register
 class ConvSGD(ConvGradW):
     """W' = W - lr * dW, in place: SGD of a convolution's weight.
@@ -261,20 +261,13 @@ class ConvSGD(ConvGradW):
     """
 
     name = "ConvSGD"
-    custom = None
-    fused_update = SGD.name
+    file = INTERNAL
+    fusion = Fusion(fused_update=SGD.name, updating=_updating)
     no_gradient = "it is an optimizer"
     kernel = Kernel(
         "conv_sgd_f32", pointers=ConvGradW.kernel.pointers, scalars=(*ConvGradW.kernel.scalars, ("lr", "f32"))
     )
     inplace: ClassVar[dict[int, int]] = {0: 2}
-
-    def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
-        """The update with the operands of its gradient; None where that is stored as another shape."""
-        weight = update.inputs[0]
-        if producer.op != ConvGradW.name or types[producer.outputs[0]] != types[weight]:
-            return None
-        return Node("", self.name, (*producer.inputs, weight), (), {**producer.attrs, **update.attrs})
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """W's type, which is that of its gradient."""

@@ -1,30 +1,19 @@
 """Gemm: Y = alpha A B + beta C."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, Node, TensorType
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Last,
-    Stride,
-    mismatch,
-    register,
-    registry,
-    unsupported,
-)
-from deployer.core.signatures import Rule, without
-from deployer.core.traits import EpilogueBias, Fans
+from deployer.core.kernel import ArgValue, Const, Extent, First, Kernel, Last, Stride
+from deployer.core.operator import Array, GradientBuilder, mismatch, register, registry, unsupported
+from deployer.core.signatures import without
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import EpilogueBias, Fusion
+from deployer.core.traits.numerics import Numerics
+from deployer.core.traits.training import Fans, Training
 from deployer.operators.base.epilogue import (
     GATE,
     GATE_POINTER,
@@ -53,6 +42,8 @@ from deployer.operators.products.matmul import (
     used_type,
 )
 
+GATE_INPUT = 3
+"""The input that gates the result, if the node has it; only fusion sets it."""
 Shape = tuple[int, ...]
 
 
@@ -71,6 +62,12 @@ SINGLE = {"few": 2, "few_rows": 3, "outer": 4, "added": 5}
 """What `single` says: 0 where sums have several blocks, 1 where they have one, more for forms with own functions."""
 
 
+def _fans(node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+    """From K to M for A, from K to N for B."""
+    (m, k), (_, n) = _ends(node, used_shape(node, 0, types), used_shape(node, 1, types))
+    return {0: Fans(k, m), 1: Fans(k, n)}
+
+
 @register
 class Gemm(SplitOperator):
     """Y = alpha * op(A) op(B) + beta * C, with batch dims in front as the training exporters write it.
@@ -82,16 +79,16 @@ class Gemm(SplitOperator):
     """
 
     name = "Gemm"
-    learned: ClassVar[dict[int, str]] = {2: BIAS}
-    overflow = "any"
-    versions = (7, 9, 11, 13)
-    older: ClassVar[dict[int, Rule]] = {1: _matrices, 6: _matrices}
-    epilogue_operands: ClassVar[dict[str, int]] = {GATE: 3}
-    epilogue_bias = EpilogueBias(2, "beta")
-    epilogue_scale = "alpha"
-    orders: ClassVar[dict[int, str]] = ORDERS
-    result_order = RESULT_ORDER
-    flags = ("transA", "transB")
+    training = Training(learned={2: BIAS}, fans=_fans)
+    numerics = Numerics(overflow="any")
+    fusion = Fusion(
+        epilogue_operands={GATE: GATE_INPUT},
+        epilogue_bias=EpilogueBias(2, "beta"),
+        epilogue_scale="alpha",
+        orders=ORDERS,
+        result_order=RESULT_ORDER,
+    )
+    file = FileSpec(versions=(7, 9, 11, 13), older={1: _matrices, 6: _matrices}, flags=("transA", "transB"))
     kernel = Kernel(
         "gemm_f32",
         pointers=(
@@ -128,7 +125,7 @@ class Gemm(SplitOperator):
             raise mismatch(node, "batch axes or C do not broadcast", inputs) from None
         if len(inputs) > 2 and inputs[2] is not None and inputs[2].dtype != "float32":
             raise unsupported(node, f"C is {inputs[2]}", "a C of float32")
-        check_gate(node, inputs, self.epilogue_operands[GATE], TensorType("float32", y))
+        check_gate(node, inputs, GATE_INPUT, TensorType("float32", y))
         return (TensorType("float32", tuple(y[axis] for axis in order_of(node, RESULT_ORDER, len(y)))),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -143,7 +140,7 @@ class Gemm(SplitOperator):
         beta = node.attr_float("beta", 1.0)
         if c is not None and beta != 0.0:
             y = y + c * a.dtype.type(beta)
-        y = finished(node, y, gate_array(inputs, self.epilogue_operands[GATE]))
+        y = finished(node, y, gate_array(inputs, GATE_INPUT))
         return (y.transpose(order_of(node, RESULT_ORDER, y.ndim)),)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
@@ -151,7 +148,7 @@ class Gemm(SplitOperator):
         if is_ordered(node):
             raise NotDifferentiable(f"node {node.name!r} (Gemm): its axes are in an order that only fusion gives them")
         ta, tb, alpha = node.attr_int("transA", 0), node.attr_int("transB", 0), node.attr_float("alpha", 1.0)
-        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, self.epilogue_operands[GATE])
+        a, w, dy = node.inputs[0], node.inputs[1], through(node, douts[0], b, GATE_INPUT)
         full = b.type(node.outputs[0]).shape
 
         def product(index: int, left: str, right: str, trans_left: int, trans_right: int) -> None:
@@ -173,11 +170,6 @@ class Gemm(SplitOperator):
             product(1, *((dy, a, 1, ta) if tb else (a, dy, 1 - ta, 0)))
         if b.needs_grad(0):
             product(0, *((w, dy, tb, 1) if ta else (dy, w, 0, 1 - tb)))
-
-    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
-        """From K to M for A, from K to N for B."""
-        (m, k), (_, n) = _ends(node, used_shape(node, 0, types), used_shape(node, 1, types))
-        return {0: Fans(k, m), 1: Fans(k, n)}
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Dims batch, m, n parallel and k the reduction; batch axes fold into m where only A has them."""
@@ -228,7 +220,7 @@ class Gemm(SplitOperator):
             operands.append(Operand("c", c_name, "in", tuple(sizes.values()), c_axes))
         y_axes: tuple[Axis, ...] = (At("batch") if count > 1 else Broadcast(), At(rows), At(columns))
         result = Operand("y", node.outputs[0], "out", (count, m, n), y_axes)
-        operands += gate_operands(node, self.epilogue_operands[GATE], result)
+        operands += gate_operands(node, GATE_INPUT, result)
         if rows == "n" and len(operands) > 2:
             raise unsupported(
                 node, "the product's columns are stored as rows, those of C or a gate are not", "Transpose"

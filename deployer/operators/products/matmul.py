@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -11,8 +10,16 @@ from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import WEIGHT, AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Fans
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Numerics
+from deployer.core.traits.training import Fans, Training
 from deployer.operators.base.operands import Construction, arrays, floats
+
+
+def _fans(node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+    """From K to M for A, from K to N for B; a vector leads to one output."""
+    a, b = (types[name].shape for name in node.inputs)
+    return {0: Fans(a[-1], math.prod(a[-2:-1])), 1: Fans(a[-1], b[-1] if len(b) > 1 else 1)}
 
 
 @register
@@ -23,8 +30,9 @@ class MatMul(Operator):
     """
 
     name = "MatMul"
-    overflow = "any"
-    versions = (1, 9, 13)
+    numerics = Numerics(overflow="any")
+    file = FileSpec(versions=(1, 9, 13))
+    training = Training(fans=_fans)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The shape numpy's matmul gives."""
@@ -66,11 +74,6 @@ class MatMul(Operator):
             if not exact:
                 b.reduce_to(out, shapes[index], b.grad(index))
 
-    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
-        """From K to M for A, from K to N for B; a vector leads to one output."""
-        a, b = (types[name].shape for name in node.inputs)
-        return {0: Fans(a[-1], math.prod(a[-2:-1])), 1: Fans(a[-1], b[-1] if len(b) > 1 else 1)}
-
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Gemm; a vector operand gets, and the result loses, an axis of one element by Reshape."""
         a, b = floats(node, inputs, 2)
@@ -101,9 +104,11 @@ class FusedMatMul(Operator):
     """
 
     name = "FusedMatMul"
-    aliases = ("TransposeMatMul",)
-    custom = Signature((2, 2), (1, 1), {"alpha": "FLOAT", **dict.fromkeys((*SWAPS, *ROTATIONS), "INT")})
-    flags = (*SWAPS, *ROTATIONS)
+    file = FileSpec(
+        aliases=("TransposeMatMul",),
+        custom=Signature((2, 2), (1, 1), {"alpha": "FLOAT", **dict.fromkeys((*SWAPS, *ROTATIONS), "INT")}),
+        flags=(*SWAPS, *ROTATIONS),
+    )
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -175,8 +180,8 @@ class Einsum(Operator):
     """
 
     name = "Einsum"
-    learned: ClassVar[dict[int, str]] = {0: WEIGHT, 1: WEIGHT}
-    versions = (12, 28)
+    training = Training(learned={0: WEIGHT, 1: WEIGHT})
+    file = FileSpec(versions=(12, 28))
     composite = True
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:

@@ -16,7 +16,7 @@ from deployer.core.samples import (
     samples_of,
     sweep_of,
 )
-from deployer.core.traits import ACTIVATION
+from deployer.core.traits.fusion import ACTIVATION
 from deployer.operators.base.epilogue import RELU
 from deployer.operators.base.operands import normal
 from deployer.operators.products.convolution import Conv, ConvGrad, ConvGradB, ConvTranspose

@@ -1,13 +1,16 @@
 """Recurrences of RNN, LSTM and GRU cells, and their gradients."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, GradientBuilder, register, unsupported
+from deployer.core.kernel import ArgValue, Const
+from deployer.core.operator import Array, GradientBuilder, register, unsupported
 from deployer.core.signatures import Signature
+from deployer.core.traits.execution import Execution
 from deployer.operators.recurrent.steps import (
     BY_GATE,
     BackwardSteps,
@@ -37,14 +40,14 @@ class GRURecurrence(ForwardSteps):
     """
 
     name = "GRURecurrence"
-    custom = Signature((2, 4), (5, 5), {"reverse": "INT"})
+    file = replace(ForwardSteps.file, custom=Signature((2, 4), (5, 5), {"reverse": "INT"}))
     layout: ClassVar[dict[str, str]] = {
         **{"x": "tbgu", "r": "guh", "bias": "gu", "h": "bh"},
         **{"y": "tbu", "last": "bh", "gates": "tbsu", "before": "tbu", "state": "pbh"},
     }
     kernel = recurrence_kernel("gru_recurrence_f32", layout, GRU_OUTPUTS, "steps")
     needed = ("x", "r", "state")
-    optional_outputs = optional_outputs(kernel, needed)
+    execution = Execution(optional_outputs=optional_outputs(kernel, needed))
     saved = ("gates", "before")
     states = ("h",)
     gates, stored = len(GRU_GATES), len((*GRU_GATES, "product"))
@@ -98,7 +101,7 @@ class GRURecurrenceGrad(BackwardSteps):
     """
 
     name = "GRURecurrenceGrad"
-    custom = Signature((4, 5), (4, 4), {"reverse": "INT"})
+    file = replace(BackwardSteps.file, custom=Signature((4, 5), (4, 4), {"reverse": "INT"}))
     layout: ClassVar[dict[str, str]] = {
         **{"gates": "tbsu", "r": "ghu", "before": "tbu", "dy": "tbu", "dlast": "bh"},
         **{"dx": "tbgu", "dq": "tbgu", "dh": "bh", "state": "pbgh"},
@@ -143,14 +146,14 @@ class GRUStateRecurrence(ForwardSteps):
     """
 
     name = "GRUStateRecurrence"
-    custom = Signature((2, 3), (5, 5), {"reverse": "INT"})
+    file = replace(ForwardSteps.file, custom=Signature((2, 3), (5, 5), {"reverse": "INT"}))
     layout: ClassVar[dict[str, str]] = {
         **{"x": "tbku", "r": "kuh", "h": "bh"},
         **{"y": "tbh", "last": "bh", "gates": "tbsh", "before": "tbh", "state": "qbh"},
     }
     kernel = recurrence_kernel("gru_state_recurrence_f32", layout, GRU_STATE_OUTPUTS, *BY_GATE, "steps")
     needed = ("x", "r", "state")
-    optional_outputs = optional_outputs(kernel, needed)
+    execution = Execution(optional_outputs=optional_outputs(kernel, needed))
     saved = ("gates", "before")
     states = ("h",)
     by_gate = True
@@ -216,7 +219,7 @@ class GRUStateRecurrenceGrad(BackwardSteps):
     """
 
     name = "GRUStateRecurrenceGrad"
-    custom = Signature((4, 5), (3, 3), {"reverse": "INT"})
+    file = replace(BackwardSteps.file, custom=Signature((4, 5), (3, 3), {"reverse": "INT"}))
     layout: ClassVar[dict[str, str]] = {
         **{"gates": "tbsh", "r": "khu", "before": "tbh", "dy": "tbh", "dlast": "bh"},
         **{"dx": "tbgh", "dh": "bh", "state": "pbgh"},
@@ -264,7 +267,7 @@ class LSTMRecurrence(ForwardSteps):
     """
 
     name = "LSTMRecurrence"
-    custom = Signature((2, 4), (7, 7), {"reverse": "INT"})
+    file = replace(ForwardSteps.file, custom=Signature((2, 4), (7, 7), {"reverse": "INT"}))
     layout: ClassVar[dict[str, str]] = {
         **{"x": "tbgu", "r": "guh", "h": "bh", "c": "bh"},
         **{"y": "tbu", "last": "bh", "cell": "bh", "gates": "tbsu", "before": "tbu", "cell_before": "tbu"},
@@ -272,7 +275,7 @@ class LSTMRecurrence(ForwardSteps):
     }
     kernel = recurrence_kernel("lstm_recurrence_f32", layout, LSTM_OUTPUTS, "steps")
     needed = ("x", "r", "cell", "state")
-    optional_outputs = optional_outputs(kernel, needed)
+    execution = Execution(optional_outputs=optional_outputs(kernel, needed))
     saved = ("gates", "before", "cell_before")
     states = ("h", "c")
     results = len(("y", "last", "cell"))
@@ -323,7 +326,7 @@ class LSTMRecurrenceGrad(BackwardSteps):
     """
 
     name = "LSTMRecurrenceGrad"
-    custom = Signature((4, 6), (3, 3), {"reverse": "INT"})
+    file = replace(BackwardSteps.file, custom=Signature((4, 6), (3, 3), {"reverse": "INT"}))
     layout: ClassVar[dict[str, str]] = {
         **{"gates": "tbsu", "r": "ghu", "cell_before": "tbu", "dy": "tbu", "dlast": "bh", "dcell": "bh"},
         **{"dx": "tbgu", "dc": "bh", "state": "pbgh"},
@@ -377,14 +380,14 @@ class RNNRecurrence(ForwardSteps):
     """
 
     name = "RNNRecurrence"
-    custom = Signature((2, 3), (4, 4), {"reverse": "INT", "activation": "STRING"})
+    file = replace(ForwardSteps.file, custom=Signature((2, 3), (4, 4), {"reverse": "INT", "activation": "STRING"}))
     layout: ClassVar[dict[str, str]] = {
         **{"x": "tbgu", "r": "guh", "h": "bh"},
         **{"y": "tbu", "last": "bh", "before": "tbu", "state": "pbh"},
     }
     kernel = recurrence_kernel("rnn_recurrence_f32", layout, RNN_OUTPUTS, "steps", "relu")
     needed = ("x", "r", "state")
-    optional_outputs = optional_outputs(kernel, needed)
+    execution = Execution(optional_outputs=optional_outputs(kernel, needed))
     saved = ("y", "before")
     states = ("h",)
     gates = stored = functions = 1
@@ -431,7 +434,7 @@ class RNNRecurrenceGrad(BackwardSteps):
     """
 
     name = "RNNRecurrenceGrad"
-    custom = Signature((3, 4), (2, 2), {"reverse": "INT", "activation": "STRING"})
+    file = replace(BackwardSteps.file, custom=Signature((3, 4), (2, 2), {"reverse": "INT", "activation": "STRING"}))
     layout: ClassVar[dict[str, str]] = {
         **{"y": "tbsu", "r": "ghu", "dy": "tbu", "dlast": "bh"},
         **{"dx": "tbgu", "state": "pbgh"},

@@ -11,6 +11,8 @@ import numpy as np
 
 from deployer.core.ir import BIAS, START, WEIGHT, AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Training
 from deployer.operators.base.operands import floats
 from deployer.operators.recurrent.cells import (
     FUNCTIONS,
@@ -62,7 +64,7 @@ class RecurrentLayer(Operator):
     """
 
     composite = True
-    learned: ClassVar[dict[int, str]] = {1: WEIGHT, 2: WEIGHT, 3: BIAS, 5: START, 6: START, 7: WEIGHT}
+    training = Training(learned={1: WEIGHT, 2: WEIGHT, 3: BIAS, 5: START, 6: START, 7: WEIGHT})
     gates: ClassVar[int]
     states: ClassVar[int] = 1
     peepholes: ClassVar[int] = 0
@@ -76,7 +78,7 @@ class RecurrentLayer(Operator):
     """Attributes of samples whose steps are unrolled."""
     written: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ()
     """Further attributes for such samples, one set each."""
-    flags: ClassVar[tuple[str, ...]] = ("layout",)
+    file: ClassVar[FileSpec] = FileSpec(flags=("layout",))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Y[time, direction, batch, unit] and the last states [direction, batch, unit], or batch first."""
@@ -331,7 +333,7 @@ class RNN(RecurrentLayer):
     """The plain recurrent layer, by tanh or relu, in one direction or two. h' = f(W X + R h + biases)."""
 
     name = "RNN"
-    versions = (7, 14, 22)
+    file = replace(RecurrentLayer.file, versions=(7, 14, 22))
     gates = 1
     activations = tuple((name,) for name in FUNCTIONS)
     rare: ClassVar = {"activations": ("Softplus", "Elu"), "activation_alpha": (0.5,)}
@@ -361,13 +363,12 @@ class LSTM(RecurrentLayer):
     """Long short-term memory, in one direction or two. Gates input, output, forget, cell; two states, h and c."""
 
     name = "LSTM"
-    versions = (7, 14, 22)
     gates = len(LSTM_GATES)
     states = 2
     activations = (("Sigmoid", "Tanh", "Tanh"),)
     peepholes = len(LSTM_GATES) - 1
     held = (-SATURATED, 0.0, SATURATED, 0.0)
-    flags = ("layout", "input_forget")
+    file = FileSpec(versions=(7, 14, 22), flags=("layout", "input_forget"))
     rare: ClassVar = {
         "activations": ("HardSigmoid", "Softsign", "LeakyRelu", "Sigmoid", "ScaledTanh", "Affine"),
         "activation_alpha": (0.25, 0.125, 1.5, 0.5),
@@ -431,10 +432,9 @@ class GRU(RecurrentLayer):
     """
 
     name = "GRU"
-    versions = (7, 14, 22)
     gates = len(GRU_GATES)
     activations = (("Sigmoid", "Tanh"),)
-    flags = ("layout", AFTER)
+    file = FileSpec(versions=(7, 14, 22), flags=("layout", AFTER))
     trials = ({}, {AFTER: 1})
     rare: ClassVar = {
         "activations": ("HardSigmoid", "Elu", "Sigmoid", "ThresholdedRelu"),

@@ -10,24 +10,12 @@ import numpy as np
 from deployer.core.access import Access, At, Axis, Dim, Mirror, Operand, Whole
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Start,
-    Stride,
-    Work,
-    mismatch,
-    rng,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, operator_of, rng
 from deployer.core.samples import Sample
-from deployer.core.traits import Fans
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Fans, Training
 from deployer.operators.base.operands import floats, normal
 from deployer.operators.base.views import reshape_to
 
@@ -89,7 +77,7 @@ class Recurrence(Operator):
     """Whether the steps run against the layer's direction."""
     variants: ClassVar[tuple[Mapping[str, AttrValue], ...]] = ({},)
     """Attributes of samples besides the direction."""
-    flags: ClassVar[tuple[str, ...]] = ("reverse",)
+    file: ClassVar[FileSpec] = FileSpec(flags=("reverse",))
     no_gradient = "it belongs to a backward pass"
 
     def pointers(self, writes: bool) -> list[str]:
@@ -234,6 +222,24 @@ WEIGHTS = "r"
 """The kernel pointer of R, [gates x units, units]."""
 
 
+def _training_form(node: Node, fresh: Callable[[str], str]) -> Node:
+    """With what the gradient reads as outputs."""
+    steps = operator_of(node)
+    assert isinstance(steps, ForwardSteps)
+    named = zip(steps.pointers(writes=True), steps.outputs_of(node), strict=True)
+    outputs = [name or (fresh(f"{node.name}_{arg}") if arg in steps.saved else "") for arg, name in named]
+    return replace(node, outputs=tuple(outputs))
+
+
+def _fans(node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
+    """R leads from the units of a step to all gates of the next."""
+    steps = operator_of(node)
+    assert isinstance(steps, ForwardSteps)
+    position = steps.pointers(writes=False).index(WEIGHTS)
+    gates, units = types[node.inputs[position]].shape
+    return {position: Fans(units, gates)}
+
+
 class ForwardSteps(Recurrence):
     """Steps of a layer: X, R and further inputs of a subclass to Y, the last state, and other outputs.
 
@@ -245,18 +251,7 @@ class ForwardSteps(Recurrence):
     states: ClassVar[tuple[str, ...]]
     """Initial states among the inputs."""
     no_gradient = ""
-
-    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
-        """With what the gradient reads as outputs."""
-        named = zip(self.pointers(writes=True), self.outputs_of(node), strict=True)
-        outputs = [name or (fresh(f"{node.name}_{arg}") if arg in self.saved else "") for arg, name in named]
-        return replace(node, outputs=tuple(outputs))
-
-    def fans(self, node: Node, types: Mapping[str, TensorType]) -> Mapping[int, Fans]:
-        """R leads from the units of a step to all gates of the next."""
-        position = self.pointers(writes=False).index(WEIGHTS)
-        gates, units = types[node.inputs[position]].shape
-        return {position: Fans(units, gates)}
+    training = Training(training_form=_training_form, fans=_fans)
 
     def kept(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> dict[str, str]:
         """Return the values that the gradient reads; recompute those that the node did not save.

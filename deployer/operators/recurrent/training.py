@@ -10,6 +10,7 @@ import numpy as np
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, registry, unsupported
 from deployer.core.signatures import Signature
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import Construction, floats
 from deployer.operators.recurrent.layers import AFTER, BIASES, GRU, LENGTHS, LSTM, is_after
 from deployer.operators.recurrent.unrolled import Sizes, activations_of
@@ -47,6 +48,9 @@ class Layer(Construction):
         return self.emit("Expand", (self.number(0.0),), shape=(time, self.sizes.batch, self.sizes.units))
 
 
+LSTM_FLAGS, GRU_FLAGS = ("input_forget",), (AFTER,)
+
+
 class Trained(Operator):
     """A layer of `gates` per unit with X, W, R[, B, no lengths, initial states], all in one direction.
 
@@ -57,7 +61,6 @@ class Trained(Operator):
     gates: ClassVar[int]
     states: ClassVar[int]
     usual: ClassVar[tuple[str, ...]]
-    flags: ClassVar[tuple[str, ...]] = ()
 
     def check_attributes(self, node: Node) -> None:
         """Raise UnsupportedOperator for an attribute value that ONNX Runtime does not train."""
@@ -220,9 +223,8 @@ class LSTMTraining(TrainedLayer):
     """
 
     name = "LSTMTraining"
-    custom = Signature((3, 8), (1, 5), LSTM_ATTRIBUTES)
     gates, states, usual = LSTM.gates, LSTM.states, LSTM.activations[0]
-    flags = ("input_forget",)
+    file = FileSpec(custom=Signature((3, 8), (1, 5), LSTM_ATTRIBUTES), flags=LSTM_FLAGS)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Those of the recurrence over W X."""
@@ -283,8 +285,8 @@ class LSTMGrad(TrainedGrad):
     """
 
     name = "LSTMGrad"
-    custom = Signature((LSTM_INPUTS - 3, LSTM_INPUTS), (1, 6), LSTM_ATTRIBUTES)
-    gates, states, usual, flags = LSTMTraining.gates, LSTMTraining.states, LSTMTraining.usual, LSTMTraining.flags
+    file = FileSpec(custom=Signature((LSTM_INPUTS - 3, LSTM_INPUTS), (1, 6), LSTM_ATTRIBUTES), flags=LSTM_FLAGS)
+    gates, states, usual = LSTMTraining.gates, LSTMTraining.states, LSTMTraining.usual
     saved = range(6, 9)
     saved_names = "Y, c or gates"
 
@@ -334,9 +336,8 @@ class GRUTraining(TrainedLayer):
     """
 
     name = "GRUTraining"
-    custom = Signature((3, 6), (1, 3), GRU_ATTRIBUTES)
     gates, states, usual = GRU.gates, GRU.states, GRU.activations[0]
-    flags = (AFTER,)
+    file = FileSpec(custom=Signature((3, 6), (1, 3), GRU_ATTRIBUTES), flags=GRU_FLAGS)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Those of the recurrence over W X."""
@@ -397,8 +398,8 @@ class GRUGrad(TrainedGrad):
     """
 
     name = "GRUGrad"
-    custom = Signature((GRU_INPUTS - 2, GRU_INPUTS), (1, 5), GRU_ATTRIBUTES)
-    gates, states, usual, flags = GRUTraining.gates, GRUTraining.states, GRUTraining.usual, GRUTraining.flags
+    file = FileSpec(custom=Signature((GRU_INPUTS - 2, GRU_INPUTS), (1, 5), GRU_ATTRIBUTES), flags=GRU_FLAGS)
+    gates, states, usual = GRUTraining.gates, GRUTraining.states, GRUTraining.usual
     saved = range(6, 8)
     saved_names = "Y or gates"
 

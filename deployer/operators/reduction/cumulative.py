@@ -2,24 +2,18 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Work,
-    unsupported,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, unsupported
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Numerics
 from deployer.operators.base.axes import axis_of, line_strides, lines
 from deployer.operators.base.integer_variants import over_integers
 from deployer.operators.base.operands import arrays, one_number, operands
@@ -31,10 +25,9 @@ class Cumulative(Operator):
     """The axis is an input that has to be constant; a tile holds full lines along it."""
 
     kernel: ClassVar[Kernel]
-    static_inputs: ClassVar[dict[int, str]] = {1: "axis"}
-    flags = ("exclusive", "reverse")
+    file: ClassVar[FileSpec] = FileSpec(static_inputs={1: "axis"}, flags=("exclusive", "reverse"))
     neutral: ClassVar[float]
-    overflow = "any"
+    numerics = Numerics(overflow="any")
 
     @abstractmethod
     def so_far(self, x: Array, axis: int) -> Array:
@@ -70,7 +63,7 @@ class Cumulative(Operator):
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, flags and strides."""
-        flags: dict[str, ArgValue] = {name: Const(node.attr_int(name, 0)) for name in self.flags}
+        flags: dict[str, ArgValue] = {name: Const(node.attr_int(name, 0)) for name in self.file.flags}
         lengths: dict[str, ArgValue] = {"o": Extent("o"), "n": Const(access.operands[0].view[1]), "i": Extent("i")}
         return {**lengths, **flags, **line_strides(access, ("x", "y"))}
 
@@ -99,7 +92,7 @@ class CumProd(Cumulative):
     """Products of all elements so far along an axis. One element after another."""
 
     name = "CumProd"
-    versions = (26,)
+    file = replace(Cumulative.file, versions=(26,))
     kernel = cumulative_kernel("cum_prod_f32")
     neutral = 1.0
     no_gradient = "right with zeros among the elements, it is as many products as there are pairs of them"
@@ -114,7 +107,7 @@ class CumSum(Cumulative):
     """Sums of all elements so far along an axis. One element after another."""
 
     name = "CumSum"
-    versions = (11, 14)
+    file = replace(Cumulative.file, versions=(11, 14))
     kernel = cumulative_kernel("cum_sum_f32")
     neutral = 0.0
 

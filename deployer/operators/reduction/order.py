@@ -10,23 +10,12 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, First, Kernel, Start, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Operator,
-    Start,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
-from deployer.core.signatures import Rule
+from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
+from deployer.core.traits.execution import Execution
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Training
 from deployer.operators.base.axes import axis_of, line_strides, lines
 from deployer.operators.base.integer_variants import over_integers
 from deployer.operators.base.operands import arrays, floats, one_number, operands
@@ -55,7 +44,7 @@ class ArgEqual(Operator):
             (n, "u32") for n in ("o", "r", "i", "r_start", "x_o", "x_r", "value_o", "y_o", "first", "latest")
         ),
     )
-    flags = ("keepdims", "last")
+    file = FileSpec(flags=("keepdims", "last"))
     no_gradient = "a position has none"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -103,8 +92,7 @@ class ArgEqual(Operator):
 class ArgExtreme(Operator):
     """Made of a reduction, `extreme`, and ArgEqual."""
 
-    versions = (1, 11, 12, 13)
-    flags = ("keepdims", "select_last_index")
+    file = FileSpec(versions=(1, 11, 12, 13), flags=("keepdims", "select_last_index"))
     no_gradient = "a position has none"
     extreme: ClassVar[str]
 
@@ -181,8 +169,7 @@ class Hardmax(Operator):
     """One where a line's first largest element is, zero elsewhere. Made of ArgMax and OneHot."""
 
     name = "Hardmax"
-    versions = (13,)
-    older: ClassVar[dict[int, Rule]] = {1: coerced, 11: coerced}
+    file = FileSpec(versions=(13,), older={1: coerced, 11: coerced})
     no_gradient = "it is constant wherever it has a derivative"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -210,6 +197,11 @@ class Hardmax(Operator):
         ]
 
 
+def _training_form(node: Node, fresh: Callable[[str], str]) -> Node:
+    """With both outputs."""
+    return node if len(node.outputs) > 1 and node.outputs[1] else replace(node, outputs=(node.outputs[0], fresh("ids")))
+
+
 @over_integers
 class TopK(Operator):
     """The K largest or smallest elements of each line along an axis, in order, and where they are.
@@ -220,7 +212,6 @@ class TopK(Operator):
     """
 
     name = "TopK"
-    versions = (1, 10, 11, 24)
     kernel = Kernel(
         "top_k_f32",
         pointers=(("x", "float32", False), ("y", "float32", True), ("ids", "int32", True)),
@@ -228,9 +219,9 @@ class TopK(Operator):
             (n, "u32") for n in ("o", "n", "i", "k", "largest", "x_o", "x_n", "y_o", "y_n", "ids_o", "ids_n")
         ),
     )
-    static_inputs: ClassVar[dict[int, str]] = {1: "k"}
-    flags = ("largest", "sorted")
-    optional_outputs: ClassVar[dict[str, int]] = {"ids": 1}
+    file = FileSpec(versions=(1, 10, 11, 24), static_inputs={1: "k"}, flags=("largest", "sorted"))
+    execution = Execution(optional_outputs={"ids": 1})
+    training = Training(training_form=_training_form)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X's shape with K along the axis, of floats and of integers."""
@@ -251,14 +242,6 @@ class TopK(Operator):
         order = np.argsort(turned if node.attr_int("largest", 1) else x, axis, kind="stable")
         ids = np.take(order, np.arange(_count(node)), axis)
         return np.take_along_axis(x, ids, axis), ids.astype(np.int32)
-
-    def training_form(self, node: Node, fresh: Callable[[str], str]) -> Node:
-        """With both outputs."""
-        return (
-            node
-            if len(node.outputs) > 1 and node.outputs[1]
-            else replace(node, outputs=(node.outputs[0], fresh("ids")))
-        )
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dY where the values come from, and zero elsewhere."""

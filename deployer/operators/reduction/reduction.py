@@ -2,31 +2,20 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, First, Kernel, Last, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    First,
-    GradientBuilder,
-    Kernel,
-    Last,
-    Operator,
-    Stride,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
+from deployer.core.operator import Array, GradientBuilder, Operator, execution_of, mismatch, register, unsupported
 from deployer.core.signatures import LATE_AXES, Signature
-from deployer.core.traits import Sums
+from deployer.core.traits.execution import Execution, Sums
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.numerics import Numerics
 from deployer.operators.base.integer_variants import over_integers
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
@@ -41,7 +30,7 @@ class ReduceProdGrad(Operator):
     """
 
     name = "ReduceProdGrad"
-    custom = Signature((2, 2), (1, 1))
+    file = FileSpec(custom=Signature((2, 2), (1, 1)))
     kernel = Kernel(
         "reduce_prod_grad_f32",
         pointers=(("dy", "float32", False), ("x", "float32", False), ("dx", "float32", True)),
@@ -116,8 +105,7 @@ def reduce_kernel(symbol: str, sums: bool) -> Kernel:
 class Reducing(Operator):
     """Reduces the elements along `axes`, an attribute or an input; all axes if absent."""
 
-    static_inputs: ClassVar[dict[int, str]] = {1: "axes"}
-    flags = ("keepdims", "noop_with_empty_axes")
+    file: ClassVar[FileSpec] = FileSpec(static_inputs={1: "axes"}, flags=("keepdims", "noop_with_empty_axes"))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The input's shape without the reduced axes, or with length one for each of them under `keepdims`."""
@@ -150,7 +138,7 @@ class Reduction(Reducing):
     """Sum over `axes`, divided by a count."""
 
     kernel: ClassVar[Kernel] = reduce_kernel("reduce_f32", sums=True)
-    sums: ClassVar[Sums | None] = Sums(REDUCED)
+    execution: ClassVar[Execution | None] = Execution(sums=Sums(REDUCED))
     mean = False
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -208,7 +196,7 @@ class Reduction(Reducing):
         y_view = tuple(d.size for d in outer) or (1,)
         x_operand = Operand("x", node.inputs[0], "in", tuple(d.size for d in dims), tuple(At(d.name) for d in dims))
         y = Operand("y", node.outputs[0], "out", y_view, y_axes)
-        carried = carry_operands(node, self.kernel, self.sums, y) if self.sums else ()
+        carried = carry_operands(node, self.kernel, execution_of(self).sums, y)
         return Access((*outer, *reduced), (x_operand, y, *carried))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
@@ -225,7 +213,7 @@ class Reduction(Reducing):
         reduced = (d for d in access.dims if d.kind == "reduction")
         count = float(math.prod(d.size for d in reduced)) if self.mean else 1.0
         values |= {"first": First(), "last": Last(), "count": Const(count)}
-        values |= carry_args(self.sums, access) if self.sums else {}
+        values |= carry_args(execution_of(self).sums, access)
         return {name: values[name] for name, _ in self.kernel.scalars}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
@@ -285,8 +273,8 @@ class ReduceL1(ComposedReduction):
     """The sum of the magnitudes over some axes. ReduceSum of Abs."""
 
     name = "ReduceL1"
-    overflow = "any"
-    versions = (1, 11, 13, 18)
+    numerics = Numerics(overflow="any")
+    file = replace(ComposedReduction.file, versions=(1, 11, 13, 18))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's sum of magnitudes."""
@@ -318,7 +306,7 @@ class ReduceL2(ComposedReduction):
     """The root of the sum of the squares over some axes. The root of ReduceSumSquare."""
 
     name = "ReduceL2"
-    versions = (1, 11, 13, 18)
+    file = replace(ComposedReduction.file, versions=(1, 11, 13, 18))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's root of the sum of squares."""
@@ -347,7 +335,7 @@ class ReduceLogSum(ComposedReduction):
     """The logarithm of the sum over some axes. Log of ReduceSum."""
 
     name = "ReduceLogSum"
-    versions = (1, 11, 13, 18, 28)
+    file = replace(ComposedReduction.file, versions=(1, 11, 13, 18, 28))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's logarithm of the sum."""
@@ -380,7 +368,7 @@ class ReduceLogSumExp(ComposedReduction):
     """
 
     name = "ReduceLogSumExp"
-    versions = (1, 11, 13, 18, 28)
+    file = replace(ComposedReduction.file, versions=(1, 11, 13, 18, 28))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The maximum, and the logarithm of the sum of exponentials relative to it."""
@@ -424,9 +412,9 @@ class ReduceMax(Reduction):
     """The maximum over some axes. The result is NaN where one of its elements is."""
 
     name = "ReduceMax"
-    versions = (1, 11, 12, 13, 18, 20)
+    file = replace(Reduction.file, versions=(1, 11, 12, 13, 18, 20))
     kernel: ClassVar[Kernel] = reduce_kernel("reduce_max_f32", sums=False)
-    sums: ClassVar[Sums | None] = None
+    execution = None
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's maximum."""
@@ -444,7 +432,7 @@ class ReduceMean(Reduction):
     """The mean over some axes. The sum in row-major order over the number of elements."""
 
     name = "ReduceMean"
-    versions = (1, 11, 13, 18)
+    file = replace(Reduction.file, versions=(1, 11, 13, 18))
     mean = True
 
 
@@ -456,7 +444,7 @@ class ReduceMin(ComposedReduction):
     """
 
     name = "ReduceMin"
-    versions = (1, 11, 12, 13, 18, 20)
+    file = replace(ComposedReduction.file, versions=(1, 11, 12, 13, 18, 20))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's minimum."""
@@ -490,10 +478,10 @@ class ReduceProd(Reduction):
     """The product over some axes. Products in row-major order."""
 
     name = "ReduceProd"
-    overflow = "any"
-    versions = (1, 11, 13, 18)
+    numerics = Numerics(overflow="any")
+    file = replace(Reduction.file, versions=(1, 11, 13, 18))
     kernel: ClassVar[Kernel] = reduce_kernel("reduce_prod_f32", sums=False)
-    sums: ClassVar[Sums | None] = None
+    execution = None
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's product."""
@@ -532,9 +520,8 @@ class ReduceSum(Reduction):
     """The sum over some axes. Sums in row-major order."""
 
     name = "ReduceSum"
-    overflow = "any"
-    versions = (1, 11, 13)
-    extras = (LATE_AXES,)
+    numerics = Numerics(overflow="any")
+    file = replace(Reduction.file, versions=(1, 11, 13), extras=(LATE_AXES,))
 
 
 @register
@@ -542,8 +529,8 @@ class ReduceSumSquare(ComposedReduction):
     """The sum of the squares over some axes. ReduceSum of X X."""
 
     name = "ReduceSumSquare"
-    overflow = "any"
-    versions = (1, 11, 13, 18)
+    numerics = Numerics(overflow="any")
+    file = replace(ComposedReduction.file, versions=(1, 11, 13, 18))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """numpy's sum of squares."""

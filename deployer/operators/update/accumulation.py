@@ -7,26 +7,14 @@ from typing import ClassVar
 import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
-from deployer.core.files.roles import Limiter
 from deployer.core.ir import Node, TensorType
+from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Kernel, Last, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    Extent,
-    First,
-    Flag,
-    Kernel,
-    Last,
-    Operator,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
+from deployer.core.operator import Array, Operator, execution_of, mismatch, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Accumulator, Counter, State, Sums
+from deployer.core.traits.execution import Execution, Sums
+from deployer.core.traits.file import FileSpec, Limiter
+from deployer.core.traits.training import Accumulator, Counter, State
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
@@ -42,8 +30,8 @@ class InPlaceAccumulatorV2(Flat):
     """
 
     name = "InPlaceAccumulatorV2"
-    custom = Signature((3, 3), (0, 1))
-    accumulator = Accumulator(usual=True)
+    file = FileSpec(custom=Signature((3, 3), (0, 1)))
+    training = Accumulator(usual=True)
     kernel = Kernel(
         "accumulate_f32",
         pointers=(("buffer", "float32", True), ("grad", "float32", False)),
@@ -90,13 +78,15 @@ class NormScale(Flat):
     """
 
     name = "NormScale"
-    custom = Signature((1, 1), (1, 1), {"limit": "FLOAT"}, frozenset({"limit"}))
     kernel = Kernel(
         "norm_scale_f32",
         pointers=(("x", "float32", False), ("y", "float32", True)),
         scalars=(("n", "u32"), ("limit", "f32"), ("margin", "f32")),
     )
-    limiter = Limiter("InplaceClipGradNorm", Signature((1, 1), (1, 1), {"max_norm": "FLOAT"}), "max_norm", 1.0)
+    file = FileSpec(
+        custom=Signature((1, 1), (1, 1), {"limit": "FLOAT"}, frozenset({"limit"})),
+        limiter=Limiter("InplaceClipGradNorm", Signature((1, 1), (1, 1), {"max_norm": "FLOAT"}), "max_norm", 1.0),
+    )
     no_gradient = "it belongs to an update"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -132,13 +122,13 @@ class SquareSum(Operator):
     """
 
     name = "SquareSum"
-    custom = Signature((1, 2), (1, 1))
+    file = FileSpec(custom=Signature((1, 2), (1, 1)))
     kernel = Kernel(
         "square_sum_f32",
         pointers=(("x", "float32", False), ("before", "float32", False), ("y", "float32", True), CARRY),
         scalars=(("n", "u32"), ("first", "u32"), ("last", "u32"), *CARRY_SCALARS),
     )
-    sums = Sums(("n",))
+    execution = Execution(sums=Sums(("n",)))
     no_gradient = "it belongs to an update"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -159,11 +149,13 @@ class SquareSum(Operator):
         y = Operand("y", node.outputs[0], "out", (1,), (Broadcast(),))
         listed = [Operand("x", node.inputs[0], "in", (size,), (At("n"),))]
         listed += [Operand("before", name, "in", (1,), (Broadcast(),)) for name in node.inputs[1:]]
-        return Access((Dim("n", size, "reduction"),), (*listed, y, *carry_operands(node, self.kernel, self.sums, y)))
+        return Access(
+            (Dim("n", size, "reduction"),), (*listed, y, *carry_operands(node, self.kernel, execution_of(self).sums, y))
+        )
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length, and whether it is first or last in the sum."""
-        return {"n": Extent("n"), "first": First(), "last": Last(), **carry_args(self.sums, access)}
+        return {"n": Extent("n"), "first": First(), "last": Last(), **carry_args(execution_of(self).sums, access)}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A multiply-accumulate per element, all on one core."""
@@ -210,7 +202,7 @@ class UpdateCount(Operator):
     """
 
     name = "UpdateCount"
-    counter = Counter(State("step"))
+    training = Counter(State("step"))
     kernel = Kernel("update_count_i32", pointers=(("count", "int32", True),), scalars=(("n", "u32"),))
     inplace: ClassVar[dict[int, int]] = {0: 0}
     no_gradient = "it is a part of an optimizer"

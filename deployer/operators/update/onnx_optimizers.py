@@ -12,6 +12,7 @@ from onnx import TensorProto
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
 from deployer.core.signatures import Signature
+from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import Construction, arrays, floats
 
 DOMAIN = "ai.onnx.preview.training"
@@ -43,7 +44,6 @@ class TensorSums(Construction):
 class TensorUpdates(Operator):
     """R, T, tensors, gradients and states to the new tensors and the new states; each tensor by itself."""
 
-    domain = DOMAIN
     composite = True
     group: ClassVar[tuple[str, ...]]
     """X, G and what is kept of a tensor, by ONNX's names."""
@@ -121,7 +121,9 @@ class Adagrad(TensorUpdates):
 
     name = f"{DOMAIN}.Adagrad"
     group = ("X", "G", "H")
-    custom = preview_signature(group, norm_coefficient="FLOAT", decay_factor="FLOAT", epsilon="FLOAT")
+    file = FileSpec(
+        custom=preview_signature(group, norm_coefficient="FLOAT", decay_factor="FLOAT", epsilon="FLOAT"), domain=DOMAIN
+    )
     given: ClassVar = {"norm_coefficient": 0.5, "decay_factor": 0.25, "epsilon": 0.125}
 
     def step(self, node: Node, rate: Array, count: int, tensors: Sequence[Array]) -> Sequence[Array]:
@@ -160,7 +162,7 @@ class Adam(TensorUpdates):
 
     name = f"{DOMAIN}.Adam"
     group = ("X", "G", "V", "H")
-    custom = preview_signature(group, **dict.fromkeys(ADAM_DEFAULTS, "FLOAT"))
+    file = FileSpec(custom=preview_signature(group, **dict.fromkeys(ADAM_DEFAULTS, "FLOAT")), domain=DOMAIN)
     given: ClassVar = dict(zip(ADAM_DEFAULTS, (0.5, 0.75, 0.25, 0.5, 0.125), strict=True))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -225,8 +227,11 @@ class Momentum(TensorUpdates):
 
     name = f"{DOMAIN}.Momentum"
     group = ("X", "G", "V")
-    custom = preview_signature(
-        group, (*MOMENTUM_ATTRIBUTES, "mode"), **dict.fromkeys(MOMENTUM_ATTRIBUTES, "FLOAT"), mode="STRING"
+    file = FileSpec(
+        domain=DOMAIN,
+        custom=preview_signature(
+            group, (*MOMENTUM_ATTRIBUTES, "mode"), **dict.fromkeys(MOMENTUM_ATTRIBUTES, "FLOAT"), mode="STRING"
+        ),
     )
     given: ClassVar = {"alpha": 0.75, "beta": 0.5, "norm_coefficient": 0.25, "mode": "nesterov"}
 

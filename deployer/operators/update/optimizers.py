@@ -9,21 +9,12 @@ import numpy as np
 
 from deployer.core.access import Access, At, Broadcast, Dim, Operand
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import (
-    ArgValue,
-    Array,
-    Const,
-    CType,
-    Extent,
-    Kernel,
-    Work,
-    mismatch,
-    register,
-    unsupported,
-)
+from deployer.core.operator import Array, mismatch, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits import Hyperparameter, Optimizer, Sequences, State
+from deployer.core.traits.file import FileSpec
+from deployer.core.traits.training import Hyperparameter, Optimizer, Sequences, State
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, operands
 
@@ -35,9 +26,8 @@ class SGD(Flat):
     """W' = w - lr * g, in place. Plain gradient descent; attribute `lr`."""
 
     name = "SGD"
-    custom = Signature((2, 2), (1, 1), {"lr": "FLOAT"})
-    domain = ""
-    optimizer = Optimizer(
+    file = FileSpec(custom=Signature((2, 2), (1, 1), {"lr": "FLOAT"}), domain="")
+    training = Optimizer(
         "sgd",
         rate="lr",
         usual=True,
@@ -87,10 +77,12 @@ class AdamW(Flat):
     """
 
     name = "AdamW"
-    custom = Signature((5, 5), (1, 3), {"lr": "FLOAT", **ADAMW_SETTINGS})
-    domain = ""
-    flags = ("adam_mode", "correct_bias")
-    optimizer = Optimizer(
+    file = FileSpec(
+        custom=Signature((5, 5), (1, 3), {"lr": "FLOAT", **ADAMW_SETTINGS}),
+        domain="",
+        flags=("adam_mode", "correct_bias"),
+    )
+    training = Optimizer(
         "adamw",
         rate="lr",
         states={2: State("_first_moment"), 3: State("_second_moment")},
@@ -246,7 +238,7 @@ def update_form(optimizer: Optimizer) -> Signature:
 class WeightUpdate(Flat):
     """Weight, gradient, states and, where it is declared, the number of the update; a subclass has the formula."""
 
-    optimizer: ClassVar[Optimizer]
+    training: ClassVar[Optimizer]
     no_gradient = "it is an optimizer"
     cost: ClassVar[int] = 1
     """Operations per element."""
@@ -261,7 +253,7 @@ class WeightUpdate(Flat):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Weight and states, of the gradient's type; the count is one integer."""
-        declared = self.optimizer
+        declared = self.training
         floats = 2 + len(declared.states)
         present = operands(node, inputs, floats + (declared.count is not None))
         if any(t != present[0] for t in present[:floats]):
@@ -278,8 +270,8 @@ class WeightUpdate(Flat):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The updated weight and states."""
         w, g, *rest = arrays(inputs, len(inputs))
-        states = rest[: len(self.optimizer.states)]
-        count = int(rest[-1].reshape(())) if self.optimizer.count is not None else 0
+        states = rest[: len(self.training.states)]
+        count = int(rest[-1].reshape(())) if self.training.count is not None else 0
         return tuple(np.asarray(x, w.dtype) for x in self.step(node, w, g, states, count))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
@@ -294,7 +286,7 @@ class WeightUpdate(Flat):
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length, the rate, the settings, and what shares leave."""
-        numbers = {s.place: s.of(node) for s in (RATE, *self.optimizer.settings)}
+        numbers = {s.place: s.of(node) for s in (RATE, *self.training.settings)}
         numbers |= {ONE_LESS + name: 1 - share for name, share in numbers.items()}
         return {"n": Extent("n"), **{name: Const(numbers[name]) for name, _ in self.kernel.scalars[1:]}}
 
@@ -315,8 +307,8 @@ class SGDDecay(WeightUpdate):
     """
 
     name = "SGDDecay"
-    optimizer = Optimizer("sgd", rate=RATE.place, settings=DECAY_SETTINGS, usual=True)
-    custom = update_form(optimizer)
+    training = Optimizer("sgd", rate=RATE.place, settings=DECAY_SETTINGS, usual=True)
+    file = FileSpec(custom=update_form(training))
     kernel = update_kernel("sgd_decay_f32", (), DECAY_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0}
     cost = 2
@@ -343,13 +335,10 @@ class SGDMomentum(WeightUpdate):
     """
 
     name = "SGDMomentum"
-    optimizer = Optimizer(
-        "sgd", rate=RATE.place, states={2: State("_momentum")}, settings=MOMENTUM_SETTINGS, usual=True
-    )
-    custom = update_form(optimizer)
+    training = Optimizer("sgd", rate=RATE.place, states={2: State("_momentum")}, settings=MOMENTUM_SETTINGS, usual=True)
     kernel = update_kernel("sgd_momentum_f32", ("v",), MOMENTUM_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
-    flags = (NESTEROV.place,)
+    file = FileSpec(custom=update_form(training), flags=(NESTEROV.place,))
     cost = 2
     given: ClassVar = {"lr": 0.125, "weight_decay": 0.5, "momentum": 0.75, "nesterov": 1}
 
@@ -383,14 +372,14 @@ class Adam(WeightUpdate):
     """
 
     name = "Adam"
-    optimizer = Optimizer(
+    training = Optimizer(
         "adam",
         rate=RATE.place,
         states={2: State("_first_moment"), 3: State("_second_moment")},
         count=4,
         settings=ADAM_SETTINGS,
     )
-    custom = update_form(optimizer)
+    file = FileSpec(custom=update_form(training))
     kernel = update_kernel("adam_f32", ("m", "v"), ADAM_SETTINGS, (FIRST.place, SECOND.place), count=True)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2, 2: 3}
     cost = 0
@@ -422,8 +411,8 @@ class Adagrad(WeightUpdate):
     """
 
     name = "Adagrad"
-    optimizer = Optimizer("adagrad", rate=RATE.place, states={2: State("_square_sum")}, settings=ADAGRAD_SETTINGS)
-    custom = update_form(optimizer)
+    training = Optimizer("adagrad", rate=RATE.place, states={2: State("_square_sum")}, settings=ADAGRAD_SETTINGS)
+    file = FileSpec(custom=update_form(training))
     kernel = update_kernel("adagrad_f32", ("v",), ADAGRAD_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
     cost = 0
@@ -462,8 +451,8 @@ class RMSprop(WeightUpdate):
     """
 
     name = "RMSprop"
-    optimizer = Optimizer("rmsprop", rate=RATE.place, states={2: SQUARE}, settings=RMSPROP_SETTINGS)
-    custom = update_form(optimizer)
+    training = Optimizer("rmsprop", rate=RATE.place, states={2: SQUARE}, settings=RMSPROP_SETTINGS)
+    file = FileSpec(custom=update_form(training))
     kernel = update_kernel("rmsprop_f32", ("v",), RMSPROP_SETTINGS, (ALPHA.place,))
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
     cost = 0
@@ -487,10 +476,10 @@ class RMSpropMomentum(WeightUpdate):
     """
 
     name = "RMSpropMomentum"
-    optimizer = Optimizer(
+    training = Optimizer(
         "rmsprop", rate=RATE.place, states={2: SQUARE, 3: State("_momentum")}, settings=BUFFERED_SETTINGS
     )
-    custom = update_form(optimizer)
+    file = FileSpec(custom=update_form(training))
     kernel = update_kernel("rmsprop_momentum_f32", ("v", "b"), BUFFERED_SETTINGS, (ALPHA.place,))
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2, 2: 3}
     cost = 0

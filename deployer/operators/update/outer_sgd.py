@@ -10,11 +10,20 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import ArgValue, Array, Const, Extent, Kernel, Stride, mismatch, register
+from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Stride
+from deployer.core.operator import Array, mismatch, register
+from deployer.core.traits.fusion import Fusion
 from deployer.operators.base.operands import arrays, floats
 from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.products.gemm import Gemm, is_plain_outer
 from deployer.operators.update.optimizers import SGD, SGD_LEARNING_RATE
+
+
+def _updating(producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
+    """The update with the factors of the product that is its gradient."""
+    if producer.op != Gemm.name or not is_plain_outer(producer, types):
+        return None
+    return Node("", OuterSGD.name, (*producer.inputs[:2], update.inputs[0]), (), dict(update.attrs))
 
 
 @register
@@ -27,7 +36,7 @@ class OuterSGD(SplitOperator):
     """
 
     name = "OuterSGD"
-    fused_update = SGD.name
+    fusion = Fusion(fused_update=SGD.name, updating=_updating)
     no_gradient = "it is an optimizer"
     kernel = Kernel(
         "outer_sgd_f32",
@@ -35,12 +44,6 @@ class OuterSGD(SplitOperator):
         scalars=(("m", "u32"), ("n", "u32"), ("w_m", "u32"), ("lr", "f32")),
     )
     inplace: ClassVar[dict[int, int]] = {0: 2}
-
-    def updating(self, producer: Node, update: Node, types: Mapping[str, TensorType]) -> Node | None:
-        """The update with the factors of the product that is its gradient."""
-        if producer.op != Gemm.name or not is_plain_outer(producer, types):
-            return None
-        return Node("", self.name, (*producer.inputs[:2], update.inputs[0]), (), dict(update.attrs))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The weight's type; it has an element for each pair of the others'."""

@@ -88,10 +88,10 @@ def adam_w_samples(op: AdamW) -> Iterator[Sample]:
 def weight_update_samples(op: WeightUpdate) -> Iterator[Sample]:
     """Defaults in the first update, given numbers in the first and in a later one, and a first step from zeros."""
     r = rng(50)
-    outputs = 1 + len(op.optimizer.states)
+    outputs = 1 + len(op.training.states)
     for label, count, attrs in (("default", 1, {}), ("first", 1, op.given), ("later", 1000, op.given)):
         w, g, *states = (normal(r, 5, 7) for _ in range(1 + outputs))
-        counts = [] if op.optimizer.count is None else [np.array([count], np.int32)]
+        counts = [] if op.training.count is None else [np.array([count], np.int32)]
         yield Sample(label, (w, g, *map(np.square, states), *counts), dict(attrs), outputs, onnx=False)
 
 

@@ -7,10 +7,9 @@ that takes longer than the work: a network's biases and norms have an update of 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from deployer.core.kernel import Flag, UpdateNumber
 from deployer.core.level import FusedLaunch, followers
-from deployer.core.operator import Flag
 from deployer.core.plan import Home, Plan, PlanStep, target_of
-from deployer.core.traits import UpdateNumber
 from deployer.loops.graph_program import Lowered, timed
 from deployer.loops.moves import copies
 from deployer.tilers.levels.tables import sharers

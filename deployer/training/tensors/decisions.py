@@ -23,7 +23,7 @@ from deployer.core.ir import (
     WEIGHT,
     TensorRecord,
 )
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, training_of
 from deployer.core.safe_text import one_line
 from deployer.operators.elementwise import broadcast_grad as sums
 from deployer.training.forward import Forward
@@ -197,7 +197,7 @@ def left_over(origins: Origins, node: str, names: Sequence[str]) -> frozenset[st
 
 
 def _learned(use: Use) -> set[str]:
-    return set(operator_of(use.at).learned.values())
+    return set(training_of(use.at).learned.values())
 
 
 def _alone(use: Use) -> bool:

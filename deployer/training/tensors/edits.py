@@ -10,6 +10,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from deployer.core.ir import STATISTIC, GraphNames
 from deployer.core.operator import Array, registry
+from deployer.core.traits.training import NO_TRAINING
 from deployer.frontend.model_parts import graphs_of
 from deployer.frontend.opsets import is_control
 from deployer.frontend.reader import ELEMENTS, is_literal
@@ -188,7 +189,8 @@ def _statistics(graph: GraphProto) -> None:
     names = GraphNames(_values(graph))
     for node in graph.node:
         operator = registry().get(node.op_type)
-        for position, role in (operator.learned if operator else {}).items():
+        training = (operator.training if operator else None) or NO_TRAINING
+        for position, role in training.learned.items():
             name = node.input[position] if position < len(node.input) else ""
             if role == STATISTIC and name in tensors and counts[name] > 1:
                 counts[name] -= 1

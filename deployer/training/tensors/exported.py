@@ -6,7 +6,7 @@ from pathlib import Path
 from deployer.core.errors import DeployerWarning, FileProblem
 from deployer.core.files.reading import text_of
 from deployer.core.ir import Node
-from deployer.core.operator import operator_of
+from deployer.core.operator import training_of
 from deployer.core.safe_text import listed
 from deployer.training.forward import Forward
 from deployer.training.tensors.origins import COMPUTED, KEEPING, PARAMETER, Origin, mentions, traced
@@ -86,7 +86,7 @@ class _Signs:
         for node in self.model.raw.nodes:
             origin = self._origin(node)
             read = [name for name in node.inputs if name in self.readers]
-            layer = read and not operator_of(node).is_in_use(node) and "Normalization" not in node.op
+            layer = read and not training_of(node).is_in_use(node) and "Normalization" not in node.op
             made_bias = any(name.endswith(BIAS) and name.removesuffix(BIAS) in node.inputs for name in node.inputs)
             if layer and (origin.folds_norm or ("batchnorm" in origin.classes.lower()) or made_bias):
                 found.append(f"{node.name!r} ({node.op}) with {', '.join(map(repr, read))}")
@@ -126,7 +126,7 @@ class _Signs:
 
     def in_use(self) -> Iterator[DeployerWarning]:
         """Norms have the form in which their statistics stand still."""
-        nodes = [n for n in self.model.raw.nodes if operator_of(n).is_in_use(n)]
+        nodes = [n for n in self.model.raw.nodes if training_of(n).is_in_use(n)]
         still = [n for n in nodes if not self.readers.keys().isdisjoint(n.inputs)]
         if still:
             facts = [("nodes", listed([f"{node.name!r} ({node.op})" for node in still]))]

@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.core.errors import NotDifferentiable
 from deployer.core.ir import BIAS, GAIN, WEIGHT, GraphNames, Node
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, execution_of, file_of, operator_of, training_of
 from deployer.frontend.resolve import Resolved
 from deployer.operators.elementwise import broadcast_grad as sums
 from deployer.training.autodiff import GradientRule, Tape, fixed_form
@@ -54,7 +54,7 @@ class _Search:
         found: dict[str, list[Use]] = {name: [] for name in self.model.initializers}
         for node in self.state.whole:
             kept = {name for name in node.outputs if name in self.state.constants}
-            drawing = operator_of(node).passes is not None or not any(node.inputs)
+            drawing = training_of(node).passes is not None or not any(node.inputs)
             joined = drawing or not self.changed.isdisjoint(node.inputs)
             if joined:
                 self.changed.update(name for name in node.outputs if name and name not in kept)
@@ -79,7 +79,7 @@ class _Search:
     @staticmethod
     def _moves(node: Node) -> bool:
         operator = operator_of(node)
-        return operator.view or bool(operator.moved) or node.op in sums.PASSING
+        return operator.view or bool(execution_of(operator).moved) or node.op in sums.PASSING
 
     def _roles(self, node: Node) -> dict[int, str]:
         """The role of each input of a node that reads what changes."""
@@ -87,16 +87,17 @@ class _Search:
         if not any(self.origins.get(node.inputs[i]) for i in places):
             return {}
         operator, fans = operator_of(node), _fans(node, self.state)
+        learned = training_of(node).learned
         fixed = fixed_form(self.state, node)
         differentiable = set(node.inputs) if operator.composite else gradient_places(fixed, self.state)
         roles = {}
         for position in places:
             name = node.inputs[position]
-            if position in operator.learned:
-                roles[position] = operator.learned[position]
+            if position in learned:
+                roles[position] = learned[position]
             elif position in fans:
                 roles[position] = WEIGHT
-            elif position in operator.static_inputs or name not in differentiable:
+            elif position in file_of(operator).static_inputs or name not in differentiable:
                 roles[position] = SETTING
             elif node.op in (*sums.SUMS, *sums.FACTORS) and len(node.inputs) == 2:
                 roles[position] = self._beside(node, 1 - position, self.state.types[name].shape)
@@ -126,8 +127,7 @@ class _Search:
 
     def _normalizes(self, node: Node) -> bool:
         """Whether a node is a norm, or divides by the root of a mean, as decomposed ones do."""
-        operator = operator_of(node)
-        if GAIN in operator.learned.values() or "Normalization" in operator.name:
+        if GAIN in training_of(node).learned.values() or "Normalization" in operator_of(node).name:
             return True
         divides = node.op in sums.QUOTIENTS
         sides = node.inputs[1:2] if divides else node.inputs if node.op in sums.FACTORS else ()
@@ -164,7 +164,7 @@ class _Search:
 def _fans(node: Node, state: Resolved) -> Mapping[int, object]:
     """The positions of inputs that may be weights of products."""
     fixed = fixed_form(state, node)
-    return operator_of(node).fans(fixed, state.types)
+    return training_of(node).fans(fixed, state.types)
 
 
 def gradient_places(node: Node, state: Resolved) -> set[str]:

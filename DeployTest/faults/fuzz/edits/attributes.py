@@ -5,7 +5,7 @@ from functools import cache
 import onnx
 from onnx import AttributeProto, helper
 
-from deployer.core.operator import registry
+from deployer.core.operator import file_of, registry
 from deployer.testing.runtime import OPSET
 from DeployTest.faults.fuzz.draw import Draw
 
@@ -22,7 +22,7 @@ def attribute_names() -> tuple[str, ...]:
     names = {"evil", "activation", "gate", "description", "kernel_shape", "stash_type", "is_test", "broadcast", "axis"}
     for name, operator in registry().items():
         names.update(key for sample in operator.samples() for key in sample.attrs)
-        if onnx.defs.has(name) and min(operator.versions) <= OPSET:
+        if onnx.defs.has(name) and min(file_of(operator).versions) <= OPSET:
             names.update(onnx.defs.get_schema(name, OPSET).attributes)
     return tuple(sorted(names))
 

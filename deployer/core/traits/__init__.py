@@ -1,0 +1,1 @@
+"""Traits: optional parts of an operator's interface, each one concept."""

@@ -1,0 +1,103 @@
+"""Fusion: what the kernel of an operator can absorb, and how another kernel absorbs the operator."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deployer.core.ir import Node, TensorType
+from deployer.core.kernel_model import KernelModel
+
+ACTIVATION = "activation"
+"""The attribute of a node that names the operator its kernel applies to the result; only fusion sets it."""
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """Epilogue: how another operator's kernel applies this operator to its own complete result.
+
+    A kernel with the scalar argument `scalar` does so where that is 1, since the node's ACTIVATION names the operator.
+    A kernel with the pointer argument `pointer` does so where that points to this operator's input `operand`.
+    """
+
+    scalar: str = ""
+    pointer: str = ""
+    operand: int = 0
+
+
+@dataclass(frozen=True)
+class EpilogueBias:
+    """An optional input, by its position, that a kernel adds to its complete result, which is rounded once more.
+
+    The attribute `factor` is what it is multiplied by, 1 by default.
+    """
+
+    position: int
+    factor: str
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Prologue of an operator: a transform of its first input, followed by what operator `op` computes.
+
+    It multiplies it by the attribute `factor`, 1 by default, and adds the optional input at `epilogue_bias`; each is
+    rounded.
+    """
+
+    op: str
+    factor: str
+    epilogue_bias: int
+
+
+Joint = tuple[Node, Sequence[Node]]
+"""A node that has the results of several, and the others of these besides the last."""
+
+
+def never(*_: object) -> None:
+    """A rule that applies to no node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fusion:
+    """Trait: the nodes that a kernel absorbs, and how another kernel absorbs the operator. Default: none.
+
+    As a consumer: `epilogue` says how another kernel applies this operator to its result. `is_sum` says that the
+    operator adds two inputs and does no more. `permutation` returns, for a node and the rank of its input, the axes of
+    the input in the order of its output; `multiple` returns, for constants by position, the input of which the operator
+    is a multiple, rounded once, and the factor. Both return None where the operator does something else, or more.
+
+    As a producer: `epilogue_operands` maps a kernel pointer to the position of an input for an epilogue alone; `reused`
+    maps it to an input that the kernel has already, and to the attribute that is 1 where it reads that for the
+    epilogue. `epilogue_bias` is an input that the kernel adds to its result. `epilogue_scale` is the attribute, 1 by
+    default, that it multiplies its complete result by before anything is added; the product is rounded by itself.
+    `orders` are attributes with the order of axes of inputs, by position, and `result_order` the one of the result.
+    `prologue` says that the operator is another one with a product and a sum in front.
+
+    For several results: `multi_output_of` names the operator of the last of the nodes that one of this operator
+    replaces. `joint` returns that node and the others for such a last node, the nodes `near` it, which read or write
+    what it reads, the types, and the target's kernel model. The node has all their results as outputs, each in its
+    place; those that nobody else reads are left out where the kernel can spare them.
+
+    For an update: `fused_update` names the optimizer's operator whose formula the kernel applies to each element of a
+    gradient as soon as that is complete, in place of the weight; the gradient is rounded to float32 before, and has no
+    memory. The scalars that depend on the learning rate have the names that they have in the optimizer's kernel.
+    `updating` returns, for the producer of the gradient, the update and the types, the node that does both, but for
+    its name and outputs.
+    """
+
+    epilogue: Epilogue | None = None
+    is_sum: bool = False
+    permutation: Callable[[Node, int], tuple[int, ...] | None] = never
+    multiple: Callable[[Mapping[int, float]], tuple[int, float] | None] = never
+
+    epilogue_operands: Mapping[str, int] = field(default_factory=dict)
+    reused: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    epilogue_bias: EpilogueBias | None = None
+    epilogue_scale: str = ""
+    orders: Mapping[int, str] = field(default_factory=dict)
+    result_order: str = ""
+    prologue: Preparation | None = None
+
+    multi_output_of: str = ""
+    joint: Callable[[Node, Sequence[Node], Mapping[str, TensorType], KernelModel], Joint | None] = never
+
+    fused_update: str = ""
+    updating: Callable[[Node, Node, Mapping[str, TensorType]], Node | None] = never
