@@ -243,9 +243,9 @@ def test_batches_without_labels(model: Path, tmp_path: Path) -> None:
     data = small_data()
     ignored = {"settings": {"ignore-index": -1}, "shuffle": False}
     data["labels"][8:12] = -1
-    with pytest.raises(DatasetMismatch, match="the batch of pass 2 has no label that counts"):
+    with pytest.raises(DatasetMismatch, match="the batch of pass 2 has no counted label"):
         fit(model, data, "cross_entropy", folder=tmp_path, **{**OPTIONS, **ignored})
-    with pytest.raises(DatasetMismatch, match="the validation set has no label that counts"):
+    with pytest.raises(DatasetMismatch, match="the validation set has no counted label"):
         small_fit(tmp_path, model, validation=data | {"labels": np.full(SAMPLES, -1)}, **ignored)
     assert not (tmp_path / "code").exists()
 

@@ -162,4 +162,4 @@ def test_nothing_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     write_npz(tmp_path / "data.npz", data)
     words = ("--loss", "cross_entropy", "--ignore-index", str(IGNORED), "--data", tmp_path / "data.npz", "-o", tmp_path)
     said = refused(capsys, "train-graph", model, *words)
-    assert "sample 4 has no label that counts" in said
+    assert "sample 4 has no counted label" in said
