@@ -143,11 +143,11 @@ def _with_rates(
             raise OptionProblem("the optimizer graph has several learning rates, and a list sets one", facts, hint)
         dataset = replace(dataset, rates=lr_schedule.rates(bases, dataset.updates, bases[0]))
     elif learning_rate is not None:
-        hint = "--schedule constant beside it, or another schedule"
-        raise OptionProblem("--learning-rate would replace the rates of all updates, which the case holds", hint=hint)
+        hint = "--lr-scheduler constant beside it, or another schedule"
+        raise OptionProblem("--lr would replace the rates of all updates, which the case holds", hint=hint)
     if dataset.rates.shape[1] != len(bases):
         counts = [("in the file", str(dataset.rates.shape[1])), ("in the optimizer graph", str(len(bases)))]
-        raise DatasetMismatch(f"{read.folder}: the rates belong to other parameter groups", counts, "--schedule")
+        raise DatasetMismatch(f"{read.folder}: the rates belong to other parameter groups", counts, "--lr-scheduler")
     return replace(read, program=program), dataset, (shown_rates(dataset.rates, lr_schedule),)
 
 
@@ -386,7 +386,7 @@ def check_origin(case: Case, tiling: Tiling, path: Path) -> None:
     if fuse.fuse_program(case.program, options) != planned.program:
         raise OptionProblem(f"{path} was made for other graphs than {case.directory}", hint="make it again")
     if accumulate_of(case, options) != options:
-        hint = "give the same --n-accum, or make it again"
+        hint = "give the same --accumulate-grad-batches, or make it again"
         raise OptionProblem(f"{path} was made for {options.accumulate} passes per update", hint=hint)
 
 

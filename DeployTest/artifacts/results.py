@@ -27,8 +27,17 @@ L1 = 32000
 def trained(case: Path, optimizer: str, folder: Path) -> tuple[dict[str, object], Path]:
     """The last line that `deployer train` prints of a case, and the file with the final weights."""
     dump = folder / "trained.npz"
-    options = ["-t", str(case), "--l1", str(L1), "--n-accum", str(TABLE["per_update"]), "--json", "--force"]
-    options += ["--learning-rate", str(TABLE["rates"][optimizer]), "-o", str(folder / "c"), "--dump", str(dump)]
+    options = [
+        "-t",
+        str(case),
+        "--l1",
+        str(L1),
+        "--accumulate-grad-batches",
+        str(TABLE["per_update"]),
+        "--json",
+        "--force",
+    ]
+    options += ["--lr", str(TABLE["rates"][optimizer]), "-o", str(folder / "c"), "--dump", str(dump)]
     command = [sys.executable, "-m", "deployer.cli", "train", *options]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = run.stdout.splitlines() or [json.dumps({"verdict": run.stderr.strip()[-300:]})]

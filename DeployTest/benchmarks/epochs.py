@@ -99,7 +99,7 @@ def measured(name: str, folder: Path, console: Terminal) -> Row:
     """The run, whose report is in the folder `run`, as a row."""
     began, shown = time.perf_counter(), Lines(console)
     files = folder / "case" / f"{name}.onnx", folder / "train.npz"
-    options: dict[str, Any] = {"learning_rate": RECIPES[name].rate, "epochs": EPOCHS, "trainable": r"(weight|bias)$"}
+    options: dict[str, Any] = {"lr": RECIPES[name].rate, "epochs": EPOCHS, "trainable": r"(weight|bias)$"}
     options |= {"validation": folder / "validation.npz", "folder": folder / "run", "force": True, "onlooker": shown}
     try:
         fitted = fit(*files, "cross_entropy", "adamw", **options)

@@ -82,8 +82,8 @@ def by_us(module: Any, data: tuple[Any, Any], optimizer: str, batch: int, epochs
     """Passes per second, and the mean loss of the last epoch."""
     front: Any = importlib.import_module("deployer.torch")
     watch = Watch()
-    options = {"learning_rate": RATES[optimizer], "epochs": epochs, "seed": SEED, "checks": 0, "drop_last": True}
-    fitted = front.train(module, data, "cross_entropy", optimizer, batch=batch, callback=watch, **options)
+    options = {"lr": RATES[optimizer], "epochs": epochs, "seed": SEED, "check_passes": 0, "drop_last": True}
+    fitted = front.train(module, data, "cross_entropy", optimizer, batch_size=batch, callback=watch, **options)
     return len(fitted.losses) / (watch.ended - watch.began), fitted.rows[-1].loss
 
 

@@ -107,7 +107,7 @@ def by_us(module: Any, data: Data, optimizer: str, batch: int, steps: int, check
     with tempfile.TemporaryDirectory() as folder:
         captured = front.capture(module, [torch.from_numpy(data[0][:batch])])
         model, place = captured.save(Path(folder) / "net.onnx"), Path(folder) / "run"
-        options = {"learning_rate": RATES[optimizer], "n_steps": steps, "seed": SEED, "checks": checks}
+        options = {"lr": RATES[optimizer], "n_steps": steps, "seed": SEED, "checks": checks}
         return fit(model, data, "cross_entropy", optimizer, folder=place, trainable=captured.trainable, **options)
 
 

@@ -155,12 +155,12 @@ def test_steps_and_rate(trained: tuple[Path, str], models_root: Path, tmp_path: 
     """Passes, passes per update and the learning rate change the run, and the reference with it."""
     words = ["train", "-t", case_dir("simple_mlp", models_root), "-o", tmp_path, "--dump", tmp_path / "d.npz"]
     usual = np.load(trained[0] / "out.npz")
-    assert deployer(*words, "--n-steps", "6", "--n-accum", "3") == 0
+    assert deployer(*words, "--n-steps", "6", "--accumulate-grad-batches", "3") == 0
     dump = np.load(tmp_path / "d.npz")
     assert dump["loss"].shape == (6,)
     assert not np.array_equal(dump["fc1_weight"], usual["fc1_weight"])
-    assert deployer(*words, "--learning-rate", "0") == 0
-    assert deployer(*words, "--learning-rate=-0.0") == 0, "a zero has a sign, in C as in what the simulator expects"
+    assert deployer(*words, "--lr", "0") == 0
+    assert deployer(*words, "--lr=-0.0") == 0, "a zero has a sign, in C as in what the simulator expects"
     initial = np.load(case_dir("simple_mlp", models_root) / "inputs.npz")
     assert any(np.array_equal(np.load(tmp_path / "d.npz")["fc1_weight"], initial[n]) for n in initial.files)
 
@@ -185,7 +185,7 @@ def test_optimizer(models_root: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert {name.removesuffix("_updated") for name in np.load(tmp_path / "d.npz").files} == {"fc1_weight", "fc2_weight"}
     sibling = case.with_name(case.name.replace("_train", "_optimizer"))
-    assert deployer("optimizer", "-t", sibling, "-o", tmp_path, "--learning-rate", "0.25", "--singlebuffer") == 0
+    assert deployer("optimizer", "-t", sibling, "-o", tmp_path, "--lr", "0.25", "--singlebuffer") == 0
 
 
 @pytest.mark.models
@@ -269,7 +269,18 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
 def test_train_graph(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A training case made from a forward model trains."""
     model = case_dir("autoencoder", models_root).parent / "autoencoder.onnx"
-    words = ["--loss", "mse", "--lr", "0.1", "--trainable", "decoder", "--samples", "3", "--n-accum", "3"]
+    words = [
+        "--loss",
+        "mse",
+        "--lr",
+        "0.1",
+        "--trainable",
+        "decoder",
+        "--samples",
+        "3",
+        "--accumulate-grad-batches",
+        "3",
+    ]
     assert deployer("train-graph", model, *words, "-o", tmp_path) == 0
     text = capsys.readouterr().out
     assert str(tmp_path / "autoencoder_train") in text

@@ -26,12 +26,13 @@ def written(tmp_path: Path) -> Write:
 def test_as_on_the_command_line(written: Write) -> None:
     """Numbers, texts, lists and switches mean what the same options mean; those of other commands are not read."""
     path = written(
-        '[fit]\nloss = "cross_entropy"\nlr = 0.25\nepochs = 3\ngroup = ["a:rate=1", "b:frozen"]\nno-shuffle = true\n'
-        "any-rate = false\nclip-norm = -1.5\n[train]\nepochs = 9\n"
+        '[fit]\nloss = "cross_entropy"\nlr = 0.25\nepochs = 3\n'
+        'param-group = ["a:lr=1", "b:frozen"]\nno-shuffle = true\n'
+        "any-rate = false\nmax-grad-norm = -1.5\n[train]\nepochs = 9\n"
     )
     a = parsed(["fit", "m.onnx", "--data", "d.npz", "-o", "run", "--config", str(path)])
     words = ["fit", "m.onnx", "--data", "d.npz", "-o", "run", "--loss=cross_entropy", "--lr=0.25", "--epochs=3"]
-    b = parsed([*words, "--group=a:rate=1", "--group=b:frozen", "--no-shuffle", "--clip-norm=-1.5"])
+    b = parsed([*words, "--param-group=a:lr=1", "--param-group=b:frozen", "--no-shuffle", "--max-grad-norm=-1.5"])
     names = vars(b).keys() - {"config", "given"}
     assert {name: getattr(a, name) for name in names} == {name: getattr(b, name) for name in names}
     assert a.given - b.given == {"config"}

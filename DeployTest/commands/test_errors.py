@@ -42,7 +42,7 @@ REQUESTS = {
     "two bufferings": (["--singlebuffer", "--doublebuffer"], ["not allowed with"]),
     "a tolerance of NaN": (["--tolerance", "nan"], ["'nan' is not a finite number"]),
     "a negative tolerance": (["--tolerance=-1"], ["'-1' is negative"]),
-    "an infinite rate": (["--learning-rate", "inf"], ["'inf' is not a finite number"]),
+    "an infinite rate": (["--lr", "inf"], ["'inf' is not a finite number"]),
     "nothing generated": (["--skipgen"], ["plan.json does not exist", "without --skipgen"]),
 }
 
@@ -88,7 +88,9 @@ def test_files_of_another_case(models_root: Path, tmp_path: Path, capsys: pytest
     tiling = tmp_path / "tiling.json"
     again = ["compile", "-o", tmp_path / "c", "--from"]
     assert "other graphs than" in refused(capsys, *again, tiling, "-t", other)
-    assert "made for 1 passes per update" in refused(capsys, *again, tiling, "-t", mine, "--n-accum", "2")
+    assert "made for 1 passes per update" in refused(
+        capsys, *again, tiling, "-t", mine, "--accumulate-grad-batches", "2"
+    )
     assert deployer(*again, tiling, "-t", mine, "--n-steps", "8") == 0, "how many passes run is no matter of tiles"
     assert "is a Plan" in refused(capsys, *again, tmp_path / "plan.json", "-t", mine)
     assert "not a Plan" in refused(capsys, "emit", "--plan", tiling, "-o", tmp_path / "c")

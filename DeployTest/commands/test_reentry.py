@@ -194,8 +194,8 @@ OTHERWISE = {
     "cores": (["--cores", "2"], "--cores        2, in the file None"),
     "outermost": (["--defaultMemLevel", "L3"], "--defaultMemLevel L3, in the file L2"),
     "fused": (["--fused"], "--fused        True, in the file False"),
-    "passes per update": (["--n-accum", "2"], "1 passes per update"),
-    "rate": (["--learning-rate", "0.5"], "other graphs than"),
+    "passes per update": (["--accumulate-grad-batches", "2"], "1 passes per update"),
+    "rate": (["--lr", "0.5"], "other graphs than"),
 }
 
 

@@ -70,7 +70,7 @@ def normed_case(folder: Path) -> Path:
         n_accum=2,
         data=data,
         settings={"weight-decay": 0.3},
-        groups=[read_group("first:rate=0.003")],
+        groups=[read_group("first:lr=0.003")],
         statistics=True,
     )
     return report.train

@@ -9,7 +9,7 @@ from deployer.fitting.fit import Callback, Fitted, fit
 from DeployTest.models.parts.dense import dense
 
 BATCH, SAMPLES, WIDTHS = 4, 13, (6, 8, 3)
-OPTIONS: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.02, "n_accum": 2, "epochs": 3, "seed": 3}
+OPTIONS: dict[str, Any] = {"optimizer": "adam", "lr": 0.02, "accumulate_grad_batches": 2, "epochs": 3, "seed": 3}
 
 
 def small_model(folder: Path) -> Path:

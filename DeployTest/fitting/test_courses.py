@@ -24,7 +24,7 @@ from DeployTest.support.building.cases import compile_case
 pytestmark = [pytest.mark.host, pytest.mark.training]
 IGNORED = {"ignore-index": 2}
 LR_SCHEDULE = {
-    "schedule": "cosine:end-factor=0.1", "warm_up": "2", "n_accum": 5, "accumulate": "mean",
+    "lr_scheduler": "cosine:end-factor=0.1", "warmup_steps": "2", "accumulate_grad_batches": 5, "accumulate": "mean",
     "partial_accumulation": "apply", "settings": IGNORED,
 }  # fmt: skip
 """Twelve passes are two updates of five, and one of the two that are left; their labels do not all count."""
@@ -73,10 +73,10 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     passes = OPTIONS["epochs"] * order.passes
     rows = [order.indices(index) for index in range(passes)]
     report = build_train_graph(
-        model, "cross_entropy", OPTIONS["optimizer"], OPTIONS["learning_rate"], "", tmp_path,
+        model, "cross_entropy", OPTIONS["optimizer"], OPTIONS["lr"], "", tmp_path,
         data={name: np.stack([array[row] for row in rows]) for name, array in data.items()}, seed=OPTIONS["seed"],
-        n_accum=LR_SCHEDULE["n_accum"], n_batches=passes, statistics=True, mean=True, flush=True, settings=IGNORED,
-        lr_schedule=read_schedule(LR_SCHEDULE["schedule"], LR_SCHEDULE["warm_up"]),
+        n_accum=LR_SCHEDULE["accumulate_grad_batches"], n_batches=passes, statistics=True, mean=True, flush=True,
+        settings=IGNORED, lr_schedule=read_schedule(LR_SCHEDULE["lr_scheduler"], LR_SCHEDULE["warmup_steps"]),
     )  # fmt: skip
     outcome: Any = compile_case(pipeline.load_training(report.train), tmp_path / "c", "auto", 64000).run()
     fitted = whole[1]
@@ -86,7 +86,7 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     assert sorted(fitted.buffers) == ["mean", "var"]
     for name, original in (report.trained | report.running).items():
         assert found[original].tobytes() == outcome.arrays[name].tobytes(), original
-    assert [row.rate / OPTIONS["learning_rate"] for row in fitted.rows] == pytest.approx([1 / 3, 2 / 3, 1])
+    assert [row.rate / OPTIONS["lr"] for row in fitted.rows] == pytest.approx([1 / 3, 2 / 3, 1])
     assert "incomplete accumulation window at the end, applied: 2 of 5 passes" in fitted.notes
 
 
@@ -97,7 +97,7 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
         small_fit(tmp_path, model, **options, callback=Stops(7))
     others = [
         ({"epochs": 4}, "partial_accumulation, rates"),
-        ({"schedule": "linear"}, "rates"),
+        ({"lr_scheduler": "linear"}, "rates"),
         ({"accumulate": "sum"}, "task"),
     ]
     for more, names in [*others, ({"partial_accumulation": "skip", "epochs": 4}, "partial_accumulation")]:
@@ -114,7 +114,7 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_longer_runs_of_a_mean(model: Path, tmp_path: Path) -> None:
     """An update that is open where a run ends counts the passes to come: a longer run goes on with the same bits."""
-    options = {"n_accum": 5, "accumulate": "mean", "settings": IGNORED, "checks": 2}
+    options = {"accumulate_grad_batches": 5, "accumulate": "mean", "settings": IGNORED, "checks": 2}
     short = small_fit(tmp_path / "short", model, **options)
     assert "incomplete accumulation window at the end, not applied: 2 of 5 passes" in short.notes
     small_fit(tmp_path / "short", model, **options, epochs=6, resume=True)
@@ -159,8 +159,8 @@ def test_statistics_that_nothing_renews(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ({"schedule": "sawtooth"}, "no schedule 'sawtooth'"),
-        ({"warm_up": "6"}, "the warm-up does not end before the run"),
+        ({"lr_scheduler": "sawtooth"}, "no schedule 'sawtooth'"),
+        ({"warmup_steps": "6"}, "the warm-up does not end before the run"),
         ({"accumulate": "median"}, "accumulate is 'median'"),
         ({"partial_accumulation": "drop"}, "partial_accumulation is 'drop'"),
     ],

@@ -58,8 +58,8 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     rows = [order.indices(index) for index in range(passes)]
     batches = {name: np.stack([array[row] for row in rows]) for name, array in data.items()}
     report = build_train_graph(
-        model, "cross_entropy", OPTIONS["optimizer"], OPTIONS["learning_rate"], "", tmp_path,
-        data=batches, n_accum=OPTIONS["n_accum"], n_batches=passes,
+        model, "cross_entropy", OPTIONS["optimizer"], OPTIONS["lr"], "", tmp_path,
+        data=batches, n_accum=OPTIONS["accumulate_grad_batches"], n_batches=passes,
     )  # fmt: skip
     outcome: Outcome = compile_case(pipeline.load_training(report.train), tmp_path / "c", "auto", 64000).run()
     fitted = whole[1]
@@ -120,7 +120,7 @@ def test_refused_checkpoints(model: Path, whole: tuple[Path, Fitted], tmp_path: 
     """A damaged checkpoint, other data, another rate: refused with the reason, and nothing is changed."""
     folder = whole[0]
     path, before = folder / "checkpoint.safetensors", files(folder)
-    for more, word in (({"learning_rate": 0.5}, "task differ"), ({"seed": 4}, "sample order differ")):
+    for more, word in (({"lr": 0.5}, "task differ"), ({"seed": 4}, "sample order differ")):
         with pytest.raises(OptionProblem, match=word):
             small_fit(folder, model, validation=small_data(), resume=True, **more)
     with pytest.raises(OptionProblem, match="validation differs"):
@@ -175,7 +175,7 @@ def test_killed_often(model: Path, tmp_path: Path) -> None:
         "every": 1,
         "epochs": 401,
         "checks": 0,
-        "n_accum": 5,
+        "accumulate_grad_batches": 5,
         "accumulate": "mean",
         "partial_accumulation": "apply",
     }
@@ -187,14 +187,14 @@ def test_killed_often(model: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ends(model: Path, tmp_path: Path) -> None:
     """A few samples learned by heart or not, an epoch too many without getting better, and a loss that is no number."""
-    learned = small_fit(tmp_path, model, overfit=4, bound=0.2, epochs=200, n_accum=1, checks=0)
+    learned = small_fit(tmp_path, model, overfit=4, bound=0.2, epochs=200, accumulate_grad_batches=1, checks=0)
     assert learned.verdict == "unchecked"
     assert learned.rows[-1].metrics[LOSS] < 0.2 <= learned.rows[-2].metrics[LOSS]
-    lost = small_fit(tmp_path, model, overfit=4, bound=0.001, epochs=2, n_accum=1, checks=0)
+    lost = small_fit(tmp_path, model, overfit=4, bound=0.001, epochs=2, accumulate_grad_batches=1, checks=0)
     assert lost.verdict == "failed"
     assert lost.faults[0].startswith("the loss on 4 samples is not below 0.001: ")
     wild = small_fit(
-        tmp_path, model, optimizer="sgd", learning_rate=1e30, free_rates=True, epochs=9, n_accum=1, checks=0
+        tmp_path, model, optimizer="sgd", lr=1e30, free_rates=True, epochs=9, accumulate_grad_batches=1, checks=0
     )
     assert (wild.verdict, len(wild.losses) < 36) == ("failed", True)
     assert "diverged in pass" in wild.faults[0]
@@ -219,8 +219,8 @@ def test_ends(model: Path, tmp_path: Path) -> None:
         ({"validation": 0.5, "validation_target": Path("y.npy")}, "validation_target has no effect"),
         ({"validation": 1, "validation_target": Path("y.npy")}, "validation_target has no effect"),
         ({"target_data": Path("y.npy")}, "y.npy has no effect"),
-        ({"colour": 1}, "no option 'colour'"),
-        ({"drop_last": True, "batch": 3}, "no option 'batch'"),
+        ({"colour": 1}, "no argument 'colour'"),
+        ({"drop_last": True, "batch": 3}, "no argument 'batch'"),
     ],
 )
 def test_options_without_meaning(more: dict[str, object], word: str, model: Path, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_command(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     """The command trains, on another machine the same bits, speaks in lines of JSON, and keeps quiet."""
     np.savez(tmp_path / "data.npz", **small_data())
     words = ["fit", model, "--data", tmp_path / "data.npz", "--loss", "cross_entropy", "--optimizer", "adam"]
-    words += ["--lr", 0.02, "--n-accum", 2, "--n-steps", 5, "--seed", 3, "--check-passes", 1]
+    words += ["--lr", 0.02, "--accumulate-grad-batches", 2, "--n-steps", 5, "--seed", 3, "--check-passes", 1]
     words += ["--accumulate", "mean", "--partial-accumulation", "apply"]
     assert deployer(*words, "-o", tmp_path / "a", "--json") == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -31,7 +31,7 @@ def data() -> tuple[Any, Any]:
 
 def train(net: Any, **more: Any) -> Any:
     """A short run."""
-    return front.train(net, data(), "cross_entropy", "adamw", batch=4, n_steps=2, shuffle=False, **more)
+    return front.train(net, data(), "cross_entropy", "adamw", batch_size=4, n_steps=2, shuffle=False, **more)
 
 
 def scaled(name: str, factor: float, result: int | None = None) -> Any:
@@ -162,7 +162,7 @@ def test_random_numbers_are_compared() -> None:
 
     torch.manual_seed(4)
     x, y = data()
-    runs = [front.train(Noisy(), (x, y), "cross_entropy", batch=4, n_steps=3, seed=seed) for seed in (0, 0, 1)]
+    runs = [front.train(Noisy(), (x, y), "cross_entropy", batch_size=4, n_steps=3, seed=seed) for seed in (0, 0, 1)]
     assert [run.verdict for run in runs] == ["passed"] * 3
 
 
@@ -209,7 +209,7 @@ def test_losses_of_all_kinds() -> None:
     ]
     for net, given, loss in cases:
         before = {n: p.detach().clone() for n, p in net.named_parameters()}
-        trained = front.train(net, given, loss, learning_rate=0.1, batch=4, shuffle=False, warn=lambda w: None)
+        trained = front.train(net, given, loss, lr=0.1, batch_size=4, shuffle=False, warn=lambda w: None)
         assert trained.verdict == "passed"
         assert any((torch.from_numpy(trained.weights[n]) != before[n]).any() for n in before)
 
@@ -224,7 +224,7 @@ def test_losses_are_those_of_pytorch() -> None:
     def loss(output: Any, target: Any) -> Any:
         return F.multi_margin_loss(output, target) + 0.1 * output.abs().mean() + 0.01 * F.softplus(output).sum()
 
-    trained = front.train(ours, (x, y), loss, learning_rate=0.1, batch=4, epochs=2, shuffle=False)
+    trained = front.train(ours, (x, y), loss, lr=0.1, batch_size=4, epochs=2, shuffle=False)
     optimizer, losses = torch.optim.SGD(theirs.parameters(), 0.1), []
     for begin in (0, 4, 0, 4):
         optimizer.zero_grad()
@@ -270,22 +270,22 @@ def test_means_over_any_number_of_labels(loss: Any, batch: int) -> None:
     """The share of a label is exact where it is no binary fraction."""
     net = nn.Sequential(nn.Linear(4, 3), nn.LogSoftmax(1))
     x, y = torch.randn((batch, 4), generator=torch.Generator().manual_seed(1)), torch.arange(batch) % 3
-    assert front.train(net, (x, y), loss, batch=batch, n_steps=1).verdict == "passed"
+    assert front.train(net, (x, y), loss, batch_size=batch, n_steps=1).verdict == "passed"
 
 
 def test_what_a_loss_cannot_be() -> None:
     """Not a vector, not without a gradient, not one with settings or parameters of its own."""
     x, y = data()
     with pytest.raises(GraphProblem, match="not one float"):
-        front.train(nn.Linear(4, 3), (x, y), lambda o, t: F.cross_entropy(o, t, reduction="none"), batch=4)
+        front.train(nn.Linear(4, 3), (x, y), lambda o, t: F.cross_entropy(o, t, reduction="none"), batch_size=4)
     with pytest.raises(GraphProblem, match="depends on no parameter"):
-        front.train(nn.Linear(4, 3), (x, y), lambda o, t: F.cross_entropy(o.detach(), t), batch=4)
+        front.train(nn.Linear(4, 3), (x, y), lambda o, t: F.cross_entropy(o.detach(), t), batch_size=4)
     with pytest.raises(OptionProblem, match="has no effect on a loss that is a function"):
-        front.train(nn.Linear(4, 3), (x, y), F.cross_entropy, batch=4, class_weights=[1, 2, 3])
+        front.train(nn.Linear(4, 3), (x, y), F.cross_entropy, batch_size=4, class_weights=[1, 2, 3])
     with pytest.raises(OptionProblem, match="parameters of its own"):
-        front.train(nn.Linear(4, 3), (x, y), Learnt(), batch=4)
+        front.train(nn.Linear(4, 3), (x, y), Learnt(), batch_size=4)
     with pytest.raises(OptionProblem, match="there is no loss 'hinge'"):
-        front.train(nn.Linear(4, 3), (x, y), "hinge", batch=4)
+        front.train(nn.Linear(4, 3), (x, y), "hinge", batch_size=4)
 
 
 class Learnt(nn.Module):
@@ -321,7 +321,7 @@ def test_bits_are_those_of_all_targets() -> None:
     runs = []
     for target in ("", "host", "host_flat"):
         torch.manual_seed(5)
-        runs.append(front.train(Net(), data(), "cross_entropy", "adamw", batch=4, epochs=2, target=target))
+        runs.append(front.train(Net(), data(), "cross_entropy", "adamw", batch_size=4, epochs=2, target=target))
     for run in runs[1:]:
         assert run.losses == runs[0].losses
         for name, array in {**runs[0].weights, **runs[0].buffers}.items():

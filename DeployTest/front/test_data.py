@@ -159,7 +159,7 @@ def test_train(tmp_path: Path) -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(3 * HEIGHT * WIDTH, 2))
     images = folder(tmp_path / "images")
     x, y = read(images, module, pytest.fail).arrays
-    options = {"batch": 2, "epochs": 2, "checks": 1}
+    options = {"batch_size": 2, "epochs": 2, "check_passes": 1}
     one = front.train(module, images, "cross_entropy", validation=images, folder=tmp_path / "out", **options)
     assert json.loads((tmp_path / "out/run/report.json").read_text())["classes"] == ["cat", "dog"]
     two = front.train(module, Pairs(torch.from_numpy(x), y), "cross_entropy", validation=(x, y), **options)
@@ -177,7 +177,7 @@ def test_tables(tmp_path: Path) -> None:
     torch.manual_seed(0)
     (tmp_path / "data.csv").write_text(TABLE)
     (tmp_path / "held.csv").write_text("c;b;kind;a\n3;2;dog;1\n")
-    module, options = Two(), {"batch": 2, "checks": 1}
+    module, options = Two(), {"batch_size": 2, "check_passes": 1}
     files = {"validation": tmp_path / "held.csv", "target_column": "kind"}
     one = front.train(module, tmp_path / "data.csv", "cross_entropy", **files, **options)
     x = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 2]])
@@ -198,7 +198,7 @@ def test_tables(tmp_path: Path) -> None:
 def test_whole_numbers_for_floats(tmp_path: Path) -> None:
     """The loss says what a target of whole numbers is."""
     (tmp_path / "data.csv").write_text("a,b,c,y\n1,2,3,4\n5,6,7,8\n")
-    one = front.train(nn.Linear(3, 1), tmp_path / "data.csv", "mse", batch=2, checks=1)
+    one = front.train(nn.Linear(3, 1), tmp_path / "data.csv", "mse", batch_size=2, check_passes=1)
     assert one.verdict == "passed"
 
 
@@ -210,6 +210,6 @@ def test_rows_of_an_embedding(number: int) -> None:
     with pytest.raises(IndexError):
         module(ids)
     with pytest.raises(DatasetMismatch, match=f"holds index {number}, outside the rows") as caught:
-        front.train(module, (ids, torch.tensor([0, 1, 2])), "cross_entropy", batch=2)
+        front.train(module, (ids, torch.tensor([0, 1, 2])), "cross_entropy", batch_size=2)
     facts = dict(caught.value.facts)
     assert (facts["rows"], facts["at"].endswith("[2, 1]")) == ("0 to 4", True)

@@ -26,10 +26,10 @@ def test_digits() -> None:
     )  # fmt: skip
     held_out = (x[TRAINED:], y[TRAINED:])
     begin = time.perf_counter()
-    options = {"learning_rate": 3e-3, "batch": 32, "epochs": 10, "validation": held_out}
+    options = {"lr": 3e-3, "batch_size": 32, "epochs": 10, "validation": held_out}
     trained = front.train(module, (x[:TRAINED], y[:TRAINED]), "cross_entropy", "adamw", **options)
     seconds = time.perf_counter() - begin
-    front.load_into(module, trained)
+    front.load_into(module, trained, "last")
     with torch.no_grad():
         accuracy = np.mean(module(torch.from_numpy(held_out[0])).argmax(1).numpy() == held_out[1])
     print(f"{accuracy:.4f} in {seconds:.1f} s")

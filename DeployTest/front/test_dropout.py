@@ -152,7 +152,7 @@ def test_trains_as_pytorch(name: str, tmp_path: Path, request: pytest.FixtureReq
     module = make().train()
     before = {n: p.detach().clone() for n, p in module.named_parameters()}
     x, y = torch.randn(2 * BATCH, *shape), torch.arange(2 * BATCH) % 3
-    options = {"learning_rate": 0.1, "batch": BATCH, "epochs": EPOCHS, "seed": SEED, "shuffle": False}
+    options = {"lr": 0.1, "batch_size": BATCH, "epochs": EPOCHS, "seed": SEED, "shuffle": False}
     trained = front.train(module, (x, y), "cross_entropy", **options)
     masks: Masks = request.getfixturevalue("masks")
     optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []

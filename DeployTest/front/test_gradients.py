@@ -49,9 +49,7 @@ def assert_alike(build: Callable[[], Any], x: Any, y: Any) -> None:
     theirs = build()  # made anew: a deep copy loses hooks
     before = {n: p.detach().clone() for n, p in ours.named_parameters()}
     buffers = {n: b.detach().clone() for n, b in ours.named_buffers()}
-    trained = front.train(
-        ours, (x, y), "cross_entropy", learning_rate=0.1, batch=ROWS, shuffle=False, warn=lambda w: None
-    )
+    trained = front.train(ours, (x, y), "cross_entropy", lr=0.1, batch_size=ROWS, shuffle=False, warn=lambda w: None)
     assert trained.verdict == "passed"
     assert all(torch.equal(p, before[n]) for n, p in ours.named_parameters()), "training changed the module's weights"
     assert all(torch.equal(b, buffers[n]) for n, b in ours.named_buffers()), "training changed the module's buffers"
@@ -342,7 +340,7 @@ def test_plain_tensors_last() -> None:
         torch.manual_seed(1)
         ours = Net(middle, prepare)
         theirs = copy.deepcopy(ours)
-        trained = front.train(ours, (x, y), "cross_entropy", learning_rate=0.1, batch=ROWS, shuffle=False)
+        trained = front.train(ours, (x, y), "cross_entropy", lr=0.1, batch_size=ROWS, shuffle=False)
         assert not ours.kept.any()
         assert not ours.memory[0].any()
         assert np.allclose(trained.losses, trained_by_pytorch(theirs, x, y), rtol=0, atol=table()["front"]["loss"])

@@ -65,4 +65,4 @@ def test_triangular_equations(upper: bool, left: bool, unit: bool) -> None:
     """The check in float64 and the first updates agree with PyTorch, for either side and triangle."""
     torch.manual_seed(3)
     x = torch.randn((4, 4, 3))
-    assert front.train(Solver(upper, left, unit), {"x": x}, "model", batch=2, learning_rate=0.01).verdict == "passed"
+    assert front.train(Solver(upper, left, unit), {"x": x}, "model", batch_size=2, lr=0.01).verdict == "passed"

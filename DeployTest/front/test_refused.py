@@ -39,7 +39,7 @@ def test_a_renormed_table_is_refused() -> None:
     """Forward writes the parameter itself: an error that names it."""
     ids = torch.tensor([[0, 1, 1], [1, 2, 1], [4, 4, 0], [1, 3, 2]])
     with pytest.raises(DeployerError, match=r"table\.weight|embedding_renorm"):
-        front.train(Ids(max_norm=0.5), (ids, batches()[1][:ROWS]), "cross_entropy", batch=ROWS)
+        front.train(Ids(max_norm=0.5), (ids, batches()[1][:ROWS]), "cross_entropy", batch_size=ROWS)
 
 
 def counting(net: Any, h: Any) -> Any:
@@ -98,6 +98,6 @@ def test_what_cannot_be_is_refused_by_name(name: str) -> None:
     before = {n: t.clone() for n, t in module.state_dict().items()}
     x, y = batches()
     with pytest.raises(DeployerError, match=words):
-        front.train(module, (x, y), "cross_entropy", batch=ROWS)
+        front.train(module, (x, y), "cross_entropy", batch_size=ROWS)
     assert all(torch.equal(t, before[n]) for n, t in module.state_dict().items())
     assert getattr(module, "calls", None) in (None, 0, [])

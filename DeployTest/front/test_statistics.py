@@ -37,7 +37,7 @@ def test_statistics(tmp_path: Path) -> None:
     copy.load_state_dict(module.state_dict())
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     x, y = torch.randn(8, 1, 6, 6), torch.arange(8) % 3
-    options: dict[str, Any] = {"learning_rate": 0.1, "batch": 4, "epochs": 2, "shuffle": False, "folder": tmp_path}
+    options: dict[str, Any] = {"lr": 0.1, "batch_size": 4, "epochs": 2, "shuffle": False, "folder": tmp_path}
     trained = front.train(module, (x, y), "cross_entropy", **options)
     assert trained.verdict == "passed"
     norms = [f"{place}.{name}" for place in (1, 7) for name in ("running_mean", "running_var", "num_batches_tracked")]
@@ -85,7 +85,7 @@ def test_a_norm_that_runs_twice() -> None:
 
     torch.manual_seed(2)
     module, x, y = Net().train(), torch.randn(6, 4), torch.arange(6) % 2
-    trained = front.train(module, (x, y), "cross_entropy", learning_rate=0.1, batch=6)
+    trained = front.train(module, (x, y), "cross_entropy", lr=0.1, batch_size=6)
     module(x)
     for name in ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked"):
         assert np.allclose(trained.buffers[name], module.state_dict()[name].numpy(), **table()["several"]["float32"])
@@ -94,5 +94,5 @@ def test_a_norm_that_runs_twice() -> None:
 def test_a_norm_without_statistics() -> None:
     """Nothing is renewed, and so nothing comes back."""
     module = nn.Sequential(nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2)).train()
-    trained = front.train(module, (torch.randn(6, 4), torch.arange(6) % 2), "cross_entropy", batch=6)
+    trained = front.train(module, (torch.randn(6, 4), torch.arange(6) % 2), "cross_entropy", batch_size=6)
     assert (trained.verdict, trained.buffers) == ("passed", {})

@@ -103,7 +103,7 @@ def test_train_and_load(tmp_path: Path) -> None:
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     x, y = draw(8, 6), torch.arange(8) % 3
     trained = front.train(
-        module, (x, y), "cross_entropy", learning_rate=0.1, batch=4, epochs=2, shuffle=False, folder=tmp_path
+        module, (x, y), "cross_entropy", lr=0.1, batch_size=4, epochs=2, shuffle=False, folder=tmp_path
     )
     assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
     optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
@@ -129,8 +129,8 @@ def test_a_mean_is_one_batch() -> None:
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     x, y = draw(20, 6), torch.tensor([0, 1, 2, 2, 1] * 4)
     y[[1, 2, 9, 17]] = -1
-    options = {"learning_rate": 0.1, "batch": 4, "shuffle": False, "settings": {"ignore-index": -1}}
-    options |= {"n_accum": 3, "accumulate": "mean", "partial_accumulation": "apply"}
+    options = {"lr": 0.1, "batch_size": 4, "shuffle": False, "ignore_index": -1}
+    options |= {"accumulate_grad_batches": 3, "accumulate": "mean", "partial_accumulation": "apply"}
     trained = front.train(module, (x, y), "cross_entropy", **options)
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
     for rows in (slice(0, 12), slice(12, 20)):
@@ -144,15 +144,15 @@ def test_a_mean_is_one_batch() -> None:
 
 
 def test_loader() -> None:
-    """A DataLoader gives the samples, and its batch size: the bits of the same samples as two tensors."""
+    """A DataLoader that is kept in memory gives its samples and its batch size: the bits of the same two tensors."""
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(6, 3))
     x, y = draw(9, 6), torch.arange(9) % 3
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=4)
-    options = {"optimizer": "adamw", "learning_rate": 0.01, "seed": 2, "validation": 0.3}
-    one = front.train(module, loader, "cross_entropy", **options)
-    two = front.train(module, (x, y), "cross_entropy", batch=4, **options)
-    three = front.train(module, ((a, b) for a, b in loader), "cross_entropy", batch=4, **options)
+    options = {"optimizer": "adamw", "lr": 0.01, "seed": 2, "validation": 0.3}
+    one = front.train(module, loader, "cross_entropy", in_memory=True, **options)
+    two = front.train(module, (x, y), "cross_entropy", batch_size=4, **options)
+    three = front.train(module, ((a, b) for a, b in loader), "cross_entropy", batch_size=4, **options)
     assert one.losses == two.losses == three.losses
     assert one.rows == two.rows
     assert len(one.losses) == 2, "of nine samples six are trained, in two batches"
@@ -192,7 +192,7 @@ def test_all_that_is_missing() -> None:
     [
         ((draw(4, 4), torch.zeros(3, dtype=torch.int64)), {}, DatasetMismatch, "different numbers of samples"),
         ((draw(4, 4),), {}, DatasetMismatch, "no labels or target"),
-        ((draw(4, 4), torch.zeros(4, dtype=torch.int64)), {"batch": 0}, OptionProblem, "batch is 0"),
+        ((draw(4, 4), torch.zeros(4, dtype=torch.int64)), {"batch_size": 0}, OptionProblem, "batch_size is 0"),
         ((draw(4, 4), torch.zeros(4, dtype=torch.int64)), {"target": "toaster"}, OptionProblem, "no target 'toaster'"),
     ],
 )

@@ -40,7 +40,7 @@ LABELLED = Model(
     inputs=(TRAIN.inputs[0], value("labels", (2,), INT64), *TRAIN.inputs[2:]),
     outputs=(value("loss", ()), value("w_out", (1,), BOOL)),
 )
-RATE = ("--learning-rate", "0.5")
+RATE = ("--lr", "0.5")
 LABELS = {f"{prefix}arr_0001": np.array([3, 0]) for prefix in ("", "mb1_")}
 
 

@@ -122,7 +122,7 @@ def test_rate_as_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     program = Case(optimizer=graph).program(tmp_path, learning_rate=RATE)
     assert program.graphs[1].nodes[0].attrs["lr"] == RATE
     assert "rate" not in program.tensors
-    with raises(OptionProblem, "'rate' is an input", "node 'step' (SGD)", "--learning-rate"):
+    with raises(OptionProblem, "'rate' is an input", "node 'step' (SGD)", "--lr"):
         Case(optimizer=graph).program(tmp_path)
 
 
@@ -185,7 +185,7 @@ FAULTS: dict[str, tuple[dict[str, Model], type[DeployerError], tuple[str, ...]]]
         GraphProblem,
         ("the update of weight 'w' reads no gradient accumulator",),
     ),
-    "no rate": ({"optimizer": SGD}, OptionProblem, ("'learning_rate'", "(SGDOptimizerV2)", "--learning-rate")),
+    "no rate": ({"optimizer": SGD}, OptionProblem, ("'learning_rate'", "(SGDOptimizerV2)", "--lr")),
     "two": ({"optimizer": with_nodes(adamw(), SGD.nodes[0])}, GraphProblem, ("updates all weights 2 times",)),
     "clipped to nothing": (
         {"optimizer": replace(SGD, nodes=clipped(0.0))},

@@ -87,15 +87,23 @@ def test_refusals(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     """`--fused` is refused with several passes per update, without a training graph, and with `--no-fusion`."""
     folder = case_dir("simple_mlp", models_root)
     words = ["-t", folder, "-o", tmp_path / "c", "--fused"]
-    assert "--n-accum 1" in refused(capsys, "train", *words, "--n-accum", "2")
-    assert "--n-accum 1" in refused(capsys, "optimizer", *words)
+    assert "--accumulate-grad-batches 1" in refused(capsys, "train", *words, "--accumulate-grad-batches", "2")
+    assert "--accumulate-grad-batches 1" in refused(capsys, "optimizer", *words)
     for name in ([], ["update"]):
-        assert "--no-fusion" in refused(capsys, "train", *words, "--n-accum", "1", "--no-fusion", *name)
+        assert "--no-fusion" in refused(capsys, "train", *words, "--accumulate-grad-batches", "1", "--no-fusion", *name)
 
 
 def test_bench_counts_both(models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The cycles of the pass include the update; those of the optimizer are 0."""
-    words = ["-t", case_dir("simple_mlp", models_root), "-o", tmp_path / "c", "--n-accum", "1", "--fused"]
+    words = [
+        "-t",
+        case_dir("simple_mlp", models_root),
+        "-o",
+        tmp_path / "c",
+        "--accumulate-grad-batches",
+        "1",
+        "--fused",
+    ]
     assert deployer("train", *words) == 0
     assert " opt_cycles=0 " in capsys.readouterr().out
     assert "runs 4 updates of 1 passes" in (tmp_path / "c" / "Harness.c").read_text()

@@ -116,7 +116,7 @@ class How(TypedDict, total=False):
         ({"optimizer": "adam"}, 0),
         ({"groups": [read_group("fc1:momentum=0.5")]}, 1),
         ({"groups": [read_group("fc1:weight_decay=0.5")]}, 1),
-        ({"groups": [read_group("fc1:rate=0.5")]}, 2),
+        ({"groups": [read_group("fc1:lr=0.5")]}, 2),
     ],
     ids=["plain", "norm", "clipped", "adam", "momentum", "decay", "rates"],
 )

@@ -160,7 +160,7 @@ def test_declared_numbers(operator: Operator) -> None:
 def test_numbers_are_those_of_constants(tmp_path: Path) -> None:
     """For each group the numbers of an update are the arguments of a program with that rate as a constant."""
     folder = simple_mlp.generate(tmp_path / "model").parent
-    groups = [read_group("fc1:rate=0.002,weight_decay=0.5"), read_group("fc2.bias:rate=0.5")]
+    groups = [read_group("fc1:lr=0.002,weight_decay=0.5"), read_group("fc2.bias:lr=0.5")]
     report = build_train_graph(folder / "simple_mlp.onnx", "cross_entropy", "adamw", 0.01, "", tmp_path, groups=groups)
     program, _ = opened(report.train)
     free, bases = with_run_time_rates(program)
@@ -179,10 +179,10 @@ def test_numbers_are_those_of_constants(tmp_path: Path) -> None:
 def test_same_bits_as_constants(train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A constant schedule gives the bits of the constant, in a program that another schedule leaves as it is."""
     words = ("train-graph", train.parent / "simple_mlp.onnx", "--loss", "cross_entropy", "--optimizer", "adamw")
-    words = (*words, "--group", "fc1:rate=0.002", "-o")
+    words = (*words, "--param-group", "fc1:lr=0.002", "-o")
     assert deployer(*words, tmp_path / "a") == 0
-    assert deployer(*words, tmp_path / "b", "--schedule", "constant") == 0
-    runs = {"a": (), "b": (), "c": ("--schedule", "cosine", "--warm-up", "1", "--skipsim")}
+    assert deployer(*words, tmp_path / "b", "--lr-scheduler", "constant") == 0
+    runs = {"a": (), "b": (), "c": ("--lr-scheduler", "cosine", "--warmup-steps", "1", "--skipsim")}
     for name, more in runs.items():
         case = tmp_path / ("a" if name == "a" else "b") / "simple_mlp_train"
         dump = () if "--skipsim" in more else ("--dump", tmp_path / f"{name}.npz")
@@ -208,20 +208,20 @@ def test_asked_for(train: Path) -> None:
 def test_refused_runs(train: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rates that the command line may not have, and rates of a file that are not those of the run."""
     run = ("train", "-t", train, "-o", tmp_path / "out")
-    assert "--learning-rate -0.1 is not positive" in refused(capsys, *run, "--learning-rate", "-0.1")
-    assert "too large" in refused(capsys, *run, "--learning-rate", "64")
+    assert "--lr -0.1 is not positive" in refused(capsys, *run, "--lr", "-0.1")
+    assert "too large" in refused(capsys, *run, "--lr", "64")
     assert "--any-rate has no effect here" in refused(capsys, *run, "--any-rate")
-    single = ("optimizer", "-t", train, "-o", tmp_path / "out", "--learning-rate", "64")
+    single = ("optimizer", "-t", train, "-o", tmp_path / "out", "--lr", "64")
     assert "too large" in refused(capsys, *single)
     (tmp_path / "rates.txt").write_text("0.1 0.1 0.1 0.1")
-    listed = (*run, "--schedule", f"list:{tmp_path / 'rates.txt'}", "--learning-rate", "0")
+    listed = (*run, "--lr-scheduler", f"list:{tmp_path / 'rates.txt'}", "--lr", "0")
     assert "cannot replace a learning rate of 0" in refused(capsys, *listed)
-    assert "the warm-up does not end before the run" in refused(capsys, *run, "--warm-up", "4")
-    words = ("train-graph", train.parent / "simple_mlp.onnx", "--loss", "cross_entropy", "--schedule", "constant")
+    assert "the warm-up does not end before the run" in refused(capsys, *run, "--warmup-steps", "4")
+    words = ("train-graph", train.parent / "simple_mlp.onnx", "--loss", "cross_entropy", "--lr-scheduler", "constant")
     assert deployer(*words, "-o", tmp_path) == 0
     case = tmp_path / "simple_mlp_train"
     held = ("train", "-t", case, "-o", tmp_path / "out")
-    assert "--learning-rate would replace" in refused(capsys, *held, "--learning-rate", "0.1")
+    assert "--lr would replace" in refused(capsys, *held, "--lr", "0.1")
     assert "no rate for each update" in refused(capsys, *held, "--n-steps", "9")
     with np.load(case / "inputs.npz") as file:
         arrays = dict(file)

@@ -135,8 +135,8 @@ def test_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "--data",
         tmp_path / "data.npz",
     )
-    words = (*words, "--optimizer", "adamw", "--accumulate", "mean", "--n-accum", "3")
-    words = (*words, "--partial-accumulation", "apply", "--schedule", "cosine")
+    words = (*words, "--optimizer", "adamw", "--accumulate", "mean", "--accumulate-grad-batches", "3")
+    words = (*words, "--partial-accumulation", "apply", "--lr-scheduler", "cosine")
     assert deployer("train-graph", model, *words, "-o", tmp_path) == 0
     run = ("train", "-t", tmp_path / "net_train", "-o", tmp_path / "out")
     assert deployer(*run) == 0

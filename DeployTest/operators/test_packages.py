@@ -164,7 +164,7 @@ def test_training_with_a_package(package: Path, tmp_path: Path, target: str) -> 
         "--data",
         tmp_path / "data.npz",
     ]
-    words += ["--n-accum", EACH, "--n-steps", PASSES, "-o", tmp_path]
+    words += ["--accumulate-grad-batches", EACH, "--n-steps", PASSES, "-o", tmp_path]
     command = deployer(package, "train-graph", tmp_path / "model.onnx", *words)
     assert command.returncode == 0, command.stderr
     case, dump = tmp_path / "model_train", tmp_path / "final.npz"
@@ -188,7 +188,7 @@ def test_an_optimizer_alone(package: Path, tmp_path: Path) -> None:
     case, finals = _training_case(package, tmp_path, "--optimizer", "momentum"), []
     for rate in (0.5, 0.25):
         dump = tmp_path / f"{rate}.npz"
-        words = ["-t", case, "-o", tmp_path / str(rate), "--learning-rate", rate, "--dump", dump]
+        words = ["-t", case, "-o", tmp_path / str(rate), "--lr", rate, "--dump", dump]
         run = deployer(package, "optimizer", *words)
         assert run.returncode == 0, run.stdout + run.stderr
         with np.load(dump) as results:

@@ -188,7 +188,7 @@ class Places:
     def scheduled(self) -> Path:
         """A case whose rates follow a schedule."""
         words = ("train-graph", self.forward, "--data", self.data, "--loss", "cross_entropy")
-        assert deployer(*words, "--schedule", "cosine", "-o", self.root / "scheduled") == 0
+        assert deployer(*words, "--lr-scheduler", "cosine", "-o", self.root / "scheduled") == 0
         return self.root / "scheduled"
 
     def mine(self, name: str) -> Path:
@@ -289,26 +289,28 @@ PROVOKED: dict[str, Provoked] = {
     ),
     "a rate beyond the guard": Provoked(lambda p: _graph(p, "--lr", "40")),
     "rates of a schedule": Provoked(
-        lambda p: ["compile", "-t", p.scheduled, "--learning-rate", "0.5"],
+        lambda p: ["compile", "-t", p.scheduled, "--lr", "0.5"],
     ),
     "a warm-up as long as the run": Provoked(
-        lambda p: _graph(p, "--data", p.data, "--warm-up", str(SAMPLES)), lambda p: {"--n-steps": [SAMPLES + 2]}
+        lambda p: _graph(p, "--data", p.data, "--warmup-steps", str(SAMPLES)), lambda p: {"--n-steps": [SAMPLES + 2]}
     ),
     "no complete batch": Provoked(
         lambda p: ["fit", p.batched, "--data", p.data, "--loss", "cross_entropy", "--epochs", "1", "--drop-last"]
     ),
     "a list of rates for none": Provoked(
-        lambda p: ["compile", "-t", p.mlp, "--n-steps", "2", "--schedule", f"list:{_rates(p)}", "--learning-rate", "0"],
-        lambda p: {"--learning-rate": ["0.01"]},
+        lambda p: ["compile", "-t", p.mlp, "--n-steps", "2", "--lr-scheduler", f"list:{_rates(p)}", "--lr", "0"],
+        lambda p: {"--lr": ["0.01"]},
     ),
     "fewer passes than an update has": Provoked(
-        lambda p: ["compile", "-t", p.adapter, "--n-accum", "4", "--n-steps", "3"],
-        lambda p: {"--n-steps": [4], "--n-accum": [3]},
+        lambda p: ["compile", "-t", p.adapter, "--accumulate-grad-batches", "4", "--n-steps", "3"],
+        lambda p: {"--n-steps": [4], "--accumulate-grad-batches": [3]},
     ),
-    "an open length": Provoked(lambda p: ["infer", "-t", p.open], lambda p: {"--batch": [1], "--axis": ["width=3"]}),
+    "an open length": Provoked(
+        lambda p: ["infer", "-t", p.open], lambda p: {"--batch-size": [1], "--axis": ["width=3"]}
+    ),
     "two lengths of an axis": Provoked(
-        lambda p: ["infer", "-t", p.open, "--batch", "2", "--axis", "N=3", "--axis", "width=3"],
-        lambda p: {"--batch": [LEFT_OUT], "--axis": [LEFT_OUT]},
+        lambda p: ["infer", "-t", p.open, "--batch-size", "2", "--axis", "N=3", "--axis", "width=3"],
+        lambda p: {"--batch-size": [LEFT_OUT], "--axis": [LEFT_OUT]},
     ),
     "files that others wrote": Provoked(
         lambda p: ["compile", "-t", p.mlp, "-o", p.mine("theirs/plan.json").parent], lambda p: _new(p)
@@ -326,13 +328,13 @@ PROVOKED: dict[str, Provoked] = {
         lambda p: {"--from": [p.compiled / "tiling.json"]},
     ),
     "a tiling of other passes": Provoked(
-        lambda p: ["compile", "-t", p.mlp, "--from", p.compiled / "tiling.json", "--n-accum", "2"],
-        lambda p: {"--n-accum": ["1"]},
+        lambda p: ["compile", "-t", p.mlp, "--from", p.compiled / "tiling.json", "--accumulate-grad-batches", "2"],
+        lambda p: {"--accumulate-grad-batches": ["1"]},
     ),
     "more passes than rates": Provoked(
-        lambda p: ["compile", "-t", p.scheduled, "--n-steps", "99"], lambda p: {"--schedule": ["cosine"]}
+        lambda p: ["compile", "-t", p.scheduled, "--n-steps", "99"], lambda p: {"--lr-scheduler": ["cosine"]}
     ),
-    "a rate for several": Provoked(lambda p: ["compile", "-t", p.grouped, "--learning-rate", "0.1"]),
+    "a rate for several": Provoked(lambda p: ["compile", "-t", p.grouped, "--lr", "0.1"]),
     "an update in each of several passes": Provoked(lambda p: ["compile", "-t", p.adapter, "--fused"]),
     "a folder in use": Provoked(lambda p: ["compile", "-t", p.mlp, "-o", p.held], lambda p: _new(p, "free")),
     "a link in place of a folder": Provoked(
@@ -387,7 +389,7 @@ PROVOKED: dict[str, Provoked] = {
     "what may be a parameter": Provoked(
         lambda p: ["train-graph", p.undecided, "--loss", "mse"],
         lambda p: {
-            "--group": ["Mul_7:trained", "Mul_7:frozen"],
+            "--param-group": ["Mul_7:trained", "Mul_7:frozen"],
             "--trainable": ["w"],
             "--parameters": [_parameters(p)],
         },
@@ -444,15 +446,15 @@ _REASONS = {
         "arrays by input name, samples along the first axis; or a table (.csv, .tsv) (default: random, from --seed)",
         "--library DIR, the folder of the library, adds the tensors",
         "a case by train-graph --running-stats",
-        "--learning-rate 0.01",
+        "--lr 0.01",
         " (--partial-accumulation ",
         "-Wl,--wrap=",
         "-Wl,--no-undefined",
-        "frozen by --group",
+        "frozen by --param-group",
         "--parameters with their numbers, an .npz or .safetensors file, which finds renamed ones; ",
         "--trainable, if that is intended; ",
         "--parameters with their numbers, as an .npz or .safetensors file; --trainable; ",
-        "--group 'REGEX:trained' trains one all the same",
+        "--param-group 'REGEX:trained' trains one all the same",
         "matched by --trainable ",
     ),
     _OTHER_COMMAND: (
@@ -466,14 +468,14 @@ _REASONS = {
     _MACHINE: (
         "-p host simulates its memories and clock",
         "free some, or use another -o",
-        "a smaller --batch",
+        "a smaller --batch-size",
         ", or --skipsim to build only",
         "; --skipsim builds only",
         "fewer --n-steps, or ",
     ),
     _WAYS: (
-        "--batch 1 --n-accum ",
-        "--batch 1 --n-accum 1",
+        "--batch-size 1 --accumulate-grad-batches ",
+        "--batch-size 1 --accumulate-grad-batches 1",
         "--optimizer ",
         "--trainable '",
         "deployer train --fused",
@@ -481,15 +483,15 @@ _REASONS = {
     _FOREIGN: (
         "--predict VALUE, by its name in the training graph",
         "--predict a VALUE that the model computes",
-        "--schedule constant, or another",
+        "--lr-scheduler constant, or another",
         "give --n-steps, or export the case again",
-        "--learning-rate, for example 0.01",
-        "no --schedule",
+        "--lr, for example 0.01",
+        "no --lr-scheduler",
         "numbers that differ when the module is exported, --trainable REGEX, or deployer.torch",
     ),
     _EXPLAINS: (
         " --help` says what it takes",
-        "export with static shapes: --batch is for first axes, --axis for axes with a name",
+        "export with static shapes: --batch-size is for first axes, --axis for axes with a name",
         "freeze these weights (leave them out of --trainable), or write the node with other operators",
     ),
 }

@@ -107,15 +107,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "simple_mlp.onnx"
 
 
-GROUPS = ("--group", "fc1:rate=0.002,weight_decay=0.5", "--group", "fc2.bias:frozen")
+GROUPS = ("--param-group", "fc1:lr=0.002,weight_decay=0.5", "--param-group", "fc2.bias:frozen")
 RUNS = {
-    "adam": ("--optimizer", "adam", "--clip-norm", "0.5", "--clip-value", "0.25", *GROUPS),
+    "adam": ("--optimizer", "adam", "--max-grad-norm", "0.5", "--max-grad-value", "0.25", *GROUPS),
     "nesterov": ("--optimizer", "sgd", "--momentum", "0.9", "--nesterov"),
-    "decay": ("--optimizer", "sgd", "--weight-decay", "0.1", "--clip-norm", "1"),
+    "decay": ("--optimizer", "sgd", "--weight-decay", "0.1", "--max-grad-norm", "1"),
     "rmsprop": ("--optimizer", "rmsprop"),
     "rmsprop_momentum": ("--optimizer", "rmsprop", "--momentum", "0.5"),
-    "adagrad": ("--optimizer", "adagrad", "--clip-value", "0.01"),
-    "adamw": ("--optimizer", "adamw", "--beta1", "0.8", "--clip-norm", "0.5"),
+    "adagrad": ("--optimizer", "adagrad", "--max-grad-value", "0.01"),
+    "adamw": ("--optimizer", "adamw", "--beta1", "0.8", "--max-grad-norm", "0.5"),
 }
 
 
@@ -147,9 +147,9 @@ def test_same_bits_in_any_memory(name: str, model: Path, tmp_path: Path) -> None
         ("--optimizer adam --nesterov", "--nesterov has no effect here"),
         ("--nesterov", "nesterov with momentum 0"),
         ("--weight-decay -1", "--weight-decay -1 is out of range"),
-        ("--clip-norm 0", "--clip-norm 0.0 is not positive"),
-        ("--clip-value -1", "--clip-value -1.0 is not positive"),
-        ("--lr -1", "learning rate -1.0 is not positive"),
+        ("--max-grad-norm 0", "--max-grad-norm 0.0 is not positive"),
+        ("--max-grad-value -1", "--max-grad-value -1.0 is not positive"),
+        ("--lr -1", "--lr -1.0 is not positive"),
         ("--lr 1e-60", "0 in float32"),
     ],
 )

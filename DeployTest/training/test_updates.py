@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_groups(model: Path, tmp_path: Path) -> None:
     """Each parameter has the rate and the settings of its group; a state is kept only where one is needed."""
-    groups = [read_group(text) for text in ("fc1.weight:rate=0.5,momentum=0.5", "bias:frozen")]
+    groups = [read_group(text) for text in ("fc1.weight:lr=0.5,momentum=0.5", "bias:frozen")]
     report = build_train_graph(model, "cross_entropy", "sgd", 0.25, "", tmp_path, groups=groups)
     assert sorted(report.trained.values()) == ["fc1.weight", "fc2.weight"]
     assert sorted(report.frozen) == ["fc1.bias", "fc2.bias"]
@@ -50,12 +50,12 @@ def test_groups(model: Path, tmp_path: Path) -> None:
         (["fc1"], ["has no settings"]),
         (["(:frozen"], ["no regular expression"]),
         (["nowhere:frozen"], ["matches no trained parameter", "fc1.weight"]),
-        (["fc1:rate=0.1", "weight:frozen"], ["two groups", "fc1.weight"]),
+        (["fc1:lr=0.1", "weight:frozen"], ["two groups", "fc1.weight"]),
         (["fc:frozen"], ["freeze every parameter"]),
-        (["fc1:rate=-1"], ["rate -1", "not positive"]),
-        (["fc1:rate=x"], ["'x'", "not a number"]),
-        (["fc1:frozen,rate=1"], ["a frozen group has no other settings"]),
-        (["fc1:rate=1,rate=2"], ["once for each name"]),
+        (["fc1:lr=-1"], ["lr -1", "not positive"]),
+        (["fc1:lr=x"], ["'x'", "not a number"]),
+        (["fc1:frozen,lr=1"], ["a frozen group has no other settings"]),
+        (["fc1:lr=1,lr=2"], ["once for each name"]),
         (["fc1:beta1=0.5"], ["--beta1 has no effect", "adam"]),
         (["fc1:momentum=1"], ["--momentum 1 is out of range", "[0, 1)"]),
     ],
@@ -70,9 +70,9 @@ def test_refused_groups(texts: list[str], words: list[str], model: Path, tmp_pat
 
 def test_rates_of_groups_are_not_replaced(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One rate on the command line cannot stand for several."""
-    words = ("--loss", "cross_entropy", "--group", "fc1:rate=0.5", "-o", tmp_path)
+    words = ("--loss", "cross_entropy", "--param-group", "fc1:lr=0.5", "-o", tmp_path)
     assert deployer("train-graph", model, *words) == 0
-    said = refused(capsys, "compile", "-t", tmp_path, "-o", tmp_path / "c", "--learning-rate", "0.1")
+    said = refused(capsys, "compile", "-t", tmp_path, "-o", tmp_path / "c", "--lr", "0.1")
     assert "several learning rates" in said
 
 

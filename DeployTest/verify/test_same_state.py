@@ -197,7 +197,7 @@ def test_expected_values_of_others(tmp_path: Path) -> None:
     assert (code, found["verdict"], found["drifted"]) == (1, "failed", [])
     [(code, found)] = reports(tmp_path / "e", "-t", train, "--check-passes", "none")
     assert (code, found["checks"]["rows"]) == (1, [])
-    [(code, found)] = reports(tmp_path / "f", "-t", train, "--check-passes", "2", "--learning-rate", "0.02")
+    [(code, found)] = reports(tmp_path / "f", "-t", train, "--check-passes", "2", "--lr", "0.02")
     assert (code, [row["index"] for row in found["checks"]["rows"]]) == (0, [0, 3])
 
 

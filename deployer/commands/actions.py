@@ -73,14 +73,16 @@ def load_case(a: argparse.Namespace) -> tuple[Case, list[DeployerWarning]]:
         warnings.append(warning)
         ending.tell(str(warning))
 
-    rate, lr_schedule = a.learning_rate, requests.lr_schedule_of(a)
+    rate, lr_schedule = a.lr, requests.lr_schedule_of(a)
     axes = requests.axes_of(a)
     if kind == "inference":
         return pipeline.load_inference_case(a.test, warn, axes), warnings
     if kind == "optimizer":
         return pipeline.load_optimizer_case(a.test, rate, warn, axes), warnings
     flush = None if a.partial_accumulation is None else a.partial_accumulation == PARTIAL_ACCUMULATION[True]
-    case = pipeline.load_training(a.test, a.n_steps, a.n_accum, rate, a.data_inputs, warn, lr_schedule, flush, axes)
+    case = pipeline.load_training(
+        a.test, a.n_steps, a.accumulate_grad_batches, rate, a.data_inputs, warn, lr_schedule, flush, axes
+    )
     return case, warnings
 
 
@@ -301,7 +303,7 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         a.trainable,
         a.output,
         samples=DRAWN if a.samples is None else a.samples,
-        n_accum=a.n_accum,
+        n_accum=a.accumulate_grad_batches,
         n_batches=a.n_steps,
         seed=a.seed,
         data=a.data,
@@ -309,8 +311,8 @@ def train_graph(a: argparse.Namespace, console: Terminal) -> int:
         force=a.force,
         settings=given_settings(a),
         class_weights=a.class_weights,
-        groups=[read_group(text) for text in a.group],
-        limits=Limits(a.clip_value, a.clip_norm),
+        groups=[read_group(text) for text in a.param_group],
+        limits=Limits(a.max_grad_value, a.max_grad_norm),
         lr_schedule=requests.lr_schedule_of(a),
         free_rates=a.any_rate,
         mean=a.accumulate == ACCUMULATIONS[1],

@@ -33,13 +33,19 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     )
     text = "drop the incomplete last batch of an epoch (default: fill it up with the epoch's first samples)"
     data.add_argument("--drop-last", action="store_true", help=text)
+    text = "draw the samples of an epoch with replacement, each class as often as any other"
+    data.add_argument("--class-balanced", action="store_true", help=text)
     length = p.add_argument_group(f"{SCHEDULE_GROUP} and length")
     length.add_argument("--epochs", type=positive, default=1, metavar="N", help="passes over all samples (default 1)")
     length.add_argument(
         "--n-steps", type=positive, metavar="N", help="total number of forward passes; overrides --epochs"
     )
     length.add_argument(
-        "--n-accum", type=positive, default=1, metavar="N", help="gradient accumulation: passes per update (default 1)"
+        "--accumulate-grad-batches",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="gradient accumulation: passes per update (default 1)",
     )
     text = "reduction of accumulated gradients; mean is as if the samples were one batch (default sum)"
     length.add_argument("--accumulate", choices=ACCUMULATIONS, default=ACCUMULATIONS[0], help=text)

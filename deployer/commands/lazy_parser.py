@@ -30,6 +30,26 @@ class LazyParser(argparse.ArgumentParser):
         self.complete()
         return super().parse_known_args(args, namespace)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse a whole command line; an unknown option is answered by the one that was probably meant."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(
+                f"unrecognized arguments: {' '.join(rest)}{self._proposal(rest[0], getattr(found, 'command', ''))}"
+            )
+        return found
+
+    def _proposal(self, word: str, command: str) -> str:
+        """The option of a command that was probably meant by a word, as the end of a message."""
+        from deployer.fitting.argument_names import meant
+
+        parsers = [dict(a.choices) for a in self._actions if isinstance(a, argparse._SubParsersAction)]
+        chosen = parsers[0].get(command, self) if parsers else self
+        known = [name.removeprefix("--") for name in chosen._option_string_actions if name.startswith("--")]
+        name = word.partition("=")[0].removeprefix("--").replace("-", "_")
+        found = meant(name, [option.replace("-", "_") for option in known]) if word.startswith("--") else ""
+        return f" (did you mean --{found.replace('_', '-')}?)" if found else ""
+
     def format_help(self) -> str:
         """The help, with all options."""
         self.complete()

@@ -28,7 +28,7 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     def warn(warning: DeployerWarning) -> None:
         ending.tell(str(warning))
 
-    case = pipeline.load_training(a.case, a.n_steps, a.n_accum, warn=warn)
+    case = pipeline.load_training(a.case, a.n_steps, a.accumulate_grad_batches, warn=warn)
     with console.status("plan") as status:
         made = material(case, name, options, a.predict, warn, status.update)
     files = library_files(made)

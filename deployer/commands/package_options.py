@@ -18,7 +18,11 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
         "--n-steps", type=positive, metavar="N", help="passes of the generated example (default: as recorded)"
     )
     p.add_argument(
-        "--n-accum", type=positive, metavar="N", help="gradient accumulation: passes per update (default: as recorded)"
+        "--accumulate-grad-batches",
+        "--n-accum",
+        type=positive,
+        metavar="N",
+        help="gradient accumulation: passes per update (default: as recorded)",
     )
     p.add_argument(
         "-p",

@@ -185,7 +185,12 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LazyParser]") -> None
     p.add_argument("--target-column", default="", metavar="NAME", help=TARGET_COLUMN)
     p.add_argument("--samples", type=positive, metavar="N", help="number of random samples without --data (default 4)")
     p.add_argument(
-        "--n-accum", type=positive, default=1, metavar="N", help="gradient accumulation: passes per update (default 1)"
+        "--accumulate-grad-batches",
+        "--n-accum",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="gradient accumulation: passes per update (default 1)",
     )
     p.add_argument(
         "--n-steps", type=positive, metavar="N", help="total number of forward passes (default: one per sample)"
@@ -217,11 +222,11 @@ def _add_task(p: LazyParser, loss: str = "") -> None:
     text = "one of %(choices)s; the first is the default"
     p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
     p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
-    group = "parameter group: overrides for the parameters whose names REGEX matches: rate=X, hyperparameters by name,"
+    group = "parameter group: overrides for the parameters whose names REGEX matches: lr=X, hyperparameters by name,"
     group += " frozen, or trained (for a tensor that is not a parameter of a layer); may be repeated"
-    p.add_argument("--group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
+    p.add_argument("--param-group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
     for kind, text in (("value", "each gradient element to [-X, X]"), ("norm", "the global gradient norm to X")):
-        p.add_argument(f"--clip-{kind}", type=finite, metavar="X", help=f"clip {text} (default: off)")
+        p.add_argument(f"--max-grad-{kind}", type=finite, metavar="X", help=f"clip {text} (default: off)")
     trainable = (
         "train the float tensors whose names REGEX matches (default: parameters of layers; an error lists ambiguous"
     )

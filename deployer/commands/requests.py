@@ -34,10 +34,10 @@ ARRAYS = (".npz", ".safetensors")
 ALWAYS_FINE = 1e-5
 """The default tolerance, which cases of smaller values are held to as well."""
 CASE_FILES = ("network.onnx", "inputs.npz", "outputs.npz")
-UPDATING = ("n_steps", "n_accum", "partial_accumulation", "schedule", "warm_up")
+UPDATING = ("n_steps", "accumulate_grad_batches", "partial_accumulation", "lr_scheduler", "warmup_steps")
 """Arguments that describe a run of several updates."""
 UNREAD = {
-    "inference": (*UPDATING, "data_inputs", "learning_rate", "check_passes", "strict", "any_rate"),
+    "inference": (*UPDATING, "data_inputs", "lr", "check_passes", "strict", "any_rate"),
     "optimizer": (*UPDATING, "data_inputs", "check_passes", "strict"),
 }
 """Arguments that describe training, and so nothing of another kind of case."""
@@ -56,7 +56,7 @@ def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> N
             raise OptionProblem(f"{flag} has no effect on an {kind} case", hint=f"leave {flag} out")
     if a.seed is not None and "random" not in (a.dma_order, a.core_order):
         raise OptionProblem("--seed has no effect here", hint="add --dma-order random or --core-order random")
-    if "any_rate" in a.given and not {"learning_rate", "schedule", "warm_up"} & a.given:
+    if "any_rate" in a.given and not {"lr", "lr_scheduler", "warmup_steps"} & a.given:
         raise OptionProblem("--any-rate has no effect here", hint="leave it out: no rate is given")
     if "jobs" in a.given and (a.skipgen or vars(a).get("from_file")):
         raise OptionProblem("--jobs has no effect here", hint="leave it out: nothing is tiled")
@@ -77,11 +77,11 @@ def lr_schedule_of(a: argparse.Namespace) -> LrSchedule | None:
 
     OptionProblem for a rate beyond the guard.
     """
-    rate = vars(a).get("learning_rate")
+    rate = vars(a).get("lr")
     if rate is not None:
-        check_rate(rate, "--learning-rate", a.any_rate, zero=True)
-    if a.schedule or a.warm_up:
-        return read_schedule(a.schedule or CONSTANT, a.warm_up, a.any_rate)
+        check_rate(rate, "--lr", a.any_rate, zero=True)
+    if a.lr_scheduler or a.warmup_steps:
+        return read_schedule(a.lr_scheduler or CONSTANT, a.warmup_steps, a.any_rate)
     return None
 
 
@@ -102,7 +102,7 @@ def axes_of(a: argparse.Namespace) -> Axes:
         if lengths.setdefault(name, length) != length:
             cause = f"axis {name!r} has the lengths {lengths[name]} and {length}"
             raise OptionProblem(cause, hint="leave one of them out")
-    return Axes(a.batch, lengths)
+    return Axes(a.batch_size, lengths)
 
 
 def budgets_of(a: argparse.Namespace, target: Target) -> dict[str, int]:

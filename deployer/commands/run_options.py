@@ -30,7 +30,11 @@ def add_run_options(p: LazyParser) -> None:
         "--n-steps", type=positive, metavar="N", help="total number of forward passes (default: as recorded)"
     )
     case.add_argument(
-        "--n-accum", type=positive, metavar="N", help="gradient accumulation: passes per update (default: as recorded)"
+        "--accumulate-grad-batches",
+        "--n-accum",
+        type=positive,
+        metavar="N",
+        help="gradient accumulation: passes per update (default: as recorded)",
     )
     add_partial_accumulation(case, "as recorded, or skip")
     add_axes(case)
@@ -40,7 +44,7 @@ def add_run_options(p: LazyParser) -> None:
         metavar="N",
         help="number of leading graph inputs with per-sample data (default: as recorded, or derived from the files)",
     )
-    case.add_argument("--learning-rate", type=finite, metavar="LR", help="learning rate (default: as recorded)")
+    case.add_argument("--lr", "--learning-rate", type=finite, metavar="LR", help="learning rate (default: as recorded)")
     p.late = lambda _: add_rate_options(case, "default: as recorded in the case")
     case.add_argument(
         "--tolerance",
@@ -201,12 +205,12 @@ def add_rate_options(options: "argparse._ActionsContainer", default: str) -> Non
         )
         known.append(f"{schedule.name}: {schedule.text}" + (f" [{settings}]" if settings else ""))
     text = f"learning-rate schedule, relative to the learning rate. {'; '.join(known)} ({default})"
-    options.add_argument("--schedule", default="", metavar="NAME[:SETTING=X,...]", help=text.replace("%", "%%"))
+    options.add_argument("--lr-scheduler", default="", metavar="NAME[:SETTING=X,...]", help=text.replace("%", "%%"))
     text = (
         f"linear warm-up over UPDATES updates from FIRST times the learning rate (default {WARM_UP_FIRST:.3g}), before"
     )
     text += " the schedule (default: none)"
-    options.add_argument("--warm-up", default="", metavar="UPDATES[:FIRST]", help=text)
+    options.add_argument("--warmup-steps", default="", metavar="UPDATES[:FIRST]", help=text)
     text = f"allow learning rates that are negative or above {LARGEST_RATE:g}"
     options.add_argument("--any-rate", action="store_true", help=text)
 
@@ -224,6 +228,6 @@ def add_output(options: "argparse._ActionsContainer", text: str, required: bool 
 def add_axes(options: "argparse._ActionsContainer") -> None:
     """Add options for the lengths of symbolic axes."""
     first = "batch size; required if the first axis of the inputs is symbolic"
-    options.add_argument("--batch", type=positive, metavar="N", help=first)
+    options.add_argument("--batch-size", type=positive, metavar="N", help=first)
     named = "length of a symbolic axis of the model, by name; required for each other symbolic axis; may be repeated"
     options.add_argument("--axis", type=axis, action="append", default=[], metavar="NAME=N", help=named)

@@ -97,6 +97,8 @@ class Toolchain:
     """Hint for the error message if the first word of `run` is not found."""
     profile: bool
     """Whether the HAL can record where cycles go (`--profileTiling`)."""
+    library: tuple[str, ...] = ()
+    """Flags of a shared library that this process loads; empty if the target's programs run elsewhere."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.core.target import native
+from deployer.fitting.argument_names import unknown_argument
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
 from deployer.fitting.history import LOSS, EpochRow, FitReport, Metrics, history_csv, metrics_of
@@ -21,7 +22,8 @@ from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.report_page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.segments import Rates, build_segment, rates_of
-from deployer.fitting.sources import Feed, Source, read_samples
+from deployer.fitting.sources import Feed, read_samples
+from deployer.fitting.streams import AnySource, BatchSource, SampleStream, StreamFeed, stream_of, watch
 from deployer.fitting.task import Task, TrainingRun
 from deployer.fitting.verdicts import FitChecks, SampledPasses
 from deployer.frontend import parse
@@ -29,7 +31,7 @@ from deployer.frontend.data_numbers import check_classes, check_counts, check_to
 from deployer.lr_schedules.windows import Updates
 from deployer.running import output
 from deployer.running.report import printable
-from deployer.training.order import Order, Samples, split
+from deployer.training.order import Order, Samples, balanced, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
 from deployer.training.step_problem import read_record
@@ -104,7 +106,7 @@ class Callback:
 
 def fit(
     model: Path | str,
-    data: Source,
+    data: AnySource,
     loss: str,
     optimizer: str = "",
     *,
@@ -135,8 +137,7 @@ def fit(
     names = [{f.name for f in fields(kind)} for kind in (Task, TrainingRun)]
     strange = sorted(more.keys() - names[0] - names[1])
     if strange:
-        known = ", ".join(sorted(names[0] | names[1]))
-        raise OptionProblem(f"fit has no option {strange[0]!r}", [("options", known)], "one of these")
+        raise unknown_argument("fit", strange[0], sorted(names[0] | names[1]))
     task = Task(loss=loss, optimizer=optimizer, **{n: v for n, v in more.items() if n in names[0]})
     run = TrainingRun(**{n: v for n, v in more.items() if n in names[1]})
     path, directory = Path(model), Path(folder)
@@ -175,13 +176,17 @@ class _Case:
         return metrics_of(self.problem.graph, self.run.top)
 
     def split_samples(
-        self, source: Source, target: Path | None, request: Request, callback: "Callback", warn: Warn
+        self, source: AnySource, target: Path | None, request: Request, callback: "Callback", warn: Warn
     ) -> tuple[Samples, Samples | None]:
         """Read the samples and split them into training and validation samples."""
         run, types, targets = self.run, self.problem.graph.sampled, self.problem.graph.loss.targets
         place = str(source) if isinstance(source, Path | str) else "data"
-        samples = read_samples(source, types, place, target, request, warn, targets)
-        callback.read(place, samples)
+        if isinstance(source, BatchSource):
+            self.check_streamed()
+            samples: Samples = replace(stream_of(source, types, targets), classes=request.classes)
+        else:
+            samples = read_samples(source, types, place, target, request, warn, targets)
+            callback.read(place, samples)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -189,11 +194,20 @@ class _Case:
             return samples, None
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
+        if isinstance(run.validation, BatchSource):
+            return samples, stream_of(run.validation, types, targets)
         place = str(run.validation) if isinstance(run.validation, Path | str) else "the validation set"
         request = replace(request, classes=samples.classes, like=samples.taken)
         held_out = read_samples(run.validation, types, place, run.validation_target, request, warn, targets)
         callback.read(place, held_out)
         return samples, held_out
+
+    def check_streamed(self) -> None:
+        """Raise OptionProblem for options that need all samples at once."""
+        run = self.run
+        given = {"resume": run.resume, "overfit": run.overfit is not None, "class_balanced": run.class_balanced}
+        for name in (name for name, value in given.items() if value):
+            raise OptionProblem(f"{name} needs the samples of all batches at once", hint="in_memory=True")
 
     def check_monitored(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
@@ -206,7 +220,12 @@ class _Case:
 
     def order(self, samples: Samples) -> Order:
         run = self.run
-        return Order(samples.count, samples.batch, run.seed, run.shuffle, run.drop_last)
+        if isinstance(samples, SampleStream):  # in whole batches, in the order of the source
+            return Order(samples.origin.passes * samples.batch, samples.batch, shuffled=False)
+        order = Order(samples.count, samples.batch, run.seed, run.shuffle, run.drop_last)
+        if not run.class_balanced:
+            return order
+        return balanced(order, samples.arrays[next(iter(self.problem.graph.loss.targets))], run.shuffle)
 
     def passes(self, samples: Samples) -> int:
         """Passes of the whole run."""
@@ -214,7 +233,7 @@ class _Case:
 
     def updates(self, samples: Samples) -> Updates:
         """The updates of the whole run."""
-        return Updates(self.passes(samples), self.run.n_accum, self.run.flush)
+        return Updates(self.passes(samples), self.run.accumulate_grad_batches, self.run.flush)
 
     def rates(self, samples: Samples) -> Rates:
         """The rates of all updates."""
@@ -224,15 +243,18 @@ class _Case:
         """Return the input data of the run's passes."""
         graph = self.problem.graph
         share = next((graph.data[name] for name in graph.share), None)
+        if isinstance(samples, SampleStream):
+            return StreamFeed(samples, self.order(samples), self.updates(samples), program, share)
         return Feed(samples, self.order(samples), self.updates(samples), program, share)
 
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
         """Return all that determines the bits of a run, by name: digests and relevant options."""
         task, run = self.task, self.run
-        rule = asdict(replace(task, groups=(), schedule="", warm_up="", expected=()))
+        rule = asdict(replace(task, groups=(), lr_scheduler="", warmup_steps="", expected=()))
         rule["groups"] = [repr(group) for group in task.groups]
         rule["expected"] = expected_origin(task.expected)
-        given = {name: getattr(run, name) for name in ("n_accum", "seed", "shuffle", "drop_last", "overfit")}
+        names = ("accumulate_grad_batches", "seed", "shuffle", "drop_last", "class_balanced", "overfit")
+        given = {name: getattr(run, name) for name in names}
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
@@ -263,6 +285,8 @@ def expected_origin(expected: Expected) -> list[str] | str:
 
 def _digest(samples: Samples) -> str:
     total = hashlib.sha256()
+    if isinstance(samples, SampleStream):
+        total.update(f"a stream of {samples.origin.passes} batches".encode())
     for name, array in samples.arrays.items():
         total.update(f"{name} {array.dtype} {array.shape}\n".encode())
         total.update(np.ascontiguousarray(array).tobytes())
@@ -284,11 +308,12 @@ class _Fit:
     callback: Callback
     inspect: Inspection | None = None
     remarks: tuple[str, ...] = ()
+    _kept: dict[str, Feed] = field(default_factory=dict)
 
     def run(self) -> Fitted:
         case, run = self.case, self.case.run
         trainer = self._trainer()
-        feed = case.feed(self.samples, trainer.program)
+        feed = self.feed(trainer.program)
         measure = self._measure()
         start = self._start(trainer)
         judge = SampledPasses(trainer.program, feed.updates, trainer.rates)
@@ -302,6 +327,12 @@ class _Fit:
         end = loop.run(start)
         return self._finish(end, trainer.plan, judge, feed)
 
+    def feed(self, program: Program) -> Feed:
+        """The input data of the run's passes; a stream is read once for all that ask."""
+        if "feed" not in self._kept:
+            self._kept["feed"] = self.case.feed(self.samples, program)
+        return replace(self._kept["feed"], program=program)
+
     def _trainer(self) -> Trainer:
         self.callback.stage("graphs")
         with output.scratch(self.directory) as folder:
@@ -312,12 +343,15 @@ class _Fit:
         for samples, name in ((self.samples, "data"), (self.held_out, "the validation set")):
             if samples:
                 check_classes(program, samples.arrays, f"{name}:", samples.place, from_front=True)
-        feed = self.case.feed(self.samples, program)
-        check_counts(program, map(feed.bare, range(feed.updates.passes)), "data: the batch of pass")
-        if self.held_out:
+        feed = self.feed(program)
+        watch(self.samples, program)
+        watch(self.held_out, program)
+        if not isinstance(self.samples, SampleStream):
+            check_counts(program, map(feed.bare, range(feed.updates.passes)), "data: the batch of pass")
+        if self.held_out and not isinstance(self.held_out, SampleStream):
             batches = ((*batch, *feed.whole) for batch in self.held_out.in_order())
             check_total(program, batches, "data: the validation set")
-        options = replace(self.case.options, accumulate=self.case.run.n_accum)
+        options = replace(self.case.options, accumulate=self.case.run.accumulate_grad_batches)
         folder = self.directory / "code"
         program, rates = self.case.rates(self.samples).rated(program)
         if self.inspect is not None:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,6 +81,8 @@ def mean_loss(losses: Array) -> float:
 
 # Metrics of held-out samples: the loss by its float64 reference, and the accuracy of scores.
 
+CHUNK_BYTES = 1 << 25
+"""Bytes of held-out samples that lie in memory at a time."""
 LOSS, ACCURACY, ERROR = "loss", "accuracy", "mean_absolute_error"
 Forward = Callable[[list[tuple[Array, ...]]], Array]
 """From batches of the model's inputs to its outputs, batches along the first axis."""
@@ -112,14 +114,17 @@ class Metrics:
 
     def of(self, samples: Samples, forward: Forward) -> dict[str, float]:
         """The metrics over all samples, as if these were one batch; what fills up the last batch does not count."""
-        count, parts = samples.count, list(samples.in_order())
-        filled = len(parts) * samples.batch
-        names = list(samples.types)
-        scores = forward([tuple(v for n, v in zip(names, part, strict=True) if n != self.target) for part in parts])
+        names, outputs, labels = list(samples.types), list[Array](), list[Array]()
+        for parts in _chunks(samples.in_order()):
+            inputs = [tuple(v for n, v in zip(names, part, strict=True) if n != self.target) for part in parts]
+            outputs.append(forward(inputs))
+            labels += [part[names.index(self.target)] for part in parts if self.target]
+        scores, count = np.concatenate(outputs), samples.count
+        filled = len(scores) * samples.batch
         if self.node is None:
-            return {LOSS: mean_loss(scores.reshape(len(parts), -1))}
+            return {LOSS: mean_loss(scores.reshape(len(scores), -1))}
         rows = _joined(scores)
-        targets = _joined(np.stack([part[names.index(self.target)] for part in parts]))
+        targets = _joined(np.stack(labels))
         kept = len(rows) * count // filled
         return self._values(rows[:kept], targets[: len(targets) * count // filled])
 
@@ -153,6 +158,20 @@ def _ignored(node: Node) -> int | None:
     many = {node.inputs[0]: TensorType("float32", (1, 1)), node.inputs[1]: TensorType("int32", (1,))}
     indices = numerics_of(node).indices(node, many)
     return indices.ignored if indices else None
+
+
+def _chunks(parts: Iterator[tuple[Array, ...]]) -> Iterator[list[tuple[Array, ...]]]:
+    """The batches in lists of at most CHUNK_BYTES, or of one."""
+    chunk, size = list[tuple[Array, ...]](), 0
+    for part in parts:
+        each = sum(array.nbytes for array in part)
+        if chunk and size + each > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(part)
+        size += each
+    if chunk:
+        yield chunk
 
 
 def _joined(batches: Array) -> Array:

@@ -1,14 +1,14 @@
 """Settings of a run over epochs: the task to learn, and the options of the run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from deployer.core.errors import OptionProblem, Warn
 from deployer.fitting.history import LOSS
-from deployer.fitting.sources import Source
+from deployer.fitting.streams import AnySource
 from deployer.frontend.prepare import NO_AXES, Axes
-from deployer.lr_schedules.lr_schedule import CONSTANT, LrSchedule, read_schedule
+from deployer.lr_schedules.lr_schedule import CONSTANT, LrSchedule, read_schedule, read_warmup
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.training.groups import ParameterGroup
 from deployer.training.problem import NO_LIMITS, Problem, pose_problem
@@ -26,13 +26,14 @@ OVERFIT_BOUND = 0.05
 class Task:
     """Training task: the loss and the update rule; the fields are those of `build_train_graph`.
 
-    `schedule` and `warm_up` are the texts of the options of these names; without both the rates are constants.
+    `lr_scheduler` is a schedule or the text of one, `warmup_steps` the text of the option of that name; without both
+    the rates are constants.
     `accumulate` combines the gradients of an update's passes: their "sum", or the "mean" as of one batch.
     """
 
     loss: str
     optimizer: str = ""
-    learning_rate: float = 0.01
+    lr: float = 0.01
     trainable: str = ""
     settings: Given = field(default_factory=dict)
     class_weights: Sequence[float] = ()
@@ -41,8 +42,8 @@ class Task:
     free_rates: bool = False
     dropout: bool = True
     axes: Axes = NO_AXES
-    schedule: str = ""
-    warm_up: str = ""
+    lr_scheduler: str | LrSchedule = ""
+    warmup_steps: str = ""
     accumulate: str = ACCUMULATIONS[0]
     expected: Expected = ()
     initial: str = ""
@@ -53,8 +54,9 @@ class Task:
 
     def problem(self, model: Path, seed: int, warn: Warn) -> Problem:
         """The training problem of a model, with that seed of its dropout; what runs in it is renewed."""
-        own = ("schedule", "warm_up", "accumulate")
+        own = ("lr", "lr_scheduler", "warmup_steps", "accumulate")
         given = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
+        given["learning_rate"] = self.lr
         return pose_problem(model, **given, seed=seed, statistics=True, mean=self.is_mean, warn=warn)
 
     @property
@@ -64,33 +66,39 @@ class Task:
 
     @property
     def lr_schedule(self) -> LrSchedule | None:
-        """The course of the rates; None where they are constants."""
-        if not (self.schedule or self.warm_up):
+        """The schedule of the rates; None where they are constants."""
+        if isinstance(self.lr_scheduler, LrSchedule):
+            count, first = read_warmup(self.warmup_steps)
+            return replace(self.lr_scheduler, warm_up=count, first=first, free=self.free_rates)
+        if not (self.lr_scheduler or self.warmup_steps):
             return None
-        return read_schedule(self.schedule or CONSTANT, self.warm_up, self.free_rates)
+        return read_schedule(self.lr_scheduler or CONSTANT, self.warmup_steps, self.free_rates)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRun:
     """Options of a run: length, data split, stopping rules, metrics, checkpoints and checks.
 
-    `epochs` over the samples, or `n_steps` passes in all; `n_accum` passes per update; `partial_accumulation` skips
-    or applies ("skip", "apply") an incomplete accumulation window at the end of the run. `validation` is a share of the
-    samples, or a separate source, with `validation_target` as in `read_source`. `drop_last` drops the incomplete last
-    batch of an epoch instead of filling it up. `patience` epochs without a better `monitor` end the run (0: never).
-    `overfit` trains the first so many samples alone, until their loss is below `bound`. `top` are numbers of best
-    scores among which a label counts as found. A checkpoint is written every `every` passes, by default at the end of
-    each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
+    `epochs` over the samples, or `n_steps` passes in all; `accumulate_grad_batches` passes per update;
+    `partial_accumulation` skips or applies ("skip", "apply") an incomplete accumulation window at the end of the run.
+    `validation` is a share of the samples, or a separate source, with `validation_target` as in `read_source`.
+    `drop_last` drops the incomplete last batch of an epoch instead of filling it up, `class_balanced` draws the samples
+    of an epoch with replacement, each class as often as any other. `patience` epochs without a better
+    `monitor` end the run (0: never). `overfit` trains the first so many samples alone, until their loss is below
+    `bound`. `top` are numbers of best scores among which a label counts as found. A checkpoint is written every `every`
+    passes, by default at the end of each epoch, and with `resume` the run goes on from it. `checks` passes are repeated
+    in float64.
     """
 
     epochs: int = 1
     n_steps: int | None = None
-    n_accum: int = 1
+    accumulate_grad_batches: int = 1
     partial_accumulation: str = PARTIAL_ACCUMULATION[0]
     seed: int = 0
     shuffle: bool = True
     drop_last: bool = False
-    validation: Source | float | None = None
+    class_balanced: bool = False
+    validation: AnySource | float | None = None
     validation_target: Path | None = None
     patience: int = 0
     monitor: str = LOSS
@@ -103,7 +111,15 @@ class TrainingRun:
 
     def __post_init__(self) -> None:
         """Raise OptionProblem for numbers without meaning."""
-        least = {"epochs": 1, "n_steps": 1, "n_accum": 1, "overfit": 1, "patience": 0, "every": 0, "checks": 0}
+        least = {
+            "epochs": 1,
+            "n_steps": 1,
+            "accumulate_grad_batches": 1,
+            "overfit": 1,
+            "patience": 0,
+            "every": 0,
+            "checks": 0,
+        }
         for name, low in least.items():
             number = getattr(self, name)
             if number is not None and number < low:

@@ -83,7 +83,7 @@ def _warn_of_rates(optimizer: RawGraph, warn: Warn) -> None:
         rate = node.attrs.get(declared.rate) if declared else None
         if isinstance(rate, int | float) and math.isfinite(rate) and not 0 < rate <= LARGEST_RATE:
             cause = f"node {node.name!r} ({node.op}) has the learning rate {rate:g}"
-            warn(DeployerWarning(cause, [("usual", f"above 0, at most {LARGEST_RATE:g}")], "--learning-rate 0.01"))
+            warn(DeployerWarning(cause, [("usual", f"above 0, at most {LARGEST_RATE:g}")], "--lr 0.01"))
 
 
 def _inference(main: RawGraph, warn: Warn) -> Program:

@@ -1,6 +1,6 @@
 """The numbers that a case may hold: finite ones, in the range of their element type, and labels that are classes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -64,19 +64,33 @@ def check_classes(
     table means none.
     """
     types = {name: tensor.type for name, tensor in program.tensors.items()}
+    for node, indices, table in choices_by(program, values, from_front):
+        name = program.storage(indices.input)
+        facts = [("table", f"{table!r}, {types[table]}")] if table else []
+        check_indices(node, indices, values[name], f"{place} {name!r}", partial(where, name), facts)
     for node in program.nodes:
-        indices = numerics_of(node).indices(node, types)
-        name = program.storage(indices.input) if indices else ""
-        if indices and name in values:
-            table = _own_table(program, node, indices)
-            if from_front and table and _chooses_alone(program, name):
-                indices = _counted_from_front(indices)
-            facts = [("table", f"{table!r}, {types[table]}")] if table else []
-            check_indices(node, indices, values[name], f"{place} {name!r}", partial(where, name), facts)
         for index, bounds in numerics_of(node).bounded.items():
             name = program.storage(node.inputs[index])
             if name in values:
                 _check_bounds(node, values[name], bounds, f"{place} {name!r}", partial(where, name))
+
+
+def choices_by(
+    program: Program, names: Collection[str], from_front: bool = False
+) -> Iterator[tuple[Node, Indices, str]]:
+    """Yield the nodes that choose by numbers of graph inputs of these names, with the numbers that there are.
+
+    The text is the parameter that is chosen from, or empty; `from_front` is as in `check_classes`.
+    """
+    types = {name: tensor.type for name, tensor in program.tensors.items()}
+    for node in program.nodes:
+        indices = numerics_of(node).indices(node, types)
+        name = program.storage(indices.input) if indices else ""
+        if indices is None or name not in names:
+            continue
+        table = _own_table(program, node, indices)
+        alone = from_front and table and _chooses_alone(program, name)
+        yield node, _counted_from_front(indices) if alone else indices, table
 
 
 def _own_table(program: Program, node: Node, indices: Indices) -> str:

@@ -152,11 +152,11 @@ def _rates(arrays: Arrays, path: Path, updates: int) -> Array:
     rates, place = arrays[RATES], f"{path}: {RATES!r}"
     facts = [("found", f"{rates.dtype}{list(rates.shape)}"), ("expected", "float32 [updates, groups of parameters]")]
     if rates.ndim != 2 or not rates.size or rates.dtype != np.float32:
-        raise DatasetMismatch(f"{place} is not the rates of updates", facts, "--schedule constant, or another")
+        raise DatasetMismatch(f"{place} is not the rates of updates", facts, "--lr-scheduler constant, or another")
     check_finite(rates, place)
     if len(rates) < updates:
         facts = [("updates", str(updates)), ("rates", str(len(rates)))]
-        raise DatasetMismatch(f"{place} has no rate for each update", facts, "fewer passes, or --schedule")
+        raise DatasetMismatch(f"{place} has no rate for each update", facts, "fewer passes, or --lr-scheduler")
     return rates[:updates]
 
 
@@ -177,7 +177,7 @@ def check_run(program: Program, passes: int, accum: int, recorded: str, flush: b
         raise DatasetMismatch(
             f"{passes} passes with {accum} per update make no update",
             [("recorded", recorded)],
-            "use --n-steps of at least --n-accum, both positive",
+            "use --n-steps of at least --accumulate-grad-batches, both positive",
         )
     check_passes((program.tensors[n].type for n in program.data), passes)
 

@@ -184,9 +184,9 @@ def _ways_out(items: Sequence[FileInput]) -> str:
         for place, length in enumerate(shape):
             batch |= length < 0 and not place
             if length < 0 and place and not axes[place]:
-                return "export with static shapes: --batch is for first axes, --axis for axes with a name"
+                return "export with static shapes: --batch-size is for first axes, --axis for axes with a name"
             named |= {axes[place]: None} if length < 0 and place else {}
-    options = ["--batch N"] * batch + [f"--axis {name}=N" for name in named]
+    options = ["--batch-size N"] * batch + [f"--axis {name}=N" for name in named]
     return f"{' '.join(options)}, or export with static shapes"
 
 

@@ -178,7 +178,7 @@ def _rate(graph: RawGraph, node: Node, position: int, rate: float | None) -> flo
 def _no_rate(node: Node, name: str) -> OptionProblem:
     """The error for a rate that the runtime of another framework would set."""
     cause = f"the learning rate {name!r} is an input of the optimizer graph and has no value"
-    return OptionProblem(cause, [("read by", f"node {node.name!r} ({node.op})")], "--learning-rate, for example 0.01")
+    return OptionProblem(cause, [("read by", f"node {node.name!r} ({node.op})")], "--lr, for example 0.01")
 
 
 def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
@@ -195,7 +195,7 @@ def _with_rate(optimizer: RawGraph, rate: float | None) -> RawGraph:
     if nodes == optimizer.nodes and not any(_optimizer_of(node) for node in nodes):
         facts = [("nodes", ", ".join(sorted({n.op for n in nodes}))), ("optimizers", _shown_optimizers())]
         cause = "the optimizer graph has no node whose learning rate can be set"
-        raise OptionProblem(cause, facts, "leave --learning-rate out")
+        raise OptionProblem(cause, facts, "leave --lr out")
     unread = rate_inputs - {name for node in nodes for name in node.inputs}
     return replace(optimizer, nodes=nodes, inputs=tuple(i for i in optimizer.inputs if i.name not in unread))
 
@@ -208,7 +208,7 @@ def _check_one_rate(optimizer: RawGraph) -> None:
             rates.setdefault(node.attrs[declared.rate], node.name)
     if len(rates) > 1:
         facts = [(name, str(rate)) for rate, name in rates.items()]
-        hint = "leave --learning-rate out, or make the case with other rates"
+        hint = "leave --lr out, or make the case with other rates"
         raise OptionProblem("the optimizer graph has several learning rates, and one is given", facts, hint)
 
 

@@ -52,12 +52,12 @@ class Axes:
         if self.batch is not None:
             if not first:
                 raise OptionProblem(
-                    "--batch has no effect here", listing, "leave it out: all first axes have fixed lengths"
+                    "--batch-size has no effect here", listing, "leave it out: all first axes have fixed lengths"
                 )
             for axis in first:
                 if axis.dim_param and lengths.setdefault(axis.dim_param, self.batch) != self.batch:
                     cause = f"axis {axis.dim_param!r} has the lengths {lengths[axis.dim_param]} and {self.batch}"
-                    raise OptionProblem(cause, listing, "leave out --batch or --axis")
+                    raise OptionProblem(cause, listing, "leave out --batch-size or --axis")
                 axis.dim_value = self.batch
         for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
             for axis in _axes(value):

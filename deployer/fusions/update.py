@@ -15,7 +15,7 @@ def apply(program: Program, options: Options) -> Program:
         raise OptionProblem(
             "--fused joins each pass with its update",
             [("passes per update", str(options.accumulate)), ("graphs", ", ".join(g.name for g in program.graphs))],
-            "use it for training with --n-accum 1",
+            "use it for training with --accumulate-grad-batches 1",
         )
     train, optimizer = program.graphs
     tensors = dict(program.tensors)

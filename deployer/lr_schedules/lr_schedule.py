@@ -165,8 +165,15 @@ class LrSchedule:
                 "the list needs one rate per update", facts, "as many rates as updates after the warm-up"
             )
         if not base:
-            raise OptionProblem("a list of rates cannot replace a learning rate of 0", hint="--learning-rate above 0")
+            raise OptionProblem("a list of rates cannot replace a learning rate of 0", hint="--lr above 0")
         return [x * self.listed[0] / base for x in rise] + [rate / base for rate in self.listed]
+
+
+def schedule_of(name: str, share: Callable[[int], float]) -> LrSchedule:
+    """A schedule by a function from the update, from 0 on, to the factor of the learning rate."""
+    return LrSchedule(
+        LrScheduler(name, "a function of the update", lambda numbers, update, updates: float(share(update)))
+    )
 
 
 def shown_rates(rates: Array, lr_schedule: LrSchedule | None) -> str:
@@ -195,13 +202,13 @@ def check_rate(rate: float, place: str = "learning rate", free: bool = False, ze
 
 
 def read_schedule(text: str, warm_up: str = "", free: bool = False) -> LrSchedule:
-    """Parse `--schedule TEXT` and `--warm-up UPDATES[:FIRST]`; OptionProblem for invalid text."""
+    """Parse `--lr-scheduler TEXT` and `--warmup-steps UPDATES[:FIRST]`; OptionProblem for invalid text."""
     name, colon, rest = text.partition(":")
-    place = f"--schedule {text!r}"
+    place = f"--lr-scheduler {text!r}"
     if name not in SCHEDULES:
         raise OptionProblem(f"{place}: there is no schedule {name!r}", hint=FORM)
     schedule = SCHEDULES[name]
-    count, first = _read_warm_up(warm_up)
+    count, first = read_warmup(warm_up)
     if schedule.share is None:
         if not rest:
             raise OptionProblem(f"{place} names no file", hint=f"{name}:FILE")
@@ -245,13 +252,13 @@ def _number(setting: Hyperparameter, text: str, place: str) -> float:
     return value
 
 
-def _read_warm_up(text: str) -> tuple[int, float]:
-    """The number of updates and the initial factor; no updates for an empty text."""
+def read_warmup(text: str) -> tuple[int, float]:
+    """Parse `--warmup-steps UPDATES[:FIRST]`: the number of updates and the initial factor; 0 for an empty text."""
     if not text:
         return 0, WARM_UP_FIRST
     count, colon, first = text.partition(":")
     place, number = (
-        f"--warm-up {text!r}",
+        f"--warmup-steps {text!r}",
         Hyperparameter("updates", "length of the warm-up in updates", None, least=1, whole=True),
     )
     share = Hyperparameter("first", "factor of the rate in the first update", WARM_UP_FIRST, most=1.0, ends="[]")

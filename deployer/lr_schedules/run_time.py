@@ -46,7 +46,7 @@ def with_run_time_rates(program: Program) -> tuple[Program, tuple[float, ...]]:
         nodes.append(replace(node, attrs={**attrs, AT: places[kind]}))
     if not groups or count > MOST_NUMBERS:
         facts = [("numbers of an update", str(count)), ("at most", str(MOST_NUMBERS))]
-        raise OptionProblem("the optimizer graph has no rates that can be set as it runs", facts, "no --schedule")
+        raise OptionProblem("the optimizer graph has no rates that can be set as it runs", facts, "no --lr-scheduler")
     return replace(program, graphs=(train, Graph(optimizer.name, tuple(nodes)))), tuple(groups)
 
 

@@ -118,6 +118,8 @@ def _own(symbol: str, tools: Toolchain) -> Iterator[Path]:
         yield from (folder / source.name / f"{symbol}.c" for source in source_folders(tools))
 
 
+LIBRARY = "network.so"
+"""File name of a shared library."""
 T = TypeVar("T")
 U = TypeVar("U")
 NO_SPACE = ("No space left on device", "Disk quota exceeded", "File size limit exceeded", "Cannot allocate memory")
@@ -141,11 +143,17 @@ class Words:
 
 
 def build_program(
-    plan: Plan, directory: Path, sanitize: bool = False, profile: int = 0, sources: Sequence[str] | None = None
+    plan: Plan,
+    directory: Path,
+    sanitize: bool = False,
+    profile: int = 0,
+    sources: Sequence[str] | None = None,
+    library: bool = False,
 ) -> Path:
     """Compile what `generate` wrote into `directory`, or the C files named there by `sources`; the program's path.
 
-    `profile` 1 makes the program record when steps begin, 2 each wait and kernel too, where the target's HAL can.
+    `profile` 1 makes the program record when steps begin, 2 each wait and kernel too, where the target's HAL can. With
+    `library` it becomes a shared library for this process.
 
     Kernels, runtime and HAL are compiled once per content, flags and compiler into the user's cache folder. Objects and
     program grow elsewhere, and appear once all is well. Raises ToolMissing without a compiler, ToolFailed where it
@@ -159,6 +167,7 @@ def build_program(
         *flags_of(tools),
         *(tools.sanitize if sanitize else ()),
         *([f"-DHAL_PROFILE={profile}"] if profile else []),
+        *(_library_flags(target, tools) if library else ()),
     ]
     includes = [*(f"-I{folder}" for folder in folders), "-idirafter", str(directory)]
     variable = tools.compiler_env if os.environ.get(tools.compiler_env) else ""
@@ -168,10 +177,19 @@ def build_program(
         lasting = _lasting(plan, tools, Recipe(words.command, words.flags, folders, directory), words, place)
         compiled = [place / f"{source.stem}.o" for source in generated]
         _parallel(lambda pair: _compile(pair[0], pair[1], words), list(zip(generated, compiled, strict=True)))
-        program = place / program_name(profile)
+        program = place / (LIBRARY if library else program_name(profile))
         _link(plan, tools, words.all(*map(str, (*compiled, *lasting))), program)
         output.take(directory, {file.name: file for file in (*compiled, program)})
     return directory / program.name
+
+
+def _library_flags(target: Target, tools: Toolchain) -> tuple[str, ...]:
+    """The flags of a shared library; OptionProblem for a target whose programs another machine runs."""
+    if not tools.library:
+        raise OptionProblem(
+            f"programs of target {target.name!r} are not run by this process", hint="the default target"
+        )
+    return tools.library
 
 
 def _check_headers(directory: Path, folders: Sequence[Path]) -> None:

@@ -112,7 +112,9 @@ def _ended_well(plan: Plan, program: Path, folder: Path, flags: Sequence[str], s
     if status not in (0, 1) or "BENCH" not in own_lines(stdout):
         if status == -signal.SIGSEGV and not (stdout or errors) and _lacks_memory(plan):
             sizes = [(level.name, f"{level.peak} B") for level in plan.levels]
-            raise ToolFailed(f"{program} was not started: the machine has no memory for it", sizes, "a smaller --batch")
+            raise ToolFailed(
+                f"{program} was not started: the machine has no memory for it", sizes, "a smaller --batch-size"
+            )
         full = shutil.disk_usage(folder).free < size
         words = _last_words(plan, stdout, errors)
         silent = None if full else not_run(tools, status, own_lines(stdout), words)

@@ -166,18 +166,22 @@ def model_ways(given: Changes, trained: Sequence[str]) -> Iterator[tuple[str, st
     """
     together: dict[str, Any] = {}
     words: list[str] = []
-    batch, passes = given["batch"] or 1, given["n_accum"] or 1
+    batch, passes = given["batch_size"] or 1, given["accumulate_grad_batches"] or 1
     if batch > 1:
-        change = {"batch": 1, "n_accum": batch * passes}
-        option = f"--batch 1 --n-accum {batch * passes}"
+        change = {"batch_size": 1, "accumulate_grad_batches": batch * passes}
+        option = f"--batch-size 1 --accumulate-grad-batches {batch * passes}"
         yield f"batches of 1, {batch * passes} passes per update", option, change
-        yield "batches of 1, an update after each", "--batch 1 --n-accum 1", {"batch": 1, "n_accum": 1}
-        together |= {"batch": 1, "n_accum": 1}
-        words.append("--batch 1 --n-accum 1")
+        yield (
+            "batches of 1, an update after each",
+            "--batch-size 1 --accumulate-grad-batches 1",
+            {"batch_size": 1, "accumulate_grad_batches": 1},
+        )
+        together |= {"batch_size": 1, "accumulate_grad_batches": 1}
+        words.append("--batch-size 1 --accumulate-grad-batches 1")
     elif passes > 1:
-        yield "an update after each pass", "--n-accum 1", {"n_accum": 1}
-        together["n_accum"] = 1
-        words.append("--n-accum 1")
+        yield "an update after each pass", "--accumulate-grad-batches 1", {"accumulate_grad_batches": 1}
+        together["accumulate_grad_batches"] = 1
+        words.append("--accumulate-grad-batches 1")
     usual = next(iter(optimizers()))
     if given["optimizer"] not in ("", usual):
         yield f"optimizer {usual}", f"--optimizer {usual}", {"optimizer": usual}

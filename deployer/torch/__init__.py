@@ -1,12 +1,25 @@
 """From a PyTorch module to trained weights; PyTorch is an optional extra of the deployer.
 
-`train` trains a module by generated code, `load_into` puts the weights back. `capture_step` gives a module's training
+`train` trains a module by generated code, `load_into` puts the weights back. `compile_step` makes a step for a loop of
+your own. `capture_step` gives a module's training
 step as an ONNX model, `capture` its forward pass.
 """
 
 from deployer.fitting.fit import Fitted
 from deployer.torch.capture import Captured, capture
+from deployer.torch.own_loop.compile_step import compile_step
+from deployer.torch.own_loop.compiled import CompiledStep
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.torch.training import load_into, train
 
-__all__ = ["Captured", "CapturedStep", "Fitted", "capture", "capture_step", "load_into", "train"]
+__all__ = [
+    "Captured",
+    "CapturedStep",
+    "CompiledStep",
+    "Fitted",
+    "capture",
+    "capture_step",
+    "compile_step",
+    "load_into",
+    "train",
+]

@@ -87,8 +87,8 @@ def read_columns(
     elif isinstance(data, list | tuple) and all(hasattr(x, "shape") for x in data):
         columns = {str(i): to_array(x) for i, x in enumerate(data)}
     else:
-        samples = _gives_samples(data)
-        batches = DataLoader(data, COLLATED, collate_fn=_collated) if samples else data
+        samples = gives_samples(data)
+        batches = DataLoader(data, COLLATED, collate_fn=collated) if samples else data
         columns = _batches(batches, called, warn)
     arrays = [_array(x, i) for i, x in enumerate(columns.values())]
     named = _named_columns(called, list(columns), arrays, known)
@@ -120,13 +120,13 @@ def _named_columns(module: "_Called", names: list[str], arrays: list[Array], cla
     return Columns(arrays, classes, tuple(inputs), tuple("target" for _ in names[count:]))
 
 
-def _gives_samples(data: Any) -> bool:
+def gives_samples(data: Any) -> bool:
     """Whether the data are single samples and no batches: a Dataset, or what can be asked for a sample by number."""
     by_number = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     return isinstance(data, Dataset) or (by_number and not isinstance(data, list | tuple))
 
 
-def _collated(samples: list[Any]) -> Any:
+def collated(samples: list[Any]) -> Any:
     """Samples as a batch; DatasetMismatch for what is no tensor, such as pictures, and for different shapes."""
     try:
         return default_collate(samples)

@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,110 +10,239 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, RunFailed, python_warning
-from deployer.core.operator import Array, losses
+from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed, Warn, python_warning
+from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import load, native
-from deployer.core.traits.training import Loss
-from deployer.fitting.fit import Fitted, fit
+from deployer.fitting.argument_names import named_parameters
+from deployer.fitting.fit import Callback, Fitted, fit
+from deployer.fitting.history import LOSS
 from deployer.fitting.loop import DIVERGED
-from deployer.lr_schedules.windows import ACCUMULATIONS
+from deployer.fitting.task import CHECKS, OVERFIT_BOUND
+from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.torch.capture import capture_outputs
-from deployer.torch.check import check_step
-from deployer.torch.data import ANY, NONE, ONE, Columns, read_columns
-from deployer.torch.objectives import LossSpec, Objective, objective_of
-from deployer.torch.step import CapturedStep, capture_step
+from deployer.torch.data import read_columns
+from deployer.torch.objective_step import (
+    CaptureOptions,
+    capture_objective,
+    check_dropout,
+    named_objective,
+    split_hyperparameters,
+    targets_of,
+)
+from deployer.torch.objectives import LossSpec
+from deployer.torch.rules.hyperparameters import GroupSpec, grad_limits, hyperparameters, parameter_groups
+from deployer.torch.rules.schedules import SchedulerSpec, schedule_spec
+from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
+from deployer.torch.samples.run_samples import reader, run_samples
+from deployer.torch.samples.streams import StreamOptions
+from deployer.torch.step import CapturedStep
 from deployer.torch.updates import FirstUpdates
-from deployer.training.attached_loss import OWN_LOSS
-from deployer.training.settings import split_settings
 from deployer.training.tables import check_column
 
+WEIGHTS = ("best", "last")
+"""Weights of a run that a module can be given."""
 MODEL, EVALUATED, RUN = "module.onnx", "evaluated.onnx", "run"
 """The captured step, the forward pass in evaluation, and the folder of the run, in the folder of a call."""
 
 
+@named_parameters
 def train(
     module: nn.Module,
     data: Any,
     loss: LossSpec,
-    optimizer: str = "",
+    optimizer: OptimizerSpec = "",
     *,
-    batch: int | None = None,
+    lr: float | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    betas: tuple[float, float] | None = None,
+    eps: float | None = None,
+    alpha: float | None = None,
+    nesterov: bool = False,
+    max_grad_norm: float | None = None,
+    max_grad_value: float | None = None,
+    param_groups: Sequence[GroupSpec] = (),
+    lr_scheduler: SchedulerSpec = "",
+    warmup_steps: int | str = 0,
+    any_rate: bool = False,
+    batch_size: int | None = None,
+    epochs: int = 1,
+    n_steps: int | None = None,
+    accumulate_grad_batches: int = 1,
+    accumulate: str = ACCUMULATIONS[1],
+    partial_accumulation: str = PARTIAL_ACCUMULATION[0],
+    shuffle: bool | None = None,
+    drop_last: bool = False,
+    class_balanced: bool = False,
+    in_memory: bool = False,
+    seed: int = 0,
+    class_weights: Sequence[float] = (),
+    label_smoothing: float | None = None,
+    ignore_index: int | None = None,
+    delta: float | None = None,
+    beta: float | None = None,
+    validation: Any = None,
+    patience: int = 0,
+    monitor: str = LOSS,
+    top: Sequence[int] = (),
+    overfit: int | None = None,
+    bound: float = OVERFIT_BOUND,
+    dropout: str = "on",
+    check: bool = True,
+    check_passes: int = CHECKS,
+    checkpoint_every: int = 0,
+    resume: bool = False,
     target: str = "",
     target_column: str = "",
     buffering: str = Options.strategy,
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
-    dropout: str = "on",
-    check: bool = True,
+    cores: int | None = None,
     folder: Path | str | None = None,
-    **more: Any,
+    callback: Callback | None = None,
+    remarks: Sequence[str] = (),
+    warn: Warn = python_warning,
 ) -> Fitted:
     """Train the module on `data`: its inputs and then its labels or target, samples along the first axis of each.
 
-    `data` is a tuple of arrays or tensors, an iterable of batches of these, such as a DataLoader, read once, a Dataset
-    of single samples, a folder of images, or a file, as `read_columns` has them; so may `validation` be, or a share.
-    Its batch size, if it has one, is the default of `batch`, and else that is 1. `loss` is a name as in
-    `deployer train-graph`, a function or module of (output, target), or "model" where the module returns its loss;
-    `optimizer` is a name. `more` are further options of `deployer.fit` (learning_rate, epochs, schedule, ...).
-    PyTorch itself differentiates: what it stops, scales or replaces on the way is so here, and buffers that forward
-    writes are renewed in each pass. Before anything is compiled, the step is compared with `.backward()` on the module
-    in float64, on the first batch and on a drawn one, and the first updates with `torch.optim`; `check=False` leaves
-    that out, and the report says so.
-    `target_column` is the heading of the target in tables, where it is not one of the usual ones.
-    `target` is the machine, by default this one at full speed; `buffering`, `budgets` (bytes by level) and `outermost`
-    (the last level tensors may lie in, by default the target's) are as in `deployer train`. Files go to `folder`, by
-    default to one that is removed. The module keeps its weights; `load_into` gives it the trained ones.
-    Random numbers, such as masks of dropout, follow from `seed`, as the order of the samples does; `dropout` "off"
-    leaves dropout out. Validation is in evaluation mode, with running statistics.
+    `data` is a tuple of arrays or tensors, a DataLoader or another iterable of batches, a Dataset of single samples, a
+    folder of images, or a file, as `read_columns` has them. Loaders and datasets are read anew in every epoch, and no
+    more than some batches of them lie in memory; a generator is read once. `loss` is a name as in `deployer
+    train-graph`, a function or module of (output, target), or "model" where the module returns its loss. `optimizer` is
+    a name or an optimizer of `torch.optim`, whose groups and settings count; what it has and no optimizer here has is
+    an error. PyTorch itself differentiates: what it stops, scales or replaces on the way is so here, and buffers that
+    forward writes are renewed in each pass. The module keeps its weights; `load_into` gives it the trained ones.
+
+    The update:
+
+    - `lr`: learning rate, by default 0.01. `momentum`, `weight_decay`, `betas`, `eps`, `alpha` (decay rate of the mean
+      squared gradient), `nesterov`: those of the optimizer, by default as in PyTorch.
+    - `max_grad_norm` bounds the norm of all gradients, `max_grad_value` the magnitude of an element; off by default.
+    - `param_groups`: mappings as in PyTorch, such as {"params": "bias$", "weight_decay": 0.0}; `params` may be a
+      regular expression, names or parameters, and "frozen": True leaves them as they are.
+    - `lr_scheduler`: a text as of `--lr-scheduler`, such as "cosine"; a scheduler of `torch.optim.lr_scheduler`,
+      stepped after each update; or a function from the update, from 0 on, to the factor of `lr`. `warmup_steps`:
+      updates in which the rate rises to `lr` first, or the text UPDATES:FIRST. `any_rate` allows rates that are
+      negative or very large.
+
+    The run:
+
+    - `batch_size`: samples of a pass, by default the loader's, else 1. `epochs` over the samples, or `n_steps` passes
+      in all. `accumulate_grad_batches`: passes per update; `accumulate` takes the "mean" of their gradients or the
+      "sum", `partial_accumulation` is what becomes of an incomplete window at the end ("skip", "apply").
+    - `shuffle` in every epoch, by `seed`, which is that of dropout and of a split, too; by default so, but a loader has
+      its own order. `drop_last` drops an incomplete last batch instead of filling it up. `class_balanced` draws each
+      class as often as any other. `in_memory` reads a loader or a dataset once and keeps its samples.
+    - `class_weights`, `label_smoothing`, `ignore_index`, `delta`, `beta`: those of a loss by name.
+    - `validation`: samples in any form of `data`, or a share of them; in evaluation mode. `monitor` is the metric of
+      the best epoch, `patience` so many epochs without a better one end the run (0: never); `top` are numbers of best
+      scores among which a label counts as found.
+    - `overfit` trains the first so many samples alone, until their loss is below `bound`.
+    - `dropout` "off" leaves it out.
+    - `check`: compare the step with `.backward()` on the module in float64, on the first batch and on a drawn one, and
+      the first updates with `torch.optim`, before anything is compiled. `check_passes` passes of the run are repeated
+      in float64.
+    - `folder` gets the files, by default one that is removed; with `resume` a run goes on from its checkpoint there,
+      which is written every `checkpoint_every` passes (0: after each epoch).
+    - `target` is the machine, by default this one at full speed; `cores`, `buffering`, `budgets` (bytes by level) and
+      `outermost` (the last level tensors may lie in) are as in `deployer train`.
+    - `target_column` is the heading of the target in tables; `callback` watches the run, `remarks` go to its report,
+      and `warn` is called with what is odd but harmless.
+
     Raises OptionProblem for options without meaning, CaptureMismatch where the captured step is not PyTorch's,
     DatasetMismatch for data that does not fit and a run that diverges or does not learn what it was to learn by heart,
     RunFailed where the check found faults in the run, and what capturing, planning and running raise.
     """
-    if dropout not in ("on", "off"):
-        raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
     machine = load(target) if target else native()
-    options = Options(machine.name, buffering, dict(budgets or {}), outermost=outermost or machine.levels[-1].name)
-    size = (getattr(data, "batch_size", None) or 1) if batch is None else batch
-    warn = more.get("warn", python_warning)
-    held_out = more.get("validation")
-    check_column(target_column, data, held_out)
+    options = Options(
+        machine.name, buffering, dict(budgets or {}), cores=cores, outermost=outermost or machine.levels[-1].name
+    )
+    given = hyperparameters(
+        momentum=momentum,
+        weight_decay=weight_decay,
+        betas=betas,
+        eps=eps,
+        alpha=alpha,
+        nesterov=nesterov,
+        label_smoothing=label_smoothing,
+        ignore_index=ignore_index,
+        delta=delta,
+        beta=beta,
+    )
+    of_loss, of_optimizer = split_hyperparameters(loss, given)
+    limits, groups = grad_limits(max_grad_norm, max_grad_value), parameter_groups(module, param_groups)
+    live = isinstance(lr_scheduler, torch.optim.lr_scheduler.LRScheduler)
+    rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=live)
+    reduction = accumulate if accumulate_grad_batches > 1 or accumulate not in ACCUMULATIONS else ACCUMULATIONS[0]
+    update: dict[str, Any] = {
+        "lr": rule.lr,
+        "settings": rule.settings,
+        "groups": rule.groups,
+        "limits": limits,
+        "free_rates": any_rate,
+        "lr_scheduler": schedule_spec(lr_scheduler, rule, warmup_steps),
+        "warmup_steps": str(warmup_steps or ""),
+        "accumulate": reduction,
+    }
+    run: dict[str, Any] = {
+        "epochs": epochs,
+        "n_steps": n_steps,
+        "accumulate_grad_batches": accumulate_grad_batches,
+        "partial_accumulation": partial_accumulation,
+        "seed": seed,
+        "shuffle": shuffle is not False,
+        "drop_last": drop_last,
+        "patience": patience,
+        "monitor": monitor,
+        "top": tuple(top),
+        "overfit": overfit,
+        "bound": bound,
+        "every": checkpoint_every,
+        "resume": resume,
+        "checks": check_passes,
+    }
+    drops = check_dropout(dropout)
+    check_column(target_column, data, validation)
     named = loss if isinstance(loss, str) else ""
-    read = partial(read_columns, targets=_targets(loss), loss=named, target_column=target_column)
-    columns = read(data, module, warn)
-    objective = _objective(module, loss, columns, more)
-    arrays = _typed(objective, columns.arrays)
-    if held_out is not None and not isinstance(held_out, float | int):
-        others = read(held_out, module, warn, columns)
-        more["validation"] = others.source(_typed(objective, others.arrays))
-    _check(arrays, size, objective)
-    rows = np.arange(size) % len(arrays[0])
-    first = {n: torch.from_numpy(x[rows]) for n, x in zip(objective.data, arrays, strict=True)}
-    is_mean = more.get("accumulate") == ACCUMULATIONS[1]
-    seed = more.get("seed", 0)
-    ignores = any(x.dtype.kind in "iu" and x.size and int(x.min()) < 0 for x in arrays)
-    drops = dropout == "on"
-    step = capture_step(module, objective, first, seed=seed, share=is_mean, drops=drops, ignores=ignores)
-    remark = UNCHECKED
-    if check:
-        found = check_step(step, module, objective, first, seed=seed)
-        remark = f"{CHECKED}: at most {100 * found.share:.1g} % of the bound ({found.tensor})"
-    if step.unused:
-        facts = [("not trained", ", ".join(step.unused))]
-        warn(DeployerWarning("parameters of the module get no gradient", facts))
+    read = reader(read_columns, module, warn, targets=targets_of(loss), loss=named, target_column=target_column)
+    ordering = StreamOptions(batch_size, seed, shuffle, drop_last, class_balanced, n_steps)
+    samples = run_samples(data, validation, read, ordering, in_memory, warn)
+    objective = named_objective(module, loss, samples.columns, of_loss, class_weights)
+    first, held_out = samples.first(objective), samples.held_out(objective, read, warn)
+    capture = CaptureOptions(seed, drops, check, reduction == ACCUMULATIONS[1])
+    captured = capture_objective(module, objective, first, samples.may_ignore, capture, warn)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
-        model = _save(step, objective, place / MODEL)
-        if held_out is not None or more.get("overfit"):
-            more["evaluated"] = capture_outputs(module, objective, first).save(place / EVALUATED)
-        more = {"classes": columns.classes, **more}
-        more.pop("class_weights", None)
-        given = (objective.name or OWN_LOSS, optimizer)
-        more["inspect"] = FirstUpdates(module, objective, step, seed).check if check else None
-        more["remarks"] = (remark, *more.get("remarks", ()))
-        fitted = fit(model, columns.source(arrays), *given, folder=place / RUN, options=options, force=True, **more)
-    _raise_faults(fitted, bool(more.get("overfit")))
+        model, evaluated = captured.save(place / MODEL), None
+        if held_out is not None or overfit:
+            evaluated = capture_outputs(module, objective, captured.batch).save(place / EVALUATED)
+        fitted = fit(
+            model,
+            samples.source(objective),
+            captured.loss,
+            rule.choice,
+            folder=place / RUN,
+            classes=samples.classes,
+            options=options,
+            evaluated=evaluated,
+            force=True,
+            callback=callback,
+            inspect=FirstUpdates(module, objective, captured.step, seed).check if check else None,
+            remarks=(captured.remark, *remarks),
+            warn=warn,
+            validation=held_out,
+            class_balanced=class_balanced and samples.stream is None,
+            **update,
+            **run,
+        )
+    _raise_faults(fitted, bool(overfit))
+    return _with_counts(module, captured.step, fitted)
+
+
+def _with_counts(module: nn.Module, step: CapturedStep, fitted: Fitted) -> Fitted:
+    """The run with the module's counters of passes among its buffers."""
     passes = len(fitted.losses)
     best = next((row.passes for row in fitted.rows if row.epoch == fitted.best_epoch), passes)
     return replace(
@@ -122,10 +250,6 @@ def train(
         buffers=fitted.buffers | _counts(module, step, passes),
         best_buffers=fitted.best_buffers | _counts(module, step, best),
     )
-
-
-CHECKED = "the captured step was compared with PyTorch in float64"
-UNCHECKED = "the captured step was not compared with PyTorch, as asked"
 
 
 def _raise_faults(fitted: Fitted, learns_by_heart: bool) -> None:
@@ -136,13 +260,19 @@ def _raise_faults(fitted: Fitted, learns_by_heart: bool) -> None:
         raise RunFailed("the check found faults in the run", facts)
 
 
-def load_into(module: nn.Module, trained: Fitted) -> nn.Module:
+def load_into(module: nn.Module, trained: Fitted, weights: str = "") -> nn.Module:
     """Give the module the trained weights, buffers and numbers of batches, in place.
 
-    KeyError, and nothing changed, where it has no parameter or buffer of a name.
+    `weights` are those of the "best" epoch or of the "last" pass; by default the best ones of a run with validation
+    samples, and else the last ones. KeyError, and nothing changed, where the module has no parameter or buffer of a
+    name; OptionProblem for another word.
     """
+    if weights not in ("", *WEIGHTS):
+        raise OptionProblem(f"weights is {weights!r}", hint=f"one of {', '.join(WEIGHTS)}")
+    validated = any(row.metrics for row in trained.rows)
+    best = weights == WEIGHTS[0] or (not weights and validated)
     tensors = dict(module.named_parameters()), dict(module.named_buffers())
-    given = trained.weights, trained.buffers
+    given = (trained.best, trained.best_buffers) if best else (trained.weights, trained.buffers)
     for known, arrays, what in zip(tensors, given, ("parameters", "buffers"), strict=True):
         missing = sorted(arrays.keys() - known.keys())
         if missing:
@@ -154,53 +284,8 @@ def load_into(module: nn.Module, trained: Fitted) -> nn.Module:
     return module
 
 
-def _targets(loss: LossSpec) -> str:
-    """Number of data arrays that the loss takes."""
-    return ANY if not isinstance(loss, str) else NONE if loss == OWN_LOSS else ONE
-
-
-def _objective(module: nn.Module, loss: LossSpec, columns: Columns, more: dict[str, Any]) -> Objective:
-    """The objective; takes the settings of a named loss out of the other options, which keep those of the optimizer."""
-    own, rest = split_settings(more.get("settings") or {}, losses().get(loss) if isinstance(loss, str) else None)
-    named = {n: v for n, v in (more.get("settings") or {}).items() if n not in rest}
-    if own:
-        more["settings"] = rest
-    weights = more.get("class_weights") or ()
-    inputs, targets = columns.inputs, columns.targets
-    if isinstance(loss, str) and loss in losses() and len(targets) == 1:
-        declared = losses()[loss].role(Loss)
-        assert declared is not None
-        targets = (declared.target,)
-    return objective_of(module, loss, inputs, targets, keywords=columns.keywords, settings=named, class_weights=weights)
-
-
-def _typed(objective: Objective, arrays: Sequence[Array]) -> list[Array]:
-    """The arrays; whole numbers as the target of a loss that compares floats are such."""
-    declared = losses()[objective.name].role(Loss) if objective.name else None
-    floats = declared is not None and declared.class_axis is None
-    return [x.astype(np.float32) if floats and i == len(arrays) - 1 else x for i, x in enumerate(arrays)]
-
-
-def _save(step: CapturedStep, objective: Objective, path: Path) -> Path:
-    names = dict(zip(objective.data, step.data, strict=False))
-    targets = tuple(names[n] for n in objective.targets)
-    known = {"loss": objective.name, "settings": dict(objective.settings), "class_weights": objective.weights}
-    return step.save(path, **known, targets=targets)
-
-
 def _counts(module: nn.Module, step: CapturedStep, passes: int) -> dict[str, Array]:
     """Return the module's counters after so many passes, such as the batch counts of running statistics."""
     buffers: dict[str, Tensor] = {name: buffer.detach().cpu() for name, buffer in module.named_buffers()}
     counts = {name: each for name, each in step.counts.items() if each and name in buffers}
     return {name: np.asarray(buffers[name].numpy() + each * passes) for name, each in counts.items()}
-
-
-def _check(arrays: Sequence[Array], batch: int, objective: Objective) -> None:
-    """OptionProblem or DatasetMismatch where there is nothing to train on."""
-    if len(arrays) < 1 + bool(objective.function):
-        raise DatasetMismatch("data has no labels or target", hint="(x, y), or several inputs and then y")
-    counts = [len(x) for x in arrays]
-    if len(set(counts)) > 1 or not counts[0]:
-        raise DatasetMismatch(f"data has different numbers of samples: {counts}", hint="as many of each")
-    if batch < 1:
-        raise OptionProblem(f"batch is {batch}", hint="1 or more")

@@ -10,7 +10,7 @@ from deployer.lr_schedules.lr_schedule import check_rate
 from deployer.training.forward import matches
 from deployer.training.settings import Given, with_settings
 
-RATE, FROZEN, TRAINED = "rate", "frozen", "trained"
+RATE, FROZEN, TRAINED = "lr", "frozen", "trained"
 FORM = f"REGEX:{RATE}=0.001,weight_decay=0, REGEX:{TRAINED} or REGEX:{FROZEN}"
 
 
@@ -39,13 +39,13 @@ class ParameterGroup:
     @property
     def text(self) -> str:
         """The option that made it, as far as it names the group."""
-        return f"--group {self.pattern.pattern!r}"
+        return f"--param-group {self.pattern.pattern!r}"
 
 
 def read_group(text: str) -> ParameterGroup:
     """A group of the form REGEX:NAME=NUMBER,...; OptionProblem where it has another."""
     pattern, colon, rest = text.rpartition(":")
-    place = f"--group {text!r}"
+    place = f"--param-group {text!r}"
     if not colon or not rest:
         raise OptionProblem(f"{place} has no settings for its parameters", hint=FORM)
     try:

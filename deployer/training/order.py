@@ -1,12 +1,12 @@
 """Samples of each pass: epochs of whole batches, in an order that follows from a seed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 
-from deployer.core.errors import DatasetMismatch
+from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.training.tables import Taken
@@ -65,6 +65,37 @@ class Order:
         if self.drop_last:
             return f"{text}the last {self.left} of each epoch's order are dropped"
         return f"{text}the last batch of an epoch, of {self.left}, is filled up with the first samples of its order"
+
+
+@dataclass(frozen=True, eq=False)
+class BalancedOrder(Order):
+    """An order that draws the samples of an epoch with replacement, by the `shares` of each."""
+
+    shares: Array = field(default_factory=lambda: np.zeros(0))
+    drawn: dict[int, Array] = field(default_factory=dict)
+
+    def of_epoch(self, epoch: int) -> Array:
+        """The samples of an epoch, counted from 0."""
+        if epoch not in self.drawn:
+            self.drawn.clear()
+            draw = np.random.default_rng([self.seed, epoch, 1])
+            self.drawn[epoch] = draw.choice(self.count, self.count, p=self.shares)
+        return self.drawn[epoch]
+
+
+def balanced(order: Order, labels: Array, shuffled: bool = True) -> Order:
+    """The order that draws each class of the labels as often as any other.
+
+    OptionProblem for a target of other than one class number for each sample, and without shuffling.
+    """
+    if labels.dtype.kind not in "iu" or labels.size != len(labels):
+        facts = [("target", f"{labels.dtype}{list(labels.shape)}")]
+        raise OptionProblem("class_balanced needs a class number for each sample", facts, "leave it out")
+    if not shuffled:
+        raise OptionProblem("class_balanced draws the samples, and no order of theirs is kept", hint="leave one out")
+    _, places, counts = np.unique(labels.reshape(-1), return_inverse=True, return_counts=True)
+    shares = 1.0 / counts[places] / len(counts)
+    return BalancedOrder(order.count, order.batch, order.seed, True, order.drop_last, shares / shares.sum())
 
 
 @lru_cache(maxsize=2)

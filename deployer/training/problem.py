@@ -207,7 +207,11 @@ def _after_groups(decision: Decision, parameters: Collection[str], edits: Edits)
     """The decision about a tensor that a group may have frozen."""
     copy = edits.copies.get(decision.name)
     trained = (copy.source if copy else decision.name) in parameters
-    return decision if trained or decision.fate != TRAINED else replace(decision, fate=FROZEN, why="frozen by --group")
+    return (
+        decision
+        if trained or decision.fate != TRAINED
+        else replace(decision, fate=FROZEN, why="frozen by --param-group")
+    )
 
 
 def _pose_step(

@@ -26,7 +26,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Refuse a limit that is not positive in float32."""
-        for flag, limit in (("--clip-value", self.value), ("--clip-norm", self.norm)):
+        for flag, limit in (("--max-grad-value", self.value), ("--max-grad-norm", self.norm)):
             with np.errstate(over="ignore"):
                 narrow = np.float32(1 if limit is None else limit)
             if not (np.isfinite(narrow) and narrow > 0):

@@ -34,20 +34,32 @@ static FILE *opened(const char *flag, const char *path, const char *mode) {
     return file;
 }
 
-void hal_init(int argc, char **argv) {
+const char *hal_unfit(void) {
+    static char text[160];
     exact_fault_t fault;
-    if (exact_lacking()) end(UNFIT, "it is built for %s, which this processor does not have", exact_lacking());
-    if (exact_fault(&fault))
-        end(UNFIT, "fmaf of the floats %08x, %08x and %08x is %08x, and rounded once it is %08x", fault.x, fault.y, fault.z,
-            fault.found, fault.exact);
+    if (exact_lacking()) {
+        snprintf(text, sizeof text, "it is built for %s, which this processor does not have", exact_lacking());
+    } else if (exact_fault(&fault)) {
+        snprintf(text, sizeof text, "fmaf of the floats %08x, %08x and %08x is %08x, and rounded once it is %08x", fault.x,
+                 fault.y, fault.z, fault.found, fault.exact);
+    } else if (hal_plan_cores != HAL_CORES) {
+        snprintf(text, sizeof text, "the plan has %u cores, and it is built for %u", hal_plan_cores, HAL_CORES);
+    } else {
+        const uint32_t cores = pool_start(HAL_CORES);
+        if (cores == HAL_CORES) return 0;
+        snprintf(text, sizeof text, "the plan has %u cores, and %u threads could be started", HAL_CORES, cores);
+    }
+    return text;
+}
+
+void hal_init(int argc, char **argv) {
     for (int i = 1; i < argc; i += 2) {
         if (!strcmp(argv[i], "--input")) input = opened(argv[i], argv[i + 1], "rb");
         else if (!strcmp(argv[i], "--output")) output = opened(argv[i], argv[i + 1], "wb");
         else end(USAGE, "unknown flag '%s'; known: --input FILE --output FILE", argv[i]);
     }
-    if (hal_plan_cores != HAL_CORES) end(UNFIT, "the plan has %u cores, and it is built for %u", hal_plan_cores, HAL_CORES);
-    const uint32_t cores = pool_start(HAL_CORES);
-    if (cores < HAL_CORES) end(UNFIT, "the plan has %u cores, and %u threads could be started", HAL_CORES, cores);
+    const char *unfit = hal_unfit();
+    if (unfit) end(UNFIT, "%s", unfit);
 }
 
 void hal_step(uint32_t step) { current_step = step; }

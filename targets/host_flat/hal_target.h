@@ -13,4 +13,7 @@ extern _Thread_local uint32_t hal_thread;
 static inline uint32_t hal_core_id(void) { return HAL_CORES == 1 ? 0 : hal_thread; }
 static inline uint32_t hal_core_count(void) { return HAL_CORES; }
 
+/* Starts the threads of the cores; null where this machine can run the plan, else the reason why not. */
+const char *hal_unfit(void);
+
 #endif

@@ -50,7 +50,7 @@ def test_log_prob_alone(form: str, tmp_path: Path) -> None:
     train = replace(TRAIN, nodes=(*TRAIN.nodes[:3], *FORMS[form], *TRAIN.nodes[5:]), outputs=outputs)
     dump = tmp_path / "dump.npz"
     words = ("train", "-t", Artifacts(train).write(tmp_path / "case"), "-o", tmp_path / "c", "--dump", dump)
-    assert deployer(*words, "--learning-rate", RATE, "--n-accum", EACH) == 0
+    assert deployer(*words, "--lr", RATE, "--accumulate-grad-batches", EACH) == 0
     losses, finals = trained()
     with np.load(dump) as found:
         assert_close("MSELoss", found["loss"], np.array(losses))
@@ -71,7 +71,7 @@ def test_internal_with_an_ignored_label(tmp_path: Path) -> None:
     for label, model in (("internal", train), ("plain", other)):
         folder, dump = Artifacts(model).write(tmp_path / label), tmp_path / f"{label}.npz"
         words = ("train", "-t", folder, "-o", tmp_path / "c", "--dump", dump, "--force")
-        assert deployer(*words, "--learning-rate", RATE, "--n-accum", EACH) == 0
+        assert deployer(*words, "--lr", RATE, "--accumulate-grad-batches", EACH) == 0
         found.append(dict(np.load(dump)))
     assert found[0].keys() == found[1].keys()
     for name, array in found[0].items():

@@ -29,7 +29,7 @@ def types(folder: Path, model: Model, axes: Axes = NO_AXES) -> dict[str, tuple[i
 
 
 def test_lengths(tmp_path: Path) -> None:
-    """By --batch alone, by names alone, and by both; an axis without a name is a first axis, too."""
+    """By --batch-size alone, by names alone, and by both; an axis without a name is a first axis, too."""
     expected = {"x": (4, 3), "more": (4, 3), "y": (4, 2)}
     assert types(tmp_path, net(), Axes(4)) == expected
     assert types(tmp_path, net(), Axes(None, {"batch": 4})) == expected
@@ -41,8 +41,8 @@ def test_lengths(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "texts"),
     [
-        (net(), ("graph inputs 'x', 'more'", "x     ", "float32 [batch,3]", "--batch N, or")),
-        (net((1, "width")), ("'x', 'more'", "float32 [1,width]", "--batch N --axis width=N")),
+        (net(), ("graph inputs 'x', 'more'", "x     ", "float32 [batch,3]", "--batch-size N, or")),
+        (net((1, "width")), ("'x', 'more'", "float32 [1,width]", "--batch-size N --axis width=N")),
         (net((1, 3), (1, "")), ("graph input 'more' has", "float32 [1,?]", "--axis for axes with a name")),
         (net((1, 3), (1, 0)), ("graph input 'more' has", "float32 [1,0]", "a fixed batch size")),
     ],
@@ -64,7 +64,7 @@ def test_lengths_that_nothing_takes(axes: Axes, texts: tuple[str, ...], tmp_path
     """A name that no input has, and two lengths of one axis; a batch where all first axes have lengths."""
     with raises(OptionProblem, *texts):
         types(tmp_path, net(), axes)
-    with raises(OptionProblem, "--batch has no effect", "x[1,3]"):
+    with raises(OptionProblem, "--batch-size has no effect", "x[1,3]"):
         types(tmp_path, net((1, 3), (1, 3)), Axes(2))
 
 
@@ -72,8 +72,8 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`train-graph` makes a case of that batch, and inference takes the flags, too."""
     path = net(("batch", "width")).save(tmp_path / "net.onnx")
     words = ("train-graph", path, "--loss", "mse", "--samples", 2, "-o", tmp_path)
-    assert "--batch N --axis width=N" in refused(capsys, *words)
-    assert deployer(*words, "--batch", 5, "--axis", "width=3") == 0
+    assert "--batch-size N --axis width=N" in refused(capsys, *words)
+    assert deployer(*words, "--batch-size", 5, "--axis", "width=3") == 0
     with np.load(tmp_path / "net_train" / "inputs.npz") as arrays:
         assert arrays["arr_0000"].shape == (5, 3)
     text = refused(capsys, *words, "--axis", "width=3", "--axis", "width=4")
@@ -81,5 +81,5 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = tmp_path / "case"
     net().save(case / "network.onnx")
     np.savez(case / "inputs.npz", x=np.ones((2, 3), np.float32), more=np.ones((2, 3), np.float32))
-    assert "--batch N" in refused(capsys, "infer", "-t", case)
-    assert deployer("compile", "-t", case, "--batch", 2, "-o", tmp_path / "out") == 0
+    assert "--batch-size N" in refused(capsys, "infer", "-t", case)
+    assert deployer("compile", "-t", case, "--batch-size", 2, "-o", tmp_path / "out") == 0

@@ -27,7 +27,7 @@ from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MOMENTUM, FEATURES = 0.75, 5
-FLAGS = ("--learning-rate", RATE, "--n-accum", EACH)
+FLAGS = ("--lr", RATE, "--accumulate-grad-batches", EACH)
 STATISTICS = {"running_mean": np.linspace(-1, 1, FEATURES), "running_var": np.linspace(0.5, 2, FEATURES)}
 FROZEN: Arrays = {name: array.astype(np.float32) for name, array in STATISTICS.items()}
 FACTORS: Arrays = {"scale": np.ones(FEATURES, np.float32), "shift": np.zeros(FEATURES, np.float32)}

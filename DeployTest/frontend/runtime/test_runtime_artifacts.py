@@ -43,7 +43,17 @@ def test_nets_of_pytorch(name: str, recorded: bool, tmp_path: Path) -> None:
     if not recorded or name in NOISY:
         (folder / "expected.npz").unlink()
     rate, dump = TABLE["rates"][net["optimizer"]], tmp_path / "dump.npz"
-    words = ("train", "-t", folder, "-o", tmp_path / "c", "--n-accum", TABLE["per_update"], "--learning-rate", rate)
+    words = (
+        "train",
+        "-t",
+        folder,
+        "-o",
+        tmp_path / "c",
+        "--accumulate-grad-batches",
+        TABLE["per_update"],
+        "--lr",
+        rate,
+    )
     assert deployer(*words, "--l1", 32000, "--dump", dump) == 0
     with np.load(dump) as ours, np.load(source / "expected.npz") as theirs:
         for array in theirs.files if name not in NOISY else ("loss",):

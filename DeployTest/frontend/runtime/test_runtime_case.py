@@ -36,7 +36,7 @@ from DeployTest.support.graphs.small_graphs import raises, value
 from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-FLAGS = ("--learning-rate", RATE, "--n-accum", EACH)
+FLAGS = ("--lr", RATE, "--accumulate-grad-batches", EACH)
 
 
 def archive(**arrays: Any) -> bytes:
@@ -110,7 +110,7 @@ def test_update_in_the_pass(tmp_path: Path) -> None:
     """`--fused` counts and updates behind each pass; the optimizer alone begins with its initial state."""
     folder = Artifacts(optimizer=adamw()).write(tmp_path / "case")
     for command, words in (("train", ("--fused",)), ("optimizer", ())):
-        assert deployer(command, "-t", folder, "-o", tmp_path / command, "--learning-rate", RATE, *words) == 0
+        assert deployer(command, "-t", folder, "-o", tmp_path / command, "--lr", RATE, *words) == 0
 
 
 def _parameter_files(folder: Path) -> dict[str, dict[str, bytes]]:
@@ -294,7 +294,7 @@ def test_missing_files(tmp_path: Path) -> None:
 
 def test_missing_rate(tmp_path: Path) -> None:
     """The graph has no rate, ONNX Runtime's own is set where it runs; here the command line gives it."""
-    with raises(OptionProblem, "'learning_rate'", "no value", "--learning-rate"):
+    with raises(OptionProblem, "'learning_rate'", "no value", "--lr"):
         loaded(Artifacts().write(tmp_path), learning_rate=None)
 
 

@@ -32,7 +32,7 @@ STATISTICS = {
     "float": (value("mean", (3,)), np.array([0.5, -2.0, 7.0], np.float32)),
     "integer": (value("count", (2, 2), INT64), np.array([[1, 2], [3, -4]], np.int64)),
 }
-FORMS = [("float", ("--doublebuffer",)), ("integer", ("--fused", "--n-accum", "1"))]
+FORMS = [("float", ("--doublebuffer",)), ("integer", ("--fused", "--accumulate-grad-batches", "1"))]
 
 
 @pytest.mark.parametrize(("kind", "flags"), FORMS)
@@ -43,7 +43,7 @@ def test_unread_weight(kind: str, flags: tuple[str, ...], tmp_path: Path) -> Non
     case = Case(train, arrays={"arr_0003": content, "arr_0004": np.array([True])})
     case.program(tmp_path)
     folder, dump = case.dataset(tmp_path), tmp_path / "dump.npz"
-    words = ("train", "-t", folder, "-o", tmp_path / "c", "--learning-rate", "0.5", "--dump", dump, *flags)
+    words = ("train", "-t", folder, "-o", tmp_path / "c", "--lr", "0.5", "--dump", dump, *flags)
     assert deployer(*words) == 0
     with np.load(dump) as arrays:
         np.testing.assert_array_equal(arrays[declared.name], content)
@@ -61,7 +61,7 @@ def test_unread_data(tmp_path: Path) -> None:
     arrays |= {"arr_0003": draw.standard_normal((4, 3)).astype("f4"), "arr_0004": np.array([True])}
     case = Case(train, arrays=arrays)
     case.program(tmp_path)
-    assert deployer("train", "-t", case.dataset(tmp_path), "-o", tmp_path / "c", "--learning-rate", "0.5") == 0
+    assert deployer("train", "-t", case.dataset(tmp_path), "-o", tmp_path / "c", "--lr", "0.5") == 0
 
 
 def scaled(*counting: object) -> Case:
@@ -93,7 +93,7 @@ def test_scale_by_a_quotient_of_sizes(tmp_path: Path) -> None:
         program = case.program(tmp_path / name)
         folder = case.dataset(tmp_path / name)
         results.append(losses_and_weights(program, folder))
-        assert deployer("train", "-t", folder, "-o", tmp_path / name / "c", "--learning-rate", "0.5") == 0
+        assert deployer("train", "-t", folder, "-o", tmp_path / name / "c", "--lr", "0.5") == 0
     (losses, weights), (scaled_losses, scaled_weights) = results
     assert_close("MSELoss", np.array(scaled_losses, np.float32), np.array(losses, np.float32))
     assert_close("Gemm", scaled_weights["w"], weights["w"])

@@ -61,7 +61,7 @@ def judge(trial: Trial, optimizer: str, rate: float) -> Result:
     named = {**trial.inputs, **({} if trial.target is None else {"target": trial.target})}
     try:
         trained = front.train(
-            module, named, trial.loss, optimizer, learning_rate=rate, batch=trial.batch, shuffle=False,
+            module, named, trial.loss, optimizer, lr=rate, batch_size=trial.batch, shuffle=False,
             warn=lambda warning: None,
         )  # fmt: skip
     except DeployerError as error:

@@ -12,7 +12,7 @@ LR_SCHEDULES = {
     "warm-up": ("cosine", "10:0.25"),
     "warm-up-step": ("step:step-size=20", "10"),
 }
-"""For each course the text of --schedule and that of --warm-up."""
+"""For each course the text of --lr-scheduler and that of --warmup-steps."""
 
 
 def torch_rates(name: str, bases: Sequence[float], updates: int) -> list[list[float]]:

@@ -24,7 +24,17 @@ from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph
 from deployer.training.update_graph import Limits
 
-OF_MODELS = ("loss", "optimizer", "lr", "class_weights", "trainable", "group", "clip_value", "clip_norm", "dropout")
+OF_MODELS = (
+    "loss",
+    "optimizer",
+    "lr",
+    "class_weights",
+    "trainable",
+    "param_group",
+    "max_grad_value",
+    "max_grad_norm",
+    "dropout",
+)
 """Arguments that a training case has decided."""
 PURPOSE = (
     "counted by an emulator of the core, and are not cycles; "
@@ -52,7 +62,7 @@ class _Model:
 
     def _built(self, loss: str, a: argparse.Namespace) -> Case:
         self.count += 1
-        passes = a.n_accum or 1
+        passes = a.accumulate_grad_batches or 1
         own = given_settings(a) if a.optimizer == self.a.optimizer else {}
         report = build_train_graph(
             a.model,
@@ -65,8 +75,8 @@ class _Model:
             n_accum=passes,
             settings=own,
             class_weights=a.class_weights,
-            groups=[read_group(text) for text in a.group],
-            limits=Limits(a.clip_value, a.clip_norm),
+            groups=[read_group(text) for text in a.param_group],
+            limits=Limits(a.max_grad_value, a.max_grad_norm),
             dropout=a.dropout == "on",
             axes=requests.axes_of(a),
             expected=requests.expected_of(a),
@@ -125,7 +135,10 @@ def _read(a: argparse.Namespace) -> Case:
             flag = f"--{name.replace('_', '-')}"
             raise OptionProblem(f"{flag} has no effect on a training case", hint="leave it out, or give the model")
     return pipeline.load_training(
-        a.model, n_accum=a.n_accum, axes=requests.axes_of(a), warn=lambda warning: ending.tell(str(warning))
+        a.model,
+        n_accum=a.accumulate_grad_batches,
+        axes=requests.axes_of(a),
+        warn=lambda warning: ending.tell(str(warning)),
     )
 
 
@@ -145,7 +158,7 @@ def _ways(a: argparse.Namespace, model: _Model | None, case: Case, failing: Sequ
         def single() -> Case:
             return pipeline.load_training(a.model, n_accum=1, axes=requests.axes_of(a), warn=silent)
 
-        yield tried("an update after each pass", "--n-accum 1", single, failing, silent)
+        yield tried("an update after each pass", "--accumulate-grad-batches 1", single, failing, silent)
 
 
 def _number(value: float | None, form: str = ",.0f") -> str:

@@ -10,7 +10,7 @@ def add_fits_options(p: argparse.ArgumentParser) -> None:
     text = "forward model, or folder of a training case"
     p.add_argument("model", type=path, metavar="model.onnx", help=text)
     p.add_argument(
-        "--n-accum",
+        "--accumulate-grad-batches",
         type=positive,
         metavar="N",
         help="gradient accumulation: passes per update (default 1, or as recorded)",

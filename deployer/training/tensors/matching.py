@@ -348,5 +348,5 @@ def said(found: Matches, place: str) -> Iterator[DeployerWarning]:
         yield DeployerWarning(cause, facts, f"correct if they are tied in the module; if not: {KEEPING}")
     if found.left:
         facts = facts_of("parameter", [f"{name}: {why}" for name, why in found.left.items()])
-        hint = "--group 'REGEX:trained' trains one all the same"
+        hint = "--param-group 'REGEX:trained' trains one all the same"
         yield DeployerWarning(f"tensors of {place} are not trained, as they are not parameters", facts, hint)

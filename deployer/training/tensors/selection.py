@@ -21,8 +21,8 @@ Expected = Sequence[str] | Mapping[str, Array]
 """The module's parameters: their names, or the numbers too."""
 FILE = "--parameters"
 CHOICES = (
-    "--group 'REGEX:trained' and --group 'REGEX:frozen' for these, --trainable REGEX for all, or --parameters"
-    " FILE.safetensors with what the module's named_parameters() gives"
+    "--param-group 'REGEX:trained' and --param-group 'REGEX:frozen' for these, --trainable REGEX for all, or"
+    " --parameters FILE.safetensors with what the module's named_parameters() gives"
 )
 
 
@@ -219,8 +219,8 @@ def _check_open(decisions: Sequence[Decision]) -> None:
     one = len(left) == 1
     cause = f"{len(left)} tensor{'' if one else 's'} may be {'a parameter' if one else 'parameters'} or not: say which"
     names = pattern_of([d.name for d in left])
-    facts = [*facts_of("undecided", lines), ("trained", f"--group '{names}:trained'")]
-    raise OptionProblem(cause, [*facts, ("frozen", f"--group '{names}:frozen'")], CHOICES)
+    facts = [*facts_of("undecided", lines), ("trained", f"--param-group '{names}:trained'")]
+    raise OptionProblem(cause, [*facts, ("frozen", f"--param-group '{names}:frozen'")], CHOICES)
 
 
 def _selection(

@@ -1,0 +1,1 @@
+"""A training step for a loop in Python: compiled, loaded, called, evaluated, checked."""

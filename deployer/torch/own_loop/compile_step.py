@@ -1,0 +1,101 @@
+"""`compile_step`: a training step for a loop in Python."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from deployer.core.errors import OptionProblem, Warn, python_warning
+from deployer.fitting.argument_names import named_parameters
+from deployer.lr_schedules.windows import ACCUMULATIONS
+from deployer.torch.objective_step import CaptureOptions, check_dropout, split_hyperparameters
+from deployer.torch.objectives import LossSpec
+from deployer.torch.own_loop.compiled import CompiledStep
+from deployer.torch.own_loop.step_variant import StepOptions
+from deployer.torch.rules.hyperparameters import GroupSpec, grad_limits, hyperparameters, parameter_groups
+from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
+
+
+@named_parameters
+def compile_step(
+    module: nn.Module,
+    loss: LossSpec,
+    optimizer: OptimizerSpec = "",
+    example: Any = None,
+    *,
+    lr: float | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    betas: tuple[float, float] | None = None,
+    eps: float | None = None,
+    alpha: float | None = None,
+    nesterov: bool = False,
+    max_grad_norm: float | None = None,
+    max_grad_value: float | None = None,
+    param_groups: Sequence[GroupSpec] = (),
+    any_rate: bool = False,
+    accumulate_grad_batches: int = 1,
+    accumulate: str = ACCUMULATIONS[1],
+    class_weights: Sequence[float] = (),
+    label_smoothing: float | None = None,
+    ignore_index: int | None = None,
+    delta: float | None = None,
+    beta: float | None = None,
+    dropout: str = "on",
+    seed: int = 0,
+    check: bool = True,
+    recompile: bool = False,
+    cores: int | None = None,
+    warn: Warn = python_warning,
+) -> CompiledStep:
+    """A training step of the module for a loop of your own: `loss = step(x, y)` makes a pass and its update.
+
+    The step is compiled for the batch `example`, (x, y) or a mapping by the names of arguments, or at the first call;
+    then each call runs generated C in this process. The bits are those of `train` on the same batches. `loss` is a
+    name, a function of (output, target), or "model"; `optimizer` a name, or an optimizer of `torch.optim`: its groups
+    count, its present rates are taken in each call, so that schedulers of PyTorch go on working, and what has no
+    equivalent here is an error. The arguments:
+
+    - `lr`: learning rate, by default 0.01; `step.lr` changes it. `momentum`, `weight_decay`, `betas`, `eps`, `alpha`
+      (decay rate of the mean squared gradient), `nesterov`: those of the optimizer, with PyTorch's defaults.
+    - `max_grad_norm` bounds the norm of all gradients, `max_grad_value` the magnitude of an element; off by default.
+    - `param_groups`: mappings as in PyTorch, such as {"params": "bias$", "weight_decay": 0.0}; `params` may be a
+      regular expression, names or parameters, and "frozen": True leaves them as they are.
+    - `any_rate` allows rates that are negative or very large.
+    - `accumulate_grad_batches`: passes per update; `accumulate` takes the "mean" of their gradients or the "sum".
+    - `class_weights`, `label_smoothing`, `ignore_index`, `delta`, `beta`: those of a loss by name.
+    - `dropout` "off" leaves dropout out; `seed` is that of its random numbers.
+    - `check` compares the captured step with PyTorch in float64 before it is compiled.
+    - `recompile` compiles anew for a batch of another size, with the present state; otherwise that is an error.
+    - `cores`: threads. `warn` is called with what is odd but harmless.
+
+    Raises OptionProblem for arguments without meaning, CaptureMismatch where the captured step is not PyTorch's, and
+    what capturing, planning and compiling raise.
+    """
+    if accumulate not in ACCUMULATIONS:
+        raise OptionProblem(f"accumulate is {accumulate!r}", hint=f"one of {', '.join(ACCUMULATIONS)}")
+    if accumulate_grad_batches < 1:
+        raise OptionProblem(f"accumulate_grad_batches is {accumulate_grad_batches}", hint="1 or more")
+    given = hyperparameters(
+        momentum=momentum,
+        weight_decay=weight_decay,
+        betas=betas,
+        eps=eps,
+        alpha=alpha,
+        nesterov=nesterov,
+        label_smoothing=label_smoothing,
+        ignore_index=ignore_index,
+        delta=delta,
+        beta=beta,
+    )
+    of_loss, of_optimizer = split_hyperparameters(loss, given)
+    limits = grad_limits(max_grad_norm, max_grad_value)
+    groups = parameter_groups(module, param_groups)
+    rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=True)
+    is_mean = accumulate == ACCUMULATIONS[1] and accumulate_grad_batches > 1
+    capture = CaptureOptions(seed, check_dropout(dropout), check, is_mean)
+    options = StepOptions(capture, of_loss, class_weights, accumulate_grad_batches, cores, recompile, warn)
+    step = CompiledStep(module, loss, rule, options)
+    if example is not None:
+        step.compile(example)
+    return step

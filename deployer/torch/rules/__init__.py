@@ -1,0 +1,1 @@
+"""Updates and learning-rate schedules in PyTorch's words, and from its own objects."""

@@ -1,0 +1,84 @@
+"""Learning-rate schedules of PyTorch and functions of the step, as rates of a run that is made elsewhere."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from deployer.core.errors import OptionProblem
+from deployer.core.operator import Array
+from deployer.lr_schedules.lr_schedule import LrSchedule, check_rate, schedule_of
+from deployer.torch.rules.update_rule import UpdateRule
+
+SchedulerSpec: TypeAlias = str | torch.optim.lr_scheduler.LRScheduler | Callable[[int], float]
+"""A schedule by its text, a scheduler of PyTorch, or a function from the update to the factor of the rate."""
+
+
+@dataclass(frozen=True)
+class RecordedSchedule(LrSchedule):
+    """The rates that a scheduler of PyTorch gives the groups of its optimizer, stepped after each update."""
+
+    scheduler: Any = None
+    rule: UpdateRule | None = None
+
+    def rates(self, bases: Sequence[float], updates: int, base: float) -> Array:
+        """The rate of each update for each base rate, float32 [updates, bases]; the scheduler stays as it is."""
+        assert self.rule is not None, "a scheduler has the rule of its optimizer"
+        rows = recorded_rates(self.scheduler, updates, self.rule)
+        rates = np.array([self.rule.by_base(bases, row) for row in rows], np.float32).reshape(updates, len(bases))
+        for update, row in enumerate(rates):
+            for rate in row:
+                check_rate(float(rate), f"the rate of update {update}", self.free, zero=True)
+        return rates
+
+
+def recorded_rates(scheduler: Any, updates: int, rule: UpdateRule) -> list[tuple[float, ...]]:
+    """The rates of a scheduler's groups at each update, after which it is stepped.
+
+    The scheduler and its optimizer stay as they are. OptionProblem where it changes another setting than the rates.
+    """
+    groups = scheduler.optimizer.param_groups
+    before, kept = copy.deepcopy(scheduler.state_dict()), [dict(group) for group in groups]
+    called, rows = getattr(scheduler.optimizer, "_opt_called", None), list[tuple[float, ...]]()
+    try:
+        scheduler.optimizer._opt_called = True  # its warning is about a loop of PyTorch's
+        for _ in range(updates):
+            rule.check_unchanged()
+            rows.append(tuple(float(group["lr"]) for group in groups))
+            if len(rows) < updates:
+                scheduler.step()
+    finally:
+        for group, known in zip(groups, kept, strict=True):
+            group.update(known)
+        scheduler.load_state_dict(before)
+        scheduler.optimizer._opt_called = bool(called)
+    return rows
+
+
+def schedule_spec(spec: SchedulerSpec, rule: UpdateRule, warmup_steps: int | str) -> str | LrSchedule:
+    """Return the schedule as `Task` takes it; a scheduler of PyTorch is stepped after each update.
+
+    OptionProblem for a scheduler that needs a metric, that belongs to another optimizer, or beside a warm-up.
+    """
+    if isinstance(spec, str):
+        return spec
+    if isinstance(spec, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        hint = "a loop of your own: compile_step takes the optimizer, whose rates the scheduler sets"
+        raise OptionProblem("ReduceLROnPlateau follows a metric, and the rates of a run are known before it", hint=hint)
+    if isinstance(spec, torch.optim.lr_scheduler.LRScheduler):
+        if spec.optimizer is not rule.live:
+            hint = "optimizer=optimizer, the one that the scheduler was made with"
+            raise OptionProblem("the scheduler belongs to another optimizer than the one that trains", hint=hint)
+        if warmup_steps:
+            hint = "SequentialLR of LinearLR and this scheduler"
+            raise OptionProblem("warmup_steps has no effect beside a scheduler of PyTorch", hint=hint)
+        own = schedule_of(type(spec).__name__, float)
+        return RecordedSchedule(own.schedule, scheduler=spec, rule=rule)
+    if not callable(spec):
+        facts = [("found", type(spec).__name__)]
+        hint = "a text such as 'cosine', a scheduler of torch.optim.lr_scheduler, or a function of the update"
+        raise OptionProblem("lr_scheduler is no schedule", facts, hint)
+    return schedule_of("a function", spec)

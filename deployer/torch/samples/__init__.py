@@ -1,0 +1,1 @@
+"""Samples of PyTorch as arrays and as batches that are read anew in every epoch."""
