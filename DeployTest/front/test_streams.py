@@ -175,6 +175,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
     """Of 512 MiB of samples no more than 300 MiB ever lie in memory."""
     script = tmp_path / "large.py"

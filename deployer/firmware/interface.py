@@ -1,9 +1,7 @@
 """Views of a library's header: inputs and their ranges, the prediction, weights, rates, and their sizes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import float_literal
@@ -11,18 +9,14 @@ from deployer.codegen.harness import data_homes, data_read
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.render import number_count
 from deployer.core.errors import OptionProblem
-from deployer.core.ir import Graph, Node, Program, TensorType
-from deployer.core.operator import numerics_of, operator_of
+from deployer.core.ir import Graph, Program, TensorType
+from deployer.core.operator import numerics_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
-from deployer.core.traits.training import Optimizer
 from deployer.firmware.bill import unique
 from deployer.firmware.prediction import OWN
 from deployer.firmware.steps import MEMBERS
-from deployer.lr_schedules.run_time import rate_groups, update_numbers
-
-PROBES = (0.5, 0.01, 0.0003, 1.7)
-"""Rates at which the numbers of an update are compared with what C makes of the rate."""
+from deployer.lr_schedules.run_time import NumberRule, number_rules, rate_groups
 
 
 @dataclass(frozen=True)
@@ -167,41 +161,19 @@ def _choices(program: Program, graph: Graph) -> Iterator[tuple[str, int, int, in
 def rate_views(plan: Plan, program: Program, rates: Sequence[float]) -> tuple[RateView, ...]:
     """The groups with a rate of their own, which begin with `rates`, and the numbers of an update by each.
 
-    OptionProblem for an optimizer whose numbers follow from the rate in another way than `_formula` knows.
+    OptionProblem for an optimizer whose numbers follow from the rate in another way than rules of numbers know.
     """
-    groups = rate_groups(program)
-    lines: dict[int, list[CText]] = {group: [] for group in range(groups)}
-    shares = sorted({share for node in program.nodes for share in _settings(node)})
-    samples = {group: _probed(program, list(rates), group) for group in range(groups)}
-    for place in range(number_count(plan)):
-        owner = next((g for g in lines if len({row[place] for row in samples[g].values()}) > 1), 0)
-        column = {rate: row[place] for rate, row in samples[owner].items()}
-        lines[owner].append(code(f"model->numbers[{place}] = {_formula(column, shares)};"))
+    lines: dict[int, list[CText]] = {group: [] for group in range(rate_groups(program))}
+    for place, rule in enumerate(number_rules(program, rates) if number_count(plan) else ()):
+        if rule is None:
+            cause = "the optimizer's scalars depend on the learning rate in a way that the library cannot compute"
+            raise OptionProblem(cause)
+        lines[rule.group].append(code(f"model->numbers[{place}] = {_formula(rule)};"))
     return tuple(RateView(group, code(float_literal(rates[group])), tuple(lines[group])) for group in lines)
 
 
-def _probed(program: Program, rates: list[float], group: int) -> dict[float, list[float]]:
-    """The numbers of an update by some rates of a group, the others as they are."""
-    result = {}
-    for probe in PROBES:
-        rate = float(np.float32(probe))
-        result[rate] = update_numbers(program, [*rates[:group], rate, *rates[group + 1 :]]).tolist()
-    return result
-
-
-def _settings(node: Node) -> list[float]:
-    """The settings of an optimizer's node."""
-    declared = operator_of(node).role(Optimizer)
-    return [setting.of(node) for setting in declared.settings] if declared else []
-
-
-def _formula(column: Mapping[float, float], shares: Sequence[float]) -> str:
-    """The C of a number: the rate itself, a constant, or what the product of the rate and a setting leaves of one."""
-    if all(number == rate for rate, number in column.items()):
-        return "rate"
-    if len(set(column.values())) == 1:
-        return float_literal(next(iter(column.values())))
-    for share in shares:
-        if all(float(np.float32(1 - rate * share)) == number for rate, number in column.items()):
-            return f"(float)(1.0 - (double)rate * (double){float_literal(share)})"
-    raise OptionProblem("the optimizer's scalars depend on the learning rate in a way that the library cannot compute")
+def _formula(rule: NumberRule) -> str:
+    """The C of a number of an update."""
+    if rule.constant is not None:
+        return float_literal(rule.constant)
+    return "rate" if rule.decay is None else f"(float)(1.0 - (double)rate * (double){float_literal(rule.decay)})"

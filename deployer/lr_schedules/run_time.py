@@ -6,8 +6,8 @@ as the operator computes them of a constant rate: such a program has the bits of
 not change with the rate.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -99,6 +99,57 @@ def update_numbers(program: Program, rates: Sequence[float]) -> Array:
             numbers.append(value.value)
     with np.errstate(over="ignore"):
         return np.array(numbers, np.float32)
+
+
+PROBES = (0.5, 0.01, 0.0003, 1.7)
+"""Rates at which the numbers of an update are compared with what a rule makes of the rate."""
+
+
+@dataclass(frozen=True)
+class NumberRule:
+    """A number of an update by the rate of a group: the rate itself, a constant, or 1 - rate * `decay`."""
+
+    group: int
+    constant: float | None = None
+    decay: float | None = None
+
+    def of(self, rates: Sequence[float] | Mapping[int, float]) -> float:
+        """The number at these rates, which are float32."""
+        if self.constant is not None:
+            return self.constant
+        return rates[self.group] if self.decay is None else 1 - rates[self.group] * self.decay
+
+
+def number_rules(program: Program, rates: Sequence[float]) -> tuple[NumberRule | None, ...]:
+    """The rule of each number of an update, found at some rates of each group; None for a number without one."""
+    groups = range(rate_groups(program))
+    declared = [(node, operator_of(node).role(Optimizer)) for node in program.nodes]
+    decays = sorted({s.of(node) for node, optimizer in declared if optimizer for s in optimizer.settings})
+    samples = {group: _probed(program, list(rates), group) for group in groups}
+    rules: list[NumberRule | None] = []
+    for place in range(len(next(iter(samples[0].values()), ()))):
+        owner = next((g for g in groups if len({row[place] for row in samples[g].values()}) > 1), 0)
+        rules.append(_rule(owner, {rate: row[place] for rate, row in samples[owner].items()}, decays))
+    return tuple(rules)
+
+
+def _rule(group: int, column: Mapping[float, float], decays: Sequence[float]) -> NumberRule | None:
+    """The rule that gives the numbers of a column at its rates."""
+    if len(set(column.values())) == 1:
+        return NumberRule(group, constant=next(iter(column.values())))
+    for rule in (NumberRule(group), *(NumberRule(group, decay=decay) for decay in decays)):
+        if all(float(np.float32(rule.of({group: rate}))) == number for rate, number in column.items()):
+            return rule
+    return None
+
+
+def _probed(program: Program, rates: list[float], group: int) -> dict[float, list[float]]:
+    """The numbers of an update by some rates of a group, the others as they are."""
+    result = {}
+    for probe in PROBES:
+        rate = float(np.float32(probe))
+        result[rate] = update_numbers(program, [*rates[:group], rate, *rates[group + 1 :]]).tolist()
+    return result
 
 
 def _at(node: Node) -> tuple[int, int]:

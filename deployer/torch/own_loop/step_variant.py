@@ -4,7 +4,6 @@ import ctypes
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from deployer.fitting.in_process import DataInput, StepLibrary
 from deployer.fitting.sources import Feed
 from deployer.fitting.task import Task
 from deployer.frontend.data_numbers import check_classes
-from deployer.lr_schedules.run_time import update_numbers, with_run_time_rates
+from deployer.lr_schedules.run_time import number_rules, update_numbers, with_run_time_rates
 from deployer.lr_schedules.windows import ACCUMULATIONS, Updates
 from deployer.torch.objective_step import CaptureOptions, ObjectiveStep
 from deployer.torch.rules.update_rule import UpdateRule
@@ -72,9 +71,18 @@ class StepVariant:
         if captured.step.share:
             self.pointers[len(self.inputs) - 1] = self.share.ctypes.data
         self.addresses = ctypes.addressof(self.pointers), ctypes.addressof(self.library.loss)
-        self.numbers = lru_cache(maxsize=64)(lambda rates: update_numbers(self.library.program, rates))
+        found = number_rules(program, rule.by_base(self.bases))
+        self.rules = [each for each in found if each is not None]
+        self.has_rules = len(self.rules) == len(found)
         plan = self.library.plan
         self.state = {home.storage: self.library.tensors[home.storage] for home in state_homes(plan)}
+
+    def numbers(self, rates: Sequence[float]) -> Sequence[float] | Array:
+        """The numbers of an update at these rates, in the order of the program's groups, rounded to float32 before."""
+        narrow = [float(np.float32(rate)) for rate in rates]
+        if self.has_rules:
+            return [rule.of(narrow) for rule in self.rules]
+        return update_numbers(self.library.program, narrow)
 
     @property
     def _given(self) -> Sequence[DataInput]:
