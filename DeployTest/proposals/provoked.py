@@ -462,7 +462,6 @@ _REASONS = {
         "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`",
     ),
     _TORCH: (
-        "--accumulate ",
         "--loss model",
     ),
     _MACHINE: (

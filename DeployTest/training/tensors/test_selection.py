@@ -93,7 +93,7 @@ def test_undecided(tmp_path: Path) -> None:
         made(tmp_path, FREE)
     for words in ("places [2, 4]", "Add", "--trainable", "--parameters", "'^(places)$:trained'"):
         assert words in str(caught.value)
-    for word, role in (("trained", "trained"), ("frozen", "frozen"), ("rate=0.5", "trained")):
+    for word, role in (("trained", "trained"), ("frozen", "frozen"), ("lr=0.5", "trained")):
         report, _ = made(tmp_path, FREE, groups=[read_group(f"^(places)$:{word}")])
         assert roles(report) == {"w": "trained", "places": role}
     assert roles(made(tmp_path, FREE, "^places$")[0]) == {"w": "frozen", "places": "trained"}
