@@ -461,9 +461,7 @@ _REASONS = {
         "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own",
         "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`",
     ),
-    _TORCH: (
-        "--loss model",
-    ),
+    _TORCH: ("--loss model",),
     _MACHINE: (
         "-p host simulates its memories and clock",
         "free some, or use another -o",
