@@ -88,7 +88,7 @@ def test_validation_is_the_models_own(model: Path, whole: tuple[Path, Fitted], t
     by_checkpoint = tmp_path / "again.onnx"
     export_weights(model, whole[0] / "checkpoint.safetensors", by_checkpoint)
     assert by_checkpoint.read_bytes() == out.read_bytes()
-    with pytest.raises(OptionProblem, match="is there"):
+    with pytest.raises(OptionProblem, match="exists"):
         export_weights(model, whole[0] / "trained.npz", out)
     other = small_model(tmp_path)
     np.savez(tmp_path / "odd.npz", **{"first.weight": np.ones((2, 2), np.float32)})
