@@ -76,9 +76,10 @@ def main(
 def _generated(generate: Generate, switches: Sequence[str], words: Sequence[str], sizes: Mapping[str, int]) -> int:
     parser = argparse.ArgumentParser(description=(generate.__doc__ or "").split("\n")[0])
     parser.add_argument("out", type=values.path, help="folder for the model, the *_train and the *_optimizer folder")
-    parser.add_argument("--batch-size", type=values.positive, default=1, help="rows per sample")
+    parser.add_argument("--batch-size", dest="batch", type=values.positive, default=1, help="rows per sample")
     parser.add_argument("--samples", type=values.positive, default=4, help="different samples")
-    parser.add_argument("--accumulate-grad-batches", type=values.positive, default=1, help="forward passes per update")
+    accumulate = parser.add_argument("--accumulate-grad-batches", dest="n_accum", type=values.positive, default=1)
+    accumulate.help = "forward passes per update"
     parser.add_argument("--n-batches", type=values.positive, help="forward passes in all")
     parser.add_argument("--seed", type=values.seed, default=0, help="of weights and samples")
     for name in switches:
