@@ -12,9 +12,9 @@ BINDING = {
     **{">=": (4, 5, 5), "==": (4, 5, 5), "&&": (3, 4, 4), "{0} ? {1} : {2}": (1, 2, 1)},
     **dict.fromkeys(("<", "<=", "&", "|", "^", "||", "!{0} != !{1}"), (1, ATOM, ATOM)),
 }
-"""How tightly an operator of C binds, and how tightly its first operand and the others bind that have no parentheses.
+"""Precedence of C's operators: of the operator, and the least of a first and of a later operand without parentheses.
 
-A difference has them in a sum: a pointer must not leave its array on the way.
+A difference in a sum has parentheses: a pointer must not leave its array in between.
 """
 
 

@@ -40,7 +40,7 @@ DENSITY = Number(2 / math.sqrt(math.pi))
 
 
 def is_exact(function: Function) -> bool:
-    """Whether IEEE 754, or the choice of an operand, leaves a function one result in float32."""
+    """Whether float32 has exactly one result of the function: IEEE 754 defines it, or it is one of the operands."""
     return not (function.rounds or function.header in APPROXIMATIONS)
 
 
@@ -128,7 +128,7 @@ FFF: Kinds = ("float", "float", "float"), "float"
 BFF: Kinds = ("bool", "float", "float"), "float"
 FF_B: Kinds = ("float", "float"), "bool"
 BB: Kinds = ("bool", "bool"), "bool"
-I: Kinds = ("int",), "int"  # noqa: E741
+INT: Kinds = ("int",), "int"
 II: Kinds = ("int", "int"), "int"
 II_B: Kinds = ("int", "int"), "bool"
 W: Kinds = ("word",), "word"
@@ -199,7 +199,7 @@ INTS = (
     Function("and", *II, np.bitwise_and, "&"),
     Function("or", *II, np.bitwise_or, "|"),
     Function("xor", *II, np.bitwise_xor, "^"),
-    Function("not", *I, np.invert, "~{0}"),
+    Function("not", *INT, np.invert, "~{0}"),
 )
 WORDS = (
     Function("neg", *W, operator.neg),

@@ -166,7 +166,7 @@ class Function:
         return self.name
 
     def takes(self, operands: Sequence[Value]) -> bool:
-        """Whether the function is defined for such operands; a plain number is a float, and an integer also a word."""
+        """Whether the operands have the kinds that the function takes; a plain integer may be a float or a word."""
         kinds = self.operands[:1] * len(operands) if self.variadic else self.operands
         return len(operands) == len(kinds) and all(
             x.kind == kind if isinstance(x, Node) else kind == "float" or (kind == "word" and isinstance(x, int))

@@ -13,7 +13,7 @@ def word(name: str, *operands: Expr) -> Call:
 
 
 def is_call(value: Expr, name: str) -> bool:
-    """Whether an expression is a call of a function of words."""
+    """Whether an expression is a call of the function of words that has this name."""
     return isinstance(value, Call) and value.function is _OF[name]
 
 

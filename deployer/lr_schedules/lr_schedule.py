@@ -115,7 +115,7 @@ LIST_BYTES = 1 << 24
 FORM = "NAME[:SETTING=X,...], one of " + ", ".join(SCHEDULES)
 WARM_UP_FIRST = 1 / 3
 """Default initial factor of a warm-up, as in PyTorch's LinearLR."""
-FREE = "--any-rate to allow it"
+FREE = "--any-rate (any_rate=True in Python) to allow it"
 
 
 @dataclass(frozen=True)

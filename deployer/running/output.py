@@ -265,6 +265,16 @@ def _write_file(part: Path, content: bytes, path: Path, lasting: bool = False) -
         raise FileProblem(cause, [("size", f"{len(content)} B")], "free some space, or another place") from error
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """Write one file, whole or not at all, over what is there; FileProblem where that cannot be done."""
+    if not path.parent.is_dir():
+        raise FileProblem(f"{path} cannot be written: there is no folder {path.parent}", hint="a folder that exists")
+    with passing(path.parent, SCRATCH) as folder:
+        part = folder / "0"
+        _write_file(part, content, path)
+        part.replace(path)
+
+
 def check_writable(path: Path) -> None:
     """Create the file's folder; OSError where no file can be written in it."""
     path.parent.mkdir(parents=True, exist_ok=True)

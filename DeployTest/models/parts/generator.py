@@ -78,8 +78,9 @@ def _generated(generate: Generate, switches: Sequence[str], words: Sequence[str]
     parser.add_argument("out", type=values.path, help="folder for the model, the *_train and the *_optimizer folder")
     parser.add_argument("--batch-size", dest="batch", type=values.positive, default=1, help="rows per sample")
     parser.add_argument("--samples", type=values.positive, default=4, help="different samples")
-    accumulate = parser.add_argument("--accumulate-grad-batches", dest="n_accum", type=values.positive, default=1)
-    accumulate.help = "forward passes per update"
+    parser.add_argument(
+        "--accumulate-grad-batches", dest="n_accum", type=values.positive, default=1, help="forward passes per update"
+    )
     parser.add_argument("--n-batches", type=values.positive, help="forward passes in all")
     parser.add_argument("--seed", type=values.seed, default=0, help="of weights and samples")
     for name in switches:

@@ -39,7 +39,7 @@ class Sums:
         return CARRIED_FLOATS * self.together
 
     def blocks(self, access: Access) -> bool:
-        """Whether the sum is several blocks."""
+        """Whether the sum has several blocks, so that partial sums are carried from tile to tile."""
         return math.prod(d.size for d in access.dims if d.name in self.dims and d.kind == "reduction") > SHORT
 
 
@@ -66,7 +66,7 @@ class Execution:
     moved: tuple[str, ...] = ()
 
     def takes(self, arg: str, declared: str, dtype: str) -> bool:
-        """Whether elements of that dtype may lie behind a kernel pointer of the declared one."""
+        """Whether a buffer of `dtype` may be passed for a kernel pointer of the declared type."""
         return dtype == declared or (arg in self.moved and DTYPES[dtype] == DTYPES[declared])
 
 

@@ -71,7 +71,7 @@ class FileSpec:
 
     @property
     def in_files(self) -> bool:
-        """Whether a file may have a node of the operator; it is internal otherwise."""
+        """Whether model files may contain the operator; otherwise it is internal to the compiler."""
         return bool(self.versions) or self.custom is not None
 
 

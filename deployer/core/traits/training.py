@@ -44,7 +44,7 @@ class Hyperparameter:
 
     @property
     def integer(self) -> bool:
-        """Whether the attribute is an integer."""
+        """Whether the attribute is stored as an integer."""
         return self.switch or self.whole
 
     @property
@@ -62,7 +62,7 @@ class Hyperparameter:
         return f"{self.ends[0]}{self.least:g}, {self.most:g}{self.ends[1]}"
 
     def fits(self, value: float) -> bool:
-        """Whether the number is one, and in the range."""
+        """Whether the value has the parameter's type and lies in its range."""
         if self.switch:
             return value in (0, 1)
         if self.whole:

@@ -17,6 +17,7 @@ from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.fitting.verdicts import SampledPasses
 from deployer.lr_schedules.lr_schedule import check_rate
 from deployer.lr_schedules.windows import Updates
+from deployer.running.output import write_file
 from deployer.torch.data import read_columns
 from deployer.torch.objective_step import (
     capture_objective,
@@ -52,7 +53,7 @@ class CompiledStep:
         self._rates: tuple[float, ...] = ()
         self._wanted: tuple[float, ...] = rule.rates
         self._accumulate = options.accumulate
-        self._turn = 0
+        self._accumulated = 0
         self._outputs: ModuleOutputs | None = None
         self._last: tuple[Any, ...] = ()
         self._counted: dict[str, Tensor] = {}
@@ -80,12 +81,12 @@ class CompiledStep:
             rates = self._wanted if live is None else tuple([group["lr"] for group in live.param_groups])
             if rates != self._rates:
                 self._set_rates(variant, rates)
-            turn, library = self._turn, variant.library
-            after = turn + 1 if turn + 1 < self._accumulate else 0
-            if library.run(variant.addresses[0], turn == 0, after == 0, variant.addresses[1]):
+            accumulated, library = self._accumulated, variant.library
+            after = (accumulated + 1) % self._accumulate
+            if library.run(variant.addresses[0], accumulated == 0, after == 0, variant.addresses[1]):
                 variant.check(variant.arrays(data, self._conversion))
                 raise InternalError("the library refuses a number of the batch that its program takes")
-            self._turn, self._last = after, data
+            self._accumulated, self._last = after, data
             self.passes += 1
             return library.loss.value
 
@@ -153,7 +154,7 @@ class CompiledStep:
             for storage, place in variant.state.items():
                 place[...] = arrays[names[storage]]
             self.passes = int(arrays[PASSES])
-            self._turn = self.passes % self._accumulate
+            self._accumulated = self.passes % self._accumulate
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Set parameters and buffers by the module's names; the others and the optimizer's tensors stay.
@@ -178,10 +179,10 @@ class CompiledStep:
                 places[name][...] = array.reshape(places[name].shape)
 
     def save(self, path: Path | str) -> Path:
-        """Write the state to a file of the safetensors format, with a digest."""
+        """Write the state to a safetensors file with a digest; an older file stays until the new one is whole."""
         arrays = {name: np.asarray(x.numpy()) for name, x in self.state_dict().items()}
         place = Path(path)
-        place.write_bytes(safetensors_bytes(arrays, {"format": FORMAT, "digest": _digest(arrays)}))
+        write_file(place, safetensors_bytes(arrays, {"format": FORMAT, "digest": _digest(arrays)}))
         return place
 
     def load(self, path: Path | str) -> None:
@@ -235,11 +236,11 @@ class CompiledStep:
         before = {name: place.copy() for name, place in variant.state.items()}
         rates = self._rule.rates if self._rule.live is not None else self._wanted
         self._set_rates(variant, rates)
-        is_due = self._turn + 1 == self._accumulate
+        is_due = self._accumulated + 1 == self._accumulate
         try:
             variant.point(arrays)
             variant.check(arrays)
-            variant.library.run(variant.addresses[0], self._turn == 0, is_due, variant.addresses[1])
+            variant.library.run(variant.addresses[0], self._accumulated == 0, is_due, variant.addresses[1])
             after = {name: place.copy() for name, place in variant.state.items()}
         finally:
             for name, place in variant.state.items():
@@ -247,8 +248,8 @@ class CompiledStep:
         sample = [np.asarray(a, np.int32 if a.dtype == np.int64 else a.dtype) for a in arrays]
         sample += [variant.share] * bool(variant.captured.step.share)
         row = np.array([self._rule.by_base(variant.bases, rates)], np.float32)
-        judge = SampledPasses(variant.library.program, Updates(self._turn + 1, self._accumulate), row)
-        judge.check(self._turn, before, after, variant.library.loss.value, sample)
+        judge = SampledPasses(variant.library.program, Updates(self._accumulated + 1, self._accumulate), row)
+        judge.check(self._accumulated, before, after, variant.library.loss.value, sample)
         if judge.faults:
             facts = [("found", "\n".join(judge.faults))]
             raise RunFailed("a pass from the present state is not what float64 makes of it", facts)

@@ -60,14 +60,15 @@ class UpdateRule:
     def by_base(self, bases: Sequence[float], rates: Sequence[float] | None = None) -> tuple[float, ...]:
         """The rates, by default the present ones, in the order of a program's groups, whose first rates are `bases`.
 
-        Groups of an optimizer by name keep their proportion to its rate.
+        Groups of an optimizer by name keep their proportion to its rate, or their rates where that is 0 at first.
         """
         now = self.rates if rates is None else rates
         if self.live is not None:
             known = dict(zip(map(np.float32, self.bases), now, strict=True))
             return tuple(float(known[np.float32(base)]) for base in bases)
         exact = {np.float32(rate): rate for rate in (self.lr, *(g.rate for g in self.groups if g.rate is not None))}
-        return tuple(float(exact[np.float32(base)]) * now[0] / self.lr for base in bases)
+        own = [float(exact[np.float32(base)]) for base in bases]
+        return tuple(now[0] if rate == self.lr else rate * now[0] / self.lr if self.lr else rate for rate in own)
 
 
 def update_rule(
