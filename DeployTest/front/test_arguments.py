@@ -147,7 +147,7 @@ def test_unknown_arguments(name: str, proposed: str) -> None:
 
 
 def test_arguments_that_are_something_else_here() -> None:
-    """The answer says what does the same."""
+    """The error names an alternative."""
     for name, word in (("sample_weights", "loss function"), ("num_workers", "DataLoader")):
         with pytest.raises(OptionProblem) as caught:
             front.train(perceptron(), (X, Y), F.cross_entropy, **{name: 1})

@@ -122,7 +122,7 @@ def test_class_balanced() -> None:
 
 
 class Stream(data.IterableDataset):  # type: ignore[misc]
-    """Samples of which nobody says how many there are."""
+    """Samples without a length."""
 
     def __iter__(self) -> Any:
         yield from zip(X, Y, strict=True)

@@ -19,7 +19,7 @@ def test_header_is_printed(tmp_path: Path) -> None:
 
 
 def test_loads_run_ahead() -> None:
-    """Loads run two ahead, as far as there are any; what goes between stands in front of the last tap."""
+    """Loads run two taps ahead; the `between` instruction comes before the last tap."""
     loads, taps = ["a", "b", "c", "d"], ["A", "B", "C", "D"]
     assert interleaved(loads, taps) == ["a", "b", "A", "c", "B", "d", "C", "D"]
     assert interleaved(loads[:1], taps[:1], "step") == ["a", "step", "A"]
@@ -27,7 +27,7 @@ def test_loads_run_ahead() -> None:
 
 @pytest.mark.parametrize("name", [name for name, _, _ in macros()])
 def test_no_value_is_used_right_after_its_load(name: str) -> None:
-    """Between a load and the first tap that takes its value, or a new value of its register, stands something else."""
+    """No tap directly follows the load of its value, and no load directly follows the last use of its register."""
     words = next(words for found, _, words in macros() if found == name)
     for at, word in enumerate(words):
         load = re.match(r'FLW\("(ft\d)"|GET(?:_ONE)?\((\d)', word)

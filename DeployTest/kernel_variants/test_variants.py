@@ -280,7 +280,7 @@ def test_code_is_made(tmp_path: Path) -> None:
 
 
 def test_code_of_another_list(tmp_path: Path) -> None:
-    """A list that refers to another has its code behind headers of its own, and files of its own in place of code."""
+    """With `like`, a list may give the other list's code its own headers, or replace code by a C file."""
     kernels = tmp_path / "machine" / "kernels"
     for folder in ("conv_grad_w_f32", "conv_sgd_f32"):
         (kernels / folder).mkdir(parents=True)

@@ -44,7 +44,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_every_split_is_used() -> None:
-    """Operators that leave their work to a split have one for their kernel, and each split is of such a kernel."""
+    """Each SplitOperator has a work split for its kernel, and each split belongs to the kernel of such an operator."""
     symbols = {op.kernel.symbol for op in registry().values() if op.kernel and isinstance(op, SplitOperator)}
     splits_of("")
     assert symbols == {kernel for kernel, _ in work_split._SPLITS}

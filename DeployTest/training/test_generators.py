@@ -22,7 +22,7 @@ OPTIONS = {"--batch-size": "2", "--accumulate-grad-batches": "3", "--n-batches":
 def test_options_reach_the_case(
     name: str, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each generator writes its model, and asks for a training graph with the numbers of its command line."""
+    """Each generator writes its model, and builds the training graph with the numbers of its command line."""
     asked: list[inspect.BoundArguments] = []
     signature = inspect.signature(generator.build_train_graph)
 

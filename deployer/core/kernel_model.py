@@ -68,7 +68,7 @@ class KernelModel:
     random_word_elements: int
     """Element operations of one random word."""
     work_splits: tuple[tuple[str, str], ...] = ()
-    """[kernel, name]: kernels whose work another registered work split counts than the deployer's."""
+    """[kernel, name]: kernels that use another registered work split than the default one."""
 
     def blocks(self, pieces: int) -> int:
         """Return the blocks that have so many outputs, channels or neighbours, the last of them maybe in part."""

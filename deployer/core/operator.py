@@ -114,7 +114,7 @@ class Operator(ABC):
 
     @classmethod
     def role(cls, kind: type[R]) -> R | None:
-        """The operator's part in training if it is of that kind, such as Loss; else None."""
+        """Return the training trait if it is of that class, such as Loss; else None."""
         return cls.training if isinstance(cls.training, kind) else None
 
     def samples(self) -> Iterator[Sample]:

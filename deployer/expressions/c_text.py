@@ -18,8 +18,8 @@ A difference in a sum has parentheses: a pointer must not leave its array in bet
 """
 
 
-def c_text(expression: Expr, own: Callable[[Node], str | None], asks: int = 0) -> str:
-    """An expression as C, in parentheses unless it binds as tightly as its place asks.
+def c_text(expression: Expr, own: Callable[[Node], str | None], least: int = 0) -> str:
+    """Print an expression as C, in parentheses if its precedence is below `least`.
 
     `own` gives the text of a leaf, or of a call that has a name; None for other calls.
     """
@@ -36,7 +36,7 @@ def c_text(expression: Expr, own: Callable[[Node], str | None], asks: int = 0) -
         first = others = ATOM
     texts = [c_text(x, own, others if at else first) for at, x in enumerate(expression.operands)]
     text = _joined(function, texts)
-    return f"({text})" if level < asks else text
+    return f"({text})" if level < least else text
 
 
 def _joined(function: Function, operands: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ ADD, SUB, MUL = _OF["add"], _OF["sub"], _OF["mul"]
 
 
 def word(name: str, *operands: Expr) -> Call:
-    """A call of a function of words as it stands."""
+    """Call a function of words without folding constants."""
     return Call(_OF[name], operands)
 
 

@@ -127,7 +127,7 @@ class StreamFeed(Feed):
     reader: list[Iterator[Batch]] = field(default_factory=list)
 
     def bare(self, index: int) -> Batch:
-        """The data inputs of the pass of that index, whose share counts as 1; no earlier one than those read last."""
+        """Data inputs of a pass, with a share of 1; passes before the last window read are gone."""
         while index not in self.rows:
             number = 1 + max(self.rows, default=-1)
             if not self.reader or number % self.order.passes == 0:

@@ -186,7 +186,7 @@ def read_list(path: Path) -> Iterator[KernelVariant]:
 
 
 def _check_headers(path: Path, name: str, code: Instance) -> None:
-    """TargetInvalid where a header is neither the kernel's, nor common, nor of the HAL that the list belongs to."""
+    """Raise TargetInvalid for a header that is neither generated, nor common, nor in the HAL beside the list."""
     symbol, near = path.parent.name, path.parent.parent
     folders = (near.parent, TARGETS_DIR / near.name, TARGETS_DIR / "common" / "include")
     missing = absent(code, folders, f"{symbol}.h")
@@ -241,7 +241,7 @@ def _read(path: Path) -> _Table:
 
 
 def _code(path: Path, name: str, data: Any, table: _Table, file: Path) -> Instance | None:
-    """The code that a list has for a function; None where a list that refers to another has a file of its own for it.
+    """Code of a function in a list; None if a list with `like` replaces it by a C file.
 
     TargetInvalid where it is none, or where one list has code for a function with a file.
     """

@@ -44,7 +44,7 @@ def _value(value: int | str) -> str:
 
 
 def instance_of(data: Any, include: Any = ()) -> Instance | str:
-    """The instance that a table says, or what is wrong with it; `include` are headers for tables without any."""
+    """Read an instance from a table, or return the fault as text; `include` is the default for its headers."""
     if not isinstance(data, dict):
         return f"it is {data!r}, and not a table with {', '.join(KEYS)}"
     fault = next(_faults(data), "")
@@ -88,6 +88,6 @@ def _faults(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def absent(instance: Instance, folders: Collection[Path], generated: str) -> str:
-    """The first header of an instance that is in none of the folders, nor is `generated`; empty where there is none."""
+    """First header of an instance that is neither in the folders nor `generated`; empty if all exist."""
     headers = (*instance.include, instance.body)
     return next((x for x in headers if x != generated and not any((f / x).is_file() for f in folders)), "")

@@ -48,7 +48,7 @@ def source_folders(tools: Toolchain) -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class KernelSource:
-    """The C of a kernel's function: a file, or text that is made from an entry of a list."""
+    """C of a kernel's function: a file, or text made from an entry of a list."""
 
     place: Path
     """The file, or the list."""
@@ -89,7 +89,7 @@ def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> KernelSourc
 
 
 def _own_source(symbol: str, path: Path) -> KernelSource | None:
-    """A target's own C of a kernel's general function: the file at a path, or what the list beside it says."""
+    """A target's own C of a kernel's general function: the file at a path, or `general` of the list beside it."""
     listed = path.with_suffix("") / LIST
     code = general_of(listed)
     if code is not None:
@@ -98,7 +98,7 @@ def _own_source(symbol: str, path: Path) -> KernelSource | None:
 
 
 def function_source(symbol: str, variant: str, target: Target, tools: Toolchain, generated: Path) -> KernelSource:
-    """The C of a kernel, or of its function for some calls; InternalError where there is none of the name."""
+    """C of a kernel's general function, or of a variant; InternalError if there is no variant of that name."""
     if not variant:
         return kernel_source(symbol, tools, generated)
     found = next((x for x in variants_of(symbol, target) if x.name == variant), None)
@@ -184,7 +184,7 @@ def build_program(
 
 
 def _library_flags(target: Target, tools: Toolchain) -> tuple[str, ...]:
-    """The flags of a shared library; OptionProblem for a target whose programs another machine runs."""
+    """Flags of a shared library; OptionProblem for a target whose programs do not run in this process."""
     if not tools.library:
         raise OptionProblem(
             f"programs of target {target.name!r} are not run by this process", hint="the default target"

@@ -37,7 +37,7 @@ class CaptureOptions:
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveStep:
-    """The captured step of a module and a loss, the batch that it was captured with, and what a report says of it."""
+    """Captured step of a module and a loss, with the batch it was captured with and a remark for the report."""
 
     module: nn.Module
     objective: Objective
@@ -97,7 +97,7 @@ def named_objective(
 
 
 def typed(objective: Objective, arrays: Sequence[Array]) -> list[Array]:
-    """The arrays; whole numbers as the target of a loss that compares floats are such."""
+    """Return the arrays, with an integer target as float32 if the loss compares floats."""
     declared = losses()[objective.name].role(Loss) if objective.name else None
     floats = declared is not None and declared.class_axis is None
     return [x.astype(np.float32) if floats and i == len(arrays) - 1 else x for i, x in enumerate(arrays)]

@@ -298,7 +298,7 @@ def _tile(step: Step, choice: StepTiling) -> None:
 
 
 def _whole_sums(step: Step, choice: StepTiling, target: Target) -> None:
-    """A kernel that the target says takes whole sums gets no part of one: it would begin again in each tile."""
+    """A kernel that cannot continue a sum gets no part of one: it would start again in each tile."""
     for d in step.access.dims if step.kernel.symbol in target.whole_sums else ():
         tiles = f"{d.name} has tiles of {choice.tile[d.name]} of {d.size}"
         text = f"{_place(step)}: {step.kernel.symbol} of target {target.name!r} takes whole sums, and {tiles}"

@@ -95,7 +95,7 @@ def codes(folder: Path) -> dict[str, Code]:
 
 
 def own_functions() -> set[str]:
-    """The kernels that the target has of its own, general functions and variants, by the names of their functions."""
+    """The target's own kernels, general functions and variants, by function name."""
     folder = target.TARGETS_DIR / TARGET / "kernels"
     general = {path.stem for path in folder.glob("*.c")} | {path.parent.name for path in folder.glob(f"*/{LIST}")}
     found = ((symbol, variant) for symbol in general for variant in variants_of(symbol, target.load(TARGET)))

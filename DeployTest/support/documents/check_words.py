@@ -20,7 +20,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def retired(table: str = "retired") -> Mapping[str, str]:
-    """The retired identifiers and keys, or those of C, each with the word that stands for it now."""
+    """Retired identifiers and keys, of Python or of C, with their replacements."""
     words: dict[str, str] = tomllib.loads(Path(__file__).with_name("retired.toml").read_text())[table]
     return words
 

@@ -28,7 +28,7 @@ NOTE = """\
 
 
 def interleaved(loads: Sequence[str], taps: Sequence[str], between: str = "") -> list[str]:
-    """Two loads, then a tap and a load in turn; `between` stands in front of the last tap."""
+    """Two loads, then taps and loads alternate; `between` comes before the last tap."""
     waiting, found = list(loads), list(loads[:AHEAD])
     del waiting[:AHEAD]
     for tap in taps[:-1]:

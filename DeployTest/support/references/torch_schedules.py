@@ -31,7 +31,7 @@ def torch_rates(name: str, bases: Sequence[float], updates: int) -> list[list[fl
 
 
 def torch_scheduler(name: str, optimizer: Any, bases: Sequence[float], updates: int) -> Any:
-    """The scheduler of PyTorch that a schedule stands for; CosineAnnealingLR takes one least rate for all groups."""
+    """PyTorch's scheduler for a schedule; CosineAnnealingLR has one minimum rate for all groups."""
     from torch.optim import lr_scheduler as schedulers
 
     def warm(scheduler: Any, first: float) -> Any:

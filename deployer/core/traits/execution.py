@@ -71,4 +71,4 @@ class Execution:
 
 
 NO_EXECUTION = Execution()
-"""The execution of a kernel of which nothing more is said."""
+"""Defaults of a kernel without an execution trait."""

@@ -28,7 +28,7 @@ class WorkSplit:
     kernel: ClassVar[str]
     """Symbol of the kernel."""
     name: ClassVar[str] = ""
-    """Name by which a target's kernel model asks for it; empty for the deployer's own."""
+    """Name in a target's kernel model that selects this split; empty for the default one."""
     cost_models: ClassVar[Mapping[str, CostModel]] = {}
     """Work by kernel variants; a target's list of variants names them as `work`."""
 
@@ -70,7 +70,7 @@ def split_of(symbol: str, model: KernelModel) -> WorkSplit | None:
 
 
 def cost_model_of(node: Node, name: str, model: KernelModel) -> CostModel:
-    """The work of a node's tiles by a kernel variant whose cost model has that name; without one by the operator."""
+    """Cost model of a kernel variant by name; the operator's `work` if the name is empty."""
     operator = operator_of(node)
     if not name:
         return operator.work

@@ -249,7 +249,7 @@ def _keyed_uniform_draws(node: Node, constants: Mapping[str, Array]) -> bool:
 
 
 def _keyed_uniform_drawless(node: Node) -> Node:
-    """There is no such form."""
+    """A form that the operator does not have."""
     raise unsupported(node, "its numbers are drawn at random", "a model in which nothing is, or a seed")
 
 

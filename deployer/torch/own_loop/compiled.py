@@ -33,7 +33,7 @@ from deployer.torch.samples.conversion import Conversion, numbers_of, shape_text
 
 FORMAT = "deployer step 1"
 OPTIMIZER = "optimizer/"
-"""What stands before the names of an optimizer's tensors in a state."""
+"""Prefix of the names of an optimizer's tensors in a state."""
 PASSES = "passes"
 
 

@@ -58,7 +58,7 @@ class UpdateRule:
                     raise OptionProblem(f"{key} of parameter group {i} has changed, and lr alone may", facts, hint)
 
     def by_base(self, bases: Sequence[float], rates: Sequence[float] | None = None) -> tuple[float, ...]:
-        """The rates, by default the present ones, in the order of a program's groups, whose first rates are `bases`.
+        """Rates, by default the present ones, in the order of a program's groups; `bases` are the groups' first rates.
 
         Groups of an optimizer by name keep their proportion to its rate, or their rates where that is 0 at first.
         """

@@ -17,7 +17,7 @@ KINDS = "fiub"
 
 
 class Conversion:
-    """Makes arrays of what a loop has; `warn` is told of each input whose numbers have to be copied or rounded."""
+    """Converts the data of a loop to arrays; `warn` gets one warning per input whose values are copied or rounded."""
 
     def __init__(self, warn: Warn) -> None:
         self.warn = warn

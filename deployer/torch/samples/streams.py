@@ -80,7 +80,7 @@ def _regrouped(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
 
 
 def is_streamed(data: Any) -> bool:
-    """Whether data can be read anew in every epoch: a DataLoader, a Dataset, or another iterable that begins again."""
+    """Whether data can be read again in every epoch: a DataLoader, a Dataset, or an iterable that restarts."""
     if isinstance(data, Mapping | str | bytes | list | tuple) or hasattr(data, "shape") or hasattr(data, "__fspath__"):
         return False
     return gives_samples(data) or isinstance(data, IterableDataset) or (
