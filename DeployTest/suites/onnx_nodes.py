@@ -169,18 +169,16 @@ def with_constants(test: NodeTest) -> NodeTest | None:
     Of an operator that is computed by its function's body these are the integers, of one with graphs inside what says
     which are computed.
     """
-    operators, model = {**registry(), **controls()}, onnx.ModelProto()
+    model = onnx.ModelProto()
+    static = {name: {*file_of(operator).static_inputs} for name, operator in registry().items()}
+    static |= {name: {*operator.static_inputs} for name, operator in controls().items()}
     model.CopyFrom(test.model)
     names = {
         name
         for node in model.graph.node
         for position, name in enumerate(node.input)
         if name in test.inputs
-        and (
-            position in file_of(operators[node.op_type]).static_inputs
-            if node.op_type in operators
-            else test.inputs[name].dtype.kind == "i"
-        )
+        and (position in static[node.op_type] if node.op_type in static else test.inputs[name].dtype.kind == "i")
     }
     if not names:
         return None
