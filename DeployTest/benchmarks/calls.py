@@ -25,7 +25,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "pytorch.md"
 MARKS = ("<!-- calls table -->", "<!-- end of calls table -->")
 ROUNDS, CALLS, SEED = 20, 300, 0
 MOST = 20e-6
-"""Seconds of overhead that a call at the rate of the last one may have."""
+"""Seconds of overhead that a call may have."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def main() -> None:
     record = {"processor": processor(), "torch": torch.__version__, "rows": [asdict(row) for row in rows]}
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
     publish(__file__, PAGE, MARKS, page_table(record))
-    slow = [row.net for row in rows if row.call - row.library > 1e6 * MOST]
+    slow = [row.net for row in rows if max(row.call, row.with_rate) - row.library > 1e6 * MOST]
     sys.exit(f"a call of {slow[0]} has more overhead than {1e6 * MOST:g} us" if slow else 0)
 
 
