@@ -83,7 +83,7 @@ ${inside(v.calls, "    ")}\
 }
 <%def name="inside(items, indent)">\
 % for item in items:
-${getattr(self, item.form)(item, indent)}\
+${getattr(self, item.definition)(item, indent)}\
 % endfor
 </%def>\
 <%def name="c_begin(v, indent)">\

@@ -18,7 +18,7 @@ from deployer.core.safe_text import CText
 from deployer.expressions.functions import WORDS
 from deployer.expressions.tree import Call, Expr, Var
 from deployer.expressions.words import add, div_up, mul, sub, word
-from deployer.loops.leaves import SignedVar, SizeExpr, Slot
+from deployer.loops.leaves import SignedVar, SizeExpr, SlotExpr
 from deployer.loops.loop_program import (
     ArgumentTable,
     Block,
@@ -63,8 +63,8 @@ def printed(*statements: Statement) -> str:
 def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
     """One program starts a transfer and another waits for it; a loop calls two kernels; elements have 1 B."""
     ticket = Ticket("x_in", "in", (0,))
-    fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (SizeExpr(48, "x_bytes"),))
-    out = Transfer("out", 0, Slot(1, "x", True), Slot(2, "y", False), (6,))
+    fetch = Transfer("in", 0, SlotExpr(1, "x", False), SlotExpr(1, "x", True), (SizeExpr(48, "x_bytes"),))
+    out = Transfer("out", 0, SlotExpr(1, "x", True), SlotExpr(2, "y", False), (6,))
     before = (Tickets((TicketArray("x_in", 1, (Done(),)),)), StartStmt(ticket, fetch))
     turn = Var("tile")
     calls = (CallStmt("conv_i8", ArgumentTable(1)), CallStmt("relu_i8", ArgumentTable(2)))
@@ -115,7 +115,7 @@ def test_tickets_of_slots_and_operands() -> None:
     )
     host = targets.load("host")
     run = ProgramRun(Clock(host.hops), (1,), {"use": 1})
-    fetch = Transfer("in", 0, Slot(1, "x", False), Slot(1, "x", True), (800,))
+    fetch = Transfer("in", 0, SlotExpr(1, "x", False), SlotExpr(1, "x", True), (800,))
     array = TicketArray("in", 2, (Done(), Done(), Done()))
     started = tuple(StartStmt(Ticket("in", "in", (1, place)), fetch) for place in range(3))
     run.block(Block((Tickets((array,)), *started, WaitAll(Ticket("in", "in", (0,)), 3))))

@@ -14,7 +14,7 @@ from deployer.core.kernel import Kernel
 from deployer.expressions.tree import Expr, Number, Var
 from deployer.expressions.words import add, mul, word
 from deployer.loops.graph_program import GraphStep
-from deployer.loops.leaves import HomeExpr, SizeExpr, Slot, sized
+from deployer.loops.leaves import HomeExpr, SizeExpr, SlotExpr, sized
 from deployer.loops.loop_program import (
     Arguments,
     ArgumentTable,
@@ -64,7 +64,7 @@ def move(target: Expr, source: Expr, *sizes: Expr) -> Wait:
 
 def copy(index: int, kind: str = "float32") -> Wait:
     """A transfer of a step's own addresses."""
-    return move(Slot(index, "x", False), HomeExpr(f"x{index}", kind))
+    return move(SlotExpr(index, "x", False), HomeExpr(f"x{index}", kind))
 
 
 def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
@@ -74,7 +74,7 @@ def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str,
 
 def moves(function: FunctionView) -> list[str]:
     """Its transfers as C."""
-    return [str(view.awaited) for view in function.body if view.form == "c_wait"]
+    return [str(view.awaited) for view in function.body if view.definition == "c_wait"]
 
 
 def test_addresses_are_parameters() -> None:
@@ -83,8 +83,8 @@ def test_addresses_are_parameters() -> None:
     assert function.parameters == "uint32_t step, relu_f32_args_t *args, float *x_slot, float *x_home"
     assert moves(function) == ["hal_dma_in_1d(0, x_slot, x_home, 8)"]
     call: TileView = function.body[-1].body[-1]
-    assert (call.form, call.table) == ("c_call_stmt", "args")
-    assert "c_arguments" not in [view.form for view in function.body]
+    assert (call.definition, call.table) == ("c_call_stmt", "args")
+    assert "c_arguments" not in [view.definition for view in function.body]
     assert calls == (
         "step_04_like(4, &step_04_args, SLOT_04_X, HOME_X4);",
         "step_04_like(7, &step_07_args, SLOT_07_X, HOME_X7);",
@@ -94,10 +94,10 @@ def test_addresses_are_parameters() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        step(7, move(Slot(7, "x", False), HomeExpr("x7", "float32"), 9)),
-        step(7, move(HomeExpr("x7", "float32"), Slot(7, "x", False))),
-        step(7, move(Slot(7, "x", False), Slot(7, "x", False))),
-        step(7, move(Slot(7, "x", True), HomeExpr("x7", "float32"))),
+        step(7, move(SlotExpr(7, "x", False), HomeExpr("x7", "float32"), 9)),
+        step(7, move(HomeExpr("x7", "float32"), SlotExpr(7, "x", False))),
+        step(7, move(SlotExpr(7, "x", False), SlotExpr(7, "x", False))),
+        step(7, move(SlotExpr(7, "x", True), HomeExpr("x7", "float32"))),
         step(7, copy(7), copy(7)),
         step(7, copy(7), kernel="relu_grad_f32"),
         step(7, copy(7, "int32"), kind="int32"),
@@ -114,7 +114,7 @@ def test_anything_else_is_not_shared(other: LoopProgram) -> None:
 def sizes(index: int, *values: int) -> LoopProgram:
     """A step whose transfer has named sizes."""
     named = (sized(value, f"x_{at}") for at, value in enumerate(values))
-    return step(index, move(Slot(index, "x", False), 0, *named))
+    return step(index, move(SlotExpr(index, "x", False), 0, *named))
 
 
 def test_sizes_that_differ_are_parameters() -> None:
@@ -167,7 +167,7 @@ def test_slots_that_a_table_holds_are_read_from_it() -> None:
     """A slot that a step does not change is no parameter; the kernel's pointer to what it reads is `const`."""
 
     def program(index: int) -> LoopProgram:
-        x, y = Slot(index, "x", False), Slot(index, "y", False)
+        x, y = SlotExpr(index, "x", False), SlotExpr(index, "y", False)
         plain = step(
             index, move(x, HomeExpr(f"x{index}", "float32")), move(y, HomeExpr(f"y{index}", "float32")), move(x, x)
         )
@@ -246,7 +246,11 @@ def test_tables_share_what_they_have_in_common() -> None:
     """Equal sizes become a macro of the first step's; addresses stay, and too few or single sizes are no macro."""
     sizes: list[tuple[str, Expr]] = [(f"n{i}", i) for i in range(5)]
     own: list[tuple[str, Expr]] = [*sizes, ("m", 1)]
-    tables = [[("x", Slot(1, "x", False)), *sizes], [("x", Slot(2, "x", False)), *sizes], [("y", HomeExpr("y")), *own]]
+    tables = [
+        [("x", SlotExpr(1, "x", False)), *sizes],
+        [("x", SlotExpr(2, "x", False)), *sizes],
+        [("y", HomeExpr("y")), *own],
+    ]
     labels = ["step_01", "step_02", "step_03", "step_04", "step_05"]
     macros, fields = common_sizes([*tables, [("m", 1)], [("m", 1)]], labels, PRINTER)
     texts = [f".n{i} = {i}" for i in range(5)]

@@ -16,7 +16,7 @@ from deployer.core.ir import Graph, Node, Program, Role, Tensor
 from deployer.core.operator import registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
 from deployer.running import build
-from deployer.testing.bench import Step, step_of
+from deployer.testing.bench import BenchStep, step_of
 
 ELEMENT = 4
 UNFIT = ("accumulate_f32",)
@@ -55,9 +55,9 @@ void planted_parallel(hal_kernel_t kernel, const void *args);
 """
 
 
-def samples() -> dict[str, Step]:
+def samples() -> dict[str, BenchStep]:
     """The first sample of each kernel that an inference graph can hold, by the kernel's symbol."""
-    steps_by_symbol: dict[str, Step] = {}
+    steps_by_symbol: dict[str, BenchStep] = {}
     for operator in registry().values():
         if operator.kernel is None or operator.kernel.symbol in UNFIT:
             continue
@@ -66,7 +66,7 @@ def samples() -> dict[str, Step]:
     return steps_by_symbol
 
 
-def program_of(steps: dict[str, Step]) -> tuple[Program, dict[str, np.ndarray]]:
+def program_of(steps: dict[str, BenchStep]) -> tuple[Program, dict[str, np.ndarray]]:
     """All nodes as one graph whose inputs are all theirs, and the inputs' values."""
     tensors: dict[str, Tensor] = {}
     values: dict[str, np.ndarray] = {}

@@ -251,3 +251,15 @@ def test_changelog_has_sections() -> None:
         assert titles, before
         assert "\n- " not in before, before
         assert all("\n- " in section for section in sections), titles
+
+
+def test_each_public_class_has_a_name_of_its_own() -> None:
+    """No two modules of the product define a public class of one name."""
+    homes: dict[str, list[str]] = {}
+    product = [p for p in files() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in ("deployer", "tilers")]
+    for path in product:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(homes) > 100
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}

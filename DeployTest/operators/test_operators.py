@@ -21,7 +21,7 @@ from deployer.kernel_variants.costs import StepCosts
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.views import Folded
 from deployer.testing import check
-from deployer.testing.bench import MODEL, Step, bits, lawful, run_step, step_of
+from deployer.testing.bench import MODEL, BenchStep, bits, lawful, run_step, step_of
 from deployer.testing.check import has_slope, is_lowered
 from deployer.testing.gradients import EvaluatingBuilder
 from deployer.testing.runtime import run_by_onnx
@@ -155,7 +155,7 @@ def few_tiles(access: Access, lengths: Mapping[str, int]) -> dict[str, int]:
 
 
 @cache
-def _whole(name: str) -> list[tuple[Step, list[bytes]]]:
+def _whole(name: str) -> list[tuple[BenchStep, list[bytes]]]:
     """The steps of an operator's samples, with what the kernel gives for each in one tile on one core."""
     steps = [step_of(registry()[name], sample) for sample in BY_KERNEL[name]]
     return [(step, [bits(x) for x in run_step(step, step.access.sizes)]) for step in steps]
@@ -231,11 +231,11 @@ def _codes(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, AttrValue]) 
     return [_code(step_of(registry()[name], sample)) for name, sample in cases]
 
 
-def _code(step: Step) -> str:
+def _code(step: BenchStep) -> str:
     """A function for such calls of the kernel, where there is one, and the form of its work."""
     kernel, arguments = step.operator.kernel, kernel_args(step.node, step.access, MODEL)
     assert kernel is not None
-    made = plan.Step(0, "infer", step.node, kernel, step.access, arguments, 0)
+    made = plan.BenchStep(0, "infer", step.node, kernel, step.access, arguments, 0)
     code, work = StepCosts(made, load("siracusa")).of(step.access.sizes)
     return cost_key(code, work.form).removeprefix(kernel.symbol).removeprefix(".")
 

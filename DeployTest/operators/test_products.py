@@ -13,7 +13,7 @@ from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.sums import PRODUCTS, block_of, is_single, quantum_of
 from deployer.running.build import COMMON
-from deployer.testing.bench import Step, bits, run_step, step_of
+from deployer.testing.bench import BenchStep, bits, run_step, step_of
 from deployer.tilers.levels.grid import grid_of, tile_sizes
 
 pytestmark = pytest.mark.host
@@ -62,7 +62,7 @@ def normal(*shapes: tuple[int, ...]) -> list[Array]:
     return [draw.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
-def kernel(name: str, inputs: Sequence[Array], attrs: dict[str, AttrValue] | None = None) -> Step:
+def kernel(name: str, inputs: Sequence[Array], attrs: dict[str, AttrValue] | None = None) -> BenchStep:
     """An operator on these inputs."""
     return step_of(registry()[name], Sample("order", tuple(inputs), attrs or {}, onnx=False))
 

@@ -10,7 +10,7 @@ from deployer.core.operator import Array, execution_of, registry
 from deployer.core.samples import Sample
 from deployer.core.traits.execution import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
 from deployer.running.build import COMMON
-from deployer.testing.bench import Step, bits, lawful, run_step, step_of
+from deployer.testing.bench import BenchStep, bits, lawful, run_step, step_of
 from DeployTest.support.kernels.functions import sweep
 from DeployTest.support.tolerances import table
 
@@ -28,7 +28,7 @@ def test_constants_are_those_of_c() -> None:
     assert constants == {"SUM_BLOCK": str(BLOCK), "SUM_GROUP": str(GROUP), "SUM_CARRIED": str(CARRIED_FLOATS)}
 
 
-def reduction(x: Array) -> Step:
+def reduction(x: Array) -> BenchStep:
     """The sum of each row of x."""
     return step_of(registry()["ReduceSum"], Sample("rows", (x,), {"axes": (1,), "keepdims": 0}))
 
@@ -127,7 +127,7 @@ def test_infinity_is_the_sum() -> None:
     assert np.isposinf(run_step(step, step.access.sizes)[0]).all()
 
 
-def carries(step: Step) -> bool:
+def carries(step: BenchStep) -> bool:
     """Whether the step has an operand for what waits between tiles."""
     return any(operand.arg == CARRIED for operand in step.access.operands)
 

@@ -21,7 +21,7 @@ from deployer.kernel_variants.conditions import variants_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
-from deployer.testing.bench import MODEL, Step, lawful, step_of
+from deployer.testing.bench import MODEL, BenchStep, lawful, step_of
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
@@ -78,7 +78,7 @@ LONG: tuple[tuple[str, tuple[tuple[int, ...], ...], dict[str, AttrValue], int], 
 OVERRIDES = sorted((target.TARGETS_DIR / "siracusa" / "kernels").glob("*"))
 
 
-def _steps() -> Iterator[Step]:
+def _steps() -> Iterator[BenchStep]:
     for name, operator in registry().items():
         for sample in operator.samples() if name == operator.name and operator.kernel is not None else ():
             step = step_of(operator, sample)

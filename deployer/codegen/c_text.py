@@ -13,8 +13,8 @@ from deployer.codegen.c_names import Names
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.safe_text import CText, code, identifier
 from deployer.expressions.c_text import c_text
-from deployer.expressions.tree import Expr, Node, Number, Var
-from deployer.loops.leaves import Element, HomeExpr, SignedVar, SizeExpr, Slot
+from deployer.expressions.tree import Expr, Expression, Number, Var
+from deployer.loops.leaves import Element, HomeExpr, SignedVar, SizeExpr, SlotExpr
 from deployer.loops.loop_program import (
     ArgumentTable,
     CallEachStmt,
@@ -45,7 +45,7 @@ class TileView:
     `body` are the inner statements, and `ahead` those of a loop that run an iteration ahead of the body.
     """
 
-    form: str
+    definition: str
     texts: Mapping[str, Printable]
     ahead: tuple["TileView", ...] = ()
     body: tuple["TileView", ...] = ()
@@ -72,7 +72,7 @@ class Printer:
         """An expression as C."""
         return c_text(value, self._leaf)
 
-    def _leaf(self, value: Node) -> str | None:
+    def _leaf(self, value: Expression) -> str | None:
         """A leaf as C; None for what is none."""
         t = self.text
         match value:
@@ -89,7 +89,7 @@ class Printer:
             case HomeExpr(storage, dtype):
                 cast = f"({C_TYPES[dtype]} *)" if self.types.get(storage, dtype) != dtype else ""
                 return cast + self.names.home(storage)
-            case Slot(step, arg, staged):
+            case SlotExpr(step, arg, staged):
                 return self.names.slot(step, arg, staged)
             case ArgumentTable(step):
                 return f"&{table_name(step)}"

@@ -12,7 +12,7 @@ import deployer.templates
 from deployer.codegen import render
 from deployer.codegen.harness import harness_view, segment_view
 from deployer.codegen.kernel_headers import kernel_header
-from deployer.codegen.kernel_text import printed_form
+from deployer.codegen.kernel_text import printed_kernel
 from deployer.codegen.simulation_map import simulation_view
 from deployer.core.errors import InternalError
 from deployer.core.kernel import Kernel
@@ -56,9 +56,9 @@ def segment_files(plan: Plan) -> dict[str, str]:
 
 def kernel_files(kernel: Kernel) -> dict[str, str]:
     """The header of a kernel, and its C where that is printed from a formula."""
-    form = printed_form(kernel.symbol)
-    printed = {f"{kernel.symbol}.c": rendered(*form)} if form else {}
-    return {f"{kernel.symbol}.h": kernel_header(kernel), **printed}
+    printed = printed_kernel(kernel.symbol)
+    source = {f"{kernel.symbol}.c": rendered(*printed)} if printed else {}
+    return {f"{kernel.symbol}.h": kernel_header(kernel), **source}
 
 
 @cache

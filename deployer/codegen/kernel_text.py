@@ -45,7 +45,7 @@ class KernelView:
     pragmas: tuple[CText, ...]
 
 
-def printed_form(symbol: str) -> tuple[str, KernelView] | None:
+def printed_kernel(symbol: str) -> tuple[str, KernelView] | None:
     """The template and the view of a kernel that is printed from a formula; None for kernels that are written."""
     operator = printed_kernels().get(symbol)
     if operator is None:

@@ -10,10 +10,10 @@ from deployer.codegen.c_text import Printer, TileView, table_name
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.ir import DTYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.expressions.tree import Expr, Node, Number, Tree, Var, variables
+from deployer.expressions.tree import Expr, Expression, Number, Tree, Var, variables
 from deployer.expressions.words import word
 from deployer.loops.graph_program import GraphStep
-from deployer.loops.leaves import HomeExpr, SizeExpr, Slot
+from deployer.loops.leaves import HomeExpr, SizeExpr, SlotExpr
 from deployer.loops.loop_program import (
     Arguments,
     ArgumentTable,
@@ -38,7 +38,7 @@ from deployer.loops.lower import has_address
 from deployer.loops.tile_loop import FLAG
 
 T = TypeVar("T", bound=Tree)
-ADDRESSES = (HomeExpr, Slot, Group, GroupSize)
+ADDRESSES = (HomeExpr, SlotExpr, Group, GroupSize)
 """Nodes that differ between steps of one shape; each is a parameter of a shared function."""
 LEAST_COMMON = 4
 """Fields that tables must have in common to be worth a macro."""
@@ -62,7 +62,7 @@ class FunctionView:
 
 
 @dataclass(frozen=True)
-class _Hole(Node):
+class _Hole(Expression):
     """A placeholder for a size: its position among all sizes of the program, and its name."""
 
     place: int
@@ -96,7 +96,7 @@ class _Shape:
     program: LoopProgram
     body: Block
     parameters: tuple[tuple[str, str], ...]
-    addresses: tuple[Node, ...]
+    addresses: tuple[Expression, ...]
     sizes: tuple[SizeExpr, ...]
     order: tuple[int, ...]
 
@@ -167,13 +167,13 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls
 
 
-def _varying(group: Sequence[_Shape]) -> dict[_Size, Node]:
+def _varying(group: Sequence[_Shape]) -> dict[_Size, Expression]:
     """The sizes that differ between steps, in the order of the parameters, as expressions of parameters.
 
     Sizes of one kind that are the same in each step, such as the bytes of two operands, are one parameter with the
     first one's name; bytes of as many elements as a slot has are that many elements times four.
     """
-    found: dict[_Size, Node] = {}
+    found: dict[_Size, Expression] = {}
     kinds: dict[tuple[str, tuple[int, ...]], Var] = {}
     sizes = _sizes(group)
     for size in (sizes[place] for place in group[0].order):
@@ -192,7 +192,7 @@ def _varying(group: Sequence[_Shape]) -> dict[_Size, Node]:
     return found
 
 
-def _parameters(sizes: dict[_Size, Node]) -> dict[str, _Size]:
+def _parameters(sizes: dict[_Size, Expression]) -> dict[str, _Size]:
     """The parameters for these sizes, and the size behind each."""
     parameters = dict[str, _Size]()
     for size, value in sizes.items():
@@ -207,7 +207,7 @@ def _sizes(group: Sequence[_Shape]) -> list[_Size]:
     return [_Size(column[0].name, tuple(size.value for size in column)) for column in columns]
 
 
-def _filled(group: Sequence[_Shape], varying: dict[_Size, Node]) -> Block:
+def _filled(group: Sequence[_Shape], varying: dict[_Size, Expression]) -> Block:
     """The body of a group with each hole filled: with parameters if the size differs, else with its value."""
     sizes = _sizes(group)
 
@@ -266,15 +266,15 @@ def _shape(step: GraphStep) -> _Shape:
     program = step.program
     written = {name: writes for name, _, writes in program.kernel.pointers}
     held = {
-        value: HeldArgument(name, not written[name]) for name, value in program.arguments if isinstance(value, Slot)
+        value: HeldArgument(name, not written[name]) for name, value in program.arguments if isinstance(value, SlotExpr)
     }
     kinds = {name: kind for name, kind, _ in program.kernel.pointers}
     types = {name: f"{C_TYPES[kind]} *" for name, kind in kinds.items()}
-    names: dict[Node, tuple[str, str]] = {}
+    names: dict[Expression, tuple[str, str]] = {}
     for arg, storage in program.storages:
         names[HomeExpr(storage, kinds[arg])] = f"{arg}_home", types[arg]
-        names[Slot(program.step, arg, False)] = f"{arg}_slot", types[arg]
-        names[Slot(program.step, arg, True)] = f"{arg}_stage", types[arg]
+        names[SlotExpr(program.step, arg, False)] = f"{arg}_slot", types[arg]
+        names[SlotExpr(program.step, arg, True)] = f"{arg}_stage", types[arg]
     for node in program.body.walk():
         if isinstance(node, Fetch):
             names |= {node.tables: ("tables", "const void *"), node.size: ("tables_bytes", "uint32_t ")}
@@ -287,7 +287,7 @@ def _shape(step: GraphStep) -> _Shape:
         return tree.mapped(numbered)
 
     def renamed(tree: Tree) -> Tree:
-        if isinstance(tree, Slot) and tree in held:
+        if isinstance(tree, SlotExpr) and tree in held:
             return held[tree]
         if isinstance(tree, ADDRESSES):
             return Var(names[tree][0])

@@ -139,11 +139,11 @@ class Loops:
         kernel = self.step.kernel
         present = {o.arg for o in self.step.operands}
         rows = [(name, "HAL_SIM_NULL, 0, 0, 0, NULL") for name, _, _ in kernel.pointers if name not in present]
-        rows += [(name, self._form(self.step.args[name], kind, tables)) for name, kind in kernel.scalars]
-        texts = [f'{{"{name}", offsetof({kernel.symbol}_args_t, {name}), {form}}}' for name, form in rows]
+        rows += [(name, self._scalar(self.step.args[name], kind, tables)) for name, kind in kernel.scalars]
+        texts = [f'{{"{name}", offsetof({kernel.symbol}_args_t, {name}), {source}}}' for name, source in rows]
         return tables.put("hal_sim_scalar_t", texts), len(texts)
 
-    def _form(self, value: ArgValue, kind: str, tables: TraceTables) -> str:
+    def _scalar(self, value: ArgValue, kind: str, tables: TraceTables) -> str:
         match value:
             case Const(number):
                 return _constant(number, kind)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from deployer.core.errors import InternalError
-from deployer.expressions.tree import Call, Expr, Function, Node
+from deployer.expressions.tree import Call, Expr, Expression, Function
 
 ATOM = 9
 BINDING = {
@@ -18,7 +18,7 @@ A difference in a sum has parentheses: a pointer must not leave its array in bet
 """
 
 
-def c_text(expression: Expr, own: Callable[[Node], str | None], least: int = 0) -> str:
+def c_text(expression: Expr, own: Callable[[Expression], str | None], least: int = 0) -> str:
     """Print an expression as C, in parentheses if its precedence is below `least`.
 
     `own` gives the text of a leaf, or of a call that has a name; None for other calls.

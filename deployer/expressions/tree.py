@@ -17,7 +17,7 @@ Kind = Literal["float", "bool", "int", "word"]
 A `word` is an unsigned number of a loop program (an index, a size, an address, a ticket), or an integer of a condition;
 it never overflows. Its truths are words, too: 0 is false.
 """
-Slope = Callable[["Call", Sequence["Node"], Sequence["Node"]], "Node"]
+Slope = Callable[["Call", Sequence["Expression"], Sequence["Expression"]], "Expression"]
 """The derivative of a call, from its operands and their derivatives."""
 Thunk = Callable[[Any], Any]
 """The value of an expression for the values of its variables."""
@@ -65,14 +65,14 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
-Expr = Union[int, "Node"]
+Expr = Union[int, "Expression"]
 """A plain `int` is a word."""
-Value = Union[float, "Node"]
+Value = Union[float, "Expression"]
 """A plain number becomes one of the kind that its function takes."""
 
 
 @dataclass(frozen=True)
-class Node(Tree):
+class Expression(Tree):
     """An expression that is not a plain number; arithmetic and comparisons of Python make calls."""
 
     @property
@@ -80,48 +80,48 @@ class Node(Tree):
         """The kind of the value."""
         return "word"
 
-    def __neg__(self) -> "Node":
+    def __neg__(self) -> "Expression":
         return call("neg", self)
 
-    def __add__(self, other: Value) -> "Node":
+    def __add__(self, other: Value) -> "Expression":
         return call("add", self, other)
 
-    def __radd__(self, other: Value) -> "Node":
+    def __radd__(self, other: Value) -> "Expression":
         return call("add", other, self)
 
-    def __sub__(self, other: Value) -> "Node":
+    def __sub__(self, other: Value) -> "Expression":
         return call("sub", self, other)
 
-    def __rsub__(self, other: Value) -> "Node":
+    def __rsub__(self, other: Value) -> "Expression":
         return call("sub", other, self)
 
-    def __mul__(self, other: Value) -> "Node":
+    def __mul__(self, other: Value) -> "Expression":
         return call("mul", self, other)
 
-    def __rmul__(self, other: Value) -> "Node":
+    def __rmul__(self, other: Value) -> "Expression":
         return call("mul", other, self)
 
-    def __truediv__(self, other: Value) -> "Node":
+    def __truediv__(self, other: Value) -> "Expression":
         return call("div", self, other)
 
-    def __rtruediv__(self, other: Value) -> "Node":
+    def __rtruediv__(self, other: Value) -> "Expression":
         return call("div", other, self)
 
-    def __lt__(self, other: Value) -> "Node":
+    def __lt__(self, other: Value) -> "Expression":
         return call("less", self, other)
 
-    def __le__(self, other: Value) -> "Node":
+    def __le__(self, other: Value) -> "Expression":
         return call("less_equal", self, other)
 
-    def __gt__(self, other: Value) -> "Node":
+    def __gt__(self, other: Value) -> "Expression":
         return call("less", other, self)
 
-    def __ge__(self, other: Value) -> "Node":
+    def __ge__(self, other: Value) -> "Expression":
         return call("less_equal", other, self)
 
 
 @dataclass(frozen=True)
-class Number(Node):
+class Number(Expression):
     """A float constant, rounded to the type of the operands where it is used."""
 
     value: float
@@ -133,7 +133,7 @@ class Number(Node):
 
 
 @dataclass(frozen=True)
-class Var(Node):
+class Var(Expression):
     """A word by name: a variable or a parameter of a loop program, an argument of a kernel in a condition."""
 
     name: str
@@ -169,13 +169,13 @@ class Function:
         """Whether the operands have the kinds that the function takes; a plain integer may be a float or a word."""
         kinds = self.operands[:1] * len(operands) if self.variadic else self.operands
         return len(operands) == len(kinds) and all(
-            x.kind == kind if isinstance(x, Node) else kind == "float" or (kind == "word" and isinstance(x, int))
+            x.kind == kind if isinstance(x, Expression) else kind == "float" or (kind == "word" and isinstance(x, int))
             for x, kind in zip(operands, kinds, strict=False)
         )
 
 
 @dataclass(frozen=True)
-class Call(Node):
+class Call(Expression):
     """A function of further expressions; `call` makes it."""
 
     function: Function
@@ -187,9 +187,9 @@ class Call(Node):
         return self.function.kind
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[Expression, ...]:
         """The operands that are no plain words: all those of a formula."""
-        return tuple(x for x in self.operands if isinstance(x, Node))
+        return tuple(x for x in self.operands if isinstance(x, Expression))
 
 
 FUNCTIONS: dict[str, list[Function]] = {}
@@ -204,10 +204,10 @@ def call(name: str, *operands: Value) -> Call:
     for function in FUNCTIONS[name]:
         if function.takes(operands):
             is_float = "float" in function.operands
-            arguments = (x if isinstance(x, Node) else Number(float(x)) if is_float else int(x) for x in operands)
+            arguments = (x if isinstance(x, Expression) else Number(float(x)) if is_float else int(x) for x in operands)
             return Call(function, tuple(arguments))
     taken = " or ".join(", ".join(function.operands) for function in FUNCTIONS[name])
-    found = ", ".join(x.kind if isinstance(x, Node) else repr(x) for x in operands)
+    found = ", ".join(x.kind if isinstance(x, Expression) else repr(x) for x in operands)
     raise InternalError(f"{name} takes {taken}", [("found", found or "nothing")])
 
 
@@ -230,7 +230,7 @@ def calls(node: Tree) -> list[Call]:
     return [tree for tree in distinct(node) if isinstance(tree, Call)]
 
 
-def replaced(node: Node, old: Node, new: Node) -> Node:
+def replaced(node: Expression, old: Expression, new: Expression) -> Expression:
     """The expression with each occurrence of a part replaced."""
 
     def change(tree: Tree) -> Tree:

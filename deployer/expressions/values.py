@@ -8,30 +8,31 @@ import numpy as np
 
 from deployer.core.operator import Array
 from deployer.expressions.formula import Attr, Input
-from deployer.expressions.tree import Call, Expr, Node, Number, Thunk, Var, distinct
+from deployer.expressions.tree import Call, Expr, Expression, Number, Thunk, Var, distinct
 
 
-def compiled(expression: Expr, leaf: Callable[[Node], Thunk]) -> Thunk:
+def compiled(expression: Expr, leaf: Callable[[Expression], Thunk]) -> Thunk:
     """The value of a word as a function of its variables by name; `leaf` makes that of any other leaf."""
     match expression:
         case int():
             return lambda _: expression
         case Var(name):
             return itemgetter(name)
+        case Call(function, (Var(name), int(constant))) if not function.lazy:
+            return _of_variable(function.meaning, name, constant)
         case Call(function, operands):
             thunks = [compiled(x, leaf) for x in operands]
             if function.lazy:
                 thunk: Thunk = function.meaning(*thunks)
                 return thunk
-            if len(thunks) == 2 and isinstance(operands[1], int):
-                return _with_constant(function.meaning, thunks[0], operands[1])
             return _left_fold(function.meaning, thunks) if function.variadic else _applied(function.meaning, thunks)
         case _:
             return leaf(expression)
 
 
-def _with_constant(meaning: Callable[..., Any], first: Thunk, second: int) -> Thunk:
-    return lambda values: meaning(first(values), second)
+def _of_variable(meaning: Callable[..., Any], name: str, constant: int) -> Thunk:
+    """A function of a variable and a constant, of which conditions and loops have many."""
+    return lambda values: meaning(values[name], constant)
 
 
 def _left_fold(meaning: Callable[..., Any], operands: Sequence[Thunk]) -> Thunk:
@@ -50,7 +51,7 @@ def _applied(meaning: Callable[..., Any], operands: Sequence[Thunk]) -> Thunk:
     return lambda values: meaning(*[operand(values) for operand in operands])
 
 
-def evaluate(formula: Node, inputs: Mapping[str, Array], attributes: Mapping[str, float]) -> Array:
+def evaluate(formula: Expression, inputs: Mapping[str, Array], attributes: Mapping[str, float]) -> Array:
     """The value of a formula: floats in the type of the first input of floats, integers in theirs, truths as int32.
 
     In float32 it rounds as the kernels do; in float64 it is the meaning. An attribute of a file is the float32 that the

@@ -1,7 +1,9 @@
 """Words of loop programs: calls with their constants folded."""
 
+import math
+
 from deployer.expressions.functions import WORDS
-from deployer.expressions.tree import Call, Expr
+from deployer.expressions.tree import Call, Expr, Function
 
 _OF = {function.name: function for function in WORDS}
 ADD, SUB, MUL = _OF["add"], _OF["sub"], _OF["mul"]
@@ -12,9 +14,9 @@ def word(name: str, *operands: Expr) -> Call:
     return Call(_OF[name], operands)
 
 
-def is_call(value: Expr, name: str) -> bool:
-    """Whether an expression is a call of the function of words that has this name."""
-    return isinstance(value, Call) and value.function is _OF[name]
+def is_call(value: Expr, function: Function) -> bool:
+    """Whether an expression is a call of a function."""
+    return isinstance(value, Call) and value.function is function
 
 
 def add(*terms: Expr) -> Expr:
@@ -34,16 +36,18 @@ def mul(*factors: Expr) -> Expr:
     constant = 1
     kept: list[Expr] = []
     for factor in factors:
-        for inner in factor.operands if isinstance(factor, Call) and factor.function is MUL else (factor,):
-            if isinstance(inner, int):
-                constant *= inner
-            else:
-                kept.append(inner)
+        if isinstance(factor, int):
+            constant *= factor
+        elif isinstance(factor, Call) and factor.function is MUL:
+            kept += [x for x in factor.operands if not isinstance(x, int)]
+            constant *= math.prod(x for x in factor.operands if isinstance(x, int))
+        else:
+            kept.append(factor)
     if constant == 0 or not kept:
         return constant
     if constant != 1:
         kept.append(constant)
-    return kept[0] if len(kept) == 1 and not is_call(kept[0], "add") else Call(MUL, tuple(kept))
+    return Call(MUL, tuple(kept)) if len(kept) > 1 or is_call(kept[0], ADD) else kept[0]
 
 
 def sub(value: Expr, less: Expr) -> Expr:

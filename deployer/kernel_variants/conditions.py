@@ -19,7 +19,7 @@ from deployer.core.packages import kernel_folders
 from deployer.core.safe_text import is_identifier
 from deployer.core.target import TARGETS_DIR, Target, TargetInvalid
 from deployer.expressions.parse import NotAnExpression, parse
-from deployer.expressions.tree import Expr, Node, Thunk, Var, variables
+from deployer.expressions.tree import Expr, Expression, Thunk, Var, variables
 from deployer.expressions.values import compiled
 from deployer.expressions.words import word
 from deployer.kernel_variants.instances import Instance, absent, instance_of, is_headers
@@ -39,7 +39,7 @@ GENERAL, INCLUDE = "general", "include"
 
 
 @dataclass(frozen=True)
-class Cores(Node):
+class Cores(Expression):
     """The number of cores that a call's work is split over."""
 
 

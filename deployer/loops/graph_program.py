@@ -83,7 +83,7 @@ def graph_program(plan: Plan, graph: str, lowered: Lowered | None = None) -> Gra
     opens, told = _opens(plan.steps, own), bool(moved) or any(c.direction == "in" for c in own)
     programs = []
     for s in steps:
-        opened = frozenset(opens.get(form_of(s), ()))
+        opened = frozenset(opens.get(structure_of(s), ()))
         if lowered is None:
             programs.append(lower(s, fetched.get(s.index, 0), sharing.get(s.index), opened))
             continue
@@ -167,13 +167,13 @@ def _opens(
     """By the forms of steps the transfers whose ends the graph handles."""
     opens: dict[Hashable, set[tuple[Direction, str]]] = {}
     for c in cross_step_transfers:
-        opens.setdefault(form_of(steps[c.step]), set()).add((c.direction, c.arg))
+        opens.setdefault(structure_of(steps[c.step]), set()).add((c.direction, c.arg))
     for host in {c.at for c in cross_step_transfers if c.direction == "in"}:
-        opens.setdefault(form_of(steps[host]), set()).update(("in", o.arg) for o in steps[host].operands)
+        opens.setdefault(structure_of(steps[host]), set()).update(("in", o.arg) for o in steps[host].operands)
     return opens
 
 
-def form_of(step: PlanStep) -> Hashable:
+def structure_of(step: PlanStep) -> Hashable:
     """Key of a step's loop structure, excluding sizes; steps with equal keys can share a C function."""
     split = tuple(d.name for d in step.dims if d.tile < d.outer)
     staging = step.staging

@@ -5,12 +5,12 @@ Indices, lengths, offsets and strides count elements; sizes of transfers are byt
 
 from dataclasses import dataclass
 
-from deployer.expressions.tree import Call, Expr, Node, Var
+from deployer.expressions.tree import Call, Expr, Expression, Var
 from deployer.expressions.words import ADD, MUL
 
 
 @dataclass(frozen=True)
-class Element(Node):
+class Element(Expression):
     """An element of an array, by the array's name and an index."""
 
     array: str
@@ -18,7 +18,7 @@ class Element(Node):
 
 
 @dataclass(frozen=True)
-class SizeExpr(Node):
+class SizeExpr(Expression):
     """A constant with a name. If steps with different values share a function, it becomes a parameter of that name."""
 
     value: int
@@ -26,7 +26,7 @@ class SizeExpr(Node):
 
 
 @dataclass(frozen=True)
-class HomeExpr(Node):
+class HomeExpr(Expression):
     """The address of a tensor's home, for a kernel's pointer to elements of that type; moved ones may be of another."""
 
     storage: str
@@ -34,7 +34,7 @@ class HomeExpr(Node):
 
 
 @dataclass(frozen=True)
-class Slot(Node):
+class SlotExpr(Expression):
     """The address of the first slot of a step's operand: a slot of the stage if `staged`, else of the tile loop."""
 
     step: int

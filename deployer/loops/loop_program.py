@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from deployer.core.kernel import Kernel
-from deployer.expressions.tree import Expr, Node, Tree, Var
+from deployer.expressions.tree import Expr, Expression, Tree, Var
 
 Direction = Literal["in", "out"]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Ticket(Node):
+class Ticket(Expression):
     """The handle to wait for a transfer towards the kernels ("in") or away; one of several of a name has an index.
 
     Of an array for slots and operands this has two parts, of which the first alone stands for the tickets of a slot.
@@ -28,7 +28,7 @@ class Ticket(Node):
 
 
 @dataclass(frozen=True)
-class Transfer(Node):
+class Transfer(Expression):
     """A transfer over a hop, towards the kernels ("in") or away; its value is the ticket.
 
     `sizes` are the bytes per run, then for each level a count and the bytes from one repetition to the next.
@@ -42,19 +42,19 @@ class Transfer(Node):
 
 
 @dataclass(frozen=True)
-class Done(Node):
+class Done(Expression):
     """The ticket of no transfer: a wait for it returns at once."""
 
 
 @dataclass(frozen=True)
-class ArgumentTable(Node):
+class ArgumentTable(Expression):
     """The argument table of a step's kernel."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class HeldArgument(Node):
+class HeldArgument(Expression):
     """The address that the argument table in use holds for a pointer argument of the kernel, to `const` or not."""
 
     argument: str
@@ -62,14 +62,14 @@ class HeldArgument(Node):
 
 
 @dataclass(frozen=True)
-class Group(Node):
+class Group(Expression):
     """The constants that are the argument tables of a group of steps, by the number of its first step."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class GroupSize(Node):
+class GroupSize(Expression):
     """The bytes of a group's tables: `bytes` by the plan, whose pointers may be shorter than the machine's."""
 
     step: int

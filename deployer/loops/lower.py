@@ -13,7 +13,7 @@ from deployer.core.kernel import Const
 from deployer.core.plan import Buffering, PlanOperand, PlanStep
 from deployer.expressions.tree import Expr, Number, Tree, variables
 from deployer.expressions.words import add, word
-from deployer.loops.leaves import HomeExpr, Slot
+from deployer.loops.leaves import HomeExpr, SlotExpr
 from deployer.loops.loop_program import (
     Arguments,
     ArgumentTable,
@@ -98,7 +98,7 @@ def _lasts(port: Port, loop: TileLoop) -> tuple[tuple[str, int], ...]:
 
 def has_address(value: Expr) -> bool:
     """Whether the value is an address of a home or slot."""
-    return isinstance(value, Tree) and any(isinstance(node, (HomeExpr, Slot)) for node in value.walk())
+    return isinstance(value, Tree) and any(isinstance(node, (HomeExpr, SlotExpr)) for node in value.walk())
 
 
 def _loop(

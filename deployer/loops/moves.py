@@ -13,7 +13,7 @@ from deployer.core.level import L_HOME, L_INNER
 from deployer.core.plan import Plan, PlanOperand, PlanStep
 from deployer.expressions.tree import Expr, Var
 from deployer.expressions.words import add, all_of, mul, word
-from deployer.loops.leaves import HomeExpr, Slot, sized
+from deployer.loops.leaves import HomeExpr, SlotExpr, sized
 from deployer.loops.loop_program import (
     Direction,
     Done,
@@ -105,7 +105,7 @@ class Port:
 
     def slot(self, o: PlanOperand, which: str = "") -> Expr:
         """Address of a slot at the inner end; of several, the one whose number the variable `which` holds."""
-        base = Slot(self.step.index, o.arg, self.staged)
+        base = SlotExpr(self.step.index, o.arg, self.staged)
         size = o.stage_bytes if self.staged else o.slot_bytes
         if not which or self.slots(o) == 1:
             return base

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deployer.core.cost import Clock
 from deployer.core.errors import InternalError
-from deployer.expressions.tree import Expr, Node, Thunk, Var
+from deployer.expressions.tree import Expr, Expression, Thunk, Var
 from deployer.expressions.values import compiled
 from deployer.loops.leaves import SizeExpr
 from deployer.loops.loop_program import (
@@ -233,7 +233,7 @@ class ProgramRun:
         """The function that computes a word, or starts a transfer and returns its hop and the cycle of its end."""
         return compiled(expression, self._leaf)
 
-    def _leaf(self, value: Node) -> Thunk:
+    def _leaf(self, value: Expression) -> Thunk:
         match value:
             case SizeExpr(number):
                 return lambda _: number

@@ -35,14 +35,14 @@ class Alternative:
         middle: MiddleLevel,
         packing_slack: tuple[int, ...],
         workers: Workers,
-        parts: ProgressCounter,
+        progress: ProgressCounter,
         others: tuple[str, ...] = (),
         searched: bool = False,
     ) -> None:
         """Workers begin at once. One behind `others`, which are names, is likely to start from another's tiling, and
         waits for that. With `searched` the homes of the middle level are those that its clock prefers.
         """
-        self.parts, self.others, self.searched = parts, others, searched
+        self.progress, self.others, self.searched = progress, others, searched
         self.name, self.inner, self.middle, self.packing_slack, self.workers = (
             name,
             inner,
@@ -54,7 +54,7 @@ class Alternative:
         # Homes in the innermost level may make up for some that do not fit.
         most = middle.capacity + inner.target.levels[L_INNER].budget
         self.spills_first = self.may_spill and not self._fit(most, frozenset())
-        parts.expect(2 + self.spills_first)
+        progress.expect(2 + self.spills_first)
         self._result = workers.call(self._prepared, self.spills_first, workers.jobs > 1 and not others)
 
     def tiling(self, earlier: Tiling | None) -> Tiling:
@@ -62,7 +62,7 @@ class Alternative:
         tiling = self._solved(self._result(), earlier)
         room = self.middle.capacity
         if self.may_spill and not self.spills_first and not self._fit(room, frozenset(tiling.resident)):
-            self.parts.expect(3)
+            self.progress.expect(3)
             return self._solved(self._prepared(True, False), earlier)
         return tiling
 
@@ -83,7 +83,7 @@ class Alternative:
     def _end(self, what: str) -> None:
         """One part is done; a worker stops here where nobody asks for the next."""
         self.workers.proceed()
-        self.parts.end(f"{self.name}: {what}")
+        self.progress.end(f"{self.name}: {what}")
 
     def _solved(self, prepared: Prepared, earlier: Tiling | None) -> Tiling:
         """The solver's tiling from the `earlier` one or from the greedy choice, whichever takes fewer cycles."""

@@ -31,20 +31,22 @@ def make_schedule(program: Program, options: Options) -> Schedule:
             code, work = StepCosts(step, target).of(access.sizes)
             codes.append(cost_key(code, work.form))
             steps.append(step)
-    parts = icache_miss_permille(codes, target)
+    permilles = icache_miss_permille(codes, target)
     return Schedule(
-        options, program, tuple(replace(s, icache_miss_permille=part) for s, part in zip(steps, parts, strict=True))
+        options,
+        program,
+        tuple(replace(s, icache_miss_permille=permille) for s, permille in zip(steps, permilles, strict=True)),
     )
 
 
 def icache_miss_permille(codes: Sequence[str], target: Target) -> list[int]:
     """For each step the thousandths of its cold start that return, where graphs with these codes run in turn.
 
-    What ran since the last step with the same code takes its place: each form counts once, by its cold start. What
-    forms of a kernel have in common counts once for all of them, and stays as long as any of them is run again.
+    What ran since the last step with the same code takes its place: each variant counts once, by its cold start. What
+    variants of a kernel have in common counts once for all of them, and stays as long as any of them is run again.
     """
     common = {code: _common(code, target) for code in set(codes)}
-    parts = []
+    permilles = []
     for index, code in enumerate(codes):
         kernel = _kernel(code)
         others, kernels, evicting, since = set[str](), {kernel}, 0, 0
@@ -60,20 +62,20 @@ def icache_miss_permille(codes: Sequence[str], target: Target) -> list[int]:
             kernels.add(_kernel(other))
         own = max(cost_of(target, code).cold, 1)
         shared = target.icache.milli(since) * common[code]
-        parts.append((target.icache.milli(evicting) * (own - common[code]) + shared) // own)
-    return parts
+        permilles.append((target.icache.milli(evicting) * (own - common[code]) + shared) // own)
+    return permilles
 
 
 def _kernel(code: str) -> str:
-    """The kernel of a code, by the key of kernel and form."""
+    """The kernel of a code, by the key of kernel and variant."""
     return code.partition(".")[0]
 
 
 def _common(code: str, target: Target) -> int:
-    """Cycles of a form's cold start for code that the other forms of its kernel have, too."""
+    """Cycles of a variant's cold start for code that the other variants of its kernel have, too."""
     kernel = _kernel(code)
-    forms = [cost.cold for key, cost in target.kernels.items() if _kernel(key) == kernel]
-    return min(forms, default=0) * target.icache.shared_permille // 1000 if len(forms) > 1 else 0
+    cold_starts = [cost.cold for key, cost in target.kernels.items() if _kernel(key) == kernel]
+    return min(cold_starts, default=0) * target.icache.shared_permille // 1000 if len(cold_starts) > 1 else 0
 
 
 def _leanest(program: Program, graph: Graph, options: Options) -> list[Node]:

@@ -95,13 +95,13 @@ class Tiler:
         names = [x for x in strategy(self.strategy).alternatives if x not in self._behind and not inner.unfit(x)]
         best: tuple[int, Tiling] | None = None
         found = dict[str, int]()
-        parts = ProgressCounter(say)
+        progress = ProgressCounter(say)
         with Workers(jobs or cores()) as workers:
             alternatives = [
-                Alternative(name, inner, middle, packing_slack, workers, parts, (), self.searched) for name in names
+                Alternative(name, inner, middle, packing_slack, workers, progress, (), self.searched) for name in names
             ]
             alternatives.append(
-                Alternative(self.strategy, inner, middle, packing_slack, workers, parts, tuple(names), self.searched)
+                Alternative(self.strategy, inner, middle, packing_slack, workers, progress, tuple(names), self.searched)
             )
             for alternative in alternatives:
                 start = best[1] if best and alternative is alternatives[-1] else None

@@ -88,7 +88,7 @@ def library(symbol: str) -> ctypes.CDLL:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class BenchStep:
     """A sample as a node with types, and its access where the operator has a kernel for it."""
 
     operator: Operator
@@ -114,7 +114,7 @@ class Step:
         return int(any(np.any(self.values[n]) for n in self.node.inputs if n and n not in used))
 
 
-def step_of(operator: Operator, sample: Sample, absent: Collection[int] = ()) -> Step:
+def step_of(operator: Operator, sample: Sample, absent: Collection[int] = ()) -> BenchStep:
     """The sample as a node with inputs x0.. and outputs y0.. but those `absent`; it has an access where nothing is
     lowered.
     """
@@ -125,12 +125,12 @@ def step_of(operator: Operator, sample: Sample, absent: Collection[int] = ()) ->
     types = {n: TensorType(x.dtype.name, x.shape) for n, x in values.items()}
     inputs = [types[n] if n else None for n in names]
     types.update((n, kind) for n, kind in zip(outputs, operator.infer(node, inputs), strict=False) if n)
-    step = Step(operator, node, types, values)
+    step = BenchStep(operator, node, types, values)
     if operator.kernel is None or operator.lower(node, inputs) is not None:
         return step
     running, carried = with_carry(execution_of(operator).sums, node, partial(operator.access, node, types))
     types.update(carried)
-    return Step(operator, node, types, values, operator.access(running, types))
+    return BenchStep(operator, node, types, values, operator.access(running, types))
 
 
 @dataclass
@@ -244,7 +244,7 @@ def bits(x: Array) -> bytes:
 
 
 def run_step(
-    step: Step, sizes: Mapping[str, int], cores: Sequence[int] = (0,), resident: Sequence[str] = ()
+    step: BenchStep, sizes: Mapping[str, int], cores: Sequence[int] = (0,), resident: Sequence[str] = ()
 ) -> list[Array]:
     """The node's outputs by its C kernel, tile by tile.
 
@@ -294,7 +294,7 @@ def structure(kernel: Kernel) -> type[ctypes.Structure]:
     return type(kernel.symbol, (ctypes.Structure,), {"_fields_": fields})
 
 
-def _value(value: ArgValue, tile: Tile, step: Step, slots: Mapping[str, Slot]) -> int | float:
+def _value(value: ArgValue, tile: Tile, step: BenchStep, slots: Mapping[str, Slot]) -> int | float:
     """Value of a scalar; strides are those of the slot, which may be a part of a larger array."""
     if isinstance(value, Stride):
         return slots[value.arg].stride(value.axis)

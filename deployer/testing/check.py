@@ -16,7 +16,7 @@ from deployer.core.operator import Array, Operator, file_of, registry
 from deployer.core.samples import Sample
 from deployer.core.traits.training import Accumulator
 from deployer.operators.base.views import Folded
-from deployer.testing.bench import MODEL, Step, step_of
+from deployer.testing.bench import MODEL, BenchStep, step_of
 from deployer.testing.contract import judged, placed
 from deployer.testing.gradients import DOUT, EvaluatingBuilder, evaluate
 from deployer.testing.runtime import run_by_onnx, runtime_module, version_of
@@ -221,7 +221,11 @@ def check_gradient(
 
 
 def _gradients(
-    step: Step, types: Mapping[str, TensorType], douts: Sequence[str], wanted: Sequence[int], values: dict[str, Array]
+    step: BenchStep,
+    types: Mapping[str, TensorType],
+    douts: Sequence[str],
+    wanted: Sequence[int],
+    values: dict[str, Array],
 ) -> dict[int, Array]:
     """The gradients of the wanted inputs by the rule, in float64."""
     if not wanted:
@@ -231,7 +235,7 @@ def _gradients(
     return builder.gradients(values)
 
 
-def inputs_with_rule(step: Step, types: Mapping[str, TensorType], douts: Sequence[str]) -> list[int]:
+def inputs_with_rule(step: BenchStep, types: Mapping[str, TensorType], douts: Sequence[str]) -> list[int]:
     """The float inputs for which the rule works alone."""
     indices = []
     for index, name in enumerate(step.node.inputs):
@@ -245,7 +249,7 @@ def inputs_with_rule(step: Step, types: Mapping[str, TensorType], douts: Sequenc
 
 
 def _check_slopes(
-    name: str, step: Step, values: dict[str, Array], index: int, gradient: Array, random: np.random.Generator
+    name: str, step: BenchStep, values: dict[str, Array], index: int, gradient: Array, random: np.random.Generator
 ) -> None:
     """Compare with central differences of sum(dout * output 0) along random directions of one input.
 
@@ -263,7 +267,7 @@ def _check_slopes(
         raise AssertionError(f"{name}: along a random direction {slope} instead of {expected} by central differences")
 
 
-def _slope(step: Step, values: dict[str, Array], index: int, direction: Array) -> float:
+def _slope(step: BenchStep, values: dict[str, Array], index: int, direction: Array) -> float:
     x, dout = values[step.node.inputs[index]], values[DOUT]
     h = 1e-6 * max(1.0, float(np.sqrt(np.abs(x).max(initial=1.0))))
     ends = []

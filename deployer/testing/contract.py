@@ -13,7 +13,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Array, Operator, operator_of, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.views import Folded
-from deployer.testing.bench import Step, bits, lawful, step_of
+from deployer.testing.bench import BenchStep, bits, lawful, step_of
 from deployer.testing.gradients import both_ways, by_reference
 from deployer.testing.runs import KernelRuns
 from deployer.testing.tolerances import Bound, bound, table
@@ -109,7 +109,7 @@ def _check_sample(operator: Operator, sample: Sample, findings: Findings) -> Non
             findings.refused.append(f"{sample.label}: {error.cause}")
 
 
-def _check_gradients(operator: Operator, step: Step, wanted: Sequence[int], findings: Findings) -> None:
+def _check_gradients(operator: Operator, step: BenchStep, wanted: Sequence[int], findings: Findings) -> None:
     node, values, label = step.node, step.values, step.node.name
     dout = np.random.default_rng(SEED).standard_normal(step.types[node.outputs[0]].shape).astype(np.float32)
     exact = both_ways(node, {n: _wide(x) for n, x in values.items()}, wanted, _wide(dout))[1]

@@ -15,7 +15,7 @@ from deployer.core.operator import Array, Operator, file_of
 from deployer.core.signatures import MICROSOFT
 from deployer.frontend.node_checks import MISFITS
 from deployer.operators.base.elementwise_dsl import ElementwiseFormula
-from deployer.testing.bench import Step
+from deployer.testing.bench import BenchStep
 
 OPSET = 21
 """The version of a model, unless the operator is of a later one."""
@@ -29,7 +29,7 @@ def runtime_module() -> Any:
         return None
 
 
-def run_by_onnx(step: Step) -> list[Array]:
+def run_by_onnx(step: BenchStep) -> list[Array]:
     """Outputs of a one-node model in ONNX Runtime; attributes that this opset wants as inputs become constants."""
     attrs = dict(step.node.attrs)
     names, constants = list(step.node.inputs), []

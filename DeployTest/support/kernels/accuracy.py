@@ -13,7 +13,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.core.traits.training import NO_TRAINING
-from deployer.testing.bench import Step, step_of
+from deployer.testing.bench import BenchStep, step_of
 from deployer.testing.gradients import both_ways
 from deployer.testing.runs import KernelRuns
 from deployer.testing.runtime import run_by_onnx
@@ -150,7 +150,7 @@ def _torch() -> Any:
     return torch_module()
 
 
-def _training_node(step: Step, trains: bool) -> Node:
+def _training_node(step: BenchStep, trains: bool) -> Node:
     """The node, with the outputs that its gradient reads where one is wanted."""
     training = step.operator.training or NO_TRAINING
     return training.training_form(step.node, lambda name: name) if trains else step.node

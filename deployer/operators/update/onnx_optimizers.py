@@ -116,7 +116,7 @@ EPSILON = 1e-6
 
 
 @register
-class Adagrad(TensorUpdates):
+class OnnxAdagrad(TensorUpdates):
     """G has norm_coefficient X added."""
 
     name = f"{DOMAIN}.Adagrad"
@@ -157,7 +157,7 @@ ADAM_DEFAULTS = {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-6, "norm_coefficient
 
 
 @register
-class Adam(TensorUpdates):
+class OnnxAdam(TensorUpdates):
     """G has norm_coefficient X added."""
 
     name = f"{DOMAIN}.Adam"

@@ -16,14 +16,13 @@ import numpy as np
 from deployer.core.cost import rounded
 from deployer.core.level import L_HOME, L_INNER, CrossStepTransfer, LevelUse
 from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
-from deployer.loops.graph_program import Lowered, form_of, timed
+from deployer.loops.graph_program import Lowered, structure_of, timed
 from deployer.loops.loop_program import Direction
 from deployer.loops.moves import copies, outermost
 
-# Starting and awaiting cross-step transfers is code for all steps of a form. In a step whose own transfer does not
-# cross, such a start or wait gains nothing, and is priced like the start of one that does. So the cross-step transfers
-# of a form have to gain that for the others of the form, and those that start in steps of a form for what these fetch
-# themselves.
+# Starting and awaiting cross-step transfers is code for all steps of one structure. In a step whose own transfer does
+# not cross, such a start or wait gains nothing, and is priced like the start of one that does. So the transfers of a
+# structure have to gain that for its other steps, and those that start in steps of a structure for what these fetch.
 
 
 class Ended(NamedTuple):
@@ -54,25 +53,25 @@ def unworthy(
     """
     price = target_of(plan.options).prefetch_issue
     net = {key: gain - (price if key.direction == "in" else 0) for key, gain in gains.items()}
-    forms: dict[Hashable, list[PlanStep]] = defaultdict(list)
+    alike: dict[Hashable, list[PlanStep]] = defaultdict(list)
     for step in plan.steps:
-        forms[step.graph, form_of(step)].append(step)
-    form = {step.index: key for key, steps in forms.items() for step in steps}
+        alike[step.graph, structure_of(step)].append(step)
+    structure = {step.index: key for key, steps in alike.items() for step in steps}
     own: dict[tuple[Hashable, Direction, str], list[Ended]] = defaultdict(list)
     guests: dict[Hashable, list[Ended]] = defaultdict(list)
     for c in cross_step_transfers:
-        own[form[c.step], c.direction, c.arg].append(ended(c))
+        own[structure[c.step], c.direction, c.arg].append(ended(c))
         if c.direction == "in":
-            guests[form[c.at]].append(ended(c))
+            guests[structure[c.at]].append(ended(c))
     stay, closed = set[Ended](), set[int]()
     for (key, _, _), transfer in own.items():
-        if sum(net[c] for c in transfer) <= price * (len(forms[key]) - len(transfer)):
+        if sum(net[c] for c in transfer) <= price * (len(alike[key]) - len(transfer)):
             stay.update(transfer)
     for key, transfer in guests.items():
-        fetched = [o.arg for o in forms[key][0].operands if passes(forms[key][0], o, "in")]
-        begun = sum((key, "in", arg) not in own for arg in fetched) * len(forms[key])
+        fetched = [o.arg for o in alike[key][0].operands if passes(alike[key][0], o, "in")]
+        begun = sum((key, "in", arg) not in own for arg in fetched) * len(alike[key])
         if sum(net[c] for c in transfer) <= price * begun:
-            closed.update(step.index for step in forms[key])
+            closed.update(step.index for step in alike[key])
     return stay, closed
 
 
