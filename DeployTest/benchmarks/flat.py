@@ -33,10 +33,12 @@ from deployer.core.operator import operator_of
 from deployer.core.plan import Options, Plan, RunOptions, Tiling
 from deployer.pipeline import Case
 from deployer.running.build import compiler, flags_of, toolchain
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.models import autoencoder, transformer
 from DeployTest.support.building.cases import load_case, result_hash
+
+MODEL = kernel_model()
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "how-to" / "target.md"

@@ -18,9 +18,11 @@ from deployer.core.cost import all_macs
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import operator_of
 from deployer.operators.products.convolution_geometry import geometry
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.benchmarks.upkeep.commits import stamp
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
+
+MODEL = kernel_model()
 
 RESULT = Path(__file__).with_name("kernels_siracusa.json")
 Shape = tuple[int, ...]

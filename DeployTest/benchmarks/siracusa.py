@@ -20,11 +20,13 @@ from rich.console import Console
 from deployer.core import target as targets
 from deployer.core.cost import all_macs
 from deployer.core.operator import operator_of
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.building.cases import Built, compile_case, load_case, result_hash, worst_difference
 from DeployTest.support.documents.cycle_tables import add_simulator
 from DeployTest.support.tolerances import table
+
+MODEL = kernel_model()
 
 RESULT = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "siracusa.md"

@@ -26,11 +26,13 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array, operator_of
 from deployer.core.plan import Options, Step
 from deployer.planning.schedule import make_schedule
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end, simulator_named, write_rows
 from DeployTest.support.graphs.built_cases import built, opened
 from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
+
+MODEL = kernel_model()
 
 RESULT = Path(__file__).with_name("trained_siracusa.json")
 LIMITS = Path(__file__).with_name("trained.toml")

@@ -12,7 +12,7 @@ from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.operators.products.convolution_geometry import geometry
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_layers import LAYERS
 from DeployTest.support.kernels.kernel_jobs import SHAPES, gemm_job, hard, normal
@@ -20,6 +20,7 @@ from DeployTest.targets.simulators import needs_simulator
 from DeployTest.targets.test_siracusa_kernels import CORES, NANS, TARGET
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
+MODEL = kernel_model()
 GAP = 3
 
 

@@ -14,7 +14,7 @@ from deployer.core.operator import fused_update, registry
 from deployer.core.plan import Options
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.planning import fuse, schedule
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from deployer.training.groups import ParameterGroup, read_group
 from deployer.training.problem import NO_LIMITS
 from deployer.training.train_graph import build_train_graph
@@ -26,6 +26,7 @@ from DeployTest.support.building.cases import compile_case, load_case, result_ha
 from DeployTest.support.building.command_line import bits, deployer
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
+MODEL = kernel_model()
 SPILLING = Options("host", "auto", fuse_update=True, outermost="L3")
 
 

@@ -16,10 +16,11 @@ from deployer.core.target import TargetInvalid, load
 from deployer.operators.base import work_split
 from deployer.operators.base.work_split import SplitOperator, Tile, WorkSplit, register_split, split_of, splits_of
 from deployer.pipeline import plan_program
-from deployer.testing.bench import MODEL, step_of
+from deployer.testing.bench import kernel_model, step_of
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
+MODEL = kernel_model()
 
 
 class ByRows(WorkSplit):

@@ -16,7 +16,7 @@ from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.traits.training import Optimizer
 from deployer.lr_schedules.lr_schedule import LARGEST_RATE, SCHEDULES, TABLE, check_rate, read_schedule
 from deployer.lr_schedules.run_time import kernel_args, rate_groups, update_numbers, with_run_time_rates
-from deployer.testing.bench import MODEL, step_of
+from deployer.testing.bench import kernel_model, step_of
 from deployer.training.groups import read_group
 from deployer.training.train_graph import build_train_graph
 from DeployTest.models import simple_mlp
@@ -25,6 +25,7 @@ from DeployTest.support.graphs.built_cases import opened
 from DeployTest.support.references.torch_schedules import LR_SCHEDULES, torch_rates
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
+MODEL = kernel_model()
 UPDATES, RATE = 100, 0.01
 Array = np.ndarray[Any, Any]
 

@@ -21,12 +21,13 @@ from deployer.kernel_variants.costs import StepCosts
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.views import Folded
 from deployer.testing import check
-from deployer.testing.bench import MODEL, BenchStep, bits, lawful, run_step, step_of
+from deployer.testing.bench import BenchStep, bits, kernel_model, lawful, run_step, step_of
 from deployer.testing.check import has_slope, is_lowered
 from deployer.testing.gradients import EvaluatingBuilder
 from deployer.testing.runtime import run_by_onnx
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
+MODEL = kernel_model()
 
 EXAMPLES = 16
 """Drawn tilings of an operator in the quick suite; the slow one draws MORE."""

@@ -13,10 +13,11 @@ from deployer.calibration.measure import KernelJob, Measured
 from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.targets.test_siracusa_kernels import JOBS, compare
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
+MODEL = kernel_model()
 POINTER_BYTES = np.dtype(np.uintp).itemsize
 TARGET = replace(target.load("host_flat"), pointer_bytes=POINTER_BYTES)
 """The machine as it is; its file has the pointers of what it stands for."""

@@ -21,7 +21,7 @@ from deployer.kernel_variants.conditions import variants_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
-from deployer.testing.bench import MODEL, BenchStep, lawful, step_of
+from deployer.testing.bench import BenchStep, kernel_model, lawful, step_of
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
@@ -38,6 +38,7 @@ from DeployTest.support.kernels.kernel_jobs import (
 from DeployTest.targets.simulators import needs_compiler, needs_simulator
 
 pytestmark = [pytest.mark.siracusa, pytest.mark.kernels]
+MODEL = kernel_model()
 
 TARGET = target.load("siracusa")
 CORES = (TARGET.cores, 3)

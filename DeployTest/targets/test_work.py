@@ -17,9 +17,10 @@ from deployer.core.target import load
 from deployer.kernel_variants.costs import CostedWork, StepCosts
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.operators.base.epilogue import RELU
-from deployer.testing.bench import MODEL, step_of
+from deployer.testing.bench import kernel_model, step_of
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
+MODEL = kernel_model()
 
 
 def work_of(name: str, *shapes: tuple[int, ...], **attrs: AttrValue) -> Work:

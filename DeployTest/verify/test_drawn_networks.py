@@ -9,12 +9,13 @@ from deployer.core.cost import all_macs
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
 from deployer.planning.schedule import make_schedule
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.benchmarks.cluster.networks import LEAST, MOST, SEEDS, TAILS, drawn
 from DeployTest.models import cct
 from DeployTest.support.building.cases import compile_case, faults
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
+MODEL = kernel_model()
 SMALL = {"image": 8, "filters": 8, "width": 16, "hidden": 32}
 """A CCT of a few steps' work."""
 

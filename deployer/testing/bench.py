@@ -18,6 +18,7 @@ from deployer.core.access import Access, Broadcast, Operand, Tile, order_dims, s
 from deployer.core.errors import BuildFailed
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel import ArgValue, Const, Kernel, Stride
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, execution_of, registry
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
@@ -31,8 +32,6 @@ from deployer.running.build import COMMON, kernel_source
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
 """Linker flags under which a kernel that calls any function outside of the HAL does not link."""
-MODEL = load(Options().target).kernel_model
-"""The kernel model by which tests of kernels and of their work count."""
 GUARD = 16
 """Elements around a packed buffer that no kernel may change."""
 
@@ -85,6 +84,12 @@ def library(symbol: str) -> ctypes.CDLL:
     """A library with the kernel and those of its family, compiled when the first of them is asked for."""
     owner = next(op for op in registry().values() if op.kernel is not None and op.kernel.symbol == symbol)
     return _family(type(owner).__module__)
+
+
+@cache
+def kernel_model() -> KernelModel:
+    """The kernel model by which tests of kernels and of their work count: that of the default target."""
+    return load(Options().target).kernel_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +265,7 @@ def run_step(
         content = poisoned(kind.size, np.dtype(kind.dtype)) if old is None or operand.mode == "out" else old.copy()
         memory = np.ascontiguousarray(content).reshape(operand.view)
         slots[operand.arg] = Slot(operand, memory, operand.arg in resident)
-    args = kernel_args(step.node, step.access, MODEL)
+    args = kernel_args(step.node, step.access, kernel_model())
     call: Callable[..., None] = getattr(library(kernel.symbol), kernel.symbol)
     bench_core = library(kernel.symbol).bench_core
     changing = [(name, args[name]) for name, _ in kernel.scalars if not isinstance(args[name], Const)]

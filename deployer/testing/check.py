@@ -16,7 +16,7 @@ from deployer.core.operator import Array, Operator, file_of, registry
 from deployer.core.samples import Sample
 from deployer.core.traits.training import Accumulator
 from deployer.operators.base.views import Folded
-from deployer.testing.bench import MODEL, BenchStep, step_of
+from deployer.testing.bench import BenchStep, kernel_model, step_of
 from deployer.testing.contract import judged, placed
 from deployer.testing.gradients import DOUT, EvaluatingBuilder, evaluate
 from deployer.testing.runtime import run_by_onnx, runtime_module, version_of
@@ -188,7 +188,7 @@ def check_access(operator: Operator, sample: Sample) -> None:
             assert size == view, f"{place}: the view of {operand.arg} has {view} elements, its tensor {size}"
         args, scalars = set(operator.args(step.node, step.access)), {name for name, _ in operator.kernel.scalars}
         assert args == scalars, f"{place}: args gives {sorted(args)}, the kernel has {sorted(scalars)}"
-        work = operator.work(step.node, step.access, step.access.sizes, MODEL)
+        work = operator.work(step.node, step.access, step.access.sizes, kernel_model())
         assert work.macs + work.elements > 0, f"{place}: no work"
         assert work.parallel > 0, f"{place}: work in no parallel pieces"
 

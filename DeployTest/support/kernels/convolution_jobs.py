@@ -11,9 +11,11 @@ from deployer.calibration.measure import KernelJob
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.operators.products.convolution_geometry import geometry
-from deployer.testing.bench import MODEL
+from deployer.testing.bench import kernel_model
 from DeployTest.support.kernels.convolution_layers import LAYERS
 from DeployTest.support.kernels.kernel_jobs import hard
+
+MODEL = kernel_model()
 
 
 def convolution_jobs() -> Iterator[KernelJob]:

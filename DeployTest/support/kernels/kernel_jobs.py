@@ -12,7 +12,9 @@ from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.sums import PRODUCTS
 from deployer.operators.products.gemm import SINGLE
-from deployer.testing.bench import MODEL, step_of
+from deployer.testing.bench import kernel_model, step_of
+
+MODEL = kernel_model()
 
 SHAPES = (
     (4, 4, 1),
