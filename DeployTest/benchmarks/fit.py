@@ -19,8 +19,8 @@ from typing import Any
 
 from rich.console import Console
 
+from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
-from deployer.fitting.fit import Callback
 from deployer.fitting.history import EpochRow
 from DeployTest.benchmarks.flat import processor
 from DeployTest.benchmarks.upkeep.commits import publish
@@ -69,11 +69,11 @@ class Watch(Callback):
     def __init__(self) -> None:
         self.began = self.ended = 0.0
 
-    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
+    def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """All is built."""
         self.began = seconds()
 
-    def epoch(self, row: EpochRow) -> None:
+    def on_epoch_end(self, row: EpochRow) -> None:
         """So far."""
         self.ended = seconds()
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from deployer.fitting.fit import Callback, Fitted, fit
+from deployer.fitting.callback import Callback
+from deployer.fitting.fit import Fitted, fit
 from DeployTest.models.parts.dense import dense
 
 BATCH, SAMPLES, WIDTHS = 4, 13, (6, 8, 3)
@@ -35,7 +36,7 @@ class Stops(Callback):
     def __init__(self, after: int) -> None:
         self.after = after
 
-    def passed(self, place: Any, loss: float, rate: float) -> None:
+    def on_segment(self, place: Any, loss: float, lr: float) -> None:
         """Stop where it is time."""
         if place.passes >= self.after:
             raise KeyboardInterrupt

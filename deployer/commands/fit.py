@@ -14,8 +14,9 @@ from deployer.commands.requests import axes_of, expected_of, level_budgets
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
+from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
-from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Callback, Fitted, fit
+from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, fit
 from deployer.fitting.history import EpochRow
 from deployer.fitting.sources import Source
 from deployer.running.report import printable
@@ -42,31 +43,31 @@ class Lines(Callback):
         self.console = console
         self.task = self.bar.add_task("", total=None)
 
-    def read(self, place: str, samples: Samples) -> None:
+    def on_data(self, place: str, samples: Samples) -> None:
         """Print what is taken of samples."""
         for line in samples.taken.lines(place, samples.classes) if samples.taken else ():
             self.console.print(line, soft_wrap=True)
 
-    def stage(self, text: str) -> None:
+    def on_stage(self, text: str) -> None:
         """Show what is done before the first pass."""
         self.bar.update(self.task, description=text)
         self.bar.start()
 
-    def tensors(self, lines: Sequence[str]) -> None:
+    def on_tensors(self, lines: Sequence[str]) -> None:
         """Print them."""
         self.console.lines("\n".join(lines))
 
-    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
+    def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """Give the bar its length."""
         if place.passes:
             self.console.print(f"resumed after pass {place.passes} of {passes}")
         self.bar.update(self.task, total=passes, completed=place.passes)
 
-    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
+    def on_segment(self, place: CheckpointPlace, loss: float, lr: float) -> None:
         """Move the bar."""
-        self.bar.update(self.task, completed=place.passes, description=f"loss {loss:.4g}  rate {rate:.3g}")
+        self.bar.update(self.task, completed=place.passes, description=f"loss {loss:.4g}  rate {lr:.3g}")
 
-    def epoch(self, row: EpochRow) -> None:
+    def on_epoch_end(self, row: EpochRow) -> None:
         """Print the epoch's line."""
         self.console.print(row.text, soft_wrap=True)
 
@@ -77,20 +78,20 @@ class JsonLines(Callback):
     def __init__(self, console: Terminal) -> None:
         self.console = console
 
-    def read(self, place: str, samples: Samples) -> None:
+    def on_data(self, place: str, samples: Samples) -> None:
         """Columns or arrays of the samples that are used."""
         taken = asdict(samples.taken) if samples.taken else {}
         self.console.event("data", {"source": place, **taken, "classes": samples.classes})
 
-    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
+    def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """The run's size."""
         self.console.event("begin", {"passes": passes, "per_epoch": per_epoch, "made": place.passes})
 
-    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
+    def on_segment(self, place: CheckpointPlace, loss: float, lr: float) -> None:
         """A stretch."""
-        self.console.event("segment", {"passes": place.passes, "loss": loss, "rate": rate})
+        self.console.event("segment", {"passes": place.passes, "loss": loss, "rate": lr})
 
-    def epoch(self, row: EpochRow) -> None:
+    def on_epoch_end(self, row: EpochRow) -> None:
         """An epoch."""
         record = {"epoch": row.epoch, "passes": row.passes, "loss": row.loss, "rate": row.rate, **row.metrics}
         self.console.event("epoch", record)

@@ -15,6 +15,7 @@ from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import json_text, member_name
 from deployer.core.target import native
 from deployer.fitting.argument_names import unknown_argument
+from deployer.fitting.callback import Callback, Callbacks, callback_group
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
 from deployer.fitting.history import LOSS, EpochRow, FitReport, Metrics, history_csv, metrics_of
@@ -82,28 +83,6 @@ Inspection = Callable[[Problem, Program, Feed, Array], None]
 """Check of a problem, its program, the data of its passes and the rates, before C is generated; it may raise."""
 
 
-class Callback:
-    """Callback interface for training progress; the default does nothing."""
-
-    def read(self, place: str, samples: Samples) -> None:
-        """Samples were read from a source of that name."""
-
-    def stage(self, text: str) -> None:
-        """A stage of the compiler begins."""
-
-    def tensors(self, lines: Sequence[str]) -> None:
-        """Roles of the model's tensors, in lines of text."""
-
-    def begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
-        """The run goes on from a place, to so many passes in all."""
-
-    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
-        """A stretch was made: the mean loss of its passes, and the rate."""
-
-    def epoch(self, row: EpochRow) -> None:
-        """An epoch has ended."""
-
-
 def fit(
     model: Path | str,
     data: AnySource,
@@ -117,7 +96,7 @@ def fit(
     options: Options | None = None,
     evaluated: Path | None = None,
     force: bool = False,
-    callback: Callback | None = None,
+    callback: Callbacks = None,
     inspect: Inspection | None = None,
     remarks: Sequence[str] = (),
     warn: Warn = python_warning,
@@ -144,7 +123,7 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    callback = callback or Callback()
+    callback = callback_group(callback)
     check_column(target_column, data, run.validation)
     samples, held_out = case.split_samples(data, target_data, Request(target_column, tuple(classes)), callback, warn)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
@@ -176,7 +155,7 @@ class _Case:
         return metrics_of(self.problem.graph, self.run.top)
 
     def split_samples(
-        self, source: AnySource, target: Path | None, request: Request, callback: "Callback", warn: Warn
+        self, source: AnySource, target: Path | None, request: Request, callback: Callback, warn: Warn
     ) -> tuple[Samples, Samples | None]:
         """Read the samples and split them into training and validation samples."""
         run, types, targets = self.run, self.problem.graph.sampled, self.problem.graph.loss.targets
@@ -186,7 +165,7 @@ class _Case:
             samples: Samples = replace(stream_of(source, types, targets), classes=request.classes)
         else:
             samples = read_samples(source, types, place, target, request, warn, targets)
-            callback.read(place, samples)
+            callback.on_data(place, samples)
         if run.overfit is not None:
             few = samples.part(np.arange(min(run.overfit, samples.count)))
             return few, few
@@ -199,7 +178,7 @@ class _Case:
         place = str(run.validation) if isinstance(run.validation, Path | str) else "the validation set"
         request = replace(request, classes=samples.classes, like=samples.taken)
         held_out = read_samples(run.validation, types, place, run.validation_target, request, warn, targets)
-        callback.read(place, held_out)
+        callback.on_data(place, held_out)
         return samples, held_out
 
     def check_streamed(self) -> None:
@@ -321,8 +300,8 @@ class _Fit:
         rates = case.rates(self.samples)
         bound = run.bound if run.overfit is not None else None
         horizon = Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, monitored, rising)
-        self.callback.tensors(told(records(case.problem.tensors)))
-        self.callback.begin(feed.updates.passes, feed.order.passes, start)
+        self.callback.on_tensors(told(records(case.problem.tensors)))
+        self.callback.on_begin(feed.updates.passes, feed.order.passes, start)
         loop = TrainingLoop(trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.callback)
         end = loop.run(start)
         return self._finish(end, trainer.plan, judge, feed)
@@ -334,7 +313,7 @@ class _Fit:
         return replace(self._kept["feed"], program=program)
 
     def _trainer(self) -> Trainer:
-        self.callback.stage("graphs")
+        self.callback.on_stage("graphs")
         with output.scratch(self.directory) as folder:
             paths = [folder / name for name in GRAPHS]
             self.case.problem.write(*paths)
@@ -356,7 +335,7 @@ class _Fit:
         program, rates = self.case.rates(self.samples).rated(program)
         if self.inspect is not None:
             self.inspect(self.case.problem, program, feed, rates)
-        plan = build_segment(program, options, folder, self.force, self.callback.stage)
+        plan = build_segment(program, options, folder, self.force, self.callback.on_stage)
         return Trainer(program, plan, folder, rates)
 
     def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
@@ -365,7 +344,7 @@ class _Fit:
         if samples is None or program is None:
             return lambda state: {}
         folder = self.directory / "validation"
-        plan = build_segment(program, Options(native().name), folder, self.force, self.callback.stage)
+        plan = build_segment(program, Options(native().name), folder, self.force, self.callback.on_stage)
         evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
 
         def measure(state: Mapping[str, Array]) -> dict[str, float]:
@@ -451,6 +430,7 @@ class _Fit:
         else:
             files |= {TRAINED[0]: npz_bytes(named), TRAINED[1]: safetensors_bytes(weights)}
         output.write(self.directory, files, self.force)
+        self.callback.on_end(result)
         return result
 
     def _taken(self) -> tuple[Taken | None, Taken | None]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 
 from deployer.core.operator import Array
+from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.engine import Pace, Trainer
 from deployer.fitting.history import EpochRow, mean_loss
@@ -36,16 +36,6 @@ class Horizon:
     rising: bool = False
 
 
-class Listener(Protocol):
-    """Callback interface of the loop."""
-
-    def passed(self, place: CheckpointPlace, loss: float, rate: float) -> None:
-        """A stretch was made; the mean loss of its passes, and the rate of the next."""
-
-    def epoch(self, row: EpochRow) -> None:
-        """An epoch has ended."""
-
-
 @dataclass(frozen=True, eq=False)
 class TrainingLoop:
     """A run over samples in an order. `measure` gives the validation's metrics of a state (empty: there is none),
@@ -59,7 +49,7 @@ class TrainingLoop:
     keep: Callable[[CheckpointPlace, bool], None]
     judge: Callable[[int, Mapping[str, Array], Mapping[str, Array], float, Sequence[Array]], None]
     rate: Callable[[int], float]
-    listener: Listener
+    callback: Callback
     pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,12 +71,14 @@ class TrainingLoop:
             place = self._segment(place, checked)
             if place.ended == DIVERGED:
                 return place
-            is_best = False
-            if place.passes % self.order.passes == 0:
+            is_best, at_end = False, place.passes % self.order.passes == 0
+            if at_end:
                 place, is_best = self._epoch(place)
             over = place.ended or place.passes >= self.horizon.passes
             if over or is_best or place.passes % (self.horizon.every or self.order.passes) == 0:
                 self.keep(place, is_best)
+            if at_end:
+                self.callback.on_epoch_end(place.rows[-1])
         return place
 
     def _segment(self, place: CheckpointPlace, checked: frozenset[int]) -> CheckpointPlace:
@@ -100,7 +92,9 @@ class TrainingLoop:
             return replace(after, ended=DIVERGED)
         if first in checked:
             self.judge(first, place.state, state, float(losses[0]), samples[0])
-        self.listener.passed(after, mean_loss(losses), self.rate(last))
+        for index, loss in enumerate(losses.tolist(), first):
+            self.callback.on_step(index + 1, loss, self.rate(index))
+        self.callback.on_segment(after, mean_loss(losses), self.rate(last))
         return after
 
     def _stops(self, first: int, checked: frozenset[int]) -> list[int]:
@@ -116,7 +110,8 @@ class TrainingLoop:
         losses = place.losses[(number - 1) * self.order.passes :]
         metrics = self.measure(place.state)
         row = EpochRow(number, place.passes, mean_loss(losses), self.rate(place.passes - 1), metrics)
-        self.listener.epoch(row)
+        if metrics:
+            self.callback.on_evaluation(number, metrics)
         value = metrics.get(self.horizon.monitored, row.loss)
         better = place.best is None or (value > place.best if self.horizon.rising else value < place.best)
         place = replace(place, rows=(*place.rows, row))

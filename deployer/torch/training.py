@@ -15,7 +15,8 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import load, native
 from deployer.fitting.argument_names import named_parameters
-from deployer.fitting.fit import Callback, Fitted, fit
+from deployer.fitting.callback import Callbacks
+from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.history import LOSS
 from deployer.fitting.loop import DIVERGED
 from deployer.fitting.task import CHECKS, OVERFIT_BOUND
@@ -100,7 +101,7 @@ def train(
     outermost: str = "",
     cores: int | None = None,
     folder: Path | str | None = None,
-    callback: Callback | None = None,
+    callback: Callbacks = None,
     remarks: Sequence[str] = (),
     warn: Warn = python_warning,
 ) -> Fitted:

@@ -1,0 +1,153 @@
+"""Callbacks of a run: the hooks and their order, exceptions, several callbacks, and hooks that nothing would call."""
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deployer
+from deployer.core.errors import OptionProblem
+from deployer.fitting.callback import Callback, CallbackGroup, callback_group
+from deployer.fitting.fit import Fitted
+from deployer.fitting.history import EpochRow
+from DeployTest.fitting.runs import files, small_data, small_fit, small_model
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model's file."""
+    return small_model(tmp_path_factory.mktemp("model"))
+
+
+class Recorder(Callback):
+    """Records the calls of a user's hooks."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.losses: list[float] = []
+        self.metrics: list[Mapping[str, float]] = []
+        self.ended: Fitted | None = None
+
+    def on_begin(self, passes: int, per_epoch: int, place: Any) -> None:
+        """Keep the sizes."""
+        self.calls.append(f"begin {passes} {per_epoch} {place.passes}")
+
+    def on_step(self, step: int, loss: float, lr: float) -> None:
+        """Keep the loss."""
+        self.calls.append(f"step {step} {lr:g}")
+        self.losses.append(loss)
+
+    def on_evaluation(self, epoch: int, metrics: Mapping[str, float]) -> None:
+        """Keep the metrics."""
+        self.calls.append(f"evaluation {epoch}")
+        self.metrics.append(metrics)
+
+    def on_epoch_end(self, row: EpochRow) -> None:
+        """Keep the number."""
+        self.calls.append(f"epoch {row.epoch}")
+
+    def on_end(self, fitted: Fitted) -> None:
+        """Keep the result."""
+        self.calls.append("end")
+        self.ended = fitted
+
+
+def test_order_of_hooks(model: Path, tmp_path: Path) -> None:
+    """Each pass is a step with its loss; then evaluation, end of the epoch, and the end of the run with its result."""
+    seen, other = Recorder(), Recorder()
+    fitted = small_fit(tmp_path, model, validation=small_data(), callback=[seen, other])
+    expected = ["begin 12 4 0"]
+    for epoch in (1, 2, 3):
+        expected += [f"step {step} 0.02" for step in range(4 * epoch - 3, 4 * epoch + 1)]
+        expected += [f"evaluation {epoch}", f"epoch {epoch}"]
+    assert seen.calls == other.calls == [*expected, "end"]
+    assert tuple(seen.losses) == fitted.losses
+    assert seen.metrics == [row.metrics for row in fitted.rows]
+    assert seen.ended is fitted
+
+
+def test_no_evaluation_without_validation(model: Path, tmp_path: Path) -> None:
+    """Nothing is evaluated, so the hook is not called."""
+    seen = Recorder()
+    small_fit(tmp_path, model, callback=seen, epochs=1)
+    assert not seen.metrics
+    assert seen.calls[-2:] == ["epoch 1", "end"]
+
+
+class Fails(Callback):
+    """Raises in a hook at its n-th call."""
+
+    def __init__(self, hook: str, at: int) -> None:
+        self.left = at
+        setattr(self, hook, self._fail)
+
+    def _fail(self, *args: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            raise ZeroDivisionError("of the user")
+
+
+@pytest.mark.parametrize(
+    ("hook", "at"), [("on_step", 6), ("on_segment", 2), ("on_evaluation", 2), ("on_epoch_end", 2), ("on_end", 1)]
+)
+def test_exceptions_of_hooks(hook: str, at: int, model: Path, tmp_path: Path) -> None:
+    """The exception reaches the caller from its place, and the run resumes with the bits of one that had none."""
+    options = {"validation": small_data(), "every": 1}
+    with pytest.raises(ZeroDivisionError, match="of the user") as caught:
+        small_fit(tmp_path / "run", model, callback=Fails(hook, at), **options)
+    assert caught.traceback[-1].name == "_fail"
+    resumed = small_fit(tmp_path / "run", model, resume=True, **options)
+    whole = small_fit(tmp_path / "whole", model, **options)
+    assert resumed.losses == whole.losses
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+def test_checkpoint_before_the_end_of_an_epoch(model: Path, tmp_path: Path) -> None:
+    """The hook finds the checkpoint of the epoch that has ended."""
+
+    class Finds(Callback):
+        def on_epoch_end(self, row: EpochRow) -> None:
+            found.append((tmp_path / "checkpoint.safetensors").read_bytes())
+
+    found: list[bytes] = []
+    small_fit(tmp_path, model, callback=Finds(), epochs=2)
+    assert len(set(found)) == 2
+    assert found[-1] == (tmp_path / "checkpoint.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "guess"),
+    [("on_train_epoch_end", "on_epoch_end"), ("on_steps", "on_step"), ("on_epoch_ended", "on_epoch_end")],
+)
+def test_unknown_hooks(name: str, guess: str) -> None:
+    """A hook that nothing would call is refused when its class is made, with the one that is meant."""
+    with pytest.raises(OptionProblem, match=f"did you mean {guess}"):
+        type("Mine", (Callback,), {name: lambda self: None})
+    with pytest.raises(OptionProblem, match=r"hooks +on_data, "):
+        type("Mine", (Callback,), {"on_pizza": None})
+
+
+def test_what_is_no_callback() -> None:
+    """A class, and something else, with what to give instead."""
+    with pytest.raises(OptionProblem, match=r"the class Recorder.*[\s\S]*Recorder\(\)"):
+        callback_group(Recorder)  # type: ignore[arg-type]
+    with pytest.raises(OptionProblem, match="callback is a int"):
+        callback_group([Recorder(), 3])  # type: ignore[list-item]
+    assert deployer.Callback is Callback
+
+
+def test_groups_pass_on_every_hook() -> None:
+    """Each hook of the interface reaches each callback with its arguments."""
+    hooks = [name for name in vars(Callback) if name.startswith("on_")]
+    for hook in hooks:
+        calls: list[tuple[Any, ...]] = []
+        one = Callback()
+        setattr(one, hook, lambda *args, calls=calls: calls.append(args))
+        given = [np.float64(i) for i in range(len(inspect.signature(getattr(Callback, hook)).parameters) - 1)]
+        getattr(CallbackGroup([one, one]), hook)(*given)
+        assert calls == [tuple(given)] * 2, hook
