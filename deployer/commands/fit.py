@@ -5,9 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
-
 from deployer.commands import ending
 from deployer.commands.parser import given_settings
 from deployer.commands.requests import axes_of, expected_of, level_budgets
@@ -18,6 +15,7 @@ from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, fit
 from deployer.fitting.history import EpochRow
+from deployer.fitting.progress import ProgressBar
 from deployer.fitting.sources import Source
 from deployer.running.report import printable
 from deployer.running.terminal import Terminal
@@ -26,50 +24,17 @@ from deployer.training.order import Samples
 from deployer.training.update_graph import Limits
 
 
-class Speed(ProgressColumn):
-    """Passes per second of the last segments."""
-
-    def render(self, task: Task) -> Text:
-        """The number, once there is one."""
-        return Text(f"{task.speed:.4g} passes/s" if task.speed else "")
-
-
-class Lines(Callback):
-    """Shows a run as a line per epoch, and on a terminal a bar with loss, learning rate, and passes per second."""
-
-    def __init__(self, console: Terminal) -> None:
-        texts = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn()
-        self.bar = Progress(*texts, console=console, transient=True, disable=not console.is_terminal)
-        self.console = console
-        self.task = self.bar.add_task("", total=None)
+class Lines(ProgressBar):
+    """Shows a run as a line per epoch, and on a terminal a bar; before it what is taken of samples and model."""
 
     def on_data(self, place: str, samples: Samples) -> None:
         """Print what is taken of samples."""
         for line in samples.taken.lines(place, samples.classes) if samples.taken else ():
             self.console.print(line, soft_wrap=True)
 
-    def on_stage(self, text: str) -> None:
-        """Show what is done before the first pass."""
-        self.bar.update(self.task, description=text)
-        self.bar.start()
-
     def on_tensors(self, lines: Sequence[str]) -> None:
         """Print them."""
         self.console.lines("\n".join(lines))
-
-    def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
-        """Give the bar its length."""
-        if place.passes:
-            self.console.print(f"resumed after pass {place.passes} of {passes}")
-        self.bar.update(self.task, total=passes, completed=place.passes)
-
-    def on_segment(self, place: CheckpointPlace, loss: float, lr: float) -> None:
-        """Move the bar."""
-        self.bar.update(self.task, completed=place.passes, description=f"loss {loss:.4g}  rate {lr:.3g}")
-
-    def on_epoch_end(self, row: EpochRow) -> None:
-        """Print the epoch's line."""
-        self.console.print(row.text, soft_wrap=True)
 
 
 class JsonLines(Callback):
@@ -93,8 +58,11 @@ class JsonLines(Callback):
 
     def on_epoch_end(self, row: EpochRow) -> None:
         """An epoch."""
-        record = {"epoch": row.epoch, "passes": row.passes, "loss": row.loss, "rate": row.rate, **row.metrics}
-        self.console.event("epoch", record)
+        self.console.event("epoch", asdict(row))
+
+    def on_message(self, text: str) -> None:
+        """What early stopping watches and does."""
+        self.console.event("message", {"text": text})
 
 
 def run_fit(a: argparse.Namespace, console: Terminal) -> int:
@@ -113,6 +81,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             options=options,
             force=a.force,
             callback=shown,
+            progress=False,
             warn=lambda warning: ending.tell(str(warning)),
             lr=a.lr,
             trainable=a.trainable,
@@ -140,6 +109,9 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             validation_target=a.validation_target,
             patience=a.patience,
             monitor=a.monitor,
+            restore_best=a.restore_best,
+            metrics=a.metric,
+            train_metrics=a.train_metrics,
             top=tuple(a.top),
             overfit=a.overfit,
             bound=a.bound,

@@ -55,7 +55,13 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     )
     text = "early stopping: end after N epochs without improvement of the --monitor metric (default: off)"
     length.add_argument("--patience", type=positive, default=0, metavar="N", help=text)
-    text = "metric that selects the best epoch: loss, accuracy, top_K, mean_absolute_error (default loss)"
+    text = (
+        "also measure a metric: precision, recall, f1, confusion_matrix or top_K of labels, rmse or r2 of floats; may"
+    )
+    length.add_argument("--metric", action="append", default=[], metavar="METRIC", help=f"{text} be repeated")
+    text = "measure the metrics of the training samples, too, at the end of each epoch"
+    length.add_argument("--train-metrics", action="store_true", help=text)
+    text = "metric of the validation samples that selects the best epoch (default loss)"
     length.add_argument("--monitor", default="loss", metavar="METRIC", help=text)
     length.add_argument(
         "--top",
@@ -63,8 +69,10 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="K",
-        help="also measure top-K accuracy, as top_K; may be repeated",
+        help="the same as --metric top_K; may be repeated",
     )
+    text = "write the weights of the best epoch as the trained ones (default: those after the last pass)"
+    length.add_argument("--restore-best", action="store_true", help=text)
     text = "train only on the first N samples, and fail unless their loss falls below --bound"
     length.add_argument("--overfit", type=positive, metavar="N", help=text)
     length.add_argument(

@@ -144,8 +144,8 @@ Callbacks = Callback | Sequence[Callback] | None
 """What `callback` may be: one, several, or none."""
 
 
-def callback_group(given: Callbacks) -> CallbackGroup:
-    """The callbacks that were given as one; OptionProblem for what is none, such as a class instead of an instance."""
+def callback_group(given: Callbacks, first: Callback | None = None) -> CallbackGroup:
+    """The callbacks that were given as one, behind the `first`; OptionProblem for what is none, such as a class."""
     several = () if given is None else (given,) if not isinstance(given, list | tuple) else tuple(given)
     for each in several:
         if not isinstance(each, Callback):
@@ -153,4 +153,4 @@ def callback_group(given: Callbacks) -> CallbackGroup:
             instance = isinstance(each, type) and issubclass(each, Callback)
             cause = f"callback is {'the class ' if instance else 'a '}{found}, not an instance of a Callback"
             raise OptionProblem(cause, hint=f"{found}()" if instance else "a subclass of deployer.Callback")
-    return CallbackGroup(several)
+    return CallbackGroup([*([first] if first else []), *several])

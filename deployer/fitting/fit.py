@@ -18,8 +18,10 @@ from deployer.fitting.argument_names import unknown_argument
 from deployer.fitting.callback import Callback, Callbacks, callback_group
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
-from deployer.fitting.history import LOSS, EpochRow, FitReport, Metrics, history_csv, metrics_of
+from deployer.fitting.history import LOSS, EpochRow, FitReport, exploded, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
+from deployer.fitting.metrics import Measured, Metrics, metrics_of
+from deployer.fitting.progress import progress_bar
 from deployer.fitting.report_page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.segments import Rates, build_segment, rates_of
@@ -97,6 +99,7 @@ def fit(
     evaluated: Path | None = None,
     force: bool = False,
     callback: Callbacks = None,
+    progress: bool = True,
     inspect: Inspection | None = None,
     remarks: Sequence[str] = (),
     warn: Warn = python_warning,
@@ -109,7 +112,8 @@ def fit(
     labels from 0 on, by default as a folder of images does. `more` are fields of `Task` and of `TrainingRun` by name.
     `options` are the compiler's, by default those of this machine at full speed; the bits are the same for all.
     `evaluated` is the model that validation runs, with initializers of the same names, by default the model itself; it
-    always runs on this machine. `inspect` is called before C is made. `remarks` go to the report as notes. Raises
+    always runs on this machine. `callback` is one or several of `Callback`; `progress` shows a bar on a terminal and in
+    a notebook. `inspect` is called before C is made. `remarks` go to the report as notes. Raises
     OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a run
     that diverges, are no exceptions: `verdict` and `faults` say so.
     """
@@ -123,7 +127,8 @@ def fit(
     case = _Case(
         task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
     )
-    callback = callback_group(callback)
+    bar = progress_bar() if progress else None
+    callback = callback_group(callback, bar)
     check_column(target_column, data, run.validation)
     samples, held_out = case.split_samples(data, target_data, Request(target_column, tuple(classes)), callback, warn)
     files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
@@ -131,12 +136,18 @@ def fit(
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
     case.check_monitored(held_out)
     origin = case.origin(samples, held_out)
-    evaluation = case.evaluation() if held_out else None
+    evaluation = case.evaluation() if held_out or case.run.train_metrics else None
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
-        fitting = _Fit(case, directory, samples, held_out, evaluation, origin, force, callback, inspect, tuple(remarks))
-        return fitting.run()
+        fitting = _Fit(
+            case, directory, samples, held_out, evaluation, origin, force, callback, inspect, tuple(remarks), warn
+        )
+        try:
+            return fitting.run()
+        finally:
+            if bar is not None:
+                bar.bar.stop()
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +163,7 @@ class _Case:
 
     @property
     def metrics(self) -> Metrics:
-        return metrics_of(self.problem.graph, self.run.top)
+        return metrics_of(self.problem.graph, self.run.metric_choice)
 
     def split_samples(
         self, source: AnySource, target: Path | None, request: Request, callback: Callback, warn: Warn
@@ -185,17 +196,23 @@ class _Case:
         """Raise OptionProblem for options that need all samples at once."""
         run = self.run
         given = {"resume": run.resume, "overfit": run.overfit is not None, "class_balanced": run.class_balanced}
+        given["train_metrics"] = run.train_metrics
         for name in (name for name, value in given.items() if value):
             raise OptionProblem(f"{name} needs the samples of all batches at once", hint="in_memory=True")
 
     def check_monitored(self, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
-        names, run = self.metrics.names, self.run
-        lost = [f"top_{k}" for k in run.top if f"top_{k}" not in names or held_out is None]
-        if run.monitor not in names or (run.monitor != LOSS and held_out is None) or lost:
-            hint = "validation samples" if run.monitor in names else "one of these"
-            cause = f"nothing measures {run.monitor if run.monitor not in names else (lost or [run.monitor])[0]!r}"
-            raise OptionProblem(cause, [("metrics", ", ".join(names))], hint)
+        metrics, run = self.metrics, self.run
+        metrics.check()
+        asked = [*metrics.choice.names, *metrics.choice.functions] if held_out is None and not run.train_metrics else []
+        monitored = run.monitored
+        if monitored not in metrics.names or (monitored != LOSS and held_out is None) or asked:
+            is_known = monitored in metrics.names
+            hint = "validation samples" if is_known else "one of these"
+            hint += ", or train_metrics" if asked and is_known else ""
+            cause = f"nothing measures {(asked or [monitored])[0] if is_known else run.monitor!r}"
+            raise OptionProblem(cause, [("metrics", ", ".join(metrics.names))], hint)
+        metrics.is_rising(monitored, run.monitor_mode)
 
     def order(self, samples: Samples) -> Order:
         run = self.run
@@ -237,7 +254,7 @@ class _Case:
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
-        found |= {"rates": self.rates(samples).origin, "monitor": run.monitor}
+        found |= {"rates": self.rates(samples).origin, "monitor": f"{run.monitored} {run.monitor_mode}".rstrip()}
         found["partial_accumulation"] = self.updates(samples).origin
         return found | {"rule": json_text(rule), "order": json_text(given)}
 
@@ -287,6 +304,7 @@ class _Fit:
     callback: Callback
     inspect: Inspection | None = None
     remarks: tuple[str, ...] = ()
+    warn: Warn = python_warning
     _kept: dict[str, Feed] = field(default_factory=dict)
 
     def run(self) -> Fitted:
@@ -296,15 +314,22 @@ class _Fit:
         measure = self._measure()
         start = self._start(trainer)
         judge = SampledPasses(trainer.program, feed.updates, trainer.rates)
-        monitored, rising = run.monitor, run.monitor in case.metrics.larger_is_better
-        rates = case.rates(self.samples)
-        bound = run.bound if run.overfit is not None else None
-        horizon = Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, monitored, rising)
+        rates, horizon = case.rates(self.samples), self._horizon(feed)
         self.callback.on_tensors(told(records(case.problem.tensors)))
         self.callback.on_begin(feed.updates.passes, feed.order.passes, start)
-        loop = TrainingLoop(trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.callback)
+        if run.patience:
+            self.callback.on_message(horizon.announced(self.held_out is not None))
+        loop = TrainingLoop(
+            trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.callback, self.warn
+        )
         end = loop.run(start)
         return self._finish(end, trainer.plan, judge, feed)
+
+    def _horizon(self, feed: Feed) -> Horizon:
+        run = self.case.run
+        rising = self.case.metrics.is_rising(run.monitored, run.monitor_mode)
+        bound = run.bound if run.overfit is not None else None
+        return Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, run.monitored, rising)
 
     def feed(self, program: Program) -> Feed:
         """The input data of the run's passes; a stream is read once for all that ask."""
@@ -338,18 +363,20 @@ class _Fit:
         plan = build_segment(program, options, folder, self.force, self.callback.on_stage)
         return Trainer(program, plan, folder, rates)
 
-    def _measure(self) -> Callable[[Mapping[str, Array]], dict[str, float]]:
-        """A function that gives the metrics of the samples held out; of none where there are no such samples."""
-        samples, program, weights = self.held_out, self.evaluation, self.case.problem.graph.original
-        if samples is None or program is None:
-            return lambda state: {}
+    def _measure(self) -> Callable[[Mapping[str, Array]], tuple[Measured, Measured]]:
+        """A function that gives the metrics of validation and of training samples, empty for those not measured."""
+        program, weights = self.evaluation, self.case.problem.graph.original
+        if program is None:
+            return lambda state: (Measured(), Measured())
         folder = self.directory / "validation"
         plan = build_segment(program, Options(native().name), folder, self.force, self.callback.on_stage)
         evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
+        sets = (self.held_out, self.samples if self.case.run.train_metrics else None)
 
-        def measure(state: Mapping[str, Array]) -> dict[str, float]:
+        def measure(state: Mapping[str, Array]) -> tuple[Measured, Measured]:
             values = {original: state[name] for name, original in weights.items()}
-            return metrics.of(samples, lambda batches: evaluator.outputs(values, batches))
+            found = [metrics.of(s, lambda each: evaluator.outputs(values, each)) if s else Measured() for s in sets]
+            return found[0], found[1]
 
         return measure
 
@@ -383,8 +410,11 @@ class _Fit:
         drawn = ", ".join(self.case.problem.drawn)
         initial = f"initial weights drawn by {self.case.task.initial} from seed {run.seed}: {drawn}" if drawn else ""
         notes = [note for note in (*self.remarks, initial, feed.order.note, feed.updates.note(end.passes)) if note]
+        notes += [note for note in self._ending(end, feed) if note]
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))
+        if run.restore_best:
+            weights, running = best, best_running
         losses, said, classes = tuple(map(float, end.losses)), (tuple(faults), tuple(notes)), self.samples.classes
         tensors = records(self.case.problem.tensors)
         result = Fitted(
@@ -432,6 +462,14 @@ class _Fit:
         output.write(self.directory, files, self.force)
         self.callback.on_end(result)
         return result
+
+    def _ending(self, end: CheckpointPlace, feed: Feed) -> tuple[str, ...]:
+        """Notes on a loss that exploded, early stopping and the weights that were restored."""
+        horizon, restored = self._horizon(feed), ""
+        if self.case.run.restore_best and end.best is not None and end.ended != DIVERGED:
+            what = f"{horizon.watched(self.held_out is not None)}, {end.best:.4g}"
+            restored = f"the trained weights are those of epoch {end.best_epoch}, with the best {what}"
+        return exploded(end.losses), horizon.stopped(end), restored
 
     def _taken(self) -> tuple[Taken | None, Taken | None]:
         """Columns used of the samples' source, and of the validation samples' source where that is another one."""

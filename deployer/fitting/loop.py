@@ -5,11 +5,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from deployer.core.errors import DeployerWarning, Warn, python_warning
 from deployer.core.operator import Array
 from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.engine import Pace, Trainer
-from deployer.fitting.history import EpochRow, mean_loss
+from deployer.fitting.history import EpochRow, exploded, is_better, mean_loss
+from deployer.fitting.metrics import Measured
 from deployer.fitting.sources import Feed
 from deployer.training.order import Order
 from deployer.verify.checked import checked_passes
@@ -22,7 +24,7 @@ class Horizon:
     """Stopping rules of a run, and its schedule of checkpoints and checks.
 
     It ends after `passes`, or with an epoch: after `patience` epochs in which the monitored metric was not better (0:
-    none), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at the
+    never), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at the
     end of each epoch; `checks` that of passes that the float64 reference repeats. `monitored` is the metric,
     `rising` says that more is better.
     """
@@ -35,21 +37,40 @@ class Horizon:
     monitored: str = "loss"
     rising: bool = False
 
+    def watched(self, validated: bool) -> str:
+        """The monitored metric, and the samples that it is of."""
+        return f"{'validation' if validated else 'training'} {self.monitored.replace('_', ' ')}"
+
+    def announced(self, validated: bool) -> str:
+        """What early stopping watches."""
+        better, epochs = "larger" if self.rising else "smaller", f"{self.patience} epoch{'s' * (self.patience > 1)}"
+        return f"early stopping watches {self.watched(validated)} ({better} is better), patience {epochs}"
+
+    def stopped(self, place: CheckpointPlace) -> str:
+        """Why early stopping ended the run; empty where it did not."""
+        if place.ended != PATIENCE or place.best is None:
+            return ""
+        row = place.rows[-1]
+        what, value = self.watched(bool(row.metrics)), row.metrics.get(self.monitored, row.loss)
+        best = f"the best one, {place.best:.4g}, is of epoch {place.best_epoch}"
+        return f"early stopping after epoch {row.epoch}: {what} is {value:.4g}, {best} (patience {self.patience})"
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingLoop:
-    """A run over samples in an order. `measure` gives the validation's metrics of a state (empty: there is none),
+    """A run over samples in an order. `measure` gives the metrics of a state on validation and training samples,
     `keep` writes a checkpoint, also as the best one, `judge` checks a pass by its states before and after.
     """
 
     trainer: Trainer
     feed: Feed
     horizon: Horizon
-    measure: Callable[[Mapping[str, Array]], dict[str, float]]
+    measure: Callable[[Mapping[str, Array]], tuple[Measured, Measured]]
     keep: Callable[[CheckpointPlace, bool], None]
     judge: Callable[[int, Mapping[str, Array], Mapping[str, Array], float, Sequence[Array]], None]
     rate: Callable[[int], float]
     callback: Callback
+    warn: Warn = python_warning
     pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +109,9 @@ class TrainingLoop:
         state, losses = self.trainer.advance(place.state, first, samples, self.feed.updates.flushes(last - 1))
         self.pace.end(len(losses))
         after = replace(place, passes=first + len(losses), losses=np.concatenate([place.losses, losses]), state=state)
+        if exploded(after.losses) and not exploded(place.losses):
+            hint = "a smaller learning rate, max_grad_norm, or inputs of a smaller range"
+            self.warn(DeployerWarning(exploded(after.losses), hint=hint))
         if not np.isfinite(losses).all():
             return replace(after, ended=DIVERGED)
         if first in checked:
@@ -108,17 +132,28 @@ class TrainingLoop:
         """The place with the row of the epoch that has ended, and whether it is the best one so far."""
         number = place.passes // self.order.passes
         losses = place.losses[(number - 1) * self.order.passes :]
-        metrics = self.measure(place.state)
-        row = EpochRow(number, place.passes, mean_loss(losses), self.rate(place.passes - 1), metrics)
+        validation, training = self.measure(place.state)
+        metrics, classes = validation.values, validation if validation.values else training
+        row = EpochRow(
+            number,
+            place.passes,
+            mean_loss(losses),
+            self.rate(place.passes - 1),
+            metrics,
+            training.values,
+            classes.per_class,
+            classes.confusion_matrix,
+        )
         if metrics:
             self.callback.on_evaluation(number, metrics)
         value = metrics.get(self.horizon.monitored, row.loss)
-        better = place.best is None or (value > place.best if self.horizon.rising else value < place.best)
+        better = is_better(value, place.best, self.horizon.rising)
         place = replace(place, rows=(*place.rows, row))
         if better:
             place = replace(place, best=value, best_epoch=number)
         if self.horizon.bound is not None and value < self.horizon.bound:
             return replace(place, ended=REACHED), better
         if self.horizon.patience and number - place.best_epoch >= self.horizon.patience:
-            return replace(place, ended=PATIENCE), better
+            place = replace(place, ended=PATIENCE)
+            self.callback.on_message(self.horizon.stopped(place))
         return place, better

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from deployer.core.errors import OptionProblem, Warn
 from deployer.fitting.history import LOSS
+from deployer.fitting.metrics import ALIASES, MetricChoice, MetricSpecs, read_metrics
 from deployer.fitting.streams import AnySource
 from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.lr_schedules.lr_schedule import CONSTANT, LrSchedule, read_schedule, read_warmup
@@ -85,7 +86,10 @@ class TrainingRun:
     `drop_last` drops the incomplete last batch of an epoch instead of filling it up, `class_balanced` draws the samples
     of an epoch with replacement, each class as often as any other. `patience` epochs without a better
     `monitor` end the run (0: never). `overfit` trains the first so many samples alone, until their loss is below
-    `bound`. `top` are numbers of best scores among which a label counts as found. A checkpoint is written every `every`
+    `bound`. `metrics` are names or functions of what is measured besides the loss, `top` numbers of best scores among
+    which a label counts as found; with `train_metrics` they are measured on the training samples, too. `monitor_mode`
+    ("min", "max") says of a monitored function which of its values are better. With `restore_best` the trained weights
+    are those of the best epoch. A checkpoint is written every `every`
     passes, by default at the end of each epoch, and with `resume` the run goes on from it. `checks` passes are repeated
     in float64.
     """
@@ -102,6 +106,10 @@ class TrainingRun:
     validation_target: Path | None = None
     patience: int = 0
     monitor: str = LOSS
+    monitor_mode: str = ""
+    restore_best: bool = False
+    metrics: MetricSpecs = ()
+    train_metrics: bool = False
     top: tuple[int, ...] = ()
     overfit: int | None = None
     bound: float = OVERFIT_BOUND
@@ -129,6 +137,16 @@ class TrainingRun:
             raise OptionProblem("validation has no effect with overfit", hint="leave one of them out")
         if self.validation_target is not None and (self.validation is None or isinstance(self.validation, float | int)):
             raise OptionProblem("validation_target has no effect", hint="leave it out: validation is not a file")
+
+    @property
+    def metric_choice(self) -> MetricChoice:
+        """The metrics that are asked for."""
+        return read_metrics(self.metrics, self.top)
+
+    @property
+    def monitored(self) -> str:
+        """The name of the monitored metric."""
+        return ALIASES.get(self.monitor, self.monitor)
 
     @property
     def flush(self) -> bool:

@@ -19,6 +19,7 @@ from deployer.fitting.callback import Callbacks
 from deployer.fitting.fit import Fitted, fit
 from deployer.fitting.history import LOSS
 from deployer.fitting.loop import DIVERGED
+from deployer.fitting.metrics import MetricChoice, MetricFunction, MetricSpecs, read_metrics
 from deployer.fitting.task import CHECKS, OVERFIT_BOUND
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.torch.capture import capture_outputs
@@ -86,6 +87,10 @@ def train(
     validation: Any = None,
     patience: int = 0,
     monitor: str = LOSS,
+    monitor_mode: str = "",
+    restore_best: bool = False,
+    metrics: MetricSpecs = (),
+    train_metrics: bool = False,
     top: Sequence[int] = (),
     overfit: int | None = None,
     bound: float = OVERFIT_BOUND,
@@ -102,6 +107,7 @@ def train(
     cores: int | None = None,
     folder: Path | str | None = None,
     callback: Callbacks = None,
+    progress: bool = True,
     remarks: Sequence[str] = (),
     warn: Warn = python_warning,
 ) -> Fitted:
@@ -137,8 +143,12 @@ def train(
       class as often as any other. `in_memory` reads a loader or a dataset once and keeps its samples.
     - `class_weights`, `label_smoothing`, `ignore_index`, `delta`, `beta`: those of a loss by name.
     - `validation`: samples in any form of `data`, or a share of them; in evaluation mode. `monitor` is the metric of
-      the best epoch, `patience` so many epochs without a better one end the run (0: never); `top` are numbers of best
-      scores among which a label counts as found.
+      the best epoch, `patience` so many epochs without a better one end the run (0: never). With `restore_best` the
+      trained weights are those of the best epoch.
+    - `metrics`: what is measured besides the loss: names, or functions of all outputs and targets as tensors, which
+      return a number; `monitor_mode` ("min", "max") says which of its values are better if such a one is monitored.
+      `train_metrics` measures them on the training samples, too; `top` are numbers of best scores among which a label
+      counts as found.
     - `overfit` trains the first so many samples alone, until their loss is below `bound`.
     - `dropout` "off" leaves it out.
     - `check`: compare the step with `.backward()` on the module in float64, on the first batch and on a drawn one, and
@@ -148,8 +158,9 @@ def train(
       which is written every `checkpoint_every` passes (0: after each epoch).
     - `target` is the machine, by default this one at full speed; `cores`, `buffering`, `budgets` (bytes by level) and
       `outermost` (the last level tensors may lie in) are as in `deployer train`.
-    - `target_column` is the heading of the target in tables; `callback` watches the run, `remarks` go to its report,
-      and `warn` is called with what is odd but harmless.
+    - `target_column` is the heading of the target in tables; `callback` is one or several of `Callback`, `remarks`
+      go to the report, and `warn` is called with what is odd but harmless. `progress` shows a bar on a terminal and in
+      a notebook.
 
     Raises OptionProblem for options without meaning, CaptureMismatch where the captured step is not PyTorch's,
     DatasetMismatch for data that does not fit and a run that diverges or does not learn what it was to learn by heart,
@@ -196,6 +207,10 @@ def train(
         "drop_last": drop_last,
         "patience": patience,
         "monitor": monitor,
+        "monitor_mode": monitor_mode,
+        "restore_best": restore_best,
+        "metrics": _on_tensors(metrics),
+        "train_metrics": train_metrics,
         "top": tuple(top),
         "overfit": overfit,
         "bound": bound,
@@ -217,7 +232,7 @@ def train(
         place = Path(folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
         model, evaluated = captured.save(place / MODEL), None
-        if held_out is not None or overfit:
+        if held_out is not None or overfit or train_metrics:
             evaluated = capture_outputs(module, objective, captured.batch).save(place / EVALUATED)
         fitted = fit(
             model,
@@ -230,6 +245,7 @@ def train(
             evaluated=evaluated,
             force=True,
             callback=callback,
+            progress=progress,
             inspect=FirstUpdates(module, objective, captured.step, seed).check if check else None,
             remarks=(captured.remark, *remarks),
             warn=warn,
@@ -240,6 +256,16 @@ def train(
         )
     _raise_faults(fitted, bool(overfit))
     return _with_counts(module, captured.step, fitted)
+
+
+def _on_tensors(given: MetricSpecs) -> MetricSpecs:
+    """The metrics, with functions that are called with tensors."""
+
+    def of(function: MetricFunction) -> MetricFunction:
+        return lambda *arrays: function(*(torch.from_numpy(np.array(array)) for array in arrays))
+
+    choice = read_metrics(given)
+    return MetricChoice(choice.names, {name: of(function) for name, function in choice.functions.items()})
 
 
 def _with_counts(module: nn.Module, step: CapturedStep, fitted: Fitted) -> Fitted:

@@ -1,0 +1,307 @@
+"""Metrics of samples: the loss by its float64 reference, metrics of classes, of values, and functions of a user."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from deployer.core.errors import OptionProblem
+from deployer.core.ir import Node, TensorType
+from deployer.core.operator import Array, numerics_of, operator_of
+from deployer.core.traits.training import Loss
+from deployer.fitting.argument_names import meant
+from deployer.fitting.history import ACCURACY, ERROR, LOSS, mean_loss
+from deployer.training.order import Samples
+from deployer.training.problem import TrainGraph
+
+CHUNK_BYTES = 1 << 25
+"""Bytes of held-out samples that lie in memory at a time."""
+PRECISION, RECALL, F1, CONFUSION = "precision", "recall", "f1", "confusion_matrix"
+RMSE, R2 = "rmse", "r2"
+OF_CLASSES, OF_VALUES = (ACCURACY, PRECISION, RECALL, F1, CONFUSION), (ERROR, RMSE, R2)
+"""Metrics of losses over labels, besides top_K, and of other losses."""
+RISING = frozenset({ACCURACY, PRECISION, RECALL, F1, R2})
+"""Metrics of which more is better, besides top_K."""
+ALIASES = {
+    "acc": ACCURACY,
+    "mae": ERROR,
+    "f1_score": F1,
+    "f1_macro": F1,
+    "root_mean_squared_error": RMSE,
+    "r2_score": R2,
+    "confusion": CONFUSION,
+}
+"""Other names of metrics."""
+TOP = re.compile(r"top_?([1-9][0-9]{0,8})")
+MODES = ("min", "max")
+"""Whether the best value of a metric is its smallest or its largest."""
+Forward = Callable[[list[tuple[Array, ...]]], Array]
+"""From batches of the model's inputs to its outputs, batches along the first axis."""
+MetricFunction = Callable[[Any, Any], Any]
+"""From the model's outputs for all samples and their targets to a number."""
+
+
+@dataclass(frozen=True)
+class MetricChoice:
+    """Metrics that a run is asked for besides those that each loss has: names, and functions by name."""
+
+    names: tuple[str, ...] = ()
+    functions: Mapping[str, MetricFunction] = field(default_factory=dict)
+
+
+MetricSpecs: TypeAlias = (
+    str | MetricFunction | Sequence[str | MetricFunction] | Mapping[str, MetricFunction] | MetricChoice
+)
+"""Names of metrics, functions by their own names, or functions by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Metrics of samples: numbers by name, numbers by class, and predictions of each class by label."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    per_class: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    confusion_matrix: tuple[tuple[int, ...], ...] = ()
+
+
+def read_metrics(given: MetricSpecs, top: Sequence[int] = ()) -> MetricChoice:
+    """The metrics that are asked for; OptionProblem for an unknown name, and for functions without one."""
+    names, functions = [f"top_{k}" for k in top], dict[str, MetricFunction]()
+    if isinstance(given, MetricChoice):
+        return MetricChoice((*names, *given.names), given.functions)
+    if isinstance(given, Mapping):
+        items: list[tuple[str, Any]] = list(given.items())
+    else:
+        listed = [given] if isinstance(given, str) or callable(given) else list(given)
+        items = [("", item) for item in listed]
+    for name, item in items:
+        if isinstance(item, str) and not name:
+            names.append(metric_name(item))
+        else:
+            functions[_function_name(name, item)] = item
+    return MetricChoice(tuple(dict.fromkeys(names)), functions)
+
+
+def metric_name(text: str) -> str:
+    """The name of a metric by this or another of its names; OptionProblem where there is none."""
+    name = ALIASES.get(text, text)
+    found = TOP.fullmatch(name)
+    if found:
+        return f"top_{found[1]}"
+    known = [LOSS, *OF_CLASSES, *OF_VALUES]
+    if name not in known:
+        guess = meant(text, [*known, *ALIASES])
+        facts = [("metrics", ", ".join([*known, "top_K"]))]
+        raise OptionProblem(
+            f"there is no metric {text!r}", facts, f"did you mean {guess}?" if guess else "one of these"
+        )
+    return name
+
+
+def _function_name(name: str, function: Any) -> str:
+    if not callable(function):
+        cause = f"metric {name or function!r} is a {type(function).__name__}, neither a name nor a function"
+        raise OptionProblem(cause, hint="the name of a metric, or a function of (outputs, targets)")
+    name = name or getattr(function, "__name__", "")
+    if not (isinstance(name, str) and name.isidentifier()):
+        hint = 'metrics={"name": function}, with a name of letters, digits and _'
+        raise OptionProblem(f"a metric needs a name, and {name or function!r} is none", hint=hint)
+    if name in (LOSS, *OF_CLASSES, *OF_VALUES, *ALIASES) or TOP.fullmatch(name):
+        raise OptionProblem(f"metric {name!r} is there already", hint="another name for the function")
+    return name
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The metrics of a training problem: its loss, for labels the accuracy, else the error, and those of `choice`.
+
+    Without a node the output is the loss, and nothing else can be measured.
+    """
+
+    node: Node | None
+    output: str
+    target: str
+    constants: Mapping[str, Array]
+    class_axis: int | None
+    ignored: int | None = None
+    choice: MetricChoice = field(default_factory=MetricChoice)
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """All that is measured, by name."""
+        if self.node is None:
+            return (LOSS,)
+        usual = ERROR if self.class_axis is None else ACCURACY
+        return tuple(dict.fromkeys((LOSS, usual, *self.choice.names, *self.choice.functions)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all metrics that are one number."""
+        return tuple(name for name in self.measured if name != CONFUSION)
+
+    def check(self) -> None:
+        """Raise OptionProblem for metrics that this loss cannot have."""
+        if self.node is None and (self.choice.names or self.choice.functions):
+            name = [*self.choice.names, *self.choice.functions][0]
+            cause = f"nothing measures {name!r}: the loss is not one by name, so its outputs and targets are not known"
+            raise OptionProblem(cause, hint="a loss by name, such as cross_entropy or mse")
+        of_values = self.class_axis is None
+        usable = (LOSS, *(OF_VALUES if of_values else OF_CLASSES))
+        for name in self.choice.names:
+            if name not in usable and (of_values or not TOP.fullmatch(name)):
+                needs = "labels, and this loss compares floats" if of_values else "floats, and this loss takes labels"
+                facts = [("metrics", ", ".join(usable if of_values else [*usable, "top_K"]))]
+                hint = "one of these, or a function of (outputs, targets)"
+                raise OptionProblem(f"nothing measures {name!r}: it compares {needs}", facts, hint)
+
+    def is_rising(self, name: str, mode: str = "") -> bool:
+        """Whether more of a metric is better; `mode` says it of functions. OptionProblem where it is not known."""
+        if mode and mode not in MODES:
+            raise OptionProblem(f"monitor_mode is {mode!r}", hint=f"one of {', '.join(MODES)}")
+        if name in self.choice.functions:
+            if not mode:
+                cause = f"monitor is {name!r}, a function, and whether more of it is better is not known"
+                raise OptionProblem(cause, hint='monitor_mode="max" or monitor_mode="min"')
+            return mode == MODES[1]
+        rising = name in RISING or bool(TOP.fullmatch(name))
+        if mode and rising != (mode == MODES[1]):
+            raise OptionProblem(
+                f"monitor_mode is {mode!r}, and of {name!r} {MODES[rising]} is better", hint="leave it out"
+            )
+        return rising
+
+    def of(self, samples: Samples, forward: Forward) -> Measured:
+        """The metrics over all samples, as if these were one batch; what fills up the last batch does not count."""
+        names, outputs, labels = list(samples.types), list[Array](), list[Array]()
+        for parts in _chunks(samples.in_order()):
+            inputs = [tuple(v for n, v in zip(names, part, strict=True) if n != self.target) for part in parts]
+            outputs.append(forward(inputs))
+            labels += [part[names.index(self.target)] for part in parts if self.target]
+        scores, count = np.concatenate(outputs), samples.count
+        filled = len(scores) * samples.batch
+        if self.node is None:
+            return Measured({LOSS: mean_loss(scores.reshape(len(scores), -1))})
+        rows = _joined(scores)
+        targets = _joined(np.stack(labels))
+        kept = len(rows) * count // filled
+        return self.compare(rows[:kept], targets[: len(targets) * count // filled])
+
+    def compare(self, scores: Array, targets: Array) -> Measured:
+        """The metrics of outputs beside their targets."""
+        assert self.node is not None
+        if self.class_axis is None and targets.size == scores.size:  # such as [n] beside [n, 1]
+            targets = targets.reshape(scores.shape)
+        operands = {self.output: scores.astype(np.float64), self.target: targets, **self.constants}
+        values = [operands[name] if name else None for name in self.node.inputs]
+        found = {LOSS: float(np.asarray(operator_of(self.node).reference(self.node, values)[0]).reshape(-1)[0])}
+        if self.class_axis is None:
+            measured = Measured(found | _of_values(scores, targets, self.names))
+        else:
+            counted = np.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
+            rows = np.moveaxis(scores, self.class_axis, -1)[counted]
+            measured = _of_classes(rows, targets[counted], self.measured, found)
+        own = {name: _number(name, f(scores, targets)) for name, f in self.choice.functions.items()}
+        return Measured(measured.values | own, measured.per_class, measured.confusion_matrix)
+
+
+def metrics_of(graph: TrainGraph, choice: MetricChoice | None = None) -> Metrics:
+    """The metrics of a training graph."""
+    loss, choice = graph.scored or graph.loss, choice or MetricChoice()
+    if not loss.nodes:
+        return Metrics(None, graph.model.output, "", {}, None, choice=choice)
+    node = loss.nodes[0]
+    declared = operator_of(node).role(Loss)
+    assert declared is not None, f"{node.op} is not a loss"
+    ignored = _ignored(node) if declared.class_axis is not None else None
+    return Metrics(node, node.inputs[0], node.inputs[1], loss.constants, declared.class_axis, ignored, choice)
+
+
+def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[str, float]) -> Measured:
+    """Metrics of scores [samples, classes]; the predicted class is the first one with the largest score.
+
+    A sample with a score that is no number has no predicted class. Precision of a class that is never predicted, and
+    recall of one without labels, are 0, as is their F1, and all are NaN for a class that has neither. The means are
+    those over the other classes.
+    """
+    ranks, classes = _ranks(rows, labels), rows.shape[-1]
+    for name in names:
+        if name == ACCURACY or TOP.fullmatch(name):
+            most = 1 if name == ACCURACY else int(name.removeprefix("top_"))
+            found[name] = float((ranks < most).mean()) if ranks.size else 0.0
+    usable = ~np.isnan(rows).any(-1)
+    pairs = labels[usable].astype(np.int64) * classes + rows[usable].argmax(-1)
+    matrix = np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+    right, predicted, actual = matrix.diagonal(), matrix.sum(0), np.bincount(labels, minlength=classes)
+    shares = {PRECISION: (right, predicted), RECALL: (right, actual), F1: (2 * right, predicted + actual)}
+    seen, per_class = (predicted + actual) > 0, dict[str, tuple[float, ...]]()
+    for name in (name for name in shares if name in names):
+        over, under = shares[name]
+        share = np.where(seen, over / np.maximum(under, 1), np.nan)
+        found[name] = float(share[seen].mean()) if seen.any() else float("nan")
+        per_class[name] = tuple(share.tolist())
+    return Measured(found, per_class, tuple(map(tuple, matrix.tolist())) if CONFUSION in names else ())
+
+
+def _of_values(outputs: Array, targets: Array, names: Sequence[str]) -> dict[str, float]:
+    """Metrics of floats; R2 is the mean over the elements of an output, and 0 or 1 for one whose targets are equal."""
+    wide, targets = outputs.astype(np.float64), targets.astype(np.float64)
+    off = wide - targets
+    found = {ERROR: float(np.abs(off).mean())}
+    if RMSE in names:
+        found[RMSE] = float(np.sqrt(np.square(off).mean()))
+    if R2 in names:
+        columns, truth = (x.reshape(len(x), -1) for x in (off, targets))
+        left, all_of = (np.square(x).sum(0) for x in (columns, truth - truth.mean(0)))
+        same = all_of == 0
+        shares = np.where(same, (left == 0).astype(float), 1 - left / np.where(same, 1.0, all_of))
+        found[R2] = float(shares.mean()) if len(truth) > 1 else float("nan")
+    return found
+
+
+def _number(name: str, value: Any) -> float:
+    """The result of a metric's function as a number; OptionProblem where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        facts = [("returned", f"{type(value).__name__} {value!r:.60}")]
+        raise OptionProblem(f"metric {name!r} does not return a number", facts, "one float") from error
+
+
+def _ignored(node: Node) -> int | None:
+    """The label that does not count, as the loss says it for any number of classes."""
+    many = {node.inputs[0]: TensorType("float32", (1, 1)), node.inputs[1]: TensorType("int32", (1,))}
+    indices = numerics_of(node).indices(node, many)
+    return indices.ignored if indices else None
+
+
+def _chunks(parts: Iterator[tuple[Array, ...]]) -> Iterator[list[tuple[Array, ...]]]:
+    """The batches in lists of at most CHUNK_BYTES, or of one."""
+    chunk, size = list[tuple[Array, ...]](), 0
+    for part in parts:
+        each = sum(array.nbytes for array in part)
+        if chunk and size + each > CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(part)
+        size += each
+    if chunk:
+        yield chunk
+
+
+def _joined(batches: Array) -> Array:
+    """Batches behind one another: the first two axes as one."""
+    return batches.reshape(-1, *batches.shape[2:]) if batches.ndim > 1 else batches
+
+
+def _ranks(scores: Array, labels: Array) -> Array:
+    """Return the rank of each label: the number of classes with a larger score, or an equal one and a smaller index.
+
+    A score that is no number is right for no label.
+    """
+    usable = np.clip(labels, 0, scores.shape[-1] - 1)
+    own = np.take_along_axis(scores, usable[..., None], -1)
+    earlier = np.arange(scores.shape[-1]) < usable[..., None]
+    before: Array = (scores > own) | ((scores == own) & earlier) | np.isnan(scores) | np.isnan(own)
+    return np.asarray(before.sum(-1))
