@@ -4,9 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deployer import __version__
 from deployer.core.plan import Plan
 from deployer.pipeline import Case, expectation
 from deployer.planning import fuse
+from deployer.reports import facts
+from deployer.reports.facts import RunFacts
+from deployer.reports.run_page import Figures, figures_of
 from deployer.running.report import Report, make_report
 from deployer.running.run import Outcome
 from deployer.running.watch import Divergence, can_watch, computed, first_divergence
@@ -64,3 +68,30 @@ def with_values(case: Case, plan: Plan, explained: Sequence[Explained], director
             unit = replace(unit, shown=place, computed=float(values[available[0]][flip.element]))
         rows.append(unit)
     return tuple(rows)
+
+
+def run_facts(case: Case, plan: Plan, result: Report, command: str) -> RunFacts:
+    """Model, data and settings of a case's run."""
+    program, dataset = case.program, case.dataset
+    rates = dataset.rates if dataset is not None else None
+    varied = rates is not None and rates.size > 0
+    first = tuple(map(float, dict.fromkeys(rates[0].tolist()))) if rates is not None and varied else ()
+    return RunFacts(
+        model=case.directory.name,
+        dataset=f"{case.passes} passes of the case's samples" if case.passes > 1 else "one pass of the case's samples",
+        loss=facts.loss_name(program),
+        optimizer=facts.optimizer_names(program),
+        learning_rates=first or facts.learning_rates(program),
+        lr_schedule="of the run" if varied else "",
+        batch=facts.batch_size(program),
+        accumulation=plan.options.accumulate,
+        parameters=facts.parameter_count(result.tensors),
+        target=plan.options.target,
+        version=__version__,
+        command=command,
+    )
+
+
+def figures(case: Case, plan: Plan) -> Figures:
+    """What the pictures of a case's report show."""
+    return figures_of(plan, fuse.fuse_program(case.program, plan.options))

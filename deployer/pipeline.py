@@ -310,7 +310,7 @@ def place_edited(tiling: Tiling, running: RunOptions, progress: Progress = silen
         raise TilingInfeasible("the tiling does not fit", facts, "smaller tiles") from problem
 
 
-RESULTS = ("network", "output.bin", "report.json", "drift.svg")
+RESULTS = ("network", "output.bin", "report.json", "report.html", "drift.svg")
 """Files that the build, the run and the report add to a case's folder."""
 ARTEFACTS = ("plan.json", "tiling.json", "input.bin")
 

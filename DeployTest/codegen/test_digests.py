@@ -14,8 +14,8 @@ from deployer.codegen import generate
 from deployer.core import artefact
 from deployer.core.plan import Options
 from deployer.core.safe_text import json_text
+from deployer.reports.memory import memory_page
 from deployer.running import report
-from deployer.running.memory_map import memory_map
 from deployer.running.profile import model_profile, profile_table
 from deployer.running.terminal import Terminal
 from deployer.tilers.addresses import placement
@@ -74,7 +74,7 @@ def generated(case: Case, root: Path) -> dict[str, str]:
         console.print(report.step_table(plan), profile_table(rows))
     return {
         **generate.generate_files(plan),
-        "memory.html": memory_map(plan),
+        "memory.html": memory_page(plan),
         "plan.json": artefact.dumps(plan),
         "profile.json": json_text([vars(row) for row in rows]),
         "tables": tables.get(),

@@ -17,7 +17,7 @@ from deployer.codegen import generate
 from deployer.core import artefact
 from deployer.core.errors import RunFailed, UserError
 from deployer.core.plan import Plan
-from deployer.running.memory_map import memory_map
+from deployer.reports.memory import memory_page
 from DeployTest.commands.hostile_names import ATTACK, MARK, PIECES, UNPRINTABLE, rename_case, renamed, shape, tokens
 from DeployTest.support.building.cases import Built, case_dir, compile_case, load_case
 from DeployTest.support.building.command_line import deployer, refused
@@ -169,8 +169,8 @@ class Elements(HTMLParser):
 def test_memory_map(piece: str, innocent: Built) -> None:
     """The page has the elements that it has with innocent names, in plain ASCII."""
     plan = in_every_place(innocent.plan, lambda n: f"n{n}{(PIECES | UNPRINTABLE)[piece]}")
-    text = memory_map(plan)
-    assert Elements(text).found == Elements(memory_map(innocent.plan)).found
+    text = memory_page(plan)
+    assert Elements(text).found == Elements(memory_page(innocent.plan)).found
     assert re.fullmatch(r"[ -~\n]*", text)
 
 

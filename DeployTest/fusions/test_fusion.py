@@ -16,8 +16,8 @@ from deployer.core.samples import Sample
 from deployer.core.target import load
 from deployer.pipeline import Case
 from deployer.planning import fuse
+from deployer.reports.steps import step_cells
 from deployer.running import build, run
-from deployer.running.report import step_cells
 from deployer.testing.bench import bits, run_step, step_of
 from deployer.verify.reference import run_inference
 from DeployTest.support.building.cases import SHARED, compile_case, crossed, load_case, needs_shared, result_hash

@@ -23,8 +23,8 @@ from deployer.frontend.runtime.case import is_runtime_case
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress
+from deployer.reports.memory import memory_page
 from deployer.running import output, report
-from deployer.running.memory_map import memory_map
 from deployer.running.profile import profile_table
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
@@ -173,7 +173,7 @@ def _extras(
     if a.verbose:
         console.print(report.step_table(plan))
     if a.plotMemAlloc:
-        output.write(directory, {"memory.html": memory_map(plan)})
+        output.write(directory, {"memory.html": memory_page(plan)})
         console.print(f"memory map: {directory / 'memory.html'}")
     if a.profileTiling:
         rows = pipeline.profile(case, plan, directory, measured)
@@ -207,7 +207,9 @@ def _judge(
         )
         ending.tell(str(warning))
         warnings = [*warnings, warning]
-    files = {"report.json": report.as_json(result, warnings)}
+    result = replace(result, about=judging.run_facts(case, plan, result, a.command_line))
+    result = replace(result, figures=judging.figures(case, plan))
+    files = {"report.json": report.as_json(result, warnings), "report.html": report.as_page(result, plan)}
     if result.drift:
         files["drift.svg"] = drift_svg(result.drift, len(result.losses), a.tolerance)
     output.write(directory, files)

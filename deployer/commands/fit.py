@@ -80,6 +80,7 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             target_column=a.target_column,
             options=options,
             force=a.force,
+            command=a.command_line,
             callback=shown,
             progress=False,
             warn=lambda warning: ending.tell(str(warning)),

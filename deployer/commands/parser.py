@@ -1,6 +1,7 @@
 """Argument parser with the options of every command."""
 
 import argparse
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -156,12 +157,17 @@ def complete_parser() -> argparse.ArgumentParser:
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments; `given` holds the names of those that are not left out, even where they equal the default."""
+    """The arguments; `given` holds the names of those that are not left out, even where they equal the default.
+
+    `command_line` is the text of all words, as a shell reads it.
+    """
     top = parser()
+    line = shlex.join(["deployer", *argv])
     argv = with_config(argv, commands_of(top))
     arguments = top.parse_args(argv)
     bare = vars(parser(tuple(vars(arguments))).parse_args(argv))
     arguments.given = frozenset(name for name, value in bare.items() if value is not None)
+    arguments.command_line = line
     return arguments
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from deployer import __version__
 from deployer.core.errors import FileProblem, OptionProblem, Warn, python_warning
 from deployer.core.ir import Program, TensorRecord
 from deployer.core.operator import Array
-from deployer.core.plan import Options, Plan
+from deployer.core.plan import Options
 from deployer.core.safe_text import json_text, member_name
 from deployer.core.target import native
 from deployer.fitting.argument_names import unknown_argument
@@ -22,7 +23,6 @@ from deployer.fitting.history import LOSS, EpochRow, FitReport, exploded, histor
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.metrics import Measured, Metrics, metrics_of
 from deployer.fitting.progress import progress_bar
-from deployer.fitting.report_page import fit_page
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.segments import Rates, build_segment, rates_of
 from deployer.fitting.sources import Feed, read_samples
@@ -32,6 +32,11 @@ from deployer.fitting.verdicts import FitChecks, SampledPasses
 from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.lr_schedules.windows import Updates
+from deployer.planning import fuse
+from deployer.reports import facts
+from deployer.reports.confusion import Confusion
+from deployer.reports.facts import RunFacts
+from deployer.reports.run_page import RunPage, figures_of
 from deployer.running import output
 from deployer.running.report import printable
 from deployer.training.order import Order, Samples, balanced, split
@@ -59,7 +64,8 @@ class Fitted:
     statistics beside `weights` and `best`, `classes` the names of the labels from 0 on, where the samples have some.
     `data` says what of the samples was taken for inputs and target, `validation` the same of others that are validated.
     `tensors` says of each float tensor of the model whether it is trained, frozen, a constant or a state, and why.
-    `checks` has the numbers that `checked` is of.
+    `checks` has the numbers that `checked` is of. `about` says what was trained on what; `per_epoch` is the number of
+    passes of an epoch, `confusion` that of the final weights on the validation samples.
     """
 
     rows: tuple[EpochRow, ...]
@@ -79,6 +85,21 @@ class Fitted:
     validation: Taken | None = None
     tensors: tuple[TensorRecord, ...] = ()
     checks: FitChecks = field(default_factory=FitChecks)
+    about: RunFacts = field(default_factory=RunFacts)
+    per_epoch: int = 0
+    confusion: Confusion | None = None
+
+    @property
+    def page(self) -> RunPage:
+        """The content of the run's page, but for what its plan says."""
+        lines, checks = (self.checked, *self.faults, *self.notes), self.checks.rows
+        return RunPage(
+            self.about, self.verdict, lines, self.losses, self.per_epoch, (), self.rows, checks, self.confusion
+        )
+
+    def _repr_html_(self) -> str:
+        """Curves and tables for a notebook."""
+        return self.page.fragment()
 
 
 Inspection = Callable[[Problem, Program, Feed, Array], None]
@@ -102,6 +123,8 @@ def fit(
     progress: bool = True,
     inspect: Inspection | None = None,
     remarks: Sequence[str] = (),
+    title: str = "",
+    command: str = "",
     warn: Warn = python_warning,
     **more: Any,
 ) -> Fitted:
@@ -113,7 +136,8 @@ def fit(
     `options` are the compiler's, by default those of this machine at full speed; the bits are the same for all.
     `evaluated` is the model that validation runs, with initializers of the same names, by default the model itself; it
     always runs on this machine. `callback` is one or several of `Callback`; `progress` shows a bar on a terminal and in
-    a notebook. `inspect` is called before C is made. `remarks` go to the report as notes. Raises
+    a notebook. `inspect` is called before C is made. `remarks` go to the report as notes, `title` is the model's name
+    there, by default its file's, and `command` the command line. Raises
     OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a run
     that diverges, are no exceptions: `verdict` and `faults` say so.
     """
@@ -124,9 +148,9 @@ def fit(
     task = Task(loss=loss, optimizer=optimizer, **{n: v for n, v in more.items() if n in names[0]})
     run = TrainingRun(**{n: v for n, v in more.items() if n in names[1]})
     path, directory = Path(model), Path(folder)
-    case = _Case(
-        task, run, path, task.problem(path, run.seed, warn), options or Options(native().name), evaluated or path
-    )
+    options, posed = options or Options(native().name), task.problem(path, run.seed, warn)
+    named = RunFacts(title or path.name, _source_name(data), command=command)
+    case = _Case(task, run, path, posed, options, evaluated or path, named)
     bar = progress_bar() if progress else None
     callback = callback_group(callback, bar)
     check_column(target_column, data, run.validation)
@@ -160,6 +184,7 @@ class _Case:
     problem: Problem
     options: Options
     evaluated: Path
+    named: RunFacts = field(default_factory=RunFacts)
 
     @property
     def metrics(self) -> Metrics:
@@ -258,6 +283,26 @@ class _Case:
         found["partial_accumulation"] = self.updates(samples).origin
         return found | {"rule": json_text(rule), "order": json_text(given)}
 
+    def about(self, program: Program, samples: Samples, held_out: Samples | None) -> RunFacts:
+        """Model, data and settings of the run."""
+        task, rules = self.task, self.problem.rules.values()
+        parts = [f"{self.named.dataset}: {samples.count} samples"]
+        parts += [f"validation: {held_out.count} samples"] if held_out else []
+        schedule = task.lr_schedule
+        return replace(
+            self.named,
+            dataset=", ".join(parts),
+            loss=task.loss or facts.loss_name(program),
+            optimizer=facts.optimizer_names(program),
+            learning_rates=tuple(dict.fromkeys(rule.rate for rule in rules)),
+            lr_schedule=schedule.schedule.name if schedule else "",
+            batch=samples.batch,
+            accumulation=self.run.accumulate_grad_batches,
+            parameters=facts.parameter_count(records(self.problem.tensors)),
+            target=self.options.target,
+            version=__version__,
+        )
+
     def evaluation(self) -> Program:
         """The program of the model that validation runs."""
         if self.evaluated == self.model and read_record(self.model) is not None:
@@ -266,6 +311,12 @@ class _Case:
         edits = self.problem.edits if self.evaluated == self.model else NO_EDITS
         graph = parse.read_graphs(self.evaluated, None, self.task.axes, edits.apply).main
         return evaluated_program(graph, tuple(self.problem.graph.original.values()))
+
+
+def _source_name(data: AnySource) -> str:
+    if isinstance(data, BatchSource):
+        return data.name
+    return str(data) if isinstance(data, Path | str) else "arrays in memory"
 
 
 def expected_origin(expected: Expected) -> list[str] | str:
@@ -323,7 +374,8 @@ class _Fit:
             trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.callback, self.warn
         )
         end = loop.run(start)
-        return self._finish(end, trainer.plan, judge, feed)
+        confusion = None if end.ended == DIVERGED else measure(end.state)[0].confusion
+        return self._finish(end, trainer, judge, feed, confusion)
 
     def _horizon(self, feed: Feed) -> Horizon:
         run = self.case.run
@@ -373,10 +425,14 @@ class _Fit:
         evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
         sets = (self.held_out, self.samples if self.case.run.train_metrics else None)
 
+        last: list[tuple[Mapping[str, Array], tuple[Measured, Measured]]] = []
+
         def measure(state: Mapping[str, Array]) -> tuple[Measured, Measured]:
-            values = {original: state[name] for name, original in weights.items()}
-            found = [metrics.of(s, lambda each: evaluator.outputs(values, each)) if s else Measured() for s in sets]
-            return found[0], found[1]
+            if not last or last[0][0] is not state:
+                values = {original: state[name] for name, original in weights.items()}
+                found = [metrics.of(s, lambda each: evaluator.outputs(values, each)) if s else Measured() for s in sets]
+                last[:] = [(state, (found[0], found[1]))]
+            return last[0][1]
 
         return measure
 
@@ -399,7 +455,9 @@ class _Fit:
         weights, running = ({old: state[new] for new, old in names.items()} for names in (graph.trained, graph.states))
         return weights, running
 
-    def _finish(self, end: CheckpointPlace, plan: Plan, judge: SampledPasses, feed: Feed) -> Fitted:
+    def _finish(
+        self, end: CheckpointPlace, trainer: Trainer, judge: SampledPasses, feed: Feed, confusion: Confusion | None
+    ) -> Fitted:
         run = self.case.run
         faults = list(judge.faults)
         if end.ended == DIVERGED:
@@ -417,6 +475,7 @@ class _Fit:
             weights, running = best, best_running
         losses, said, classes = tuple(map(float, end.losses)), (tuple(faults), tuple(notes)), self.samples.classes
         tensors = records(self.case.problem.tensors)
+        about = self.case.about(trainer.program, self.samples, self.held_out)
         result = Fitted(
             end.rows,
             losses,
@@ -433,7 +492,11 @@ class _Fit:
             *self._taken(),
             tensors,
             judge.record(end.passes),
+            about,
+            feed.order.passes,
+            confusion,
         )
+        figures = figures_of(trainer.plan, fuse.fuse_program(trainer.program, trainer.plan.options))
         report = FitReport(
             verdict,
             result.checks,
@@ -445,14 +508,17 @@ class _Fit:
             classes,
             *self._taken(),
             tensors,
+            losses,
+            about,
+            confusion,
+            figures,
         )
         record = printable(asdict(report))
         weights = weights | running
         named = {member_name(name): array for name, array in weights.items()}
-        page = fit_page(result.rows, end.losses, feed.order.passes, plan, judge.rows, record | {"checked": judge.text})
         files: dict[str, str | bytes] = {
             HISTORY: history_csv(end.rows),
-            PAGE: page,
+            PAGE: result.page.html(trainer.plan, figures),
             REPORT: json_text(record, allow_nan=False),
         }
         if end.ended == DIVERGED:  # no weights to speak of, and none of an earlier run

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from deployer.core.ir import TensorRecord
 from deployer.core.operator import Array
 from deployer.fitting.verdicts import FitChecks
+from deployer.reports.confusion import Confusion
+from deployer.reports.facts import RunFacts
+from deployer.reports.run_page import Figures
 from deployer.training.tables import Taken
 
 LOSS, ACCURACY, ERROR = "loss", "accuracy", "mean_absolute_error"
@@ -56,7 +59,8 @@ class FitReport:
     `verdict` and the numbers that it rests on (`checks`), `faults`, `notes`; `passes` made, why the run `ended` before
     its last (empty where it did not), the epoch with the best monitored metric (0: none has ended), a row per epoch,
     the names of the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of
-    others; `tensors` as in `Fitted`.
+    others; `tensors` as in `Fitted`. `losses` are those of the passes, `about` says what was trained on what, `confusion`
+    is that of the final weights on the validation samples, and `figures` are what the pictures of the plan show.
     """
 
     verdict: str
@@ -71,6 +75,10 @@ class FitReport:
     data: Taken | None
     validation: Taken | None
     tensors: tuple[TensorRecord, ...] = ()
+    losses: tuple[float, ...] = ()
+    about: RunFacts = field(default_factory=RunFacts)
+    confusion: Confusion | None = None
+    figures: Figures | None = None
 
 
 def history_csv(rows: Sequence[EpochRow]) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,9 +13,12 @@ from deployer.core.operator import Array, numerics_of, operator_of
 from deployer.core.traits.training import Loss
 from deployer.fitting.argument_names import meant
 from deployer.fitting.history import ACCURACY, ERROR, LOSS, mean_loss
+from deployer.reports.confusion import Confusion, confusion_of
 from deployer.training.order import Samples
 from deployer.training.problem import TrainGraph
 
+MOST_CLASSES = 1000
+"""Predictions of more classes have no confusion matrix in reports."""
 CHUNK_BYTES = 1 << 25
 """Bytes of held-out samples that lie in memory at a time."""
 PRECISION, RECALL, F1, CONFUSION = "precision", "recall", "f1", "confusion_matrix"
@@ -59,11 +62,15 @@ MetricSpecs: TypeAlias = (
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Metrics of samples: numbers by name, numbers by class, and predictions of each class by label."""
+    """Metrics of samples: numbers by name, numbers by class, predictions of each class by label.
+
+    `confusion_matrix` is there if it was asked for, `confusion` for reports where there are at most MOST_CLASSES.
+    """
 
     values: dict[str, float] = field(default_factory=dict)
     per_class: dict[str, tuple[float, ...]] = field(default_factory=dict)
     confusion_matrix: tuple[tuple[int, ...], ...] = ()
+    confusion: Confusion | None = None
 
 
 def read_metrics(given: MetricSpecs, top: Sequence[int] = ()) -> MetricChoice:
@@ -186,7 +193,10 @@ class Metrics:
         rows = _joined(scores)
         targets = _joined(np.stack(labels))
         kept = len(rows) * count // filled
-        return self.compare(rows[:kept], targets[: len(targets) * count // filled])
+        measured = self.compare(rows[:kept], targets[: len(targets) * count // filled])
+        if measured.confusion is None:
+            return measured
+        return replace(measured, confusion=replace(measured.confusion, names=tuple(samples.classes)))
 
     def compare(self, scores: Array, targets: Array) -> Measured:
         """The metrics of outputs beside their targets."""
@@ -203,7 +213,7 @@ class Metrics:
             rows = np.moveaxis(scores, self.class_axis, -1)[counted]
             measured = _of_classes(rows, targets[counted], self.measured, found)
         own = {name: _number(name, f(scores, targets)) for name, f in self.choice.functions.items()}
-        return Measured(measured.values | own, measured.per_class, measured.confusion_matrix)
+        return replace(measured, values=measured.values | own)
 
 
 def metrics_of(graph: TrainGraph, choice: MetricChoice | None = None) -> Metrics:
@@ -231,9 +241,10 @@ def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[st
             most = 1 if name == ACCURACY else int(name.removeprefix("top_"))
             found[name] = float((ranks < most).mean()) if ranks.size else 0.0
     usable = ~np.isnan(rows).any(-1)
-    pairs = labels[usable].astype(np.int64) * classes + rows[usable].argmax(-1)
-    matrix = np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
-    right, predicted, actual = matrix.diagonal(), matrix.sum(0), np.bincount(labels, minlength=classes)
+    expected, chosen = labels[usable], rows[usable].argmax(-1)
+    right, predicted, actual = (
+        np.bincount(each, minlength=classes) for each in (expected[expected == chosen], chosen, labels)
+    )
     shares = {PRECISION: (right, predicted), RECALL: (right, actual), F1: (2 * right, predicted + actual)}
     seen, per_class = (predicted + actual) > 0, dict[str, tuple[float, ...]]()
     for name in (name for name in shares if name in names):
@@ -241,7 +252,10 @@ def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[st
         share = np.where(seen, over / np.maximum(under, 1), np.nan)
         found[name] = float(share[seen].mean()) if seen.any() else float("nan")
         per_class[name] = tuple(share.tolist())
-    return Measured(found, per_class, tuple(map(tuple, matrix.tolist())) if CONFUSION in names else ())
+    few = classes <= MOST_CLASSES and usable.any()
+    confusion = confusion_of(classes, (), expected, chosen) if few or CONFUSION in names else None
+    matrix = confusion.matrix.tolist() if confusion is not None and CONFUSION in names else []
+    return Measured(found, per_class, tuple(map(tuple, matrix)), confusion)
 
 
 def _of_values(outputs: Array, targets: Array, names: Sequence[str]) -> dict[str, float]:

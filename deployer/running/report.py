@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from deployer.codegen.render import tile_text
 from deployer.core.cost import without_cost
 from deployer.core.errors import FACTS, DeployerWarning
 from deployer.core.ir import TensorRecord
 from deployer.core.level import L_HOME, L_OUTER
-from deployer.core.plan import Plan, PlanStep, target_of
+from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import json_text, one_line
+from deployer.reports.facts import RunFacts
+from deployer.reports.run_page import Figures, RunPage
+from deployer.reports.steps import STEP_HEADINGS, step_cells
 from deployer.running.run import Outcome
 from deployer.running.terminal import Terminal
 from deployer.running.watch import Divergence, Drift, drift_of
@@ -85,6 +87,10 @@ class Report:
     """Lines on what of the run is other than the graphs say."""
     tensors: tuple[TensorRecord, ...] = ()
     """Role of each float tensor of the training graph."""
+    expected_losses: tuple[float, ...] = ()
+    about: RunFacts | None = None
+    figures: Figures | None = None
+    """What the pictures of report.html show."""
 
     @property
     def passed(self) -> bool:
@@ -159,6 +165,7 @@ def make_report(
         assumed=without_cost(target, (step.kernel.symbol for step in plan.steps)),
         notes=expected.notes,
         tensors=expected.tensors,
+        expected_losses=tuple(map(float, expected.losses)),
     )
 
 
@@ -176,6 +183,23 @@ def as_json(report: Report, warnings: Sequence[DeployerWarning] = ()) -> str:
     """The report as JSON, with the warnings about the case's files."""
     record = {**asdict(report), "warnings": [warning.record for warning in warnings]}
     return json_text(printable(record), allow_nan=False)
+
+
+def as_page(report: Report, plan: Plan) -> str:
+    """The report as a page of HTML."""
+    lines = [*report.faults, *(f"drift: {line}" for line in report.drifted), *report.notes]
+    lines += [f"largest difference of a loss from {report.reference}: {report.loss_difference:.3g}"]
+    assert report.about is not None
+    assert report.figures is not None
+    page = RunPage(
+        report.about,
+        report.verdict,
+        lines,
+        report.losses,
+        expected=report.expected_losses,
+        checks=report.checks.rows,
+    )
+    return page.html(plan, report.figures)
 
 
 def result_record(report: Report) -> dict[str, object]:
@@ -200,9 +224,6 @@ def printable(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-STEP_HEADINGS = ("step", "operator", "tile of whole", "tiles", "buffering", "DMA in", "DMA out", "cycles")
-
-
 def step_table(plan: Plan) -> Table:
     """Per step: tile, tiles, buffering, DMA bytes and predicted cycles."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -211,12 +232,6 @@ def step_table(plan: Plan) -> Table:
     for step in plan.steps:
         table.add_row(*step_cells(step))
     return table
-
-
-def step_cells(step: PlanStep) -> tuple[str, ...]:
-    """A step's row: index, operator, tile, tiles, buffering, bytes in and out, predicted cycles."""
-    numbers = (step.tiles, step.buffering, step.bytes_in, step.bytes_out, step.cycles)
-    return str(step.index), step.op_label, tile_text(step), *map(str, numbers)
 
 
 def show(report: Report, plan: Plan, console: Terminal) -> None:

@@ -248,6 +248,7 @@ def train(
             progress=progress,
             inspect=FirstUpdates(module, objective, captured.step, seed).check if check else None,
             remarks=(captured.remark, *remarks),
+            title=type(module).__name__,
             warn=warn,
             validation=held_out,
             class_balanced=class_balanced and samples.stream is None,

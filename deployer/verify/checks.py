@@ -30,7 +30,8 @@ MOST_SHOWN = 3
 class PassCheck:
     """A pass from the program's own state: the loss's difference, and the worst error as a share of its bound.
 
-    In one that `magnifies` rounding the bound has what probes say that rounding does to that pass.
+    In one that `magnifies` rounding the bound has what probes say that rounding does to that pass. `gradient_norm` is
+    that of all gradients behind the pass together, by the reference; None where the program keeps none.
     """
 
     index: int
@@ -39,6 +40,7 @@ class PassCheck:
     severity: float
     explained: bool
     magnifies: bool = False
+    gradient_norm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ class Judge:
                 faults.append(f"pass {one.index} from its own state: {said}")
             right = magnifies and not said
             worst, severity = max([(result.worst, result.severity), (found.name, found.severity)], key=lambda w: w[1])
-            rows.append(PassCheck(one.index, result.loss_difference, worst, severity, bool(flips), right))
+            checked = (one.index, result.loss_difference, worst, severity, bool(flips), right)
+            rows.append(PassCheck(*checked, reference.gradient_norm))
         if len(faults) > MOST_SHOWN:
             faults[MOST_SHOWN:] = [f"{len(faults) - MOST_SHOWN} more of the checked passes are beyond their bounds"]
         first = failed[0] if failed else None

@@ -75,7 +75,7 @@ class OnePass:
     In a pass of the reference that ends with an update `spread` is what rounding in gradients may do to what the
     optimizer changes, `along` what it changes by per relative change of all gradients, and `narrow` how far its own
     arithmetic in float32 is off. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
-    `loss_rounding` to the loss.
+    `loss_rounding` to the loss. `gradient_norm` is that of all gradients together, as the reference sums them up.
     """
 
     program: Program
@@ -89,6 +89,7 @@ class OnePass:
     narrow: Arrays = field(default_factory=dict)
     rounding: Mapping[str, Rounding] = field(default_factory=dict)
     loss_rounding: float = 0.0
+    gradient_norm: float | None = None
 
     @property
     def updates(self) -> int:
@@ -132,7 +133,8 @@ class OnePass:
 
         loss = run_pass(self.program, self.dataset, memory, self.index, before=look)
         after = {name: _in_range(memory[name]) for name in self.after}
-        done = replace(self, after=after, loss=float(_in_range(np.array(loss))))
+        norm = _gradient_norm(self.program, trained if self.updates else memory.arrays)
+        done = replace(self, after=after, loss=float(_in_range(np.array(loss))), gradient_norm=norm)
         return self._with_update(done, trained) if self.updates else done
 
     def _with_update(self, done: "OnePass", trained: Mapping[str, Array]) -> "OnePass":
@@ -190,6 +192,12 @@ class Misfit:
     distance: float
     faults: int
     said: str
+
+
+def _gradient_norm(program: Program, arrays: Mapping[str, Array]) -> float | None:
+    """The Euclidean norm of all accumulators together; None of a program without any."""
+    sums = [arrays[program.storage(name)].astype(np.float64).ravel() for name in program.accumulators]
+    return float(np.sqrt(sum(float(values @ values) for values in sums))) if sums else None
 
 
 def _in_range(values: Array) -> Array:
