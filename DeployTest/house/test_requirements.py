@@ -18,8 +18,8 @@ from packaging.specifiers import SpecifierSet
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements.lock"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-FOREIGN = {"torch"}
-"""What an extra needs and no lock has: it has one build per accelerator."""
+FOREIGN = {"torch", "tensorboard", "mlflow", "wandb"}
+"""What an extra needs and no lock has: one build per accelerator, or a service that is installed already."""
 
 
 @pytest.fixture(scope="module")

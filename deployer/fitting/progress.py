@@ -1,5 +1,7 @@
 """Progress of a run over epochs: a bar on a terminal or in a notebook, and a line per epoch."""
 
+from importlib.util import find_spec
+
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
@@ -51,11 +53,11 @@ class ProgressBar(Callback):
 
 
 def is_live(console: Terminal) -> bool:
-    """Whether a console can redraw a line: that of a terminal or a notebook."""
-    return console.is_terminal or console.is_jupyter
+    """Whether a console can redraw a line: that of a terminal, or of a notebook with widgets."""
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 def progress_bar() -> ProgressBar | None:
-    """The bar of a run that Python started, on standard error or in the notebook; None where neither can draw it."""
+    """The progress of a run that Python started, on standard error or in the notebook; None elsewhere."""
     console = Terminal(stderr=True)
-    return ProgressBar(console) if is_live(console) else None
+    return ProgressBar(console) if console.is_terminal or console.is_jupyter else None
