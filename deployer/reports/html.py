@@ -25,12 +25,14 @@ body.deployer{{margin:0}}body.deployer main{{margin:0 auto;max-width:1080px;padd
 .deployer .passed{{color:var(--good)}}.deployer .failed{{color:var(--bad)}}
 .deployer .explained,.deployer .unchecked{{color:var(--odd)}}
 .deployer dl{{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:2px 16px;margin:.8em 0}}
-.deployer dt{{color:var(--soft)}}.deployer dd{{margin:0}}.deployer .code{{font-family:ui-monospace,monospace;font-size:13px}}
+.deployer dt{{color:var(--soft)}}.deployer dd{{margin:0}}
+.deployer .code{{font-family:ui-monospace,monospace;font-size:13px}}
 .deployer .key span{{margin-right:1em;display:inline-block}}.deployer .key b{{margin-right:.3em}}
 .deployer .wide{{overflow-x:auto}}.deployer .tall{{max-height:640px;overflow-y:auto}}
 .deployer table{{border-collapse:collapse;font-size:13px;white-space:nowrap;background:none}}
 .deployer td,.deployer th{{padding:3px 10px;text-align:right;border-bottom:1px solid var(--grid)}}
-.deployer .left{{text-align:left}}.deployer td.heat{{background:rgb(var(--heat)/var(--share));text-align:center;min-width:22px}}
+.deployer .left{{text-align:left}}.deployer td.heat{{background:rgb(var(--heat)/var(--share));text-align:center;
+min-width:22px}}
 .deployer td.strong{{color:var(--paper)}}.deployer summary{{cursor:pointer;color:var(--soft);margin:.5em 0}}
 .deployer .frame{{display:grid;grid-template-columns:64px minmax(0,1fr);padding-right:24px}}
 .deployer .named{{grid-template-columns:230px minmax(0,1fr)}}
@@ -38,7 +40,8 @@ body.deployer{{margin:0}}body.deployer main{{margin:0 auto;max-width:1080px;padd
 .deployer text{{font:12px system-ui,sans-serif;fill:var(--ink)}}.deployer .scale text{{fill:var(--soft)}}
 .deployer text.axis{{fill:var(--soft)}}.deployer text.on{{fill:var(--paper)}}
 .deployer .line{{fill:none;stroke-width:2;vector-effect:non-scaling-stroke}}.deployer .grid{{stroke:var(--grid)}}
-.deployer .limit{{stroke:var(--bad);stroke-dasharray:6 3;stroke-width:1.5}}.deployer .roof{{stroke:var(--ink);stroke-width:1.5}}
+.deployer .limit{{stroke:var(--bad);stroke-dasharray:6 3;stroke-width:1.5}}
+.deployer .roof{{stroke:var(--ink);stroke-width:1.5}}
 .deployer .buffer{{stroke:var(--paper);stroke-width:.5}}
 """
     + "".join(
@@ -48,7 +51,8 @@ body.deployer{{margin:0}}body.deployer main{{margin:0 auto;max-width:1080px;padd
     )
     + (
         ".deployer b.bad{color:var(--bad)}"
-        "@media(max-width:700px){.deployer .frame{padding-right:12px}.deployer .named{grid-template-columns:124px minmax(0,1fr)}"
+        "@media(max-width:700px){.deployer .frame{padding-right:12px}"
+        ".deployer .named{grid-template-columns:124px minmax(0,1fr)}"
         ".deployer dl{grid-template-columns:minmax(0,1fr)}.deployer dd{margin-bottom:6px}.deployer h1{font-size:21px}"
         ".deployer td,.deployer th{padding:3px 6px}.deployer table{font-size:12px}}"
     )
@@ -88,7 +92,8 @@ def page(title: str, top: str, sections: Sequence[Section]) -> str:
     scale = '<meta name="viewport" content="width=device-width,initial-scale=1">'
     head = f'<meta charset="utf-8">{scale}<title>{html_text(title)}</title>\n<style>{STYLE}</style>'
     body = "\n".join([top, *(section.html for section in sections)])
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body class="deployer"><main>{body}</main></body></html>\n'
+    top = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n'
+    return f'{top}<body class="deployer"><main>{body}</main></body></html>\n'
 
 
 def fragment(top: str, sections: Sequence[Section]) -> str:

@@ -169,7 +169,8 @@ def _curve(places: Points, values: Points, colour: int) -> list[str]:
     line = " ".join(f"{ACROSS * x:.1f},{down(y):.1f}" for x, y in places)
     box = f'viewBox="0 0 {ACROSS} {HEIGHT + TOP}" preserveAspectRatio="none" width="100%" height="{HEIGHT + TOP}"'
     marks = [
-        f'<circle class="c{colour}" cx="{100 * x:.2f}%" cy="{down(y):.1f}" r="3"><title>{a:.6g}: {b:.6g}</title></circle>'
+        f'<circle class="c{colour}" cx="{100 * x:.2f}%" cy="{down(y):.1f}" r="3">'
+        f"<title>{a:.6g}: {b:.6g}</title></circle>"
         for (x, y), (a, b) in zip(places, values, strict=True)
     ]
     shape = f'<svg class="open" {box}><polyline class="line c{colour}" points="{line}"/></svg>'
