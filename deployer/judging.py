@@ -93,5 +93,5 @@ def run_facts(case: Case, plan: Plan, result: Report, command: str) -> RunFacts:
 
 
 def figures(case: Case, plan: Plan) -> Figures:
-    """What the pictures of a case's report show."""
+    """Data of the pictures of a case's report show."""
     return figures_of(plan, fuse.fuse_program(case.program, plan.options))

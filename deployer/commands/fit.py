@@ -61,7 +61,7 @@ class JsonLines(Callback):
         self.console.event("epoch", asdict(row))
 
     def on_message(self, text: str) -> None:
-        """What early stopping watches and does."""
+        """Show the metric that early stopping watches."""
         self.console.event("message", {"text": text})
 
 

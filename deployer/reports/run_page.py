@@ -52,7 +52,7 @@ class Row(Protocol):
 
 @dataclass(frozen=True)
 class Figures:
-    """What a plan's pictures show: the memory map, the timeline, the roofline."""
+    """Data of the pictures of a plan: the memory map, the timeline, the roofline."""
 
     memory: tuple[LevelMap, ...]
     timeline: tuple[StepTime, ...]
