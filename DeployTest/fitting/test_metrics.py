@@ -196,17 +196,17 @@ def test_training_beside_validation(tmp_path: Path) -> None:
 def test_monitored_function(tmp_path: Path) -> None:
     """The best epoch is the one with the largest value, where larger is better, and training has those weights."""
     values, model = iter([1.0, 3.0, math.nan, 2.0, 2.0]), small_model(tmp_path)
-    options: dict[str, Any] = {"validation": small_data(), "epochs": 9, "monitor": "mine", "monitor_mode": "max"}
-    options |= {"metrics": {"mine": lambda a, b: next(values)}, "patience": 3, "restore_best": True}
+    options: dict[str, Any] = {"validation": small_data(), "epochs": 9, "monitor": "acc", "monitor_mode": "max"}
+    options |= {"metrics": {"acc": lambda a, b: next(values)}, "patience": 3, "restore_best": True}
     fitted = small_fit(tmp_path / "run", model, **options)
     assert (fitted.best_epoch, len(fitted.rows), fitted.ended) == (2, 5, "patience")
     whole = small_fit(tmp_path / "two", model, epochs=2)
     for name, array in fitted.weights.items():
         assert array.tobytes() == whole.weights[name].tobytes(), name
     assert (tmp_path / "run/trained.npz").read_bytes() == (tmp_path / "two/trained.npz").read_bytes()
-    said = "validation mine is 2, the best one, 3, is of epoch 2 (patience 3)"
+    said = "validation acc is 2, the best one, 3, is of epoch 2 (patience 3)"
     assert f"early stopping after epoch 5: {said}" in fitted.notes
-    assert "the trained weights are those of epoch 2, with the best validation mine, 3" in fitted.notes
+    assert "the trained weights are those of epoch 2, with the best validation acc, 3" in fitted.notes
 
 
 def test_better() -> None:

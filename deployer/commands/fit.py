@@ -61,7 +61,7 @@ class JsonLines(Callback):
         self.console.event("epoch", asdict(row))
 
     def on_message(self, text: str) -> None:
-        """Show the metric that early stopping watches."""
+        """A notice of the run."""
         self.console.event("message", {"text": text})
 
 

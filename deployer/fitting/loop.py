@@ -42,7 +42,7 @@ class Horizon:
         return f"{'validation' if validated else 'training'} {self.monitored.replace('_', ' ')}"
 
     def announced(self, validated: bool) -> str:
-        """Describe the metric that early stopping watches."""
+        """The metric, direction and patience of early stopping, in a sentence."""
         better, epochs = "larger" if self.rising else "smaller", f"{self.patience} epoch{'s' * (self.patience > 1)}"
         return f"early stopping watches {self.watched(validated)} ({better} is better), patience {epochs}"
 

@@ -115,7 +115,7 @@ def _function_name(name: str, function: Any) -> str:
     if not (isinstance(name, str) and name.isidentifier()):
         hint = 'metrics={"name": function}, with a name of letters, digits and _'
         raise OptionProblem(f"a metric needs a name, and {name or function!r} is none", hint=hint)
-    if name in (LOSS, *OF_CLASSES, *OF_VALUES, *ALIASES) or TOP.fullmatch(name):
+    if name in (LOSS, *OF_CLASSES, *OF_VALUES) or TOP.fullmatch(name):
         raise OptionProblem(f"metric {name!r} is there already", hint="another name for the function")
     return name
 

@@ -146,7 +146,8 @@ class TrainingRun:
     @property
     def monitored(self) -> str:
         """The name of the monitored metric."""
-        return ALIASES.get(self.monitor, self.monitor)
+        is_own = self.monitor in self.metric_choice.functions
+        return self.monitor if is_own else ALIASES.get(self.monitor, self.monitor)
 
     @property
     def flush(self) -> bool:
