@@ -93,5 +93,5 @@ def run_facts(case: Case, plan: Plan, result: Report, command: str) -> RunFacts:
 
 
 def figures(case: Case, plan: Plan) -> Figures:
-    """Data of the pictures of a case's report show."""
+    """Content of the pictures of a case's report."""
     return figures_of(plan, fuse.fuse_program(case.program, plan.options))

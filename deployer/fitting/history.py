@@ -60,8 +60,8 @@ class FitReport:
     its last (empty where it did not), the epoch with the best monitored metric (0: none has ended), a row per epoch,
     the names of the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of
     others; `tensors` as in `Fitted`. `losses` are those of the passes, `about` says what was trained on what,
-    `confusion` is that of the final weights on the validation samples, and `figures` are what the pictures of the plan
-    show.
+    `confusion` counts predictions by the final weights on the validation samples, and `figures` are what the pictures
+    of the plan show.
     """
 
     verdict: str

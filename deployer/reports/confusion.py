@@ -48,13 +48,15 @@ def confusion(found: Confusion) -> str:
     """The matrix as a table whose cells are as dark as their share of the row, or the most frequent confusions."""
     total = sum(count for *_, count in found.cells)
     right = sum(count for expected, predicted, count in found.cells if expected == predicted)
-    said = f"<p>{right} of {total} labels right ({100 * right / max(total, 1):.1f} %), by the final weights.</p>"
+    shares = "Rows are expected classes, columns predicted ones." if found.classes <= MOST_CLASSES else ""
+    percent = 100 * right / max(total, 1)
+    said = f"<p>{right} of {total} labels right ({percent:.1f} %), by the final weights. {shares}</p>"
     return said + (_matrix(found, found.matrix) if found.classes <= MOST_CLASSES else _listed(found))
 
 
 def _matrix(found: Confusion, matrix: Array) -> str:
     names = [html_text(found.name(label)) for label in range(found.classes)]
-    heads = "".join(f"<th>{name}</th>" for name in ("expected \\ predicted", *names, "recall"))
+    heads = "".join(f"<th>{name}</th>" for name in ("", *names, "recall"))
     rows = [f"<tr>{heads}</tr>"]
     for name, row in zip(names, matrix, strict=True):
         sums = max(int(row.sum()), 1)

@@ -31,8 +31,8 @@ body.deployer{{margin:0}}body.deployer main{{margin:0 auto;max-width:1080px;padd
 .deployer .wide{{overflow-x:auto}}.deployer .tall{{max-height:640px;overflow-y:auto}}
 .deployer table{{border-collapse:collapse;font-size:13px;white-space:nowrap;background:none}}
 .deployer td,.deployer th{{padding:3px 10px;text-align:right;border-bottom:1px solid var(--grid)}}
-.deployer .left{{text-align:left}}.deployer td.heat{{background:rgb(var(--heat)/var(--share));text-align:center;
-min-width:22px}}
+.deployer .left{{text-align:left}}
+.deployer td.heat{{background:rgb(var(--heat)/var(--share));text-align:center;min-width:22px}}
 .deployer td.strong{{color:var(--paper)}}.deployer summary{{cursor:pointer;color:var(--soft);margin:.5em 0}}
 .deployer .frame{{display:grid;grid-template-columns:64px minmax(0,1fr);padding-right:24px}}
 .deployer .named{{grid-template-columns:230px minmax(0,1fr)}}
@@ -53,8 +53,10 @@ min-width:22px}}
         ".deployer b.bad{color:var(--bad)}"
         "@media(max-width:700px){.deployer .frame{padding-right:12px}"
         ".deployer .named{grid-template-columns:124px minmax(0,1fr)}"
-        ".deployer dl{grid-template-columns:minmax(0,1fr)}.deployer dd{margin-bottom:6px}.deployer h1{font-size:21px}"
-        ".deployer td,.deployer th{padding:3px 6px}.deployer table{font-size:12px}}"
+        ".deployer dl{gap:2px 10px;font-size:14px}.deployer h1{font-size:21px}"
+        ".deployer td,.deployer th{padding:3px 6px}.deployer table{font-size:12px}"
+        ".deployer .confusion td,.deployer .confusion th"
+        "{padding:3px 2px}}"
     )
 )
 """Style of all pages; each rule begins with the class of the page, so that a fragment changes nothing around it."""
@@ -92,8 +94,8 @@ def page(title: str, top: str, sections: Sequence[Section]) -> str:
     scale = '<meta name="viewport" content="width=device-width,initial-scale=1">'
     head = f'<meta charset="utf-8">{scale}<title>{html_text(title)}</title>\n<style>{STYLE}</style>'
     body = "\n".join([top, *(section.html for section in sections)])
-    top = f'<!doctype html>\n<html lang="en"><head>{head}</head>\n'
-    return f'{top}<body class="deployer"><main>{body}</main></body></html>\n'
+    inner = f'<body class="deployer"><main>{body}</main></body>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n{inner}</html>\n'
 
 
 def fragment(top: str, sections: Sequence[Section]) -> str:

@@ -8,11 +8,11 @@ from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import html_text
 from deployer.loops.moves import slot_life
 from deployer.reports.html import Section, byte_text, folded, legend, page, table
-from deployer.reports.plot import ROUND, TOP, Axis, down, framed, number_below, upright
+from deployer.reports.plot import ROUND, TOP, Axis, down, framed, number_below, upright, whole
 from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
-HEIGHT, NAMED = 360, 13.0
-"""Pixels of a level's picture, and the least height of a buffer that shows its name."""
+HEIGHT, NAMED, WIDE = 360, 13.0, 6.0
+"""Pixels of a level's picture, and the least height and per cent of its width of a buffer that shows its name."""
 LISTED = 40
 """A level's table has at most so many buffers, the largest."""
 KINDS = {"persistent": "c0", "value": "c1", "slot": "c2", "tables": "c3"}
@@ -99,7 +99,8 @@ def _picture(level: LevelMap, steps: int) -> str:
     if level.budget <= top:
         y = down(axis.share(level.budget), HEIGHT)
         shapes.append(f'<line class="limit" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"><title>budget</title></line>')
-    shapes += [number_below((step + 0.5) / steps, str(step), HEIGHT) for step in _numbered(steps)]
+    numbers = [(step, text) for step, text in whole(steps - 1).numbers if step % 1 == 0]
+    shapes += [number_below((step + 0.5) / steps, text, HEIGHT) for step, text in numbers]
     title = f"Buffers of {level.name}: steps to the right, addresses upwards"
     caption = "steps to the right, addresses upwards" + (
         "; the dashed line is the budget"
@@ -116,21 +117,14 @@ def _bytes_axis(top: int) -> Axis:
     return Axis(0, top, [(number, byte_text(number)) for number in range(0, top + 1, step)])
 
 
-def _numbered(steps: int) -> list[int]:
-    step = next(first * 10**power for power in range(9) for first in (1, 2, 5) if first * 10**power * 6 >= steps)
-    return list(range(0, steps, step))
-
-
 def _rectangle(buffer: Buffer, axis: Axis, steps: int) -> str:
     """A buffer as a picture of its own, so that its name ends where it does."""
     high = max(HEIGHT * buffer.bytes / axis.high, 0.5)
     y = TOP + HEIGHT - HEIGHT * (buffer.offset + buffer.bytes) / axis.high
     left, width = 100 * buffer.first / steps, 100 * (buffer.last - buffer.first + 1) / steps
-    name = (
-        f'<text class="on" x="4" y="{min(high / 2 + 4, 24):.1f}">{html_text(buffer.name)}</text>'
-        if high >= NAMED
-        else ""
-    )
+    named = high >= NAMED and width >= WIDE
+    label = f'<text class="on" x="4" y="{min(high / 2 + 4, 24):.1f}">{html_text(buffer.name)}</text>'
+    name = label if named else ""
     place = f'x="{left:.3f}%" y="{y:.2f}" width="{width:.3f}%" height="{high:.2f}"'
     shape = f'<rect class="buffer {KINDS[buffer.kind]}" width="100%" height="100%"/>'
     return f"<svg {place}><title>{html_text(buffer.text)}</title>{shape}{name}</svg>"

@@ -55,7 +55,7 @@ class Plot:
         if not every:
             return f"<p>{html_text(self.label)}: nothing to show</p>{note}"
         axis = self._axis([y for _, y in every])
-        across = linear(0.0, max(x for x, _ in every) or 1.0, False)
+        across = whole(max(x for x, _ in every) or 1.0)
         shapes = [*_numbers_across(across), *_lines(axis)]
         if self.bound is not None:
             y = down(axis.place(self.bound))
@@ -114,6 +114,14 @@ def linear(low: float, high: float, is_round: bool) -> Axis:
     if is_round:
         return Axis(first * step, last * step, numbers)
     return Axis(low, high, [(number, text) for number, text in numbers if low <= number <= high])
+
+
+def whole(high: float) -> Axis:
+    """An axis of counts from 0 on: its numbers are whole, unless it ends before 2."""
+    if high < 2:
+        return linear(0.0, high, False)
+    step = next(first * 10**power for power in range(16) for first in (1, 2, 5) if first * 10**power * 6 >= high)
+    return Axis(0.0, high, [(number, str(number)) for number in range(0, int(high) + 1, step)])
 
 
 def powers(least: float, most: float) -> Axis:

@@ -52,7 +52,7 @@ class Row(Protocol):
 
 @dataclass(frozen=True)
 class Figures:
-    """Data of the pictures of a plan: the memory map, the timeline, the roofline."""
+    """Content of a plan's pictures: the memory map, the timeline, the roofline."""
 
     memory: tuple[LevelMap, ...]
     timeline: tuple[StepTime, ...]

@@ -85,13 +85,10 @@ def _picture(rows: Sequence[StepTime]) -> str:
 def _numbers(total: int) -> str:
     axis = linear(0.0, float(total), False)
     every = [(axis.share(number), f"{number:,.0f}") for number, _ in axis.numbers[:: max(len(axis.numbers) // 2, 1)]]
-
-    def anchor(share: float) -> str:
-        return "start" if share < 0.1 else "end" if share > 0.9 else "middle"
-
+    anchors = ["start" if share < 0.1 else "end" if share > 0.9 else "middle" for share, _ in every]
     return "".join(
-        f'<text class="axis" x="{100 * share:.2f}%" y="13" text-anchor="{anchor(share)}">{text}</text>'
-        for share, text in every
+        f'<text class="axis" x="{100 * share:.2f}%" y="13" text-anchor="{anchor}">{text}</text>'
+        for (share, text), anchor in zip(every, anchors, strict=True)
     )
 
 
