@@ -8,12 +8,19 @@ from deployer.core.level import ALIASES
 
 def add_package_options(p: argparse.ArgumentParser) -> None:
     """The case, the library's name, what it predicts, and the machine."""
-    p.add_argument("case", type=path, metavar="CASE", help="folder of a training case")
+    text = "folder of a training case, or of a run that `deployer fit` or deployer.torch.train wrote"
+    p.add_argument("case", type=path, metavar="CASE", help=text)
     p.add_argument(
         "--name", required=True, help="name of the library and prefix of its symbols: a-z, 0-9, single underscores"
     )
     text = "value of the training graph that predict returns (default: the loss's prediction operand)"
     p.add_argument("--predict", default="", metavar="VALUE", help=text)
+    text = "of a run: begin with the weights of the best epoch or of the last pass (default: best with validation)"
+    p.add_argument("--weights", choices=("best", "last"), default="", help=text)
+    text = "of a run: the optimizer begins anew, which saves constants (default: it goes on)"
+    p.add_argument("--reset-optimizer", action="store_true", help=text)
+    text = "of a run of a PyTorch module: samples of a prediction, 1 or the batch of the run (default: 1)"
+    p.add_argument("--predict-batch", type=positive, metavar="N", help=text)
     p.add_argument(
         "--n-steps", type=positive, metavar="N", help="passes of the generated example (default: as recorded)"
     )

@@ -1,7 +1,7 @@
 """Views of a library's header: inputs and their ranges, the prediction, weights, rates, and their sizes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import float_literal
@@ -18,12 +18,15 @@ from deployer.firmware.prediction import OWN
 from deployer.firmware.steps import MEMBERS
 from deployer.lr_schedules.run_time import NumberRule, number_rules, rate_groups
 
+NO_PURPOSE = code("")
+
 
 @dataclass(frozen=True)
 class TensorView:
     """Tensor of a library's interface: its name in C, its name in the model, its type, and its location.
 
-    `member` is the view of the memory by its element type, `home` the name of its place there.
+    `member` is the view of the memory by its element type, `home` the name of its place there; `purpose` says what an
+    input is for, if not for all calls.
     """
 
     name: CText
@@ -34,6 +37,7 @@ class TensorView:
     count: int
     member: CText
     home: CText
+    purpose: CText = NO_PURPOSE
 
     @property
     def cell(self) -> CText:
@@ -86,9 +90,14 @@ def input_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView,
     """The data inputs that some step reads."""
     read = data_read(plan)
     return tuple(
-        _tensor(name, suffix, program.tensors[name].type, names.home(plan.storage_of[name]))
+        _input(name, suffix, program.tensors[name].type, names.home(plan.storage_of[name]))
         for name, suffix in zip(read, unique(read), strict=True)
     )
+
+
+def _input(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
+    view = _tensor(name.removeprefix(OWN), suffix, kind, home)
+    return replace(view, purpose=code(", for predictions")) if name.startswith(OWN) else view
 
 
 def output_view(plan: Plan, program: Program, names: Names) -> TensorView:

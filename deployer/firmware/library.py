@@ -159,6 +159,7 @@ class _View:
         self.words = made.layout.words
         self.numbers = number_count(plan)
         self.inputs = interface.input_views(plan, program, names)
+        self.trained_inputs = tuple(view for view in self.inputs if not view.purpose)
         predicting = PREDICT in plan.graphs
         self.output = (interface.output_view(plan, program, names),) if predicting else ()
         self.weight_views = interface.weight_views(plan, program, names)

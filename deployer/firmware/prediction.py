@@ -5,21 +5,69 @@ runs, and its own values lie where those of the training graph were.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn
 from deployer.core.ir import Graph, Node, Program, Tensor
 from deployer.core.operator import operator_of, registry, training_of
 from deployer.core.traits.training import Loss
 from deployer.frontend import check
+from deployer.frontend.dataset import Dataset
 from deployer.frontend.graph_sort import live_nodes, topological
-from deployer.frontend.raw_graph import RawGraph, Source
+from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawGraph, Source
 from deployer.training.running import evaluation_form
 
 PREDICT = "infer"
 """The name of the graph that predicts."""
 OWN = "predict/"
 """Before the names of nodes and values of that graph, which the training graph has as well."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictor:
+    """Forward pass in a file of its own: its graph, and by its initializers the weights of the training graph."""
+
+    graph: RawGraph
+    names: Mapping[str, str]
+
+
+def with_predictor(program: Program, predictor: Predictor) -> Program:
+    """The program with the predictor's graph, as `with_prediction` has it.
+
+    Inputs of another batch than the training graph's are data inputs of their own.
+    """
+    graph = evaluation_form(predictor.graph)
+    given = {old: new for old, new in predictor.names.items() if old in graph.constants}
+    nodes = tuple(replace(n, inputs=tuple(given.get(name, name) for name in n.inputs)) for n in graph.nodes)
+    weights = tuple(
+        FileInput(new, DeclaredTypes(_file_type(program, new), program.tensors[new].type.shape))
+        for new in given.values()
+    )
+    constants = {name: constant for name, constant in graph.constants.items() if name not in given}
+    read = {name for node in nodes for name in node.inputs}
+    inputs = tuple(x for x in (*graph.inputs, *weights) if x.name in read)
+    raw = replace(graph, nodes=nodes, inputs=inputs, constants=constants)
+    return _joined(program, check.check_program(Source(raw, None), warn=lambda warning: None))
+
+
+def with_own_inputs(dataset: Dataset, program: Program) -> Dataset:
+    """The dataset with the inputs of a prediction of another batch: the first samples of each pass, or all repeated."""
+    given = len(dataset.samples[0])
+    own = program.data[given:]
+    places = [program.data.index(name.removeprefix(OWN)) for name in own]
+    shapes = [program.tensors[name].type.shape for name in own]
+    rows = tuple(
+        (*row, *(np.resize(row[place], shape) for place, shape in zip(places, shapes, strict=True)))
+        for row in dataset.samples
+    )
+    return replace(dataset, samples=rows) if own else dataset
+
+
+def _file_type(program: Program, name: str) -> str:
+    """The type that a file declares for a tensor."""
+    return "float32" if program.tensors[name].type.dtype == "float32" else "int64"
 
 
 def with_prediction(program: Program, train: RawGraph, output: str = "", warn: Warn = lambda warning: None) -> Program:
@@ -86,29 +134,40 @@ def _joined(program: Program, predicted: Program) -> Program:
     result = names[predicted.outputs[0]]
     if predicted.tensors[predicted.storage(predicted.outputs[0])].role != "value":
         raise OptionProblem(f"{predicted.outputs[0]!r} needs no computation", hint="--predict another VALUE")
+    data = (*program.data, *(name for name, tensor in added.items() if tensor.role == "data"))
     return replace(
         program,
         tensors={**program.tensors, **added},
         graphs=(train, Graph(PREDICT, nodes), optimizer),
+        data=data,
         outputs=(*program.outputs, result),
-        held=program.data,
+        held=data,
     )
 
 
 def _names(program: Program, predicted: Program) -> Iterator[tuple[str, str]]:
     """Each tensor of the graph that predicts with its name in the joint program."""
     taken = set(program.tensors)
+    constants = {(t.type, t.data): t.name for t in program.tensors.values() if t.role == "constant"}
     for tensor in predicted.tensors.values():
         known = program.tensors.get(tensor.name)
         if tensor.role == "data" and (known is None or known.role not in ("data", "weight", "constant")):
             hint = "--predict a VALUE that the model computes"
             raise OptionProblem(f"predict would read {tensor.name!r}, which no sample has", hint=hint)
-        same = known is not None and (tensor.role == "data" or _equal(tensor, known))
+        same = known is not None and (_is_read(tensor, known) or _equal(tensor, known))
+        if not same and tensor.role == "constant" and (tensor.type, tensor.data) in constants:
+            yield tensor.name, constants[tensor.type, tensor.data]
+            continue
         name = tensor.name
         while not same and name in taken:
             name = OWN + name
         taken.add(name)
         yield tensor.name, name
+
+
+def _is_read(tensor: Tensor, known: Tensor) -> bool:
+    """Whether a data input is the training graph's tensor of this name; of another batch, it is an input of its own."""
+    return tensor.role == "data" and (known.role != "data" or tensor.type == known.type)
 
 
 def _equal(tensor: Tensor, known: Tensor) -> bool:

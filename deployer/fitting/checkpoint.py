@@ -52,8 +52,12 @@ def checkpoint_bytes(place: CheckpointPlace, origin: Mapping[str, str]) -> bytes
     return safetensors_bytes(arrays, {**metadata, "digest": _digest(arrays, metadata)})
 
 
-def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Array] | None = None) -> CheckpointPlace:
+def read_checkpoint(
+    path: Path, origin: Mapping[str, str] | None, like: Mapping[str, Array] | None = None
+) -> CheckpointPlace:
     """The place of a file that a run of this origin wrote, whose state has the names and types of `like`, if given.
+
+    Without an `origin` it may be any run's.
 
     FileProblem where it is damaged or no checkpoint, OptionProblem where it belongs to another run: what differs is
     named. Nothing is changed.
@@ -70,7 +74,8 @@ def read_checkpoint(path: Path, origin: Mapping[str, str], like: Mapping[str, Ar
     with damage(f"{path} is not a checkpoint", "an earlier copy of it, or a new run"):
         theirs = from_jsonable(dict[str, str], parse_json(metadata["origin"]))
         record = from_jsonable(dict[str, Any], parse_json(metadata["place"], nonfinite=True))
-        _check_origin(path, theirs, origin)
+        if origin is not None:
+            _check_origin(path, theirs, origin)
         state = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
         if like is not None:
             _check_state(path, state, like)

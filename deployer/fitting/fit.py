@@ -23,6 +23,17 @@ from deployer.fitting.history import LOSS, EpochRow, FitReport, exploded, histor
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.metrics import Measured, Metrics, metrics_of
 from deployer.fitting.progress import progress_bar
+from deployer.fitting.runs.run_files import (
+    BEST,
+    CHECKPOINT,
+    GRAPHS,
+    RECORD,
+    SAMPLES,
+    RunRecord,
+    example_passes,
+    record_files,
+    run_files,
+)
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.segments import Rates, build_segment, rates_of
 from deployer.fitting.sources import Feed, read_samples
@@ -48,10 +59,8 @@ from deployer.training.tensors.decisions import records, told
 from deployer.training.tensors.edits import NO_EDITS
 from deployer.training.tensors.selection import Expected
 
-CHECKPOINT, BEST = "checkpoint.safetensors", "best.safetensors"
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
 TRAINED = ("trained.npz", "trained.safetensors")
-GRAPHS = ("train.onnx", "optimizer.onnx")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +74,8 @@ class Fitted:
     `data` says what of the samples was taken for inputs and target, `validation` the same of others that are validated.
     `tensors` says of each float tensor of the model whether it is trained, frozen, a constant or a state, and why.
     `checks` has the numbers that `checked` is of. `about` says what was trained on what; `per_epoch` is the number of
-    passes of an epoch, `confusion` that of the final weights on the validation samples.
+    passes of an epoch, `confusion` that of the final weights on the validation samples, `files` what a
+    library that goes on from the run is made from.
     """
 
     rows: tuple[EpochRow, ...]
@@ -88,6 +98,7 @@ class Fitted:
     about: RunFacts = field(default_factory=RunFacts)
     per_epoch: int = 0
     confusion: Confusion | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def page(self) -> RunPage:
@@ -155,7 +166,7 @@ def fit(
     callback = callback_group(callback, bar)
     check_column(target_column, data, run.validation)
     samples, held_out = case.split_samples(data, target_data, Request(target_column, tuple(classes)), callback, warn)
-    files = (*GRAPHS, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
+    files = (*GRAPHS, RECORD, SAMPLES, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
     case.check_monitored(held_out)
@@ -407,6 +418,7 @@ class _Fit:
         if self.held_out and not isinstance(self.held_out, SampleStream):
             batches = ((*batch, *feed.whole) for batch in self.held_out.in_order())
             check_total(program, batches, "data: the validation set")
+        output.write(self.directory, self._example(program, feed), self.force)
         options = replace(self.case.options, accumulate=self.case.run.accumulate_grad_batches)
         folder = self.directory / "code"
         program, rates = self.case.rates(self.samples).rated(program)
@@ -414,6 +426,14 @@ class _Fit:
             self.inspect(self.case.problem, program, feed, rates)
         plan = build_segment(program, options, folder, self.force, self.callback.on_stage)
         return Trainer(program, plan, folder, rates)
+
+    def _example(self, program: Program, feed: Feed) -> dict[str, bytes]:
+        """Files of the run that a library needs besides graphs and state."""
+        graph, accumulate = self.case.problem.graph, self.case.run.accumulate_grad_batches
+        share = len(program.data) if graph.share else 0
+        validated = self.held_out is not None
+        record = RunRecord(accumulate, len(program.data), share, dict(graph.original), validated)
+        return record_files(record, example_passes(feed.updates.passes, accumulate, feed.bare))
 
     def _measure(self) -> Callable[[Mapping[str, Array]], tuple[Measured, Measured]]:
         """A function that gives the metrics of validation and of training samples, empty for those not measured."""
@@ -526,6 +546,7 @@ class _Fit:
         else:
             files |= {TRAINED[0]: npz_bytes(named), TRAINED[1]: safetensors_bytes(weights)}
         output.write(self.directory, files, self.force)
+        result = replace(result, files=run_files(self.directory))
         self.callback.on_end(result)
         return result
 

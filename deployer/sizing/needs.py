@@ -14,7 +14,7 @@ from deployer.core.target import Target
 from deployer.firmware.bill import check_name
 from deployer.firmware.library import Material, library_files, library_tools
 from deployer.firmware.memory import memory_layout
-from deployer.firmware.prediction import with_prediction
+from deployer.firmware.prediction import Predictor, with_own_inputs, with_prediction, with_predictor
 from deployer.firmware.sources import library_rules
 from deployer.lr_schedules.run_time import with_run_time_rates
 from deployer.pipeline import Case
@@ -32,23 +32,30 @@ def material(
     case: Case,
     name: str,
     options: Options,
-    predicted: str = "",
+    predicted: str | Predictor = "",
     warn: Warn = python_warning,
     progress: Progress = silent,
 ) -> Material:
-    """Return the inputs of the case's library: training, prediction and update in one plan."""
+    """Return the inputs of the case's library: training, prediction and update in one plan.
+
+    `predicted` is the value of the training graph that predict returns, or a forward pass of its own.
+    """
     assert case.dataset is not None
     assert case.train is not None
     target = target_of(options)
     library_tools(target)
     program, rates = _rated(case)
-    program = with_prediction(program, case.train, predicted, warn)
+    if isinstance(predicted, Predictor):
+        program = with_predictor(program, predicted)
+    else:
+        program = with_prediction(program, case.train, predicted, warn)
     verify_program(program)
     planned = replace(options, budgets=None)  # one memory has one plan, and the struct has no constants
     tiling, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, planned), progress)
     schedule, title = tiling.lifetimes.schedule, real_path(case.directory).name
     layout = memory_layout(plan, schedule.program, target.levels[L_INNER].budget)
-    return Material(check_name(name), title, plan, program, schedule, layout, case.dataset, rates)
+    dataset = with_own_inputs(case.dataset, program)
+    return Material(check_name(name), title, plan, program, schedule, layout, dataset, rates)
 
 
 def _rated(case: Case) -> tuple[Program, tuple[float, ...]]:

@@ -33,6 +33,7 @@ from deployer.torch.objective_step import (
     targets_of,
 )
 from deployer.torch.objectives import LossSpec
+from deployer.torch.packaging import Trained, as_trained, write_forward
 from deployer.torch.rules.hyperparameters import GroupSpec, grad_limits, hyperparameters, parameter_groups
 from deployer.torch.rules.schedules import SchedulerSpec, schedule_spec
 from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
@@ -110,7 +111,7 @@ def train(
     progress: bool = True,
     remarks: Sequence[str] = (),
     warn: Warn = python_warning,
-) -> Fitted:
+) -> Trained:
     """Train the module on `data`: its inputs and then its labels or target, samples along the first axis of each.
 
     `data` is a tuple of arrays or tensors, a DataLoader or another iterable of batches, a Dataset of single samples, a
@@ -255,8 +256,10 @@ def train(
             **update,
             **run,
         )
+        if folder is not None:
+            write_forward(captured, place / RUN, warn)
     _raise_faults(fitted, bool(overfit))
-    return _with_counts(module, captured.step, fitted)
+    return as_trained(_with_counts(module, captured.step, fitted), captured)
 
 
 def _on_tensors(given: MetricSpecs) -> MetricSpecs:

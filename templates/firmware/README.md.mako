@@ -19,7 +19,7 @@ predictions share the rest. Code is not included: `size build/lib${v.name}.a` pr
 | input | C | elements |
 |---|---|---|
 % for t in v.inputs:
-| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all |
+| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all${t.purpose} |
 % endfor
 % for t in v.output:
 | `${t.cell}`, prediction | `const ${t.type} *${v.name}_output(&model)` | `${t.shape}`, ${t.count} in all |
@@ -38,7 +38,7 @@ int train(void) {
     float loss;
     if (${v.name}_init(&model) != ${v.upper}_OK) return 1;
     for (uint32_t pass = 0; pass < ${v.upper}_ACCUMULATE; pass++) { /* ${v.accumulate} per update */
-% for t in v.inputs:
+% for t in v.trained_inputs:
         /* fill ${v.name}_input_${t.name}(&model) */
 % endfor
         if (${v.name}_train_step(&model, &loss) != ${v.upper}_OK) return 1;

@@ -68,7 +68,7 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model);
 /* Return the array to fill with samples: packed, last index fastest; null if the struct is not prepared. */
 % for t in v.inputs:
 #define ${v.upper}_INPUT_${t.upper}_SIZE ${t.count}u
-${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape} */
+${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape}${t.purpose} */
 % endfor
 
 /* Run a forward and a backward pass on the inputs, and add to the gradients. `loss` may be null. */

@@ -52,7 +52,7 @@ class StepVariant:
         self.captured = captured
         with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
             place = Path(scratch)
-            self.problem = _posed(captured, rule, options, place)
+            self.problem = posed_problem(captured, rule, options, place)
             paths = place / "train.onnx", place / "optimizer.onnx"
             self.problem.write(*paths)
             program, self.bases = with_run_time_rates(self.problem.program(*paths))
@@ -109,7 +109,7 @@ class StepVariant:
         check_classes(self.library.program, dict(zip(names, arrays, strict=False)), "the batch:", from_front=True)
 
 
-def _posed(captured: ObjectiveStep, rule: UpdateRule, options: StepOptions, place: Path) -> Problem:
+def posed_problem(captured: ObjectiveStep, rule: UpdateRule, options: StepOptions, place: Path) -> Problem:
     """The training problem of the captured step."""
     path = captured.save(place / "module.onnx")
     task = Task(

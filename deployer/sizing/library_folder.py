@@ -1,0 +1,55 @@
+"""A library in its folder: generated, measured for a core, compiled on this machine, and written."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployer.firmware.library import Material, library_files
+from deployer.running import output
+from deployer.sizing.boards import Core
+from deployer.sizing.fits import with_sizes
+from deployer.sizing.objects import compile_here
+
+Status = Callable[[str], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library that was written: its folder, its files, and the compiler that has compiled it, if one has."""
+
+    folder: Path
+    name: str
+    files: tuple[str, ...]
+    compiler: str = ""
+
+    def __str__(self) -> str:
+        """A line for a person."""
+        tried = f", compiled with {self.compiler}" if self.compiler else ""
+        return f"{self.folder}: library {self.name}, {len(self.files)} files{tried}; see README.md"
+
+
+def write_library(
+    made: Material,
+    folder: Path,
+    core: Core | None = None,
+    compiled: bool = True,
+    force: bool = False,
+    status: Status = lambda text: nullcontext(),
+) -> Library:
+    """Write a library to a folder, with sizes for a `core`; it is `compiled` before that.
+
+    ToolMissing without a compiler, ToolFailed where it does not compile it, OptionProblem where the folder has files
+    that something else wrote, unless `force` says to replace them.
+    """
+    files = library_files(made)
+    if core:
+        files = with_sizes(files, made.name, core)
+    compiler = ""
+    if compiled:
+        with status("compile"):
+            compiler = compile_here(files, made.name)
+    with output.opened(folder, files, force):
+        output.write(folder, files, force)
+        output.discard(folder, set(output.listed(folder)) - files.keys())
+    return Library(folder, made.name, tuple(sorted(files)), compiler)
