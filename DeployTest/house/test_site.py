@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 DOCS = site_pages.DOCS
 FOLLOWED = ("fit.md", "pytorch.md", "fine-tuning.md", "exporters.md")
 """Pages that a reader follows from top to bottom in one folder."""
-ELSEWHERE = {f"how-to/{name}.md" for name in ("package", "operator", "kernel", "loss", "optimizer", "target")}
-"""Pages whose blocks the tests of packages run."""
+ELSEWHERE = {f"how-to/{name}.md" for name in ("board", "package", "operator", "kernel", "loss", "optimizer", "target")}
+"""Pages whose blocks the tests of packages, and of boards, run."""
 SHOWN = ("text", "console", "mermaid", "{eval-rst}", "{toctree}")
 """What is no program: output, pictures, parts of the site; and what needs an environment that no test has."""
 COMPILED = {

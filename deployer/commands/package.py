@@ -44,6 +44,9 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
 
 def _source(a: argparse.Namespace, warn: Warn) -> tuple[Case, str | Predictor]:
     """The case, and what predicts: a value of its training graph, or a forward pass of its own."""
+    if a.case.is_file():
+        hint = f"`deployer fit {a.case} --data DATA -o run`, then `deployer package run`; or `deployer train-graph`"
+        raise OptionProblem(f"{a.case} is a file, and a library is made from a training case or a run", hint=hint)
     folder: Path = next((path for path in (a.case, a.case / RUN) if is_run(path)), a.case)
     of_run = {"--weights": a.weights, "--reset-optimizer": a.reset_optimizer, "--predict-batch": a.predict_batch}
     of_case = {"--n-steps": a.n_steps, "--accumulate-grad-batches": a.accumulate_grad_batches}
