@@ -9,9 +9,9 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
+from deployer.fitting.data.sources import read_source
 from deployer.fitting.history import EpochRow, history_csv
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
-from deployer.fitting.sources import read_source
 from deployer.running import output
 
 pytestmark = [pytest.mark.host]

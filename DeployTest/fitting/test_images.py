@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from deployer.core.errors import DatasetMismatch, FileProblem, ToolMissing
 from deployer.core.ir import TensorType
-from deployer.fitting.sources import read_samples
+from deployer.fitting.data.sources import read_samples
 from deployer.training.tables import Request
 from DeployTest.support.building.command_line import deployer
 
@@ -124,7 +124,7 @@ def test_whose_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.warns(DeprecationWarning, match="this goes away"):
         assert read_samples(folder(tmp_path), types(3)).count == 2
     monkeypatch.undo()
-    monkeypatch.setattr("deployer.fitting.images.READ_MODES", None)
+    monkeypatch.setattr("deployer.fitting.data.images.READ_MODES", None)
     with pytest.raises(TypeError, match="NoneType"):
         read_samples(tmp_path, types(3))
 

@@ -11,7 +11,7 @@ from deployer.core.errors import OptionProblem
 from deployer.core.operator import Array, losses
 from deployer.core.traits.training import Loss
 from deployer.fitting.history import ACCURACY, ERROR, LOSS, is_better
-from deployer.fitting.metrics import Measured, MetricSpecs, metrics_of, read_metrics
+from deployer.fitting.metrics import Measurements, MetricSpecs, metrics_of, read_metrics
 from deployer.fitting.task import Task
 from deployer.operators.loss.label_loss import IGNORED
 from deployer.training.order import Samples
@@ -44,7 +44,7 @@ def test_ignored_labels_do_not_count(name: str, weights: tuple[float, ...], tmp_
     assert measured.per_class["recall"] == (1 / 2, 1, 1)
 
 
-def compared(loss: str, outputs: Array, targets: Array, metrics: MetricSpecs, folder: Path) -> Measured:
+def compared(loss: str, outputs: Array, targets: Array, metrics: MetricSpecs, folder: Path) -> Measurements:
     """The metrics of outputs for a loss by name."""
     graph = Task(loss=loss, optimizer="sgd").problem(small_model(folder), 0, lambda warning: None).graph
     return metrics_of(graph, read_metrics(metrics)).compare(outputs, targets)

@@ -101,7 +101,7 @@ def test_each_step_is_told_once(built: Built) -> None:
     """A graph that starts transfers tells the HAL of all its steps, and no step's function does so again."""
     for graph in built.plan.graphs:
         view = render.network_view(built.plan, graph, c_comment(""))
-        told = [call.form for call in view.calls].count("c_begin")
+        told = [call.definition for call in view.calls].count("c_begin")
         assert told == sum(step.graph == graph for step in built.plan.steps), graph
         assert not any(function.steps for function in view.functions), graph
 

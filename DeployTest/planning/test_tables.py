@@ -92,7 +92,7 @@ def test_groups_where_they_are_quicker(models_root: Path) -> None:
     assert not resident.groups
     assert len(plan.groups) > len(plan.graphs)
     assert sum(s.cycles for s in plan.steps) < sum(s.cycles for s in resident.steps)
-    rectangles = re.findall(r"argument tables of steps (\d+) to (\d+)", memory_page(plan))
+    rectangles = re.findall(r"<title>argument tables of steps (\d+) to (\d+)", memory_page(plan))
     spans = group_spans(plan.groups, len(plan.steps))
     assert [tuple(map(int, pair)) for pair in rectangles] == [(span.start, span[-1]) for span in spans]
 

@@ -17,9 +17,9 @@ from deployer.core.files import reading
 from deployer.core.ir import TensorType
 from deployer.fitting import checkpoint
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
+from deployer.fitting.data.sources import read_samples
 from deployer.fitting.history import EpochRow
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
-from deployer.fitting.sources import read_samples
 from deployer.running import output
 from deployer.sizing import boards, cache
 from DeployTest.support.building.command_line import deployer, refused

@@ -13,10 +13,10 @@ from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
 from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
+from deployer.fitting.data.sources import Source
 from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, fit
 from deployer.fitting.history import EpochRow
 from deployer.fitting.progress import ProgressBar
-from deployer.fitting.sources import Source
 from deployer.running.report import printable
 from deployer.running.terminal import Terminal
 from deployer.training.groups import read_group

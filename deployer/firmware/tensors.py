@@ -34,7 +34,7 @@ class Saved:
 
 
 @dataclass(frozen=True, eq=False)
-class Library:
+class LibraryManifest:
     """Manifest of a library's images: tensors in order, an identity per kind of image, and initial contents.
 
     `accumulate` is how many passes may wait for an update.
@@ -46,7 +46,7 @@ class Library:
     first: Mapping[str, Array]
 
 
-def read_library(folder: Path) -> Library:
+def read_library(folder: Path) -> LibraryManifest:
     """The description in a library's folder; FileProblem where it is missing, damaged, or of another library."""
     path, first = folder / MANIFEST, folder / FIRST
     content = content_of(
@@ -60,7 +60,7 @@ def read_library(folder: Path) -> Library:
     return replace(library, first=image_arrays(image, library, first))
 
 
-def _described(read: Any) -> Library:
+def _described(read: Any) -> LibraryManifest:
     """Parse a manifest without initial contents; raise ValueError, TypeError or KeyError if it is malformed."""
     identities = tuple(int(text, 16) for text in read["identities"])
     if len(identities) != len(KINDS) or not all(0 <= number < 1 << 64 for number in identities):
@@ -72,7 +72,7 @@ def _described(read: Any) -> Library:
         raise ValueError(f"state: more than {IMAGE_BYTES} B")
     if type(read["accumulate"]) is not int or not 0 < read["accumulate"] < 1 << 32:
         raise ValueError("accumulate: not a count of passes")
-    return Library(tensors, identities, read["accumulate"], {})
+    return LibraryManifest(tensors, identities, read["accumulate"], {})
 
 
 def _saved(row: Any) -> Saved:
@@ -83,7 +83,7 @@ def _saved(row: Any) -> Saved:
     return Saved(name, TensorType(dtype, tuple(shape)), weight)
 
 
-def image_arrays(image: Image, library: Library, origin: Path) -> dict[str, Array]:
+def image_arrays(image: Image, library: LibraryManifest, origin: Path) -> dict[str, Array]:
     """The tensors of an image by name, of changes all weights; DatasetMismatch where it is of another model."""
     if image.identity != library.identities[image.kind]:
         facts = [("the image's model", f"{image.identity:016x}"), ("library", f"{library.identities[image.kind]:016x}")]
@@ -98,7 +98,7 @@ def image_arrays(image: Image, library: Library, origin: Path) -> dict[str, Arra
     return {tensor.name: _array(image.body, at, tensor.type) for tensor, at in zip(held, ends, strict=False)}
 
 
-def _changed(body: bytes, library: Library, origin: Path) -> dict[str, Array]:
+def _changed(body: bytes, library: LibraryManifest, origin: Path) -> dict[str, Array]:
     arrays = {tensor.name: library.first[tensor.name] for tensor in library.tensors if tensor.is_weight}
     place, following = 0, 0
     while place < len(body):
@@ -122,7 +122,7 @@ def _array(content: bytes, at: int, kind: TensorType) -> Array:
     return np.frombuffer(content, np.dtype(kind.dtype).newbyteorder("<"), kind.size, at).reshape(kind.shape)
 
 
-def make_image(kind: int, arrays: Mapping[str, Array], passes: int, library: Library, origin: Path) -> bytes:
+def make_image(kind: int, arrays: Mapping[str, Array], passes: int, library: LibraryManifest, origin: Path) -> bytes:
     """An image with these tensors; those that are missing are as at first.
 
     DatasetMismatch where a shape or a type does not fit, or no array is a tensor of the image.

@@ -18,10 +18,12 @@ from deployer.core.target import native
 from deployer.fitting.argument_names import unknown_argument
 from deployer.fitting.callback import Callback, Callbacks, callback_group
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
+from deployer.fitting.data.sources import Feed, read_samples
+from deployer.fitting.data.streams import AnySource, BatchSource, SampleStream, StreamFeed, stream_of, watch
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
 from deployer.fitting.history import LOSS, EpochRow, FitReport, exploded, history_csv
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
-from deployer.fitting.metrics import Measured, Metrics, metrics_of
+from deployer.fitting.metrics import Measurements, Metrics, metrics_of
 from deployer.fitting.progress import progress_bar
 from deployer.fitting.runs.run_files import (
     BEST,
@@ -36,8 +38,6 @@ from deployer.fitting.runs.run_files import (
 )
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.segments import Rates, build_segment, rates_of
-from deployer.fitting.sources import Feed, read_samples
-from deployer.fitting.streams import AnySource, BatchSource, SampleStream, StreamFeed, stream_of, watch
 from deployer.fitting.task import Task, TrainingRun
 from deployer.fitting.verdicts import FitChecks, SampledPasses
 from deployer.frontend import parse
@@ -435,22 +435,24 @@ class _Fit:
         record = RunRecord(accumulate, len(program.data), share, dict(graph.original), validated)
         return record_files(record, example_passes(feed.updates.passes, accumulate, feed.bare))
 
-    def _measure(self) -> Callable[[Mapping[str, Array]], tuple[Measured, Measured]]:
+    def _measure(self) -> Callable[[Mapping[str, Array]], tuple[Measurements, Measurements]]:
         """A function that gives the metrics of validation and of training samples, empty for those not measured."""
         program, weights = self.evaluation, self.case.problem.graph.original
         if program is None:
-            return lambda state: (Measured(), Measured())
+            return lambda state: (Measurements(), Measurements())
         folder = self.directory / "validation"
         plan = build_segment(program, Options(native().name), folder, self.force, self.callback.on_stage)
         evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
         sets = (self.held_out, self.samples if self.case.run.train_metrics else None)
 
-        last: list[tuple[Mapping[str, Array], tuple[Measured, Measured]]] = []
+        last: list[tuple[Mapping[str, Array], tuple[Measurements, Measurements]]] = []
 
-        def measure(state: Mapping[str, Array]) -> tuple[Measured, Measured]:
+        def measure(state: Mapping[str, Array]) -> tuple[Measurements, Measurements]:
             if not last or last[0][0] is not state:
                 values = {original: state[name] for name, original in weights.items()}
-                found = [metrics.of(s, lambda each: evaluator.outputs(values, each)) if s else Measured() for s in sets]
+                found = [
+                    metrics.of(s, lambda each: evaluator.outputs(values, each)) if s else Measurements() for s in sets
+                ]
                 last[:] = [(state, (found[0], found[1]))]
             return last[0][1]
 

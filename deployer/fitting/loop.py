@@ -9,10 +9,10 @@ from deployer.core.errors import DeployerWarning, Warn, python_warning
 from deployer.core.operator import Array
 from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
+from deployer.fitting.data.sources import Feed
 from deployer.fitting.engine import Pace, Trainer
 from deployer.fitting.history import EpochRow, exploded, is_better, mean_loss
-from deployer.fitting.metrics import Measured
-from deployer.fitting.sources import Feed
+from deployer.fitting.metrics import Measurements
 from deployer.training.order import Order
 from deployer.verify.checked import checked_passes
 
@@ -65,7 +65,7 @@ class TrainingLoop:
     trainer: Trainer
     feed: Feed
     horizon: Horizon
-    measure: Callable[[Mapping[str, Array]], tuple[Measured, Measured]]
+    measure: Callable[[Mapping[str, Array]], tuple[Measurements, Measurements]]
     keep: Callable[[CheckpointPlace, bool], None]
     judge: Callable[[int, Mapping[str, Array], Mapping[str, Array], float, Sequence[Array]], None]
     rate: Callable[[int], float]

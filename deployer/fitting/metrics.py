@@ -9,7 +9,7 @@ import numpy as np
 
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Node, TensorType
-from deployer.core.operator import Array, numerics_of, operator_of
+from deployer.core.operator import Array, losses, numerics_of, operator_of
 from deployer.core.traits.training import Loss
 from deployer.fitting.argument_names import meant
 from deployer.fitting.history import ACCURACY, ERROR, LOSS, mean_loss
@@ -61,7 +61,7 @@ MetricSpecs: TypeAlias = (
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurements:
     """Metrics of samples: numbers by name, numbers by class, predictions of each class by label.
 
     `confusion_matrix` is there if it was asked for, `confusion` for reports where there are at most MOST_CLASSES.
@@ -153,7 +153,7 @@ class Metrics:
         if self.node is None and (self.choice.names or self.choice.functions):
             name = [*self.choice.names, *self.choice.functions][0]
             cause = f"nothing measures {name!r}: the loss is not one by name, so its outputs and targets are not known"
-            raise OptionProblem(cause, hint="a loss by name, such as cross_entropy or mse")
+            raise OptionProblem(cause, hint=f"a loss by its name: {', '.join(losses())}")
         of_values = self.class_axis is None
         usable = (LOSS, *(OF_VALUES if of_values else OF_CLASSES))
         for name in self.choice.names:
@@ -179,7 +179,7 @@ class Metrics:
             )
         return rising
 
-    def of(self, samples: Samples, forward: Forward) -> Measured:
+    def of(self, samples: Samples, forward: Forward) -> Measurements:
         """The metrics over all samples, as if these were one batch; what fills up the last batch does not count."""
         names, outputs, labels = list(samples.types), list[Array](), list[Array]()
         for parts in _chunks(samples.in_order()):
@@ -189,7 +189,7 @@ class Metrics:
         scores, count = np.concatenate(outputs), samples.count
         filled = len(scores) * samples.batch
         if self.node is None:
-            return Measured({LOSS: mean_loss(scores.reshape(len(scores), -1))})
+            return Measurements({LOSS: mean_loss(scores.reshape(len(scores), -1))})
         rows = _joined(scores)
         targets = _joined(np.stack(labels))
         kept = len(rows) * count // filled
@@ -198,7 +198,7 @@ class Metrics:
             return measured
         return replace(measured, confusion=replace(measured.confusion, names=tuple(samples.classes)))
 
-    def compare(self, scores: Array, targets: Array) -> Measured:
+    def compare(self, scores: Array, targets: Array) -> Measurements:
         """The metrics of outputs beside their targets."""
         assert self.node is not None
         if self.class_axis is None and targets.size == scores.size:  # such as [n] beside [n, 1]
@@ -207,7 +207,7 @@ class Metrics:
         values = [operands[name] if name else None for name in self.node.inputs]
         found = {LOSS: float(np.asarray(operator_of(self.node).reference(self.node, values)[0]).reshape(-1)[0])}
         if self.class_axis is None:
-            measured = Measured(found | _of_values(scores, targets, self.names))
+            measured = Measurements(found | _of_values(scores, targets, self.names))
         else:
             counted = np.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
             rows = np.moveaxis(scores, self.class_axis, -1)[counted]
@@ -228,7 +228,7 @@ def metrics_of(graph: TrainGraph, choice: MetricChoice | None = None) -> Metrics
     return Metrics(node, node.inputs[0], node.inputs[1], loss.constants, declared.class_axis, ignored, choice)
 
 
-def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[str, float]) -> Measured:
+def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[str, float]) -> Measurements:
     """Metrics of scores [samples, classes]; the predicted class is the first one with the largest score.
 
     A sample with a score that is no number has no predicted class. Precision of a class that is never predicted, and
@@ -255,7 +255,7 @@ def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[st
     few = classes <= MOST_CLASSES and usable.any()
     confusion = confusion_of(classes, (), expected, chosen) if few or CONFUSION in names else None
     matrix = confusion.matrix.tolist() if confusion is not None and CONFUSION in names else []
-    return Measured(found, per_class, tuple(map(tuple, matrix)), confusion)
+    return Measurements(found, per_class, tuple(map(tuple, matrix)), confusion)
 
 
 def _of_values(outputs: Array, targets: Array, names: Sequence[str]) -> dict[str, float]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from deployer.core.errors import OptionProblem, Warn
+from deployer.fitting.data.streams import AnySource
 from deployer.fitting.history import LOSS
 from deployer.fitting.metrics import ALIASES, MetricChoice, MetricSpecs, read_metrics
-from deployer.fitting.streams import AnySource
 from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.lr_schedules.lr_schedule import CONSTANT, LrSchedule, read_schedule, read_warmup
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION

@@ -61,14 +61,21 @@ def _matrix(found: Confusion, matrix: Array) -> str:
     for name, row in zip(names, matrix, strict=True):
         sums = max(int(row.sum()), 1)
         cells = "".join(_cell(int(count), int(count) / sums) for count in row)
-        recall = f"{100 * row[len(rows) - 1] / sums:.1f} %" if row.sum() else "none"
+        recall = _percent(int(row[len(rows) - 1]), int(row.sum()))
         rows.append(f'<tr><th class="left">{name}</th>{cells}<td>{recall}</td></tr>')
+    predicted = matrix.sum(0)
+    precisions = "".join(f"<td>{_percent(int(matrix[at, at]), int(n))}</td>" for at, n in enumerate(predicted))
+    rows.append(f'<tr><th class="left">precision</th>{precisions}<td></td></tr>')
     return f'<div class="wide"><table class="confusion">{"".join(rows)}</table></div>'
 
 
+def _percent(count: int, total: int) -> str:
+    return f"{100 * count / total:.1f} %" if total else "none"
+
+
 def _cell(count: int, share: float) -> str:
-    kind = "heat strong" if share >= STRONG else "heat"
-    return f'<td class="{kind}" style="--share:{share:.3f}">{count}</td>'
+    kind = f"heat h{round(10 * share)}" + (" strong" if share >= STRONG else "")
+    return f'<td class="{kind}">{count}</td>'
 
 
 def _listed(found: Confusion) -> str:

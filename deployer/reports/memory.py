@@ -8,7 +8,7 @@ from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import html_text
 from deployer.loops.moves import slot_life
 from deployer.reports.html import Section, byte_text, folded, legend, page, table
-from deployer.reports.plot import ROUND, TOP, Axis, down, framed, number_below, upright, whole
+from deployer.reports.plot import ROUND, TOP, PlotAxis, down, framed, number_below, upright, whole
 from deployer.tilers.levels.tables import fetched_bytes, group_spans
 
 HEIGHT, NAMED, WIDE = 360, 13.0, 6.0
@@ -25,7 +25,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Buffer:
+class MappedBuffer:
     """A buffer in a level: `bytes` at `offset` in the steps first..last."""
 
     name: str
@@ -49,7 +49,7 @@ class LevelMap:
     budget: int
     peak: int
     bound: int
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[MappedBuffer, ...]
 
 
 def memory_page(plan: Plan) -> str:
@@ -110,14 +110,14 @@ def _picture(level: LevelMap, steps: int) -> str:
     return framed(title, upright(axis, HEIGHT), "".join(shapes), HEIGHT) + f'<p class="soft">{caption}</p>'
 
 
-def _bytes_axis(top: int) -> Axis:
+def _bytes_axis(top: int) -> PlotAxis:
     """An axis of bytes with units, whose numbers are multiples of a round one."""
     power = 10 ** (len(str(top)) - 1)
     step = next(int(first * power) for first in (0.1, 0.2, 0.25, 0.5, *ROUND) if first * power * 5 >= top) or 1
-    return Axis(0, top, [(number, byte_text(number)) for number in range(0, top + 1, step)])
+    return PlotAxis(0, top, [(number, byte_text(number)) for number in range(0, top + 1, step)])
 
 
-def _rectangle(buffer: Buffer, axis: Axis, steps: int) -> str:
+def _rectangle(buffer: MappedBuffer, axis: PlotAxis, steps: int) -> str:
     """A buffer as a picture of its own, so that its name ends where it does."""
     high = max(HEIGHT * buffer.bytes / axis.high, 0.5)
     y = TOP + HEIGHT - HEIGHT * (buffer.offset + buffer.bytes) / axis.high
@@ -130,25 +130,25 @@ def _rectangle(buffer: Buffer, axis: Axis, steps: int) -> str:
     return f"<svg {place}><title>{html_text(buffer.text)}</title>{shape}{name}</svg>"
 
 
-def _buffers(plan: Plan, level: LevelUse) -> list[Buffer]:
+def _buffers(plan: Plan, level: LevelUse) -> list[MappedBuffer]:
     """Everything that lies in a level."""
     last = len(plan.steps) - 1
     rows = []
     number, fetched = plan.levels.index(level), fetched_bytes(plan.groups, plan.steps, target_of(plan.options))
     if number == L_INNER and plan.table_bytes and not plan.groups:
-        rows.append(Buffer("argument tables", "tables", 0, plan.table_bytes, 0, last))
+        rows.append(MappedBuffer("argument tables", "tables", 0, plan.table_bytes, 0, last))
     for span in group_spans(plan.groups, len(plan.steps)) if number == L_INNER else ():
         name = f"argument tables of steps {span.start} to {span[-1]}"
-        rows.append(Buffer(name, "tables", 0, fetched[span.start], span.start, span[-1]))
+        rows.append(MappedBuffer(name, "tables", 0, fetched[span.start], span.start, span[-1]))
     for home in plan.homes:
         if home.level == level.name:
             kind = "persistent" if home.persistent else "value"
-            rows.append(Buffer(home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
+            rows.append(MappedBuffer(home.storage, kind, home.offset, home.bytes, home.first, min(home.last, last)))
     for step in plan.steps:
         for o in step.operands:
             for slots in o.places[number : number + 1]:
                 if slots.count:
                     name = f"{step.name} {o.arg}: {slots.count} slots for {o.tensor}"
                     life = slot_life(plan, step, o, number)
-                    rows.append(Buffer(name, "slot", slots.offset, slots.count * slots.bytes, *life))
+                    rows.append(MappedBuffer(name, "slot", slots.offset, slots.count * slots.bytes, *life))
     return rows

@@ -72,7 +72,7 @@ class Plot:
     def _reason(self) -> str:
         return "they are not finite, or 0 on an axis of powers" if self.vertical == "powers" else "they are not finite"
 
-    def _axis(self, values: Sequence[float]) -> "Axis":
+    def _axis(self, values: Sequence[float]) -> "PlotAxis":
         wanted = [*values, *([] if self.bound is None else [self.bound])]
         if self.vertical == "powers":
             return powers(min(wanted), max(wanted))
@@ -87,7 +87,7 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PlotAxis:
     """An axis from a number to another, with numbers at some places; of powers of ten if `powers`."""
 
     low: float
@@ -104,7 +104,7 @@ class Axis:
         return self.share(math.log10(value) if self.powers else value)
 
 
-def linear(low: float, high: float, is_round: bool) -> Axis:
+def linear(low: float, high: float, is_round: bool) -> PlotAxis:
     """An axis whose numbers are multiples of a round one; where it `is_round` it ends at such, too."""
     high = high if high > low else low + (abs(low) or 1.0)
     power = 10.0 ** math.floor(math.log10((high - low) / 4))
@@ -112,26 +112,26 @@ def linear(low: float, high: float, is_round: bool) -> Axis:
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     numbers = [(i * step, f"{i * step:.4g}") for i in range(first, last + 1)]
     if is_round:
-        return Axis(first * step, last * step, numbers)
-    return Axis(low, high, [(number, text) for number, text in numbers if low <= number <= high])
+        return PlotAxis(first * step, last * step, numbers)
+    return PlotAxis(low, high, [(number, text) for number, text in numbers if low <= number <= high])
 
 
-def whole(high: float) -> Axis:
+def whole(high: float) -> PlotAxis:
     """An axis of counts from 0 on: its numbers are whole, unless it ends before 2."""
     if high < 2:
         return linear(0.0, high, False)
     step = next(first * 10**power for power in range(16) for first in (1, 2, 5) if first * 10**power * 6 >= high)
-    return Axis(0.0, high, [(number, str(number)) for number in range(0, int(high) + 1, step)])
+    return PlotAxis(0.0, high, [(number, str(number)) for number in range(0, int(high) + 1, step)])
 
 
-def powers(least: float, most: float) -> Axis:
+def powers(least: float, most: float) -> PlotAxis:
     """An axis of powers of ten around positive values."""
     low, high = math.floor(math.log10(least)), math.ceil(math.log10(most))
     high = max(high, low + 1)
     step = max(math.ceil((high - low) / DECADES), 1)
     high = low + step * math.ceil((high - low) / step)
     numbers = [(power, f"{10.0**power:g}" if -4 < power < 5 else f"1e{power}") for power in range(low, high + 1, step)]
-    return Axis(low, high, numbers, True)
+    return PlotAxis(low, high, numbers, True)
 
 
 def down(share: float, height: float = HEIGHT) -> float:
@@ -139,7 +139,7 @@ def down(share: float, height: float = HEIGHT) -> float:
     return TOP + height - height * share
 
 
-def upright(axis: Axis, height: float = HEIGHT) -> str:
+def upright(axis: PlotAxis, height: float = HEIGHT) -> str:
     """The numbers beside a picture."""
     places = [(down(axis.share(number), height), text) for number, text in axis.numbers]
     return "".join(
@@ -157,12 +157,12 @@ def framed(title: str, beside: str, shapes: str, height: float = HEIGHT, kind: s
     return f'<div class="frame {kind}">{left}{area}</div>'
 
 
-def _lines(axis: Axis) -> list[str]:
+def _lines(axis: PlotAxis) -> list[str]:
     places = [down(axis.share(number)) for number, _ in axis.numbers]
     return [f'<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>' for y in places]
 
 
-def _numbers_across(axis: Axis) -> list[str]:
+def _numbers_across(axis: PlotAxis) -> list[str]:
     return [number_below(axis.share(number), text) for number, text in axis.numbers]
 
 

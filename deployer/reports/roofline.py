@@ -14,7 +14,7 @@ from deployer.core.plan import Plan, PlanStep, target_of
 from deployer.core.safe_text import html_text
 from deployer.core.target import Target
 from deployer.reports.html import count_text, table
-from deployer.reports.plot import Axis, down, framed, number_below, powers, upright
+from deployer.reports.plot import PlotAxis, down, framed, number_below, powers, upright
 
 HEIGHT, LISTED = 280, 20
 """Pixels of the picture, and the most kernels in it and in the table: those with the most cycles."""
@@ -151,7 +151,7 @@ def _picture(found: Roofline, shown: Sequence[KernelLoad]) -> str:
     return framed(title, upright(axis, HEIGHT), "".join(shapes), HEIGHT) + f'<p class="soft">{caption}</p>'
 
 
-def _grid(axis: Axis, across: Axis, width: float) -> list[str]:
+def _grid(axis: PlotAxis, across: PlotAxis, width: float) -> list[str]:
     rows = [(down(axis.share(number), HEIGHT)) for number, _ in axis.numbers]
     columns = [(100 * width * across.share(number), text) for number, text in across.numbers]
     lines = [f'<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>' for y in rows]
@@ -160,7 +160,7 @@ def _grid(axis: Axis, across: Axis, width: float) -> list[str]:
     return lines + [number_below(x / 100, text, HEIGHT) for x, text in columns if width == 1 or x < 100 * width - 6]
 
 
-def _roofs(found: Roofline, axis: Axis, across: Axis, width: float) -> list[str]:
+def _roofs(found: Roofline, axis: PlotAxis, across: PlotAxis, width: float) -> list[str]:
     """The bounds as lines: by transfers, which rises, and by computing, which is level."""
     peak, left = down(axis.place(found.peak), HEIGHT), 0.0
     lines = []

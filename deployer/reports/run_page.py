@@ -26,7 +26,7 @@ SHARES = ("accuracy", "top_")
 """Metrics of such names lie between 0 and 1."""
 
 
-class Row(Protocol):
+class ShownEpoch(Protocol):
     """An epoch, as its history has it."""
 
     @property
@@ -77,7 +77,7 @@ class RunPage:
     losses: Sequence[float] = ()
     per_epoch: int = 0
     expected: Sequence[float] = ()
-    rows: Sequence[Row] = ()
+    rows: Sequence[ShownEpoch] = ()
     checks: Sequence[PassCheck] = ()
     confusion: Confusion | None = None
 
@@ -169,7 +169,7 @@ def _shifted(points: Points, by: int) -> Points:
     return [(x - by, y) for x, y in points]
 
 
-def _cells(row: Row, metrics: Sequence[str]) -> list[str]:
+def _cells(row: ShownEpoch, metrics: Sequence[str]) -> list[str]:
     numbers = [row.loss, row.rate, *(row.metrics.get(name, math.nan) for name in metrics)]
     return [str(row.epoch), str(row.passes), *(f"{number:.5g}" for number in numbers)]
 

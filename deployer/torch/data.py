@@ -13,8 +13,8 @@ from deployer.core.errors import DatasetMismatch, Warn
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array, losses
 from deployer.core.traits.training import Loss
-from deployer.fitting.images import image_shape, read_images
-from deployer.fitting.sources import ReadArrays, read_source, to_array
+from deployer.fitting.data.images import image_shape, read_images
+from deployer.fitting.data.sources import ReadArrays, read_source, to_array
 from deployer.frontend.data_numbers import narrowed
 from deployer.torch.objectives import arguments_of
 from deployer.training.batches import taken_arrays, tell_unread

@@ -13,7 +13,7 @@ from deployer.core.errors import CaptureMismatch
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.traits.training import Optimizer
-from deployer.fitting.sources import Feed
+from deployer.fitting.data.sources import Feed
 from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.torch.check import BOUND as STEP_BOUND
 from deployer.torch.check import HINT, NOISE

@@ -35,9 +35,9 @@ READERS = (
     "deployer/firmware/images.py",
     "deployer/firmware/tensors.py",
     "deployer/fitting/checkpoint.py",
-    "deployer/fitting/images.py",
+    "deployer/fitting/data/images.py",
     "deployer/fitting/safetensors.py",
-    "deployer/fitting/sources.py",
+    "deployer/fitting/data/sources.py",
     "deployer/running/output.py",
     "deployer/sizing/boards.py",
 )

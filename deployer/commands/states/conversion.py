@@ -14,7 +14,7 @@ from deployer.core.operator import Array
 from deployer.core.safe_text import member_name, parameter_name
 from deployer.firmware.images import Image, find_images, newest_image
 from deployer.firmware.state import KINDS, STATE
-from deployer.firmware.tensors import MANIFEST, PASSES, Library, image_arrays, make_image, read_library
+from deployer.firmware.tensors import MANIFEST, PASSES, LibraryManifest, image_arrays, make_image, read_library
 from deployer.fitting.export import check_absent, export_arrays, read_weights
 from deployer.frontend.model_file import load_model
 from deployer.running.output import replace_file
@@ -64,7 +64,7 @@ def _finite(value: str | float) -> str | float | None:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _library(a: argparse.Namespace) -> Library:
+def _library(a: argparse.Namespace) -> LibraryManifest:
     return read_library(a.library or a.file.parent)
 
 
@@ -74,7 +74,7 @@ def _described(image: Image) -> dict[str, object]:
     return {"holds": image.kind_name, **numbers, **digests, "whole": not image.fault, "fault": image.fault}
 
 
-def _tensor_rows(arrays: Mapping[str, Array], library: Library) -> list[Row]:
+def _tensor_rows(arrays: Mapping[str, Array], library: LibraryManifest) -> list[Row]:
     """Type, range and mean of each tensor, and how many elements differ from the first ones."""
     rows: list[Row] = []
     for tensor in library.tensors:
@@ -146,7 +146,7 @@ def _import(a: argparse.Namespace, console: Terminal) -> int:
     return 0
 
 
-def _model_arrays(path: Path, library: Library) -> dict[str, Array]:
+def _model_arrays(path: Path, library: LibraryManifest) -> dict[str, Array]:
     """The initializers of a model that are tensors of the library, by the names that those have."""
     names = {tensor.name for tensor in library.tensors}
     found = {}

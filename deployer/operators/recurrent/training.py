@@ -51,7 +51,7 @@ class Layer(Construction):
 LSTM_FLAGS, GRU_FLAGS = ("input_forget",), (AFTER,)
 
 
-class Trained(Operator):
+class RecurrentTraining(Operator):
     """A layer of `gates` per unit with X, W, R[, B, no lengths, initial states], all in one direction.
 
     `states` are the initial states; `usual` the functions of the recurrence, which are the only ones.
@@ -100,7 +100,7 @@ class Trained(Operator):
                 raise mismatch(node, f"its input {position} is not of shape {list(shape or ())}", inputs)
 
 
-class TrainedLayer(Trained):
+class TrainedLayer(RecurrentTraining):
     """The forward layer: Y, last states, and `saved` outputs behind them."""
 
     def states_shape(self, sizes: Sizes) -> tuple[int, ...]:
@@ -146,7 +146,7 @@ class Shapes(NamedTuple):
     gates: tuple[int, ...]
 
 
-class TrainedGrad(Trained):
+class TrainedGrad(RecurrentTraining):
     """The gradient of a layer, in the order dX, dW, dR, dB and those of the initial states; each may be absent."""
 
     no_gradient = "it belongs to a backward pass"

@@ -14,8 +14,8 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import native
+from deployer.fitting.data.sources import Feed
 from deployer.fitting.in_process import DataInput, StepLibrary
-from deployer.fitting.sources import Feed
 from deployer.fitting.task import Task
 from deployer.frontend.data_numbers import check_classes
 from deployer.lr_schedules.run_time import number_rules, update_numbers, with_run_time_rates

@@ -9,9 +9,9 @@ import numpy as np
 
 from deployer.core.errors import DatasetMismatch, OptionProblem, Warn
 from deployer.core.operator import Array
+from deployer.fitting.data.sources import ReadArrays
+from deployer.fitting.data.streams import AnySource
 from deployer.fitting.in_process import DataInput
-from deployer.fitting.sources import ReadArrays
-from deployer.fitting.streams import AnySource
 from deployer.torch.data import Columns, gives_samples
 from deployer.torch.objective_step import typed
 from deployer.torch.objectives import Objective

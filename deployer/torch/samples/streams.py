@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from deployer.core.errors import DatasetMismatch, OptionProblem, Warn
 from deployer.core.operator import Array
+from deployer.fitting.data.streams import Batch, BatchSource
 from deployer.fitting.in_process import DataInput
-from deployer.fitting.streams import Batch, BatchSource
 from deployer.torch.data import collated, gives_samples
 from deployer.torch.samples.conversion import Conversion
 from deployer.torch.tracing.module_state import random_state_kept

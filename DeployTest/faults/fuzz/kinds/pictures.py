@@ -13,7 +13,7 @@ import numpy as np
 
 from deployer.core.ir import TensorType
 from deployer.fitting import images as reader
-from deployer.fitting.sources import read_samples
+from deployer.fitting.data.sources import read_samples
 from deployer.training.tables import Request
 from DeployTest.faults.fuzz.bases import Path
 from DeployTest.faults.fuzz.draw import Draw

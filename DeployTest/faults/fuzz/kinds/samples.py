@@ -11,8 +11,8 @@ import numpy as np
 
 from deployer.core.files.arrays import read_npz
 from deployer.core.ir import TensorType
+from deployer.fitting.data.sources import read_samples
 from deployer.fitting.safetensors import DTYPES, METADATA, read_safetensors, safetensors_bytes
-from deployer.fitting.sources import read_samples
 from DeployTest.faults.fuzz.draw import Draw
 from DeployTest.faults.fuzz.edits.register import edits_of
 from DeployTest.faults.fuzz.register import kind

@@ -12,7 +12,7 @@ import numpy as np
 
 from deployer.core.errors import UserError
 from deployer.core.ir import TensorType
-from deployer.fitting.sources import read_samples
+from deployer.fitting.data.sources import read_samples
 from deployer.training.order import Samples
 from deployer.training.tables import Request, Taken
 from DeployTest.faults.fuzz.draw import HOSTILE, Draw

@@ -17,7 +17,7 @@ from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch, pytest.mark.cortex_m]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 SHOWN = re.compile(r"<!-- shown: ([\w ]+) -->\n```[\w ]+\n(.*?)```\n", re.S)
 
 

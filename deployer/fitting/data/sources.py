@@ -12,7 +12,7 @@ from deployer.core.files.arrays import read_npy, read_npz
 from deployer.core.ir import Program, TensorType
 from deployer.core.limits import ARCHIVE_BYTES
 from deployer.core.operator import Array
-from deployer.fitting.images import read_images
+from deployer.fitting.data.images import read_images
 from deployer.fitting.safetensors import read_safetensors
 from deployer.frontend.data_numbers import loss_counts
 from deployer.lr_schedules.windows import Updates, mean_shares

@@ -9,7 +9,7 @@ import numpy as np
 from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
-from deployer.fitting.sources import Feed, Source
+from deployer.fitting.data.sources import Feed, Source
 from deployer.frontend.data_numbers import check_classes, check_counts, check_finite, narrowed
 from deployer.training.batches import taken_arrays
 from deployer.training.order import Samples

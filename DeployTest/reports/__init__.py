@@ -1,0 +1,1 @@
+"""Pages that describe runs: curves, confusion matrices, names as text."""
