@@ -276,7 +276,7 @@ def _pads(
     if auto == "VALID":
         return (0,) * len(size), (0,) * len(size)
     if auto == "NOTSET":
-        pads = node.attr_ints("pads", ()) or (0,) * 2 * axes
+        pads = node.attr_ints("pads", (0,) * 2 * axes)
         if len(pads) != 2 * axes:
             raise mismatch(node, f"pads {pads} are not those of {axes} spatial axes", inputs)
         if min(pads) < 0:

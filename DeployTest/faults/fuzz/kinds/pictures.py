@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 from deployer.core.ir import TensorType
-from deployer.fitting import images as reader
+from deployer.fitting.data import images as reader
 from deployer.fitting.data.sources import read_samples
 from deployer.training.tables import Request
 from DeployTest.faults.fuzz.bases import Path

@@ -268,7 +268,7 @@ def state(trial: Trial) -> str:
     for place, content in ((folder / "manifest.json", manifest), (folder / "weights.bin", first), (path, image)):
         place.write_bytes(content)
     way = draw.one(("show", "export", "export"))
-    due = _exported(manifest, first, image)
+    due = _exported(manifest, first, image, way == "export")
     words: list[object] = ["state", way, path, "--library", folder]
     code, _, errors = command(trial, words + (["-o", out] if way == "export" else []))
     try:
@@ -307,8 +307,11 @@ def _again(trial: Trial, folder: Path, arrays: Path, number: int, image: bytes) 
         raise Finding("read otherwise", f"{hashlib.sha256(made).hexdigest()} of {len(made)} B, not the image exported")
 
 
-def _exported(manifest: bytes, first: bytes, image: bytes) -> dict[str, np.ndarray] | None:
-    """The arrays that an image holds by its library's description; None where a rule is broken."""
+def _exported(manifest: bytes, first: bytes, image: bytes, in_npz: bool) -> dict[str, np.ndarray] | None:
+    """The arrays that an image holds by its library's description; None where a rule is broken.
+
+    Only a state `in_npz` has a member of its own for the passes, which no tensor may be called.
+    """
     rows = _tensors(manifest)
     begins, found = _images(first), _newest(_images(image))
     own = _newest(begins)
@@ -320,7 +323,7 @@ def _exported(manifest: bytes, first: bytes, image: bytes) -> dict[str, np.ndarr
     if arrays is None:
         return None
     if found.kind == 0:
-        if "image.passes" in arrays:
+        if in_npz and "image.passes" in arrays:
             return None
         arrays["image.passes"] = np.array(found.passes)
     return arrays
