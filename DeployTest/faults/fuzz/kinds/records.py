@@ -39,7 +39,8 @@ def checkpoint(trial: Trial) -> str:
     """A checkpoint: its bytes, or its records under a digest that is right."""
     draw, path = trial.draw("which"), trial.case / "checkpoint.safetensors"
     metrics = {"loss": draw.one((0.5, math.nan, math.inf))}
-    rows = tuple(EpochRow(n, 2 * n, draw.random.random(), 0.1, metrics) for n in (1, 2))
+    more = ({}, {"recall": (0.5, 1.0)}, ((1, 0), (2, 3))) if draw.chance(0.5) else ()
+    rows = tuple(EpochRow(n, 2 * n, draw.random.random(), 0.1, metrics, *more) for n in (1, 2))
     state = {"w": draw.array((3, 2)), "step": np.array([4], np.int32)}
     place = checkpoints.CheckpointPlace(4, draw.array((4,)), state, rows, 0.5, 2, draw.one(("", "patience")))
     content = checkpoints.checkpoint_bytes(place, ORIGIN)
@@ -103,7 +104,7 @@ def _due_place(
     losses, rows = arrays.get("losses"), place.pop("rows", None)
     if (like is not None and kinds[0] != kinds[1]) or losses is None or not isinstance(rows, list):
         return None
-    made = [_record(row, ROW, {"metrics": {}}) for row in rows]
+    made = [_record(row, ROW, ROW_DEFAULTS) for row in rows]
     fields = _record(place, {"passes": int, "best": float | None, "best_epoch": int, "ended": str}, DEFAULTS)
     if fields is None or any(row is None for row in made):
         return None
@@ -113,15 +114,25 @@ def _due_place(
     return checkpoints.CheckpointPlace(**fields, losses=losses, state=state, rows=rows)
 
 
-ROW: dict[str, Any] = {"epoch": int, "passes": int, "loss": float, "rate": float, "metrics": dict}
+PER_CLASS, MATRIX = dict[str, tuple[float, ...]], tuple[tuple[int, ...], ...]
+ROW: dict[str, Any] = {
+    **{"epoch": int, "passes": int, "loss": float, "rate": float, "metrics": dict, "train_metrics": dict},
+    **{"per_class": PER_CLASS, "confusion_matrix": MATRIX},
+}
+ROW_DEFAULTS: dict[str, Any] = {"metrics": {}, "train_metrics": {}, "per_class": {}, "confusion_matrix": []}
 
 
 def _record(table: Any, kinds: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any] | None:
     """The fields of a table in their types; None where one is missing, unknown or of another type."""
     if not isinstance(table, dict) or not {*table} <= {*kinds} or not {*kinds} <= {*table, *defaults}:
         return None
-    found = {}
+    found: dict[str, Any] = {}
     for name, value in {**defaults, **table}.items():
+        if kinds[name] in (PER_CLASS, MATRIX):
+            found[name] = _per_class(value) if kinds[name] == PER_CLASS else _matrix(value)
+            if found[name] is None:
+                return None
+            continue
         metrics = [_number(each) for each in value.values()] if isinstance(value, dict) else []
         if kinds[name] is dict:
             if not isinstance(value, dict) or None in metrics:
@@ -136,6 +147,21 @@ def _record(table: Any, kinds: Mapping[str, Any], defaults: Mapping[str, Any]) -
         else:
             found[name] = value
     return found
+
+
+def _per_class(value: Any) -> dict[str, tuple[float | None, ...]] | None:
+    """Lists of numbers by name as tuples; None where it is something else."""
+    if not isinstance(value, dict) or not all(isinstance(each, list) for each in value.values()):
+        return None
+    found = {name: tuple(map(_number, each)) for name, each in value.items()}
+    return None if any(None in each for each in found.values()) else found
+
+
+def _matrix(value: Any) -> tuple[tuple[int, ...], ...] | None:
+    """Rows of whole numbers as tuples; None where it is something else."""
+    if not isinstance(value, list) or not all(isinstance(row, list) for row in value):
+        return None
+    return None if any(type(n) is not int for row in value for n in row) else tuple(map(tuple, value))
 
 
 def _number(value: Any) -> float | None:
