@@ -9,7 +9,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-LAZY = {"fit": "deployer.fitting.fit", "Callback": "deployer.fitting.callback"}
+LAZY = {"fit": "deployer.fitting.call", "Callback": "deployer.fitting.callback"}
 """What is imported from the package itself, and the module that has it: nothing heavy is loaded before it is used."""
 
 

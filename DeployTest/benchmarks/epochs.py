@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from deployer.commands.fit import Lines
-from deployer.fitting.fit import fit
+from deployer.fitting.call import fit
 from deployer.fitting.history import ACCURACY
 from deployer.running.terminal import Terminal
 from DeployTest.benchmarks.flat import processor
@@ -100,7 +100,13 @@ def measured(name: str, folder: Path, console: Terminal) -> Row:
     began, shown = time.perf_counter(), Lines(console)
     files = folder / "case" / f"{name}.onnx", folder / "train.npz"
     options: dict[str, Any] = {"lr": RECIPES[name].rate, "epochs": EPOCHS, "trainable": r"(weight|bias)$"}
-    options |= {"validation": folder / "validation.npz", "folder": folder / "run", "force": True, "onlooker": shown}
+    options |= {
+        "validation": folder / "validation.npz",
+        "folder": folder / "run",
+        "force": True,
+        "callback": shown,
+        "progress": False,
+    }
     try:
         fitted = fit(*files, "cross_entropy", "adamw", **options)
     finally:

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from deployer.fitting.fit import Fitted, fit
+from deployer.fitting.call import fit
+from deployer.fitting.fit import Fitted
 from deployer.training.order import Order
 from DeployTest.benchmarks.fit import RATES, SEED, TRAINED
 from DeployTest.benchmarks.upkeep.commits import publish
@@ -107,7 +108,7 @@ def by_us(module: Any, data: Data, optimizer: str, batch: int, steps: int, check
     with tempfile.TemporaryDirectory() as folder:
         captured = front.capture(module, [torch.from_numpy(data[0][:batch])])
         model, place = captured.save(Path(folder) / "net.onnx"), Path(folder) / "run"
-        options = {"lr": RATES[optimizer], "n_steps": steps, "seed": SEED, "checks": checks}
+        options = {"lr": RATES[optimizer], "n_steps": steps, "seed": SEED, "check_passes": checks}
         return fit(model, data, "cross_entropy", optimizer, folder=place, trainable=captured.trainable, **options)
 
 

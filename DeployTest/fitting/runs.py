@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from deployer.fitting.call import fit
 from deployer.fitting.callback import Callback
-from deployer.fitting.fit import Fitted, fit
+from deployer.fitting.fit import Fitted
 from DeployTest.models.parts.dense import dense
 
 BATCH, SAMPLES, WIDTHS = 4, 13, (6, 8, 3)

@@ -97,7 +97,7 @@ class Fails(Callback):
 )
 def test_exceptions_of_hooks(hook: str, at: int, model: Path, tmp_path: Path) -> None:
     """The exception reaches the caller from its place, and the run resumes with the bits of one that had none."""
-    options = {"validation": small_data(), "every": 1}
+    options = {"validation": small_data(), "checkpoint_every": 1}
     with pytest.raises(ZeroDivisionError, match="of the user") as caught:
         small_fit(tmp_path / "run", model, callback=Fails(hook, at), **options)
     assert caught.traceback[-1].name == "_fail"

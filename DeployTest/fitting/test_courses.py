@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 IGNORED = {"ignore-index": 2}
 LR_SCHEDULE = {
     "lr_scheduler": "cosine:end-factor=0.1", "warmup_steps": "2", "accumulate_grad_batches": 5, "accumulate": "mean",
-    "partial_accumulation": "apply", "settings": IGNORED,
+    "partial_accumulation": "apply", "ignore_index": IGNORED["ignore-index"],
 }  # fmt: skip
 """Twelve passes are two updates of five, and one of the two that are left; their labels do not all count."""
 
@@ -64,7 +64,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(tmp_path_factory: pytest.TempPathFactory, model: Path) -> tuple[Path, Fitted]:
     """A run from begin to end."""
     folder = tmp_path_factory.mktemp("whole")
-    return folder, small_fit(folder, model, validation=small_data(), checks=4, **LR_SCHEDULE)
+    return folder, small_fit(folder, model, validation=small_data(), check_passes=4, **LR_SCHEDULE)
 
 
 def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
 
 def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
     """Interrupted inside of an update: rates, masks and statistics go on where they were. Other rates are refused."""
-    options = {"validation": small_data(), "checks": 1, "every": 1, **LR_SCHEDULE}
+    options = {"validation": small_data(), "check_passes": 1, "checkpoint_every": 1, **LR_SCHEDULE}
     with contextlib.suppress(KeyboardInterrupt):
         small_fit(tmp_path, model, **options, callback=Stops(7))
     others = [
@@ -104,7 +104,7 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
         with pytest.raises(OptionProblem, match=f"another run: {names} differ"):
             small_fit(tmp_path, model, **{**options, **more}, resume=True)
     with pytest.raises(OptionProblem, match="task differs") as caught:
-        small_fit(tmp_path, model, **options, dropout=False, resume=True)
+        small_fit(tmp_path, model, **options, dropout="off", resume=True)
     assert caught.value.facts == (("dropout", "false, in the file true"),)
     fitted = small_fit(tmp_path, model, **options, resume=True)
     assert fitted.losses == whole[1].losses
@@ -114,7 +114,12 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_longer_runs_of_a_mean(model: Path, tmp_path: Path) -> None:
     """An update that is open where a run ends counts the passes to come: a longer run goes on with the same bits."""
-    options = {"accumulate_grad_batches": 5, "accumulate": "mean", "settings": IGNORED, "checks": 2}
+    options = {
+        "accumulate_grad_batches": 5,
+        "accumulate": "mean",
+        "ignore_index": IGNORED["ignore-index"],
+        "check_passes": 2,
+    }
     short = small_fit(tmp_path / "short", model, **options)
     assert "incomplete accumulation window at the end, not applied: 2 of 5 passes" in short.notes
     small_fit(tmp_path / "short", model, **options, epochs=6, resume=True)

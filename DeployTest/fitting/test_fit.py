@@ -20,8 +20,9 @@ from onnx import numpy_helper
 
 from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, FileProblem, GraphProblem, OptionProblem
+from deployer.fitting.call import fit
 from deployer.fitting.export import export_weights
-from deployer.fitting.fit import Fitted, fit
+from deployer.fitting.fit import Fitted
 from deployer.fitting.history import ACCURACY, LOSS
 from deployer.running.run import Outcome
 from deployer.training.order import Order
@@ -45,7 +46,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, model: Path) -> tuple[Path, 
     """A run from begin to end, with other samples for validation."""
     folder = tmp_path_factory.mktemp("whole")
     held_out = small_data() | {}
-    return folder, small_fit(folder, model, validation=held_out, checks=4)
+    return folder, small_fit(folder, model, validation=held_out, check_passes=4)
 
 
 @pytest.mark.slow
@@ -104,7 +105,7 @@ def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> Non
     """Interrupted in an open update, in the middle of an epoch and near the end, and made longer: the same
     files in the end as of a run that had all epochs from the start.
     """
-    options = {"validation": small_data(), "checks": 1, "every": 1}
+    options = {"validation": small_data(), "check_passes": 1, "checkpoint_every": 1}
     for epochs, after in ((2, 5), (2, 99), (3, 11)):
         resume = (tmp_path / "checkpoint.safetensors").exists()
         with contextlib.suppress(KeyboardInterrupt):
@@ -163,7 +164,7 @@ def _killed(model: Path, folder: Path, kills: int, options: str, seed: int) -> i
 @pytest.mark.slow
 def test_killed_once(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
     """SIGKILL while checkpoints are written, inside of open updates too: the bits of a run that nobody disturbed."""
-    assert _killed(model, tmp_path, 1, "every=1, checks=0, validation=small_data()", 0) == 1
+    assert _killed(model, tmp_path, 1, "checkpoint_every=1, check_passes=0, validation=small_data()", 0) == 1
     assert files(tmp_path) == files(whole[0])
 
 
@@ -171,9 +172,9 @@ def test_killed_once(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) ->
 def test_killed_often(model: Path, tmp_path: Path) -> None:
     """The same fifty times in one run, whose updates are means over five passes, the last one over four."""
     options = {
-        "every": 1,
+        "checkpoint_every": 1,
         "epochs": 401,
-        "checks": 0,
+        "check_passes": 0,
         "accumulate_grad_batches": 5,
         "accumulate": "mean",
         "partial_accumulation": "apply",
@@ -186,21 +187,21 @@ def test_killed_often(model: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ends(model: Path, tmp_path: Path) -> None:
     """A few samples learned by heart or not, an epoch too many without getting better, and a loss that is no number."""
-    learned = small_fit(tmp_path, model, overfit=4, bound=0.2, epochs=200, accumulate_grad_batches=1, checks=0)
+    learned = small_fit(tmp_path, model, overfit=4, bound=0.2, epochs=200, accumulate_grad_batches=1, check_passes=0)
     assert learned.verdict == "unchecked"
     assert learned.rows[-1].metrics[LOSS] < 0.2 <= learned.rows[-2].metrics[LOSS]
-    lost = small_fit(tmp_path, model, overfit=4, bound=0.001, epochs=2, accumulate_grad_batches=1, checks=0)
+    lost = small_fit(tmp_path, model, overfit=4, bound=0.001, epochs=2, accumulate_grad_batches=1, check_passes=0)
     assert lost.verdict == "failed"
     assert lost.faults[0].startswith("the loss on 4 samples is not below 0.001: ")
     wild = small_fit(
-        tmp_path, model, optimizer="sgd", lr=1e30, free_rates=True, epochs=9, accumulate_grad_batches=1, checks=0
+        tmp_path, model, optimizer="sgd", lr=1e30, any_rate=True, epochs=9, accumulate_grad_batches=1, check_passes=0
     )
     assert (wild.verdict, len(wild.losses) < 36) == ("failed", True)
     assert "diverged in pass" in wild.faults[0]
     assert not (tmp_path / "trained.npz").exists(), "neither of this run nor of the one before"
     held_out = small_data()
     held_out["labels"] = (held_out["labels"] + 1) % 3
-    early = small_fit(tmp_path, model, validation=held_out, patience=2, epochs=50, checks=0)
+    early = small_fit(tmp_path, model, validation=held_out, patience=2, epochs=50, check_passes=0)
     values = [row.metrics[LOSS] for row in early.rows]
     assert len(values) < 50
     assert min(values) == values[-3]
@@ -240,7 +241,7 @@ def test_labels_are_classes(model: Path, tmp_path: Path) -> None:
 def test_batches_without_labels(model: Path, tmp_path: Path) -> None:
     """A batch, or a validation set, of whose labels none counts is refused before anything is compiled."""
     data = small_data()
-    ignored = {"settings": {"ignore-index": -1}, "shuffle": False}
+    ignored = {"ignore_index": -1, "shuffle": False}
     data["labels"][8:12] = -1
     with pytest.raises(DatasetMismatch, match="the batch of pass 2 has no counted label"):
         fit(model, data, "cross_entropy", folder=tmp_path, **{**OPTIONS, **ignored})
@@ -251,7 +252,7 @@ def test_batches_without_labels(model: Path, tmp_path: Path) -> None:
 
 def test_watch_belongs_to_the_run(model: Path, tmp_path: Path) -> None:
     """The best value so far is of one metric, on one model: a run that watches another, or asks another, is refused."""
-    options = {"validation": small_data(), "epochs": 1, "checks": 0}
+    options = {"validation": small_data(), "epochs": 1, "check_passes": 0}
     small_fit(tmp_path, model, **options)
     with pytest.raises(OptionProblem, match="monitor differs"):
         small_fit(tmp_path, model, **options, monitor=ACCURACY, resume=True)

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from deployer.core.errors import DatasetMismatch
-from deployer.fitting.fit import fit
+from deployer.fitting.call import fit
 from deployer.training.train_graph import build_train_graph
 from DeployTest.support.building.command_line import refused
 
@@ -64,7 +64,7 @@ def _both(model: Path, data: Any, folder: Path, **more: Any) -> list[str]:
     """Errors of training over epochs and of a training case for the data; none where both accept them."""
     said = []
     for train in (
-        lambda: fit(model, data, "cross_entropy", folder=folder / "run", checks=0, force=True, **more),
+        lambda: fit(model, data, "cross_entropy", folder=folder / "run", check_passes=0, force=True, **more),
         lambda: build_train_graph(
             model, "cross_entropy", "", 0.01, more.get("trainable", ""), folder / "case", data=data, force=True
         ),

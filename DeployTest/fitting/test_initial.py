@@ -167,9 +167,9 @@ def test_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_fit(tmp_path: Path) -> None:
     """`fit` draws them, too, and a run that begins elsewhere is another one."""
     path = small_model(tmp_path)
-    options = {"epochs": 1, "checks": 1, "initial": "xavier_uniform"}
+    options = {"epochs": 1, "check_passes": 1, "init": "xavier_uniform"}
     fitted = small_fit(tmp_path / "run", path, **options)
     assert fitted.verdict == "passed"
     assert fitted.notes[0] == "initial weights drawn by xavier_uniform from seed 3: first.weight, second.weight"
     with pytest.raises(OptionProblem, match="task differs"):
-        small_fit(tmp_path / "run", path, epochs=1, checks=1, resume=True)
+        small_fit(tmp_path / "run", path, epochs=1, check_passes=1, resume=True)

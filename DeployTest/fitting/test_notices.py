@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from deployer.core.errors import DeployerWarning
+from deployer.fitting.call import fit
 from deployer.fitting.callback import Callback
-from deployer.fitting.fit import fit
 from deployer.fitting.history import EXPLODED, exploded
 from deployer.fitting.progress import progress_bar
 from deployer.running.terminal import Terminal
@@ -41,9 +41,9 @@ def test_exploding_run(tmp_path: Path) -> None:
     """It is told once while the run goes on, with a way out, and stands among the notes."""
     data, warnings = small_data(), list[DeployerWarning]()
     data["input"][4:] *= 1e8
-    small_fit(tmp_path, small_model(tmp_path), warn=warnings.append, shuffle=False, checks=0)
+    small_fit(tmp_path, small_model(tmp_path), warn=warnings.append, shuffle=False, check_passes=0)
     assert not warnings, "as long as nothing explodes"
-    options: dict[str, Any] = {"optimizer": "sgd", "lr": 1e-9, "shuffle": False, "checks": 0, "epochs": 2}
+    options: dict[str, Any] = {"optimizer": "sgd", "lr": 1e-9, "shuffle": False, "check_passes": 0, "epochs": 2}
     fitted = fit(small_model(tmp_path), data, "cross_entropy", folder=tmp_path / "b", warn=warnings.append, **options)
     assert len(fitted.losses) == 8
     assert fitted.losses[1] > 1e6 * fitted.losses[0]
@@ -69,7 +69,7 @@ def test_early_stopping(tmp_path: Path) -> None:
     model, held_out, told = small_model(tmp_path), small_data(), Messages()
     held_out["labels"] = (held_out["labels"] + 1) % 3
     fitted = small_fit(
-        tmp_path / "run", model, validation=held_out, patience=2, epochs=50, checks=0, callback=told,
+        tmp_path / "run", model, validation=held_out, patience=2, epochs=50, check_passes=0, callback=told,
         monitor="top_2", top=(2,),
     )  # fmt: skip
     last, best = (fitted.rows[i - 1].metrics["top_2"] for i in (len(fitted.rows), fitted.best_epoch))
@@ -80,7 +80,7 @@ def test_early_stopping(tmp_path: Path) -> None:
     ]
     assert told.texts[1] in fitted.notes
     told = Messages()
-    small_fit(tmp_path / "alone", model, patience=1, epochs=1, checks=0, callback=told)
+    small_fit(tmp_path / "alone", model, patience=1, epochs=1, check_passes=0, callback=told)
     assert told.texts == ["early stopping watches training loss (smaller is better), patience 1 epoch"]
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from deployer.core.errors import OptionProblem
-from deployer.fitting.fit import Fitted, fit
+from deployer.fitting.call import fit
+from deployer.fitting.fit import Fitted
 from DeployTest.fitting.runs import BATCH
 from DeployTest.models.parts.dense import dense
 from DeployTest.support.building.command_line import bits, deployer, refused
@@ -39,7 +40,7 @@ def regression(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _fit(model: Path, data: Any, folder: Path, **more: Any) -> Fitted:
-    return fit(model, data, "cross_entropy", folder=folder, checks=1, **more)
+    return fit(model, data, "cross_entropy", folder=folder, check_passes=1, **more)
 
 
 def test_command(model: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -114,7 +115,7 @@ def test_places(model: Path, tmp_path: Path, capsys: Capture) -> None:
 def test_whole_targets_of_floats(regression: Path, tmp_path: Path) -> None:
     """A loss over floats takes a column of whole numbers; words are refused by place, in every command."""
     (tmp_path / "data.csv").write_text("a;b;y\n1;2;3\n4;5;6\n7;8;9\n1;1;1\n")
-    fitted = fit(regression, tmp_path / "data.csv", "mse", folder=tmp_path / "run", checks=1)
+    fitted = fit(regression, tmp_path / "data.csv", "mse", folder=tmp_path / "run", check_passes=1)
     assert fitted.verdict == "passed"
 
 

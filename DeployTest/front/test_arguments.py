@@ -14,7 +14,7 @@ from DeployTest.support.tolerances import table
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
-hyperparameters: Any = importlib.import_module("deployer.torch.rules.hyperparameters").hyperparameters
+hyperparameters: Any = importlib.import_module("deployer.fitting.call").hyperparameters
 nn = torch.nn
 F = torch.nn.functional
 X = torch.randn(24, 6, generator=torch.Generator().manual_seed(1))

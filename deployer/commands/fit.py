@@ -1,4 +1,4 @@
-"""The `deployer fit` command: maps its options to `deployer.fit` and shows the run's progress."""
+"""The `deployer fit` command: makes a task and a run of its options and shows the run's progress."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,9 +14,10 @@ from deployer.core.plan import Options
 from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.data.sources import Source
-from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, fit
+from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, fit_task
 from deployer.fitting.history import EpochRow
 from deployer.fitting.progress import ProgressBar
+from deployer.fitting.task import Task, TrainingRun
 from deployer.running.report import printable
 from deployer.running.terminal import Terminal
 from deployer.training.groups import read_group
@@ -70,11 +71,11 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
     shown = Callback() if a.quiet else JsonLines(console) if a.json else Lines(console)
     options = _options(a)
     try:
-        fitted = fit(
+        fitted = fit_task(
             a.model,
             a.data,
-            a.loss,
-            a.optimizer,
+            _task(a),
+            _run(a),
             folder=a.output,
             target_data=a.target,
             target_column=a.target_column,
@@ -84,47 +85,59 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             callback=shown,
             progress=False,
             warn=lambda warning: ending.tell(str(warning)),
-            lr=a.lr,
-            trainable=a.trainable,
-            settings=given_settings(a),
-            class_weights=a.class_weights,
-            groups=[read_group(text) for text in a.param_group],
-            limits=Limits(a.max_grad_value, a.max_grad_norm),
-            free_rates=a.any_rate,
-            dropout=a.dropout == "on",
-            axes=axes_of(a),
-            expected=expected_of(a),
-            initial=a.init,
-            lr_scheduler=a.lr_scheduler,
-            warmup_steps=a.warmup_steps,
-            epochs=a.epochs,
-            n_steps=a.n_steps,
-            accumulate_grad_batches=a.accumulate_grad_batches,
-            accumulate=a.accumulate,
-            partial_accumulation=a.partial_accumulation,
-            seed=a.seed,
-            shuffle=not a.no_shuffle,
-            drop_last=a.drop_last,
-            class_balanced=a.class_balanced,
-            validation=_validation(a),
-            validation_target=a.validation_target,
-            patience=a.patience,
-            monitor=a.monitor,
-            restore_best=a.restore_best,
-            metrics=a.metric,
-            train_metrics=a.train_metrics,
-            top=tuple(a.top),
-            overfit=a.overfit,
-            bound=a.bound,
-            every=a.checkpoint_every,
-            resume=a.resume,
-            checks=a.check_passes,
         )
     finally:
         if isinstance(shown, Lines):
             shown.bar.stop()
     _tell(a, fitted, console)
     return int(fitted.verdict == "failed")
+
+
+def _task(a: argparse.Namespace) -> Task:
+    return Task(
+        loss=a.loss,
+        optimizer=a.optimizer,
+        lr=a.lr,
+        trainable=a.trainable,
+        settings=given_settings(a),
+        class_weights=a.class_weights,
+        groups=[read_group(text) for text in a.param_group],
+        limits=Limits(a.max_grad_value, a.max_grad_norm),
+        free_rates=a.any_rate,
+        dropout=a.dropout == "on",
+        axes=axes_of(a),
+        expected=expected_of(a),
+        initial=a.init,
+        lr_scheduler=a.lr_scheduler,
+        warmup_steps=a.warmup_steps,
+        accumulate=a.accumulate,
+    )
+
+
+def _run(a: argparse.Namespace) -> TrainingRun:
+    return TrainingRun(
+        epochs=a.epochs,
+        n_steps=a.n_steps,
+        accumulate_grad_batches=a.accumulate_grad_batches,
+        partial_accumulation=a.partial_accumulation,
+        seed=a.seed,
+        shuffle=not a.no_shuffle,
+        drop_last=a.drop_last,
+        class_balanced=a.class_balanced,
+        validation=_validation(a),
+        validation_target=a.validation_target,
+        patience=a.patience,
+        monitor=a.monitor,
+        restore_best=a.restore_best,
+        metrics=a.metric,
+        train_metrics=a.train_metrics,
+        top=tuple(a.top),
+        overfit=a.overfit,
+        bound=a.bound,
+        every=a.checkpoint_every,
+        resume=a.resume,
+        checks=a.check_passes,
+    )
 
 
 def _options(a: argparse.Namespace) -> Options:

@@ -60,6 +60,8 @@ SYNONYMS = {
     "random_seed": "seed",
     "device": "target",
     "checks": "check_passes",
+    "every": "checkpoint_every",
+    "initial": "init",
     "beta1": "betas",
     "beta2": "betas",
 }

@@ -2,9 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.safe_text import json_text, member_name
 from deployer.core.target import native
-from deployer.fitting.argument_names import unknown_argument
 from deployer.fitting.callback import Callback, Callbacks, callback_group
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.data.sources import Feed, read_samples
@@ -63,7 +61,7 @@ HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
 TRAINED = ("trained.npz", "trained.safetensors")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
     """A run at its end: a row per epoch, the loss of each pass, the trained weights by the model's names, the verdict.
 
@@ -108,6 +106,12 @@ class Fitted:
             self.about, self.verdict, lines, self.losses, self.per_epoch, (), self.rows, checks, self.confusion
         )
 
+    def __repr__(self) -> str:
+        """The run in one line, without its arrays."""
+        last = f", {self.rows[-1].text}" if self.rows else ""
+        ended = f", ended: {self.ended}" if self.ended else ""
+        return f"<{type(self).__name__}: {self.verdict}, {len(self.losses)} passes{last}{ended}>"
+
     def _repr_html_(self) -> str:
         """Curves and tables for a notebook."""
         return self.page.fragment()
@@ -117,11 +121,11 @@ Inspection = Callable[[Problem, Program, Feed, Array], None]
 """Check of a problem, its program, the data of its passes and the rates, before C is generated; it may raise."""
 
 
-def fit(
+def fit_task(
     model: Path | str,
     data: AnySource,
-    loss: str,
-    optimizer: str = "",
+    task: Task,
+    run: TrainingRun,
     *,
     folder: Path | str,
     target_data: Path | None = None,
@@ -137,27 +141,19 @@ def fit(
     title: str = "",
     command: str = "",
     warn: Warn = python_warning,
-    **more: Any,
 ) -> Fitted:
     """Train a forward model over epochs by its generated program; files go to `folder`.
 
     `data` is a source of samples as `read_samples` has it, `target_data` the file of targets beside a single array,
     `target_column` the heading of the target in tables, where it is not one of the usual ones; `classes` names the
-    labels from 0 on, by default as a folder of images does. `more` are fields of `Task` and of `TrainingRun` by name.
+    labels from 0 on, by default as a folder of images does.
     `options` are the compiler's, by default those of this machine at full speed; the bits are the same for all.
     `evaluated` is the model that validation runs, with initializers of the same names, by default the model itself; it
     always runs on this machine. `callback` is one or several of `Callback`; `progress` shows a bar on a terminal and in
     a notebook. `inspect` is called before C is made. `remarks` go to the report as notes, `title` is the model's name
-    there, by default its file's, and `command` the command line. Raises
-    OptionProblem for an unknown name, and what reading, planning and running raise. Values that are wrong, and a run
-    that diverges, are no exceptions: `verdict` and `faults` say so.
+    there, by default its file's, and `command` the command line. Raises what reading, planning and running raise.
+    Values that are wrong, and a run that diverges, are no exceptions: `verdict` and `faults` say so.
     """
-    names = [{f.name for f in fields(kind)} for kind in (Task, TrainingRun)]
-    strange = sorted(more.keys() - names[0] - names[1])
-    if strange:
-        raise unknown_argument("fit", strange[0], sorted(names[0] | names[1]))
-    task = Task(loss=loss, optimizer=optimizer, **{n: v for n, v in more.items() if n in names[0]})
-    run = TrainingRun(**{n: v for n, v in more.items() if n in names[1]})
     path, directory = Path(model), Path(folder)
     options, posed = options or Options(native().name), task.problem(path, run.seed, warn)
     named = RunFacts(title or path.name, _source_name(data), command=command)

@@ -18,6 +18,7 @@ from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
 from deployer.firmware.sources import library_rules
 from deployer.fitting.argument_names import named_parameters
+from deployer.fitting.call import GroupSpec, grad_limits, hyperparameters
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes
 from deployer.fitting.fit import Fitted
 from deployer.fitting.loop import DIVERGED
@@ -47,13 +48,13 @@ from deployer.torch.objective_step import (
 )
 from deployer.torch.objectives import LossSpec, scores_of
 from deployer.torch.own_loop.step_variant import StepOptions, posed_problem
-from deployer.torch.rules.hyperparameters import GroupSpec, grad_limits, hyperparameters, parameter_groups
+from deployer.torch.rules.parameter_groups import parameter_groups
 from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
 from deployer.torch.step import StepWalk
 from deployer.torch.tracing.trace import trace_forward
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trained(Fitted):
     """A run of a module. `forward` captures the module in evaluation mode for a batch of any size."""
 

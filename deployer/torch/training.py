@@ -15,12 +15,13 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import load, native
 from deployer.fitting.argument_names import named_parameters
+from deployer.fitting.call import GroupSpec, grad_limits, hyperparameters
 from deployer.fitting.callback import Callbacks
-from deployer.fitting.fit import Fitted, fit
+from deployer.fitting.fit import Fitted, fit_task
 from deployer.fitting.history import LOSS
 from deployer.fitting.loop import DIVERGED
 from deployer.fitting.metrics import MetricChoice, MetricFunction, MetricSpecs, read_metrics
-from deployer.fitting.task import CHECKS, OVERFIT_BOUND
+from deployer.fitting.task import CHECKS, OVERFIT_BOUND, Task, TrainingRun
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.torch.capture import capture_outputs
 from deployer.torch.data import read_columns
@@ -34,7 +35,7 @@ from deployer.torch.objective_step import (
 )
 from deployer.torch.objectives import LossSpec
 from deployer.torch.packaging import Trained, as_trained, write_forward
-from deployer.torch.rules.hyperparameters import GroupSpec, grad_limits, hyperparameters, parameter_groups
+from deployer.torch.rules.parameter_groups import parameter_groups
 from deployer.torch.rules.schedules import SchedulerSpec, schedule_spec
 from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
 from deployer.torch.samples.run_samples import reader, run_samples
@@ -188,16 +189,7 @@ def train(
     live = isinstance(lr_scheduler, torch.optim.lr_scheduler.LRScheduler)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=live)
     reduction = accumulate if accumulate_grad_batches > 1 or accumulate not in ACCUMULATIONS else ACCUMULATIONS[0]
-    update: dict[str, Any] = {
-        "lr": rule.lr,
-        "settings": rule.settings,
-        "groups": rule.groups,
-        "limits": limits,
-        "free_rates": any_rate,
-        "lr_scheduler": schedule_spec(lr_scheduler, rule, warmup_steps),
-        "warmup_steps": str(warmup_steps or ""),
-        "accumulate": reduction,
-    }
+    scheduler = schedule_spec(lr_scheduler, rule, warmup_steps)
     run: dict[str, Any] = {
         "epochs": epochs,
         "n_steps": n_steps,
@@ -235,11 +227,24 @@ def train(
         model, evaluated = captured.save(place / MODEL), None
         if held_out is not None or overfit or train_metrics:
             evaluated = capture_outputs(module, objective, captured.batch).save(place / EVALUATED)
-        fitted = fit(
+        task = Task(
+            loss=captured.loss,
+            optimizer=rule.choice,
+            lr=rule.lr,
+            settings=rule.settings,
+            groups=rule.groups,
+            limits=limits,
+            free_rates=any_rate,
+            lr_scheduler=scheduler,
+            warmup_steps=str(warmup_steps or ""),
+            accumulate=reduction,
+        )
+        balanced = class_balanced and samples.stream is None
+        fitted = fit_task(
             model,
             samples.source(objective),
-            captured.loss,
-            rule.choice,
+            task,
+            TrainingRun(**run, validation=held_out, class_balanced=balanced),
             folder=place / RUN,
             classes=samples.classes,
             options=options,
@@ -251,10 +256,6 @@ def train(
             remarks=(captured.remark, *remarks),
             title=type(module).__name__,
             warn=warn,
-            validation=held_out,
-            class_balanced=class_balanced and samples.stream is None,
-            **update,
-            **run,
         )
         if folder is not None:
             write_forward(captured, place / RUN, warn)

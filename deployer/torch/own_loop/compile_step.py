@@ -7,12 +7,13 @@ from torch import nn
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.fitting.argument_names import named_parameters
+from deployer.fitting.call import GroupSpec, grad_limits, hyperparameters
 from deployer.lr_schedules.windows import ACCUMULATIONS
 from deployer.torch.objective_step import CaptureOptions, check_dropout, split_hyperparameters
 from deployer.torch.objectives import LossSpec
 from deployer.torch.own_loop.compiled import CompiledStep
 from deployer.torch.own_loop.step_variant import StepOptions
-from deployer.torch.rules.hyperparameters import GroupSpec, grad_limits, hyperparameters, parameter_groups
+from deployer.torch.rules.parameter_groups import parameter_groups
 from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
 
 

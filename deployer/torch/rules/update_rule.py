@@ -11,7 +11,7 @@ from torch import nn
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import optimizers, registry
 from deployer.core.traits.training import Optimizer
-from deployer.torch.rules.hyperparameters import exactly
+from deployer.fitting.call import exactly
 from deployer.training.groups import ParameterGroup
 from deployer.training.settings import Given, with_settings
 from deployer.training.update_graph import Limits
