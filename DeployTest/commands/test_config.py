@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.commands.parser import parsed
+from deployer.commands.parser import given_settings, parsed
 from DeployTest.support.building.command_line import deployer
 
 Write = Callable[[str], Path]
@@ -36,6 +36,17 @@ def test_as_on_the_command_line(written: Write) -> None:
     names = vars(b).keys() - {"config", "given", "command_line"}
     assert {name: getattr(a, name) for name in names} == {name: getattr(b, name) for name in names}
     assert a.given - b.given == {"config"}
+
+
+def test_betas(written: Write) -> None:
+    """Both decay rates in one option are those of their own options, also in a file."""
+    first = ["fit", "m.onnx", "--data", "d.npz", "-o", "run", "--loss=cross_entropy"]
+    apart = given_settings(parsed([*first, "--beta1", "0.8", "--beta2", "0.95"]))
+    assert apart == {"beta1": 0.8, "beta2": 0.95}
+    assert given_settings(parsed([*first, "--betas", "0.8,0.95"])) == apart
+    assert given_settings(parsed([*first, "--config", str(written('[fit]\nbetas = "0.8,0.95"\n'))])) == apart
+    with pytest.raises(SystemExit):
+        parsed([*first, "--betas", "0.8"])
 
 
 def test_overruled(written: Write) -> None:

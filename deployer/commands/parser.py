@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SETTING = "setting:"
 """Prefix of a hyperparameter's name in the parsed arguments."""
+BETAS = ("beta1", "beta2")
+"""Hyperparameters that are an option together, too."""
 
 
 class _Choices(Collection[str]):
@@ -294,6 +296,26 @@ def _add_settings(p: LazyParser) -> None:
         defaults = ", ".join(f"{owner} {shown(setting)}" for owner, setting in owners)
         kind, text = whole if first.whole else finite, f"{text}, in {first.range} (default: {defaults})"
         options.add_argument(f"--{name}", type=kind, metavar="N" if first.whole else "X", dest=place, help=text)
+    if {f"--{name}" for name in BETAS} <= p._option_string_actions.keys():
+        text = f"{' and '.join(f'--{name}' for name in BETAS)} in one, as in PyTorch"
+        options.add_argument("--betas", type=numbers, action=_Betas, metavar="B1,B2", help=text)
+
+
+class _Betas(argparse.Action):
+    """Stores both decay rates of moments as the settings that they are."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: "str | Sequence[float] | None",
+        option_string: str | None = None,
+    ) -> None:
+        """Store them; ArgumentError where there are not two."""
+        if len(values or ()) != len(BETAS):
+            raise argparse.ArgumentError(self, "two numbers, such as 0.9,0.999")
+        for name, value in zip(BETAS, values or (), strict=True):
+            setattr(namespace, SETTING + name, value)
 
 
 def _hyperparameter_text(owners: Sequence[tuple[str, "Hyperparameter"]]) -> str:
