@@ -236,7 +236,7 @@ def _code(step: BenchStep) -> str:
     """A function for such calls of the kernel, where there is one, and the form of its work."""
     kernel, arguments = step.operator.kernel, kernel_args(step.node, step.access, MODEL)
     assert kernel is not None
-    made = plan.BenchStep(0, "infer", step.node, kernel, step.access, arguments, 0)
+    made = plan.Step(0, "infer", step.node, kernel, step.access, arguments, 0)
     code, work = StepCosts(made, load("siracusa")).of(step.access.sizes)
     return cost_key(code, work.form).removeprefix(kernel.symbol).removeprefix(".")
 
