@@ -15,8 +15,7 @@ from deployer.core.plan import Options, Step, target_for
 from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.schedule import make_schedule
 from deployer.planning.timeline import StepRuns, simulate
-from deployer.tilers.addresses import branch_and_bound
-from deployer.tilers.addresses.branch_and_bound import _greatest, _Minima, _sums
+from deployer.tilers.addresses.branch_and_bound import PLACED, _furthest, _greatest, _Part, _Search, _sums
 from deployer.tilers.addresses.placement import Item, _filled
 from deployer.tilers.levels import inner
 from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, fronts, smallest, thinned
@@ -56,22 +55,35 @@ def test_each_row_has_its_own_front(rows: list[list[tuple[int, int, bool]]]) -> 
 SPANS = st.lists(st.tuples(st.integers(0, 29), st.integers(1, 30), st.integers(0, 99)), max_size=30)
 
 
-@given(SPANS, st.sampled_from([0, 1 << 30]))
+@given(SPANS)
 @settings(deadline=None)
-def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]], pairs: int) -> None:
-    """Least, greatest and sum over the sections that buffers cross, against each pair by itself."""
+def test_sections_are_bounded_by_runs(spans: list[tuple[int, int, int]]) -> None:
+    """Greatest and sum over the sections that buffers cross, against each pair by itself."""
     count = 30
     spans = [(0, count, 50), *((a, min(a + n, count), value) for a, n, value in spans)]
     low, high, values = (np.array(column) for column in zip(*spans, strict=True))
     inside = [[i for i, (a, b, _) in enumerate(spans) if a <= section < b] for section in range(count)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branch_and_bound, "MANY_PAIRS", pairs)
-        minima = _Minima(low, high, count)
-    assert minima.pairs == sum(map(len, inside))
-    assert minima.of(values).tolist() == [min(values[i] for i in buffers) for buffers in inside]
     sums = _sums(low, high, values, count)
     assert sums.tolist() == [sum(values[i] for i in buffers) for buffers in inside]
     assert _greatest(low, high, sums).tolist() == [max(sums[a:b]) for a, b, _ in spans]
+
+
+@given(SPANS, st.lists(st.integers(0, 40), min_size=30, max_size=30), st.integers(40, 60), st.integers(0, 1 << 30))
+@settings(deadline=None)
+def test_overfull_sections(spans: list[tuple[int, int, int]], loads: list[int], capacity: int, seed: int) -> None:
+    """The first section whose load does not fit above the lowest of its buffers, wherever the search looks first."""
+    count, draw = 30, np.random.default_rng(seed)
+    ranges = [(a, min(a + n, count), value) for a, n, value in spans]
+    low, high, least = (np.array(x) for x in zip((0, count, 0), *ranges, strict=True))
+    search = _Search([Item("b", 4, 0, 0)], capacity, 1)
+    inside = [[i for i in range(len(low)) if low[i] <= section < high[i]] for section in range(count)]
+    assert all(buffer in buffers for buffer, buffers in zip(_furthest(low, high, count), inside, strict=True))
+    witness = np.array([draw.choice(buffers) for buffers in inside])
+    part = _Part(np.arange(len(low)), low, low, high, 0, 0, witness)
+    for placed in (False, True):
+        least = np.where((draw.random(len(low)) < 0.3) & placed, PLACED, least)
+        over = [s for s in range(count) if loads[s] and min(least[inside[s]]) + loads[s] > capacity]
+        assert search._overfull(part, least, np.array(loads)) == (over[0] if over else None)
 
 
 def by_expressions(problem: HomeProblem, start: HomeSelection | None) -> cp_model.CpModel:

@@ -1,8 +1,10 @@
 """Arguments of a step's calls, tile by tile, and the kernel variant that all of them may take."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Span, Tile, Windowed, nested, strides
 from deployer.core.errors import InternalError
@@ -29,6 +31,9 @@ from deployer.kernel_variants.conditions import (
     costed_of,
     variants_of,
 )
+
+Lengths = Mapping[str, int]
+"""The lengths of a tile along each dim."""
 
 
 def value_of(
@@ -96,13 +101,33 @@ class CostedTiles:
         self.among, self.access, self.cores = costed_of(kernel.symbol, target), access, target.cores
         self.calls = Calls(kernel, access, args, self.among, {o.arg: o.view for o in access.operands})
         self._kinds: dict[tuple[str, int], list[Span]] = {}
+        self._decided = [(v, [(c, each, *self._asked(c)) for c, each in v.conditions]) for v in self.among]
 
-    def of(self, lengths: Mapping[str, int]) -> KernelVariant | None:
-        """The function for tiles of these lengths; None for the function for all calls."""
-        if not self.among:
-            return None
+    def _asked(self, condition: Condition) -> tuple[Callable[[Lengths], Any], dict[Any, bool]]:
+        """Which of a tile's lengths decide a condition, and a cache of what it is for them."""
+        names = [self.access.dims[i].name for i in self.calls.deciding(condition.names)]
+        return itemgetter(*names) if names else lambda _: (), {}
+
+    def of(self, lengths: Lengths) -> KernelVariant | None:
+        """The function for tiles of these lengths; None for the function for all calls.
+
+        A condition depends on few of them, so it is evaluated once for many tiles.
+        """
+        for variant, conditions in self._decided:
+            for condition, each, deciding, known in conditions:
+                key = deciding(lengths)
+                holds = known.get(key)
+                if holds is None:
+                    holds = known[key] = self._holds(variant, condition, each, lengths)
+                if not holds:
+                    break
+            else:
+                return variant
+        return None
+
+    def _holds(self, variant: KernelVariant, condition: Condition, each: bool, lengths: Lengths) -> bool:
         kinds = [self._kinds_at(d, lengths[d.name]) for d in self.access.dims]
-        return chosen(self.among, partial(self.calls.met, kinds, self.cores))
+        return variant.meets(partial(self.calls.met, kinds, self.cores), condition, each)
 
     def _kinds_at(self, dim: Dim, length: int) -> list[Span]:
         """A piece of each kind along a dim that is cut into tiles of one length."""
@@ -146,7 +171,7 @@ class Calls:
         """
         key = condition, cores
         if key not in self._met:
-            self._met[key] = self._deciding(condition.names), {}
+            self._met[key] = self.deciding(condition.names), {}
         dims, known = self._met[key]
         for spans in itertools.product(*[kinds[i] for i in dims]):
             if spans not in known:
@@ -156,7 +181,7 @@ class Calls:
                 known[spans] = condition.holds(_Call(self, tuple(every)), cores)
             yield known[spans]
 
-    def _deciding(self, names: Iterable[str]) -> list[int]:
+    def deciding(self, names: Iterable[str]) -> list[int]:
         """The dims along which a tile's place and length decide any of these arguments."""
         return sorted({i for name in names if name in self.scalars for i in self.scalars[name][1]})
 

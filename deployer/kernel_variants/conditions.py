@@ -104,6 +104,11 @@ class KernelVariant:
     def _profitable_if(self) -> tuple[Condition, ...]:
         return _conditions(self.profitable_if, self.let)
 
+    @cached_property
+    def conditions(self) -> tuple[tuple[Condition, bool], ...]:
+        """All conditions, in the order in which they are tried; `requires` is asked of each call, the rest of one."""
+        return (*((c, False) for c in self._profitable_if), *((c, True) for c in self._requires))
+
     def broken(self, values: Values, cores: int) -> str:
         """Return the first condition of `requires` that a call does not meet; empty if it meets all."""
         try:
@@ -113,8 +118,12 @@ class KernelVariant:
 
     def suits(self, met: Met) -> bool:
         """Whether it is profitable for the first call of a step, and valid for each."""
+        return all(self.meets(met, condition, each) for condition, each in self.conditions)
+
+    def meets(self, met: Met, condition: Condition, each: bool) -> bool:
+        """Whether one of its conditions holds for the first call of a step, or for `each`."""
         try:
-            return all(next(met(c)) for c in self._profitable_if) and all(all(met(c)) for c in self._requires)
+            return all(met(condition)) if each else next(met(condition))
         except KeyError as missing:
             raise self._unknown(missing) from missing
 

@@ -27,8 +27,6 @@ BATCH = 8
 """Children that an order that learns bounds before it tries the first of them."""
 GRAIN = 8192
 """A node counts once more per this many pairs of a buffer and a section of it, so that a node limit limits the work."""
-MANY_PAIRS = 32_768
-"""From this many on the least offsets of sections are found by runs of sections, and not pair by pair."""
 FIRST_RUN = 2
 """Nodes per buffer in the first run of an order; a run without backtracking needs one per buffer."""
 GROWTH = 4
@@ -76,7 +74,8 @@ class NodeLimitReached(Exception):
 class _Part:
     """Unplaced buffers of neighbouring sections, in the order in which ties are broken.
 
-    The sections of a buffer are low..high, without high. `floors` finds the least of a value over the buffers of each.
+    The sections of a buffer are low..high, without high; `pairs` counts those of all buffers. Of each section
+    `witness` is a buffer in it that was found to leave room for the others, where the search looks first.
     """
 
     index: Ints
@@ -84,12 +83,13 @@ class _Part:
     low: Ints
     high: Ints
     section: int
-    floors: "_Minima"
+    pairs: int
+    witness: Ints
 
     @property
     def sections(self) -> int:
         """Number of sections."""
-        return self.floors.count
+        return len(self.witness)
 
     def overlaps(self, buffer: int) -> Bools:
         """Return the mask of the buffers that share a section with this one, except itself."""
@@ -119,42 +119,6 @@ class _Child(NamedTuple):
     buffer: int
     least: Ints
     load: Ints
-
-
-class _Minima:
-    """The least of a value over the buffers of each section; a buffer is in the sections low..high, without high.
-
-    Of many pairs it takes those of runs alone. A buffer's sections are those of two overlapping runs whose length
-    is a power of two; the least of a run goes to its two halves, from the longest runs down to single sections.
-    """
-
-    def __init__(self, low: Ints, high: Ints, count: int) -> None:
-        self.count, self.levels = count, 1
-        self.pairs = int((high - low).sum())
-        if self.pairs < MANY_PAIRS:
-            runs, self.buffers = np.nonzero((low <= np.arange(count)[:, None]) & (np.arange(count)[:, None] < high))
-        else:
-            level = _power(high - low)
-            self.levels = int(level.max()) + 1
-            at = np.concatenate((level * count + low, level * count + high - (1 << level)))
-            order = np.argsort(at, kind="stable")
-            runs, self.buffers = at[order], order % len(low)
-        self.runs, self.starts = np.unique(runs, return_index=True)
-
-    def of(self, values: Ints) -> Ints:
-        """The least value of each section."""
-        least: Ints = np.minimum.reduceat(values.take(self.buffers), self.starts)
-        if self.levels == 1:
-            return least
-        table: Ints = np.full((self.levels, self.count), PLACED)
-        table.ravel()[self.runs] = least
-        for level in range(self.levels - 1, 0, -1):
-            half = 1 << (level - 1)
-            long, short = table[level], table[level - 1]
-            np.minimum(short, long, out=short)
-            np.minimum(short[half:], long[:-half], out=short[half:])
-        least = table[0]
-        return least
 
 
 def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Solution:
@@ -236,7 +200,7 @@ class _Search:
         part = node.part
         if self.nodes >= self.run_limit:
             raise NodeLimitReached
-        self.nodes += 1 + part.floors.pairs // GRAIN
+        self.nodes += 1 + part.pairs // GRAIN
         if part.sections == 1:
             return self._stack(node)
         for child in self._children(node):
@@ -291,10 +255,27 @@ class _Search:
         load[part.low[buffer] : part.high[buffer]] -= size
         after = np.where(part.overlaps(buffer), np.maximum(least, at + size), least)
         after[buffer] = PLACED
-        floors = np.maximum(part.floors.of(after), at)
-        overfull = (floors + load > self.capacity) & (load > 0)
-        first = int(overfull.argmax())
-        return _Child(buffer, after, load), first if overfull[first] else None
+        return _Child(buffer, after, load), self._overfull(part, after, load)
+
+    def _overfull(self, part: _Part, least: Ints, load: Ints) -> int | None:
+        """The first section in which all unplaced buffers begin too high for what is to place in it, if any.
+
+        A section with one that does not is not overfull; that one often is the same as for the node before, and for
+        sections next to each other.
+        """
+        most = np.where(load > 0, self.capacity - load, PLACED)
+        open_sections = np.flatnonzero(least.take(part.witness) > most)
+        while len(open_sections):
+            section = int(open_sections[0])
+            low_enough = (part.low <= section) & (section < part.high) & (least <= most[section])
+            ends = np.where(low_enough, part.high, 0)
+            witness = int(ends.argmax())
+            if not ends[witness]:
+                return section
+            found = (open_sections < part.high[witness]) & (least[witness] <= most[open_sections])
+            part.witness[open_sections[found]] = witness
+            open_sections = open_sections[~found]
+        return None
 
     def _learn(self, part: _Part, section: int, child: _Child) -> None:
         """Update the statistics of the orders that learn: the overfull section, and the unplaced buffers in it."""
@@ -340,7 +321,8 @@ class _Search:
         }
         order = np.lexsort((index, *(-keys[k] for k in reversed(self.order))))
         low, high = low[order], high[order]
-        part = _Part(index[order], self.size[index[order]], low, high, section, _Minima(low, high, len(load)))
+        index, witness = index[order], _furthest(low, high, len(load))
+        part = _Part(index, self.size[index], low, high, section, int((high - low).sum()), witness)
         spanning = _sums(low, high - 1, np.ones_like(low), len(load) - 1)
         return _Node(part, least[order], load, spanning, 0, 0)
 
@@ -373,6 +355,14 @@ def _greatest(low: Ints, high: Ints, values: Ints) -> Ints:
     table = np.stack(rows)
     greatest: Ints = np.maximum(table[level, low], table[level, high - (1 << level)])
     return greatest
+
+
+def _furthest(low: Ints, high: Ints, count: int) -> Ints:
+    """For each of `count` sections, a buffer in it whose last section is the furthest; each section has one."""
+    ends = np.zeros(count, np.int64)
+    np.maximum.at(ends, low, high * len(low) + np.arange(len(low)))
+    furthest: Ints = np.maximum.accumulate(ends) % len(low)
+    return furthest
 
 
 def _power(length: Ints) -> Ints:
