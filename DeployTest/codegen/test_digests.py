@@ -39,7 +39,7 @@ CASES = (
 )
 LONG_CASES = (
     ("autoencoder_batch4", "host", "auto", {"L1": 16000, "L2": 40000}, L3 | {"accumulate": 2}),
-    ("transformer", "host", "training_double", {"L1": 8000}, {"opt_out": ("Gemm", "Softmax"), "fuse": False}),
+    ("transformer", "host", "training_double", {"L1": 8000}, {"opt_out": ("Gemm", "Softmax"), "allow_rewrites": False}),
     ("dscnn", "host", "auto", {"L1": 64000}, {}),
     ("transformer", "siracusa", "auto", {"L1": 8000}, {}),
     ("transformer", "host", "auto", {"L1": 10000, "L2": 60000}, L3),

@@ -163,17 +163,17 @@ def test_plan_alone(fault: str, copied: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 BROKEN = {
-    "a key twice": ('{"kind": "Plan", "kind": "Plan", "version": 1, "body": {}}', "'kind' is defined twice"),
-    "NaN": ('{"kind": "Plan", "version": 1, "body": NaN}', "NaN is not a number of JSON"),
-    "a number without end": ('{"kind": "Plan", "version": 1, "body": 1e999}', "1e999 is beyond"),
-    "a large number": (f'{{"kind": "Plan", "version": 1, "body": {1 << 60}}}', "is beyond 9007199254740992"),
-    "a number of 5000 digits": (f'{{"kind": "Plan", "version": 1, "body": {"9" * 5000}}}', "is beyond"),
+    "a key twice": ('{"kind": "Plan", "kind": "Plan", "version": 2, "body": {}}', "'kind' is defined twice"),
+    "NaN": ('{"kind": "Plan", "version": 2, "body": NaN}', "NaN is not a number of JSON"),
+    "a number without end": ('{"kind": "Plan", "version": 2, "body": 1e999}', "1e999 is beyond"),
+    "a large number": (f'{{"kind": "Plan", "version": 2, "body": {1 << 60}}}', "is beyond 9007199254740992"),
+    "a number of 5000 digits": (f'{{"kind": "Plan", "version": 2, "body": {"9" * 5000}}}', "is beyond"),
     "nesting": ("[" * 100_000, "nested too deeply"),
-    "a body of text": ('{"kind": "Plan", "version": 1, "body": "x"}', "expected a Plan"),
+    "a body of text": ('{"kind": "Plan", "version": 2, "body": "x"}', "expected a Plan"),
     "a list": ("[]", "no artefact of the deployer"),
-    "half a character": ('{"kind": "\\ud800", "version": 1, "body": {}}', "is a '\\ud800' 1, not a Plan 1"),
+    "half a character": ('{"kind": "\\ud800", "version": 2, "body": {}}', "is a '\\ud800' 2, not a Plan 2"),
     "a key of half a character": ('{"\\ud800": 1}', "surrogates not allowed"),
-    "another kind of thing": ('{"kind": {"a": [1]}, "version": 1, "body": {}}', "not a Plan 1"),
+    "another kind of thing": ('{"kind": {"a": [1]}, "version": 2, "body": {}}', "not a Plan 2"),
     "bytes that are not text": ("\udcff", "not a JSON artefact"),
 }
 

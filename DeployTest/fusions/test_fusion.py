@@ -229,7 +229,7 @@ def test_opted_out_nodes_stay(tmp_path: Path) -> None:
     program = infer(tmp_path, RELUS["conv"][0])
     for name in ("conv", "relu"):
         assert fused(program, Options(opt_out=(name,))) == program
-    assert fused(program, Options(fuse=False)) == program
+    assert fused(program, Options(allow_rewrites=False)) == program
 
 
 @pytest.mark.parametrize("name", RELUS)
@@ -332,7 +332,7 @@ _unfused: dict[str, str] = {}
 def disabled_rewrites(test: str, case: Case, folder: Path) -> str:
     """The hash of a case's results without fusion."""
     if test not in _unfused:
-        built = compile_case(case, folder, "single", 64000, fuse=False)
+        built = compile_case(case, folder, "single", 64000, allow_rewrites=False)
         assert not any("+" in step.op_label for step in built.plan.steps)
         _unfused[test] = result_hash(built.run())
     return _unfused[test]

@@ -66,7 +66,7 @@ def test_cross_entropy_is_one_node(name: str, dloss: bool, tmp_path: Path) -> No
     inputs["labels"] = (np.arange(labels) % CLASSES + 2).astype(np.int32)
     before, after = run_inference(program, inputs), run_inference(fusion, inputs)
     assert {n: bits(x) for n, x in before.items()} == {n: bits(x) for n, x in after.items()}
-    for options in (Options(fuse=False), Options(opt_out=(program.nodes[-1].name,))):
+    for options in (Options(allow_rewrites=False), Options(opt_out=(program.nodes[-1].name,))):
         assert fused(program, options) == program
 
 

@@ -123,7 +123,7 @@ def test_read_or_written_otherwise(name: str, tmp_path: Path) -> None:
     assert "Transpose" not in ops(after)
     assert any("turn" in n.name.split("+") for n in after.nodes)
     assert "Transpose" in ops(fuse.fuse_program(before, Options(opt_out=("turn",))))
-    assert "Transpose" in ops(fuse.fuse_program(before, Options(fuse=False)))
+    assert "Transpose" in ops(fuse.fuse_program(before, Options(allow_rewrites=False)))
 
 
 @pytest.mark.parametrize("name", STAYS)

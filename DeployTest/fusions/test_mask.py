@@ -119,7 +119,11 @@ def test_products_take_what_they_can(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [Options(fuse=False), Options(disabled_rewrites=(mask.__name__.rpartition(".")[2],)), Options(opt_out=("shares",))],
+    [
+        Options(allow_rewrites=False),
+        Options(disabled_rewrites=(mask.__name__.rpartition(".")[2],)),
+        Options(opt_out=("shares",)),
+    ],
     ids=["all", "name", "node"],
 )
 def test_options_leave_it_out(options: Options, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_layer_normalization_is_one_step(relu: bool, tmp_path: Path) -> None:
     assert len(joint.outputs) == 1
     apart = ["ChannelMoments", "LayerNormalize"]
     assert ops(same(program, Options(disabled_rewrites=("joint",)))) == apart
-    assert ops(fused(program, Options(fuse=False))) == [*apart, "Relu"][: 2 + relu]
+    assert ops(fused(program, Options(allow_rewrites=False))) == [*apart, "Relu"][: 2 + relu]
 
 
 def test_saved_statistics_stay(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_few_rows_stay_two_steps(tmp_path: Path) -> None:
 def test_gradients_of_layer_normalization_are_two_steps(tmp_path: Path) -> None:
     """Sums over columns of both parameters are one node, those over rows are one with dX."""
     program = infer(tmp_path, graph([gradient()], GRADS))
-    assert ops(fused(program, Options(fuse=False))) == [
+    assert ops(fused(program, Options(allow_rewrites=False))) == [
         "ReduceSum",
         "LayerScaleGrad",
         "LayerSums",
@@ -98,7 +98,9 @@ def test_gradients_of_layer_normalization_are_two_steps(tmp_path: Path) -> None:
     fusion = same(program)
     assert ops(fusion) == ["LayerScaleGrad", "LayerInputGrad"]
     assert fusion.nodes[0].outputs[:2] == ("dscale", "dbias")
-    assert ops(same(program, Options(disabled_rewrites=("joint",)))) == ops(fused(program, Options(fuse=False)))
+    assert ops(same(program, Options(disabled_rewrites=("joint",)))) == ops(
+        fused(program, Options(allow_rewrites=False))
+    )
 
 
 @pytest.mark.parametrize(

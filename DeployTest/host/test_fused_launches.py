@@ -135,7 +135,7 @@ def test_who_forbids_them(built: Built) -> None:
     """There are none without rewrites, and a step that is named stays alone."""
     steps = optimizer_steps(built.plan)
     assert not with_fused_launches(
-        replace(without(built.plan), options=replace(built.plan.options, fuse=False)), {}
+        replace(without(built.plan), options=replace(built.plan.options, allow_rewrites=False)), {}
     ).fused_launches
     named = replace(built.plan, options=replace(built.plan.options, opt_out=(built.plan.steps[steps[0]].name,)))
     assert steps[0] not in {step for b in with_fused_launches(without(named), {}).fused_launches for step in b.steps}
@@ -204,7 +204,7 @@ def test_bundles_want_the_option(built: Built) -> None:
 def forbidding(tiling: Tiling) -> Tiling:
     """The tiling with options that forbid rewrites."""
     schedule = tiling.lifetimes.schedule
-    options = replace(schedule.options, fuse=False)
+    options = replace(schedule.options, allow_rewrites=False)
     return replace(tiling, lifetimes=replace(tiling.lifetimes, schedule=replace(schedule, options=options)))
 
 

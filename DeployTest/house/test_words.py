@@ -28,6 +28,17 @@ def test_retired_names() -> None:
     assert list(check_words.retired_names(text, WORDS)) == [(1, "visitors is called residents")]
 
 
+@pytest.mark.parametrize("text", ["Options(old=True)", "a.old", "old: bool", "def f(old): ...", "{'old': 1}"])
+def test_retired_fields(text: str) -> None:
+    """A field, a parameter and a key are found."""
+    assert list(check_words.retired_fields(text, {"old": "new"})) == [(1, "old is called new")]
+
+
+def test_words_of_fields_are_free_as_other_names() -> None:
+    """A module or a function may have the name of a retired field."""
+    assert not list(check_words.retired_fields("from a import old\nold()\n", {"old": "new"}))
+
+
 def test_retired_keys() -> None:
     """A key of a table is found, a word of a value is not."""
     assert list(check_words.retired_keys('simulates = "x"\ny = "simulates = 1"\n', WORDS)) == [

@@ -335,11 +335,11 @@ def test_same_input_same_bytes(tiling: Tiling) -> None:
     )
 
 
-@pytest.mark.parametrize("fuse", [True, False])
-def test_accumulators_need_not_last_with_one_pass_per_update(tiling: Tiling, fuse: bool) -> None:
+@pytest.mark.parametrize("allow_rewrites", [True, False])
+def test_accumulators_need_not_last_with_one_pass_per_update(tiling: Tiling, allow_rewrites: bool) -> None:
     """An accumulator that dies at its update is refused if several passes add to it."""
     program = tiling.lifetimes.schedule.program
-    options = Options(budgets={"L1": L1}, fuse=fuse)
+    options = Options(budgets={"L1": L1}, allow_rewrites=allow_rewrites)
     once = pipeline.plan_program(program, options)[0]
     assert not once.lifetimes.of(G1).persistent
     planned = replace(once.lifetimes.schedule, options=replace(options, accumulate=2))

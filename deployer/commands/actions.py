@@ -90,12 +90,12 @@ def choices_of(a: argparse.Namespace) -> Options:
     """Compile options from the command line, but for those that depend on the target."""
     if a.opt_out and a.buffering != "training_double":
         raise OptionProblem("--opt-out has no effect here", hint="add --buffering training_double")
-    rewrites, disabled_rewrites = requests.rewrites_of(a)
+    allow_rewrites, disabled_rewrites = requests.rewrites_of(a)
     return Options(
         strategy=a.buffering,
         cores=a.cores,
         opt_out=tuple(sorted(a.opt_out)),
-        fuse=rewrites,
+        allow_rewrites=allow_rewrites,
         fuse_update=a.fuse_update,
         cross_step_prefetch=not a.no_ahead,
         disabled_rewrites=disabled_rewrites,

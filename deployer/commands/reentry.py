@@ -21,7 +21,7 @@ FLAGS = {
     "buffering": ("--buffering", "strategy"),
     "cores": ("--cores", "cores"),
     "opt_out": ("--opt-out", "opt_out"),
-    "no_fusion": ("--no-fusion", "fuse", "disabled_rewrites"),
+    "no_fusion": ("--no-fusion", "allow_rewrites", "disabled_rewrites"),
     "fuse_update": ("--fused", "fuse_update"),
     "no_ahead": ("--no-ahead", "cross_step_prefetch"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),

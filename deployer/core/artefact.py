@@ -21,7 +21,7 @@ from deployer.core.files.reading import damage, read_json
 from deployer.core.safe_text import folded_json
 
 T = TypeVar("T")
-VERSION = 1
+VERSION = 2
 OUTSIDE_DIGEST = "outside digest"
 """Metadata key of a field that is left out of the digest, because it is no decision."""
 IF_ANY = "if any"

@@ -22,7 +22,7 @@ class Options:
 
     `outermost` is the last level tensors may live in; `budgets` are level budgets in bytes that differ from the
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
-    number of passes per update; `fuse` allows rewrites that change no bit, but for those `disabled_rewrites` names;
+    number of passes per update; `allow_rewrites` permits fused launches, and rewrites except `disabled_rewrites`;
     `fuse_update` makes pass and update one graph; `cross_step_prefetch` lets transfers
     start in earlier steps than their own, or end in later ones.
     """
@@ -33,7 +33,7 @@ class Options:
     cores: int | None = None
     accumulate: int = 1
     opt_out: tuple[str, ...] = ()
-    fuse: bool = True
+    allow_rewrites: bool = True
     outermost: str = ""
     fuse_update: bool = False
     cross_step_prefetch: bool = field(default=True, metadata={IF_ANY: True})

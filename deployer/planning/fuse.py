@@ -23,7 +23,7 @@ def fuse_program(program: Program, options: Options) -> Program:
     """
     check_names(options.disabled_rewrites)
     applied = []
-    for name, rule in rules().items() if options.fuse else ():
+    for name, rule in rules().items() if options.allow_rewrites else ():
         before, program = program, program if name in options.disabled_rewrites else rule(program, options)
         applied += [name] * (program != before)
     return replace(program, rewrites=tuple(applied)) if applied else program

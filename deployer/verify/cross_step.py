@@ -237,7 +237,11 @@ def _contents(plan: Plan, starts: Moves, ends: Moves) -> None:
 
 def check_fused_launches(plan: Plan) -> None:
     """Each launch is some steps of one graph without transfers, and none of them writes what another one touches."""
-    need(plan.options.fuse or not plan.fused_launches, "fused launch", "steps share a start, which the options forbid")
+    need(
+        plan.options.allow_rewrites or not plan.fused_launches,
+        "fused launch",
+        "steps share a start, which the options forbid",
+    )
     homes, end = {home.storage: home for home in plan.homes}, 0
     for launch in plan.fused_launches:
         place = f"steps {launch.first} to {launch.last} share a start"

@@ -47,7 +47,7 @@ def options(without: str) -> dict[str, object]:
     """The fields of Options that leave something out."""
     if without == AHEAD:
         return {"cross_step_prefetch": False}
-    return {"fuse": False} if without == ALL else {"disabled_rewrites": [without] if without else []}
+    return {"allow_rewrites": False} if without == ALL else {"disabled_rewrites": [without] if without else []}
 
 
 def rows(model: str, root: Path) -> list[Row]:

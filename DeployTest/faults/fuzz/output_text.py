@@ -14,7 +14,7 @@ BUFFERINGS = ("auto", "single", "double")
 def random_options(draw: Draw) -> Options:
     """Options of a compilation in little L1, where tiles are many."""
     budgets = {"L1": draw.one((700, 1000, 2000, 4000, 16000, 64000))}
-    return Options("host", draw.one(BUFFERINGS), budgets, draw.one((None, 1, 3)), fuse=draw.chance(0.7))
+    return Options("host", draw.one(BUFFERINGS), budgets, draw.one((None, 1, 3)), allow_rewrites=draw.chance(0.7))
 
 
 def random_words(draw: Draw) -> list[str]:

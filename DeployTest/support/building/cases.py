@@ -159,7 +159,7 @@ def compile_case(
     opt_out: tuple[str, ...] = (),
     l2: int | None = None,
     outermost: str = "L2",
-    fuse: bool = True,
+    allow_rewrites: bool = True,
     joint: bool = False,
     cross_step_prefetch: bool = True,
 ) -> Built:
@@ -171,7 +171,7 @@ def compile_case(
         budgets,
         cores,
         opt_out=opt_out,
-        fuse=fuse,
+        allow_rewrites=allow_rewrites,
         outermost=outermost,
         fuse_update=joint,
         cross_step_prefetch=cross_step_prefetch,

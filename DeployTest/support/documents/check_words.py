@@ -20,7 +20,7 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def retired(table: str = "retired") -> Mapping[str, str]:
-    """Retired identifiers and keys, of Python or of C, with their replacements."""
+    """Retired identifiers and keys, of Python, of its fields or of C, with their replacements."""
     words: dict[str, str] = tomllib.loads(Path(__file__).with_name("retired.toml").read_text())[table]
     return words
 
@@ -39,6 +39,23 @@ def retired_names(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, st
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME and token.string in words:
             yield token.start[0], f"{token.string} is called {words[token.string]}"
+
+
+def retired_fields(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Lines of Python with retired names of fields, parameters and keys, whose words are free as other names."""
+    for node in ast.walk(ast.parse(text)):
+        names: list[object] = []
+        if isinstance(node, ast.Attribute):
+            names = [node.attr]
+        elif isinstance(node, ast.keyword | ast.arg):
+            names = [node.arg]
+        elif isinstance(node, ast.AnnAssign):
+            names = [node.target.id if isinstance(node.target, ast.Name) else None]
+        elif isinstance(node, ast.Dict):
+            names = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+        for name in names:
+            if isinstance(name, str) and name in words:
+                yield getattr(node, "lineno", 1), f"{name} is called {words[name]}"
 
 
 def retired_keys(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str]]:
@@ -61,13 +78,13 @@ def retired_in_c(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str
 
 def findings(paths: list[Path]) -> Iterator[str]:
     """All findings in files, as `file:line: text`."""
-    words, words_of_c = retired(), retired("c")
+    words, fields, words_of_c = retired(), retired("fields"), retired("c")
     for path in paths:
         text = path.read_text()
         if path.suffix in C:
             found = [*retired_in_c(text, words_of_c)]
         elif path.suffix == ".py":
-            found = [*headless(text), *retired_names(text, words)]
+            found = [*headless(text), *retired_names(text, words), *retired_fields(text, fields)]
         else:
             found = [*retired_keys(text, words)]
         yield from (f"{path.relative_to(ROOT)}:{line}: {said}" for line, said in sorted(found))

@@ -22,7 +22,7 @@ def with_fused_launches(plan: Plan, lowered: Lowered) -> Plan:
     is in no fused launch. `lowered` is for speed.
     """
     target = target_of(plan.options)
-    if not plan.options.fuse or target.cores == 1:
+    if not plan.options.allow_rewrites or target.cores == 1:
         return plan
     fused_launches = tuple(
         FusedLaunch(steps[0].index, steps[-1].index) for steps in _Choice(plan).runs() if len(steps) > 1
