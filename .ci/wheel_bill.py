@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from deployer.core.files.bill import LICENCE, Part, bill, digests, file_parts, licences  # noqa: E402
+from deployer.core.files.bill import LICENCE, Component, bill, digests, file_components, licences  # noqa: E402
 
 LOCK = ROOT / "requirements.lock"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)((?:.*\\\n)(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
@@ -50,7 +50,7 @@ def needed(names: list[str]) -> list[str]:
     return sorted(found)
 
 
-def licence_of(name: str) -> Part:
+def licence_of(name: str) -> Component:
     """The member with what an installed package says of its licence: an expression of SPDX, or words of its own."""
     try:
         about = metadata(name)
@@ -65,7 +65,7 @@ def licence_of(name: str) -> Part:
     return {"licenses": [{"license": {"name": text}} for text in words]} if words else {}
 
 
-def package_part(name: str, version: str, hashes: list[str]) -> Part:
+def package_component(name: str, version: str, hashes: list[str]) -> Component:
     """A package of the index."""
     return {
         "type": "library",
@@ -87,9 +87,9 @@ def wheel_bill(wheel: Path) -> str:
     headers, lock = Parser().parsestr(about), locked(LOCK.read_text())
     wanted = [text for text in headers.get_all("Requires-Dist") or [] if "extra ==" not in text]
     names = needed([_NAME.match(text)[0] for text in wanted])  # type: ignore[index]
-    packages = [package_part(name, *lock[name]) for name in names if name in lock]
+    packages = [package_component(name, *lock[name]) for name in names if name in lock]
     direct = {normal(_NAME.match(text)[0]) for text in wanted}  # type: ignore[index]
-    whole: Part = {
+    whole: Component = {
         "type": "library",
         "bom-ref": wheel.name,
         "name": headers["Name"],
@@ -99,7 +99,7 @@ def wheel_bill(wheel: Path) -> str:
     }
     own = dict.fromkeys(files, LICENCE)
     references = [str(part["bom-ref"]) for part in packages if part["name"] in direct]
-    return bill(whole, [*packages, *file_parts(files, own)], references)
+    return bill(whole, [*packages, *file_components(files, own)], references)
 
 
 def main(wheel: Path) -> None:

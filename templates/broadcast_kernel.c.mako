@@ -26,7 +26,7 @@ void ${v.symbol}(const void *args) {
 % for operand in v.operands:
             const ${operand.type} ${operand.name} = from_${operand.name}[i * ${operand.name}3];
 % endfor
-% for line in v.parts:
+% for line in v.statements:
             ${line};
 % endfor
             to[i] = ${v.value};

@@ -16,7 +16,7 @@ void ${v.symbol}(const void *args) {
 % for operand in v.operands:
         const ${operand.type} ${operand.name} = p->${operand.name}[i];
 % endfor
-% for line in v.parts:
+% for line in v.statements:
         ${line};
 % endfor
         p->${v.result.name}[i] = ${v.value};

@@ -24,7 +24,7 @@ static const hal_sim_hop_t hops[] = {
 
 static const hal_sim_buffer_t buffers[] = {
 % for b in v.buffers:
-    {"${b.name}", ${b.kind}, ${b.level}, ${b.address}, ${b.bytes}, ${b.parts}, ${b.first}, ${b.last}, ${b.loaded}},
+    {"${b.name}", ${b.kind}, ${b.level}, ${b.address}, ${b.bytes}, ${b.blocks}, ${b.first}, ${b.last}, ${b.loaded}},
 % endfor
 };
 

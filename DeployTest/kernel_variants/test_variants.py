@@ -469,7 +469,7 @@ def test_products_take_the_form_that_they_cost(seed: int) -> None:
             measure.variant_of(job, TARGET),
         )
         assert found, job.label
-        assert found.name == forms[work.form] or (work.form, found.work) == ("edged", "blocks"), job.label
+        assert found.name == forms[work.cost_class] or (work.cost_class, found.work) == ("edged", "blocks"), job.label
 
 
 def _jobs() -> Iterator[KernelJob]:

@@ -238,7 +238,7 @@ def _code(step: BenchStep) -> str:
     assert kernel is not None
     made = plan.Step(0, "infer", step.node, kernel, step.access, arguments, 0)
     code, work = StepCosts(made, load("siracusa")).of(step.access.sizes)
-    return cost_key(code, work.form).removeprefix(kernel.symbol).removeprefix(".")
+    return cost_key(code, work.cost_class).removeprefix(kernel.symbol).removeprefix(".")
 
 
 @pytest.mark.parametrize(

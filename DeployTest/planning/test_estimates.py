@@ -87,6 +87,6 @@ def test_full_share_is_the_call(macs: int, elements: int, pieces: int) -> None:
     """All of a call's work (share 1.0) costs as much as the call in the timeline, up to rounding."""
     target = load("siracusa")
     cost = call_cost(target, "gemm_f32", Work(macs, elements, pieces, "matrix"))
-    cycles = cost.call + cost.part(1.0) / 1000
+    cycles = cost.call + cost.scaled(1.0) / 1000
     assert cost.cycles == kernel_cycles(target, "gemm_f32", Work(macs, elements, pieces, "matrix"))
     assert cost.cycles - 1 <= cycles <= cost.cycles + 1

@@ -112,7 +112,7 @@ def test_forms_are_other_code(models_root: Path) -> None:
     """Instruction-cache misses are counted by kernel and variant, over the graphs in turn."""
     target, case = load("siracusa"), load_case("autoencoder", models_root)
     steps = pipeline.plan_case(case, Options("siracusa", "single", {"L1": 64000}))[0].lifetimes.schedule.steps
-    forms = [operator_of(s.node).work(s.node, s.access, s.access.sizes, target.kernel_model).form for s in steps]
+    forms = [operator_of(s.node).work(s.node, s.access, s.access.sizes, target.kernel_model).cost_class for s in steps]
     codes = [cost_key(s.kernel.symbol, form) for s, form in zip(steps, forms, strict=True)]
     assert len({code for code in codes if code.startswith("gemm_f32")}) > 1
     assert [s.icache_miss_permille for s in steps] == icache_miss_permille(codes, target)

@@ -132,7 +132,7 @@ def test_transfers_and_dispatch(trial: Trial) -> None:
 def test_kernels(trial: Trial) -> None:
     """Every call that was measured is predicted, and each fit says how well."""
     assert {f.symbol for f in trial.calibration.fits} == {
-        cost_key(symbol, work.form) for _, symbol, work in works(trial.truth)
+        cost_key(symbol, work.cost_class) for _, symbol, work in works(trial.truth)
     }
     for label, symbol, work in works(trial.truth):
         expected = kernel_cycles(trial.truth, symbol, work)

@@ -51,7 +51,7 @@ def _kernel(name: str) -> Kernel:
 
 
 def _code(name: str, found: CostedWork) -> str:
-    return cost_key(found.code, found.work.form).removeprefix(_kernel(name).symbol).removeprefix(".")
+    return cost_key(found.code, found.work.cost_class).removeprefix(_kernel(name).symbol).removeprefix(".")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_when_single_taps_are_blocks(outputs: int, channels: int, code: str) -> 
 def test_a_product_with_edges() -> None:
     """Whole blocks, two for a core at most, then a row of six pieces and a column of two, one for a core each."""
     work = work_of("Gemm", (9, 140), (140, 21))
-    assert (work.form, work.macs) == ("edged", 9 * 21 * 140)
+    assert (work.cost_class, work.macs) == ("edged", 9 * 21 * 140)
     assert work.products == work.parallel * (2 * 16 + 2 * 4 * MODEL.line_mac_cost) * 140
 
 
@@ -75,7 +75,7 @@ def test_a_product_with_edges() -> None:
 def test_blocks_that_overlap(inner: int, tile: int, form: str) -> None:
     """Three by six blocks have all of 10 x 21 outputs, some twice; not where sums wait in these, or have two blocks."""
     work = costed("Gemm", ((10, inner), (inner, 21)), {"k": tile}, {}).work
-    assert (work.form, work.macs) == (form, 10 * 21 * tile)
+    assert (work.cost_class, work.macs) == (form, 10 * 21 * tile)
     if form == "matrix":
         assert (work.parallel, work.products) == (3 * 6, 3 * 6 * 16 * tile)
 
@@ -83,7 +83,7 @@ def test_blocks_that_overlap(inner: int, tile: int, form: str) -> None:
 def test_lines_of_a_product() -> None:
     """Narrow products are lines, whose fours are dealt out: of 3 x 2 outputs in a batch of 4 one for each column."""
     work = work_of("Gemm", (4, 3, 5), (4, 5, 2))
-    assert (work.form, work.parallel) == ("lines", 4 * 2)
+    assert (work.cost_class, work.parallel) == ("lines", 4 * 2)
     assert work.macs == 4 * 3 * 2 * 5
     assert work.products == 4 * 2 * 4 * 5, "three outputs are four"
 
@@ -199,8 +199,8 @@ def test_channels_and_elements() -> None:
     """A normalization deals out whole channels where cores get as many, else elements; Relu is other code."""
     expected = {(1, 16, 6, 6): "channels", (1, 12, 6, 6): "elements", (2, 16, 6, 6): "elements"}
     for shape, form in expected.items():
-        assert work_of("ChannelNormalize", shape, *[shape[1:2]] * 4).form == form
-        assert work_of("ChannelNormalize", shape, *[shape[1:2]] * 4, activation=RELU).form == f"{form}_relu"
+        assert work_of("ChannelNormalize", shape, *[shape[1:2]] * 4).cost_class == form
+        assert work_of("ChannelNormalize", shape, *[shape[1:2]] * 4, activation=RELU).cost_class == f"{form}_relu"
 
 
 def test_depthwise_planes() -> None:
@@ -246,7 +246,7 @@ def test_lines_of_depthwise_layers(planes: int, parts: int) -> None:
     shapes = (1, planes, 3, 5), (planes, 1, 3, 3)
     found = costed("Conv", shapes, {}, {"pads": (1,) * 4, "strides": (2, 2), "group": planes})
     work = found.work
-    assert (found.code, work.form, work.parallel) == ("conv_f32.lines", "", planes * parts)
+    assert (found.code, work.cost_class, work.parallel) == ("conv_f32.lines", "", planes * parts)
     assert (work.macs, work.elements) == (planes * (2 + 2) * (2 + 3 + 2), planes * 6)
     assert work.inner_loop_starts == planes * parts * 6 * (MODEL.rectangle_starts + 1)
 
@@ -268,7 +268,7 @@ def test_maxima_at_borders(sides: tuple[int, int], taps: int, parts: int) -> Non
     counts = tuple((side + 2 - 3) // 2 + 1 for side in sides)
     attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1,) * 4}
     work = work_of("MaxPoolGrad", (1, 16, *counts), (1, 16, *sides), **attrs)
-    assert (work.form, work.overhead_macs, work.inner_loop_starts) == ("nines", 16 * taps, 16 * parts)
+    assert (work.cost_class, work.overhead_macs, work.inner_loop_starts) == ("nines", 16 * taps, 16 * parts)
 
 
 def test_parts_of_columns_are_searched_one_by_one() -> None:
@@ -276,7 +276,7 @@ def test_parts_of_columns_are_searched_one_by_one() -> None:
     attrs: dict[str, AttrValue] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1,) * 4}
     shapes = (1, 16, 4, 5), (1, 16, 8, 9)
     for columns, form in ((9, "nines"), (4, "")):
-        assert costed("MaxPoolGrad", shapes, {"w": columns}, attrs).work.form == form
+        assert costed("MaxPoolGrad", shapes, {"w": columns}, attrs).work.cost_class == form
 
 
 @pytest.mark.parametrize(("columns", "inner_loop_starts"), [(20, 20), (34, 8 + 2)])

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import registry
-from deployer.testing.gradients import both_ways
+from deployer.testing.gradients import forward_and_backward
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.built_cases import built, check_differences, graph_of, opened, random
 from DeployTest.support.graphs.small_graphs import Model, constant, node, value
@@ -154,7 +154,7 @@ def test_equal_extrema_share_a_gradient(name: str) -> None:
     x = np.array([[1, 3, 3], [2, 2, 5]], np.float32) * (1 if name == "ReduceMax" else -1)
     step = Node("n", name, ("x",), ("y",), {"axes": (1,), "keepdims": 0})
     dout = np.array([4, 6], np.float32)
-    gradient = both_ways(step, {"x": x}, [0], dout)[1][0]
+    gradient = forward_and_backward(step, {"x": x}, [0], dout)[1][0]
     np.testing.assert_array_equal(gradient, [[0, 2, 2], [0, 0, 6]])
 
 
@@ -162,7 +162,7 @@ def test_a_norm_of_zeros_has_a_gradient_of_zeros() -> None:
     """PyTorch says zero where the root has no slope."""
     step = Node("n", "ReduceL2", ("x",), ("y",), {"axes": (1,), "keepdims": 1})
     x = np.array([[0, 0], [3, 4]], np.float32)
-    gradient = both_ways(step, {"x": x}, [0], np.ones((2, 1), np.float32))[1][0]
+    gradient = forward_and_backward(step, {"x": x}, [0], np.ones((2, 1), np.float32))[1][0]
     assert_close("slope of a norm", gradient, np.array([[0, 0], [0.6, 0.8]], np.float32))
 
 
@@ -171,5 +171,5 @@ def test_one_window_has_one_winner() -> None:
     step = Node("n", "GlobalMaxPool", ("x",), ("y",))
     x = np.array([1, 5, 5, 2], np.float32).reshape(1, 1, 2, 2)
     assert registry()["GlobalMaxPool"].infer(step, [TensorType("float32", x.shape)])[0].shape == (1, 1, 1, 1)
-    gradient = both_ways(step, {"x": x}, [0], np.ones((1, 1, 1, 1), np.float32))[1][0]
+    gradient = forward_and_backward(step, {"x": x}, [0], np.ones((1, 1, 1, 1), np.float32))[1][0]
     np.testing.assert_array_equal(gradient.reshape(-1), [0, 1, 0, 0])

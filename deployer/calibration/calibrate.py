@@ -113,11 +113,11 @@ def fit_kernel(symbol: str, points: Sequence[CalibrationPoint], cores: int) -> L
     best: tuple[float, np.ndarray] | None = None
     for count in range(1, len(used) + 1):
         for columns in itertools.combinations(used, count):
-            part = rows[:, columns] * weights[:, None]
-            solution = np.linalg.lstsq(part, cycles * weights, rcond=None)[0]
+            chosen = rows[:, columns] * weights[:, None]
+            solution = np.linalg.lstsq(chosen, cycles * weights, rcond=None)[0]
             if (solution < 0).any():
                 continue
-            error = float(np.square(part @ solution - cycles * weights).sum())
+            error = float(np.square(chosen @ solution - cycles * weights).sum())
             if best is None or error < best[0] - 1e-12:
                 best = (error, np.bincount(columns, solution, rows.shape[1]))
     assert best is not None, "a single non-negative column always fits"
@@ -144,12 +144,12 @@ def _machine(target: Target, folder: Path) -> tuple[int, tuple[Hop, ...]]:
     for level, direction in cases:
         jobs += [TransferJob(f"{level} {direction} {n}x{r}", direction, r, n, 2 * r, level) for r, n in shapes]
     dispatch, *rest = measure.measure_jobs(target, jobs, folder)
-    parts = [rest[i * len(shapes) : (i + 1) * len(shapes)] for i in range(len(cases))]
+    groups = [rest[i * len(shapes) : (i + 1) * len(shapes)] for i in range(len(cases))]
     hops = []
     for index, hop in enumerate(target.hops):
-        both = parts[2 * index : 2 * index + 2]
-        issue = round(float(np.median([m.issue[-1] for part in both for m in part])))
-        inward, outward = (_channel(part, issue) for part in both)
+        both = groups[2 * index : 2 * index + 2]
+        issue = round(float(np.median([m.issue[-1] for group in both for m in group])))
+        inward, outward = (_channel(group, issue) for group in both)
         hops.append(replace(hop, issue=issue, wait=0, inward=inward, outward=outward))
     return dispatch.warm, tuple(hops)
 

@@ -153,8 +153,8 @@ def measure_jobs(target: Target, jobs: Sequence[Job], directory: Path, use_varia
     functions = sorted(calls)
     program(target, [(calls[name], name[1]) for name in functions], _rooms(target, jobs), directory)
     numbers = [functions.index(name) + 1 if name else 0 for name in called]
-    parts = [_record(job, image, number) for job, image, number in zip(jobs, images, numbers, strict=True)]
-    (directory / "input.bin").write_bytes(b"".join(parts) + struct.pack("<I", 0))
+    records = [_record(job, image, number) for job, image, number in zip(jobs, images, numbers, strict=True)]
+    (directory / "input.bin").write_bytes(b"".join(records) + struct.pack("<I", 0))
     dump = _run(target, tools, directory)
     results, at = [], 0
     for job, image in zip(jobs, images, strict=True):

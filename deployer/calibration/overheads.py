@@ -127,13 +127,13 @@ def _program(layers: int) -> Program:
     weights = [add(f"w{i}", (WIDTH, WIDTH), "weight") for i in range(layers)]
     biases = [add(f"b{i}", (WIDTH,), "weight") for i in range(layers)]
     outputs = []
-    parts = own_toml(LAYER)["node"]
+    entries = own_toml(LAYER)["node"]
     for i in range(layers):
         tensor_names = {"value": value, "weight": weights[i], "bias": biases[i]}
-        for part in parts:
-            attrs = {name: values[i % len(values)] for name, values in part.get("turns", {}).items()}
-            operands = tuple(tensor_names[name] for name in part["inputs"])
-            value = tensor_names[part["output"]] = emit(part["op"], operands, f"{part['output']}{i}", **attrs)
-            outputs += [value] * part.get("kept", False)
+        for entry in entries:
+            attrs = {name: values[i % len(values)] for name, values in entry.get("turns", {}).items()}
+            operands = tuple(tensor_names[name] for name in entry["inputs"])
+            value = tensor_names[entry["output"]] = emit(entry["op"], operands, f"{entry['output']}{i}", **attrs)
+            outputs += [value] * entry.get("kept", False)
     outputs.append(value)
     return Program(tensors, (Graph("infer", tuple(nodes)),), ("x",), (*weights, *biases), (), "", tuple(outputs), {})

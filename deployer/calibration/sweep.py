@@ -22,22 +22,22 @@ FEW = 5
 
 @dataclass(frozen=True)
 class CalibrationCall:
-    """Kernel call to measure, the function that its costs belong to, and its work by the cost model `way`."""
+    """Kernel call to measure, the function that its costs belong to, and its work by the `cost_model`."""
 
     code: str
     job: KernelJob
     work: Work
-    way: str = ""
+    cost_model: str = ""
 
     @property
     def key(self) -> str:
         """The key of its cost."""
-        return cost_key(self.code, self.work.form)
+        return cost_key(self.code, self.work.cost_class)
 
     @property
     def kind(self) -> tuple[str, str, str]:
         """Key of calls with comparable costs: kernel symbol, cost model and variant."""
-        return self.job.kernel.symbol, self.way, self.work.form
+        return self.job.kernel.symbol, self.cost_model, self.work.cost_class
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,16 @@ class CalibrationPoint:
 
 
 def measured_points(target: Target, folder: Path, dispatch: int) -> list[tuple[str, list[CalibrationPoint]]]:
-    """For each kernel and form, by their keys, its measured calls in all operators.
+    """For each kernel and cost class, by their keys, its measured calls in all operators.
 
-    Work in several phases says nothing of any of them, and is left out where the form has other calls. A fit over few
+    Work in several phases says nothing of any of them, and is left out where the class has other calls. A fit over few
     calls would say nothing of larger ones: they count together with those of their kind.
     """
     calls, found = mixed(list(sweep_calls(target))), dict[str, list[CalibrationPoint]]()
     for begin in range(0, len(calls), TOGETHER):
-        part = calls[begin : begin + TOGETHER]
-        results = measure.measure_jobs(target, [call.job for call in part], folder / str(begin))
-        for call, m in zip(part, results, strict=True):
+        batch = calls[begin : begin + TOGETHER]
+        results = measure.measure_jobs(target, [call.job for call in batch], folder / str(begin))
+        for call, m in zip(batch, results, strict=True):
             cold, warm = (max(cycles - dispatch, 1) for cycles in (m.cold, m.warm))
             found.setdefault(call.key, []).append(CalibrationPoint(m.label, call.work, cold, warm))
     own = {key: [p for p in points if p.work.then is None] or points for key, points in sorted(found.items())}
@@ -78,7 +78,7 @@ def with_others(
 
 
 def mixed(calls: Sequence[CalibrationCall]) -> list[CalibrationCall]:
-    """The calls in an order in which those of each form are as far from each other as they can be.
+    """The calls in an order in which those of each cost class are as far from each other as they can be.
 
     Others run in between, so that the first run of each finds its code evicted.
     """

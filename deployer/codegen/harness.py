@@ -162,24 +162,24 @@ def training_input(plan: Plan, program: Program, dataset: Dataset) -> bytes:
     """The harness's input file: loaded homes, then per pass the reference loss, whether to dump first, the sample, and
     before an update the numbers that it reads.
     """
-    parts = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
+    blocks = [_content(program, h.storage, dataset.weights) for h in loaded_homes(plan)]
     indices = [plan.data.index(n) for n in data_read(plan)]
     dumped = set(moments(plan.running))
     for index in range(dataset.n_batches):
-        parts.append(as_float32(np.array(dataset.expected_losses[index])).tobytes())
-        parts.append(np.uint32(index in dumped).tobytes())
+        blocks.append(as_float32(np.array(dataset.expected_losses[index])).tobytes())
+        blocks.append(np.uint32(index in dumped).tobytes())
         sample = dataset.sample(index)
-        parts += [_packed(program, plan.data[i], sample[i]) for i in indices]
+        blocks += [_packed(program, plan.data[i], sample[i]) for i in indices]
         if dataset.updates_after(index) and number_count(plan):
-            parts.append(update_numbers(program, dataset.rates_of(index)).tobytes())
-    return b"".join(parts)
+            blocks.append(update_numbers(program, dataset.rates_of(index)).tobytes())
+    return b"".join(blocks)
 
 
 def inference_input(plan: Plan, program: Program, inputs: Mapping[str, Array]) -> bytes:
     """The inference harness's input file: constants and weights, then the data inputs."""
-    parts = [_content(program, h.storage, inputs) for h in loaded_homes(plan)]
-    parts += [_packed(program, name, inputs[name]) for name in data_read(plan)]
-    return b"".join(parts)
+    blocks = [_content(program, h.storage, inputs) for h in loaded_homes(plan)]
+    blocks += [_packed(program, name, inputs[name]) for name in data_read(plan)]
+    return b"".join(blocks)
 
 
 def segment_input(
@@ -198,19 +198,19 @@ def segment_input(
     of each update of the segment by groups, for a program that takes them when it runs: the numbers of an update
     stand behind the sample of the pass before it.
     """
-    parts = [_content(program, h.storage, state) for h in loaded_homes(plan)]
+    blocks = [_content(program, h.storage, state) for h in loaded_homes(plan)]
     empty = {h.storage: np.zeros(h.type.shape, h.type.dtype) for h in plan.accumulators}
-    parts += [_content(program, storage, {**empty, **state}) for storage in empty]
-    parts.append(np.array([len(samples), accumulated, flushes], np.uint32).tobytes())
+    blocks += [_content(program, storage, {**empty, **state}) for storage in empty]
+    blocks.append(np.array([len(samples), accumulated, flushes], np.uint32).tobytes())
     homes = {h.storage for h in plan.homes}
     read = [(i, n) for i, n in enumerate(plan.data) if plan.storage_of[n] in homes]
     coming = iter(rates if number_count(plan) else ())
     for index, sample in enumerate(samples, accumulated + 1):
-        parts += [_packed(program, name, sample[i]) for i, name in read]
+        blocks += [_packed(program, name, sample[i]) for i, name in read]
         is_last = flushes and index == accumulated + len(samples)
         if number_count(plan) and (is_last or index % plan.options.accumulate == 0):
-            parts.append(update_numbers(program, next(coming)).tobytes())
-    return b"".join(parts)
+            blocks.append(update_numbers(program, next(coming)).tobytes())
+    return b"".join(blocks)
 
 
 def _content(program: Program, storage: str, weights: Mapping[str, Array]) -> bytes:

@@ -31,7 +31,7 @@ class _Pointer:
 class KernelView:
     """View of a kernel for its template.
 
-    `parts` are the common subexpressions of the result, `pragmas` stand before the loop over elements.
+    `statements` declare common subexpressions of the result, `pragmas` stand before the loop over elements.
     """
 
     note: CText
@@ -39,7 +39,7 @@ class KernelView:
     symbol: CText
     settings: tuple[CText, ...]
     operands: tuple[_Pointer, ...]
-    parts: tuple[CText, ...]
+    statements: tuple[CText, ...]
     result: _Pointer
     value: CText
     pragmas: tuple[CText, ...]
@@ -57,16 +57,16 @@ def _view(operator: ElementwiseFormula) -> KernelView:
     formula, kernel = operator.formula, operator.kernel
     if kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")
-    headers = {part.function.header for part in calls(formula)} - {""}
+    headers = {call.function.header for call in calls(formula)} - {""}
     pointers = [_Pointer(identifier(name), code(C_TYPES[dtype])) for name, dtype, _ in kernel.pointers]
-    parts, value = _statements(formula, bool(APPROXIMATIONS & headers))
+    statements, value = _statements(formula, bool(APPROXIMATIONS & headers))
     return KernelView(
         note=c_comment(f"{operator.name}, as its formula says."),
         headers=tuple(identifier(name.removesuffix(".h")) for name in (kernel.symbol, *sorted(headers), "share_f32.h")),
         symbol=identifier(kernel.symbol),
         settings=tuple(map(identifier, operator.defaults)),
         operands=tuple(pointers[:-1]),
-        parts=parts,
+        statements=statements,
         result=pointers[-1],
         value=value,
         pragmas=(code(f"GCC unroll {UNROLLED}"),) if _is_short(formula) else (),
@@ -80,18 +80,18 @@ def _is_short(formula: Formula) -> bool:
 
 def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CText]:
     """Declarations of the calls that are read more than once, and the result."""
-    reads = Counter(x for part in distinct(formula) for x in part.children())
+    reads = Counter(x for node in distinct(formula) for x in node.children())
     names: dict[Formula, str] = {}
 
     def own(node: Formula) -> str | None:
         return names.get(node) if isinstance(node, Call) else _leaf(node, literals)
 
     lines: list[CText] = []
-    for part in calls(formula):
-        if reads[part] > 1:
-            kind = {"float": "float", "bool": "int", "int": "int32_t"}[part.kind]
-            lines.append(_folded(f"const {kind} part{len(names)} = {c_text(part, own)}"))
-            names[part] = f"part{len(names)}"
+    for call in calls(formula):
+        if reads[call] > 1:
+            kind = {"float": "float", "bool": "int", "int": "int32_t"}[call.kind]
+            lines.append(_folded(f"const {kind} part{len(names)} = {c_text(call, own)}"))
+            names[call] = f"part{len(names)}"
     return tuple(lines), _folded(c_text(formula, own))
 
 

@@ -321,12 +321,12 @@ def _mentions(statement: Tree) -> Iterator[Tree]:
     if isinstance(statement, LoopStmt):
         ahead = statement.ahead
         yield from statement.count.walk() if isinstance(statement.count, Tree) else ()
-    for part, _ in sorted([*((s, False) for s in statement.body), *((s, True) for s in ahead)], key=_rank):
-        yield from _mentions(part)
+    for entry, _ in sorted([*((s, False) for s in statement.body), *((s, True) for s in ahead)], key=_rank):
+        yield from _mentions(entry)
 
 
-def _rank(part: tuple[Statement, bool]) -> int:
-    statement, ahead = part
+def _rank(entry: tuple[Statement, bool]) -> int:
+    statement, ahead = entry
     match statement:
         case IfStmt(_, body):
             return min(_rank((inner, ahead)) for inner in body)

@@ -50,7 +50,7 @@ class BufferView:
     level: int
     address: int
     bytes: int | CText
-    parts: int
+    blocks: int
     first: CText
     last: CText
     loaded: int

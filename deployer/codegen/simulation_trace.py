@@ -79,20 +79,20 @@ class Loops:
     def __init__(self, step: PlanStep) -> None:
         self.step = step
         self.number = {d.name: i for i, d in enumerate(step.dims)}
-        self.parts = {d.name: cuts(d.size, d.outer) for d in step.dims}
+        self.outer_spans = {d.name: cuts(d.size, d.outer) for d in step.dims}
         self.cut = {
-            d.name: [[(start + s, n) for s, n in cuts(length, d.tile)] for start, length in self.parts[d.name]]
+            d.name: [[(start + s, n) for s, n in cuts(length, d.tile)] for start, length in self.outer_spans[d.name]]
             for d in step.dims
         }
-        self.pieces = {name: [piece for part in parts for piece in part] for name, parts in self.cut.items()}
+        self.pieces = {name: [piece for span in spans for piece in span] for name, spans in self.cut.items()}
         self.order = tuple(d.name for d in step.dims)
         self.stage_order = step.staging.order if step.staging else self.order
 
     def depths(self, operand: PlanOperand) -> tuple[int, int]:
         """Loop depths (tile loop, stage loop) of the box's innermost split dim: the dims that change the box."""
         dims = {axis.dim for axis in operand.axes if isinstance(axis, At | Windowed)}
-        tiled = {name for name, parts in self.cut.items() if max(map(len, parts)) > 1}
-        staged = {name for name, parts in self.parts.items() if len(parts) > 1}
+        tiled = {name for name, spans in self.cut.items() if max(map(len, spans)) > 1}
+        staged = {name for name, spans in self.outer_spans.items() if len(spans) > 1}
         inner = [i for i, name in enumerate(self.order) if name in dims & tiled]
         outer = [i for i, name in enumerate(self.stage_order) if name in dims & staged]
         return max(inner, default=-1) + 1, max(outer, default=-1) + 1
@@ -101,7 +101,7 @@ class Loops:
         """The table of dims."""
         rows = []
         for d in self.step.dims:
-            ends = np.cumsum([len(part) for part in self.cut[d.name]]).tolist()
+            ends = np.cumsum([len(spans) for spans in self.cut[d.name]]).tolist()
             counts, pieces = tables.numbers("uint32_t", ends), tables.spans(self.pieces[d.name])
             rows.append(f'{{"{d.name}", {len(ends)}, {counts}, {pieces}, {int(d.reduction)}}}')
         return tables.put("hal_sim_dim_t", rows)
@@ -114,11 +114,11 @@ class Loops:
         if not isinstance(axis, At | Windowed):
             span = tables.spans([axis.span({}, extent)])
             return f"{{{NONE}, {extent}, {span}, {span}}}"
-        pieces, parts = (
+        pieces, outer = (
             tables.spans(axis.span({axis.dim: span}, extent) for span in spans[axis.dim])
-            for spans in (self.pieces, self.parts)
+            for spans in (self.pieces, self.outer_spans)
         )
-        return f"{{{self.number[axis.dim]}, {extent}, {pieces}, {parts}}}"
+        return f"{{{self.number[axis.dim]}, {extent}, {pieces}, {outer}}}"
 
     def operands(self, tables: TraceTables, places: Sequence[TracePlace]) -> CText:
         """The table of operands."""

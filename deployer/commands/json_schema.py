@@ -72,16 +72,16 @@ class _Types:
             return _object({"_": {"const": "bytes"}, "base64": {"type": "string"}})
         if dataclasses.is_dataclass(kind):
             return self._defined(typing.cast(type, kind))
-        forms: dict[Any, Callable[[Any], Schema]] = {
+        schemas: dict[Any, Callable[[Any], Schema]] = {
             Union: lambda args: {"anyOf": [self.schema(arg) for arg in args]},
             types.UnionType: lambda args: {"anyOf": [self.schema(arg) for arg in args]},
             Literal: lambda args: {"enum": list(args)},
             dict: lambda args: {"type": "object", "additionalProperties": self.schema(args[1])},
             tuple: self._items,
         }
-        if (origin := get_origin(kind)) not in forms:
+        if (origin := get_origin(kind)) not in schemas:
             raise TypeError(f"{kind} has no JSON schema")
-        return forms[origin](get_args(kind))
+        return schemas[origin](get_args(kind))
 
     def _items(self, args: Any) -> Schema:
         """A tuple: of any length with equal items, or one item of each type."""

@@ -59,9 +59,9 @@ class OperatorRow:
     @property
     def cells(self) -> tuple[str, ...]:
         """The cells of a table, as text."""
-        forms = [", ".join(map(str, self.versions))] if self.versions else []
-        forms += [self.domain] if self.domain else []
-        return self.name, "; ".join(forms), self.runs_as, "yes" if self.gradient else f"no: {self.reason}"
+        notes = [", ".join(map(str, self.versions))] if self.versions else []
+        notes += [self.domain] if self.domain else []
+        return self.name, "; ".join(notes), self.runs_as, "yes" if self.gradient else f"no: {self.reason}"
 
 
 OPERATOR_HEADINGS = ("operator", "versions, domain", "runs as", "gradient")

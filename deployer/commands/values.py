@@ -41,10 +41,10 @@ def size(text: str) -> int:
     """Bytes: a whole number above 0, with or without a unit."""
     match = re.fullmatch(r"([0-9]+)(k|Ki|M|Mi|)B?", text)
     if match is None or not _is_decimal(match[1]) or int(match[1]) < 1:
-        forms = ", ".join(f"{example} is {count}" for example, count in EXAMPLES.items())
+        examples = ", ".join(f"{example} is {count}" for example, count in EXAMPLES.items())
         raise argparse.ArgumentTypeError(
             f"{_quoted(text)} is not a whole number above 0 of at most {DIGITS} digits, with or without a unit:"
-            f" {forms} bytes; a B may follow"
+            f" {examples} bytes; a B may follow"
         )
     return int(match[1]) * UNITS[match[2]]
 

@@ -304,8 +304,8 @@ class BoxTransfer:
 
 def nested(size: int, outer: int, tile: int) -> tuple[tuple[Span, tuple[Span, ...]], ...]:
     """The parts of length `outer` of a dim, each with its tiles of length `tile`, all as (start, length)."""
-    parts = [(s, min(outer, size - s)) for s in range(0, size, outer)]
-    return tuple((p, tuple((p[0] + t, min(tile, p[1] - t)) for t in range(0, p[1], tile))) for p in parts)
+    outer_spans = [(s, min(outer, size - s)) for s in range(0, size, outer)]
+    return tuple((p, tuple((p[0] + t, min(tile, p[1] - t)) for t in range(0, p[1], tile))) for p in outer_spans)
 
 
 def full_axes(
@@ -320,8 +320,8 @@ def full_axes(
     for axis, extent in zip(axes, view, strict=True):
         if isinstance(axis, At | Windowed):
             equal = True
-            for part, pieces in nested(*cuts[axis.dim]):
-                of = axis.span({axis.dim: part}, extent)[1] if staged else extent
+            for outer_span, pieces in nested(*cuts[axis.dim]):
+                of = axis.span({axis.dim: outer_span}, extent)[1] if staged else extent
                 equal = equal and all(axis.span({axis.dim: p}, extent)[1] == of for p in pieces)
             full.append(equal)
         else:

@@ -36,37 +36,37 @@ def staged_cycles(inner: Count, tiles: Count, busy: Count, exposed: Count, buffe
     return longer
 
 
-def cost_key(code: str, form: str) -> str:
-    """The key of a cost in a target's data, for one form of the work of a kernel, or of its function for some calls.
+def cost_key(code: str, cost_class: str) -> str:
+    """The key of a cost in a target's data, for one cost class of a kernel, or of its function for some calls.
 
     `code` is the kernel's symbol, or has the name of such a function behind it.
     """
-    return f"{code}.{form}" if form else code
+    return f"{code}.{cost_class}" if cost_class else code
 
 
-def kernel_cost(target: Target, code: str, form: str = "") -> KernelCost:
-    """The cost for one form of work; where the target has none, the cost of `default`."""
-    return cost_of(target, cost_key(code, form))
+def kernel_cost(target: Target, code: str, cost_class: str = "") -> KernelCost:
+    """The cost for one class of work; where the target has none, the cost of `default`."""
+    return cost_of(target, cost_key(code, cost_class))
 
 
 def cost_of(target: Target, key: str) -> KernelCost:
     """The same by the key.
 
-    A function that was not measured in a form costs what another function of its kernel does: that for all calls, or
-    the first that has the form.
+    A function that was not measured in a cost class costs what another function of its kernel does: that for all
+    calls, or the first that has the class.
     """
     return target.kernels.get(key) or _nearest(target, key) or target.kernels["default"]
 
 
 def _nearest(target: Target, key: str) -> KernelCost | None:
     symbol, _, rest = key.partition(".")
-    form = rest.rpartition(".")[2]
-    similar = [other for other in target.kernels if other.startswith(f"{symbol}.") and other.endswith(f".{form}")]
-    return target.kernels[min(similar, key=lambda other: (other.count("."), other))] if form and similar else None
+    cost_class = rest.rpartition(".")[2]
+    similar = [other for other in target.kernels if other.startswith(f"{symbol}.") and other.endswith(f".{cost_class}")]
+    return target.kernels[min(similar, key=lambda other: (other.count("."), other))] if cost_class and similar else None
 
 
 def without_cost(target: Target, symbols: Iterable[str]) -> tuple[str, ...]:
-    """The kernels, sorted, for which the target has no cost in any form; the model uses `default` for them."""
+    """The kernels, sorted, for which the target has no cost in any class; the model uses `default` for them."""
     kernels = {key.partition(".")[0] for key in target.kernels}
     return tuple(sorted(set(symbols) - kernels))
 
@@ -82,20 +82,20 @@ class CallCost(NamedTuple):
         """Cycles of the call."""
         return self.call + -(-self.milli // 1000)
 
-    def part(self, share: Share) -> Share:
+    def scaled(self, share: Share) -> Share:
         """Thousandths of a cycle for a fraction of the call's work, without rounding to whole pieces."""
         return self.milli * share
 
 
 def phases(work: Work) -> Iterator[Work]:
-    """Work, and what follows it in other forms."""
+    """Work, and what follows it in other cost classes."""
     yield work
     if work.then is not None:
         yield from phases(work.then)
 
 
 def all_macs(work: Work) -> int:
-    """The multiply-accumulates of work in all its forms."""
+    """The multiply-accumulates of work in all its phases."""
     return sum(phase.macs for phase in phases(work))
 
 
@@ -107,7 +107,7 @@ def call_cost(target: Target, code: str, work: Work) -> CallCost:
     """
     call = milli = 0
     for phase in phases(work):
-        cost = kernel_cost(target, code, phase.form)
+        cost = kernel_cost(target, code, phase.cost_class)
         all_cores = (
             phase.products * cost.mac_milli
             + phase.elements * cost.element_milli
@@ -123,7 +123,7 @@ def cold_start(target: Target, code: str, work: Work) -> int:
 
     Of several phases the longest decides: cores reach the others at different times, and fetch while others compute.
     """
-    return max(kernel_cost(target, code, phase.form).cold for phase in phases(work))
+    return max(kernel_cost(target, code, phase.cost_class).cold for phase in phases(work))
 
 
 def kernel_cycles(target: Target, code: str, work: Work) -> int:

@@ -51,9 +51,9 @@ def _fact(text: str) -> object:
     return {"value": value, "unit": found[3]} if found[3] else value
 
 
-def one_of(*ways: str) -> str:
+def one_of(*remedies: str) -> str:
     """A hint of several ways out, of which one suffices."""
-    return ", or ".join(part for part in (", ".join(ways[:-1]), ways[-1]) if part)
+    return ", or ".join(phrase for phrase in (", ".join(remedies[:-1]), remedies[-1]) if phrase)
 
 
 class _Message(Exception):

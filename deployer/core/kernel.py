@@ -119,15 +119,15 @@ class Work:
     """The work of the kernel on one tile.
 
     It is `macs` multiply-accumulates and `elements` other element operations, in `parallel` pieces that cores share.
-    `form` names a class of shapes with costs of its own. `overhead_macs` is overhead in multiply-accumulates, of
+    `cost_class` names shapes with costs of their own. `overhead_macs` is overhead in multiply-accumulates, of
     incomplete blocks or to finish an output; `inner_loop_starts` is how often cores begin an inner loop. `then` follows
-    in another form.
+    in another cost class.
     """
 
     macs: int
     elements: int
     parallel: int
-    form: str = ""
+    cost_class: str = ""
     overhead_macs: int = 0
     inner_loop_starts: int = 0
     then: "Work | None" = None

@@ -63,10 +63,10 @@ def too_large(node: Node, why: str, most: int) -> UnsupportedOperator:
 def numbers_beyond(value: Any, place: str = "") -> Iterator[tuple[str, int]]:
     """Place and value of each number that no machine has: sums of products with it would leave 64 bits."""
     if isinstance(value, dict):
-        for key, part in value.items():
-            yield from numbers_beyond(part, f"{place}.{key}" if place else str(key))
+        for key, item in value.items():
+            yield from numbers_beyond(item, f"{place}.{key}" if place else str(key))
     elif isinstance(value, list):
-        for i, part in enumerate(value):
-            yield from numbers_beyond(part, f"{place}[{i}]")
+        for i, item in enumerate(value):
+            yield from numbers_beyond(item, f"{place}[{i}]")
     elif isinstance(value, int) and abs(value) > NUMBER:
         yield place, value

@@ -162,7 +162,9 @@ def register(cls: C) -> C:
     _check_traits(cls)
     missing = []
     if cls.kernel is not None:
-        missing += [part for part in ("access", "args", "work") if getattr(cls, part) is getattr(Operator, part)]
+        missing += [
+            member for member in ("access", "args", "work") if getattr(cls, member) is getattr(Operator, member)
+        ]
     elif not cls.view and cls.lower is Operator.lower:
         missing.append("kernel, view or lower")
     if cls.gradient is Operator.gradient and not (cls.no_gradient or cls.composite):
@@ -257,7 +259,7 @@ def update_counter() -> Operator:
 def sequence_optimizers() -> dict[str, Operator]:
     """Optimizers by the name of their form over sequences."""
     declared = ((found.sequences, op) for op in registry().values() if (found := op.role(Optimizer)))
-    return {form.name: op for form, op in declared if form}
+    return {sequences.name: op for sequences, op in declared if sequences}
 
 
 def execution_of(operator: Operator) -> Execution:

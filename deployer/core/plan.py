@@ -174,8 +174,8 @@ class StepTiling:
     def walk(self, access: Access) -> Iterator[tuple[dict[str, Span], list[dict[str, Span]]]]:
         """The stage's tiles in loop order, each with its own tiles in loop order."""
         order = self.stage.order if self.stage else self.order
-        for part in tiles(access, self.outer(access), order):
-            yield part, list(tiles(access, self.tile, self.order, part))
+        for outer_tile in tiles(access, self.outer(access), order):
+            yield outer_tile, list(tiles(access, self.tile, self.order, outer_tile))
 
 
 @dataclass(frozen=True)
@@ -279,9 +279,9 @@ class PlanDim:
         identifier(self.name)
 
     @property
-    def parts(self) -> tuple[Span, ...]:
+    def outer_spans(self) -> tuple[Span, ...]:
         """(start, length) of the stage's tiles along the dim."""
-        return tuple(part for part, _ in nested(self.size, self.outer, self.tile))
+        return tuple(span for span, _ in nested(self.size, self.outer, self.tile))
 
     @property
     def pieces(self) -> tuple[Span, ...]:

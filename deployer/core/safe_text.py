@@ -155,23 +155,23 @@ def _folded(value: Any, width: int, depth: int, taken: int) -> str:
     """The value behind `taken` characters of a line, on further lines of `depth` spaces and more if it is too long."""
     if isinstance(value, dict):
         keys = [f"{_SCALAR(key)}:" for key in value]
-        parts = [
+        texts = [
             k + _folded(x, width, depth + 1, depth + 1 + len(k)) for k, x in zip(keys, value.values(), strict=True)
         ]
         first, last = "{}"
     elif isinstance(value, list):
-        parts, first, last = [_folded(x, width, depth + 1, depth + 1) for x in value], "[", "]"
+        texts, first, last = [_folded(x, width, depth + 1, depth + 1) for x in value], "[", "]"
     else:
         return _SCALAR(value)
-    fits = taken + sum(map(len, parts)) + 2 * len(parts) < width and not any("\n" in part for part in parts)
-    if fits or not parts:
-        return f"{first}{', '.join(parts)}{last}"
-    lines = parts[:1]
-    for part in parts[1:]:
-        if depth + len(lines[-1]) + len(part) + 4 <= width and "\n" not in lines[-1] + part:
-            lines[-1] += f", {part}"
+    fits = taken + sum(map(len, texts)) + 2 * len(texts) < width and not any("\n" in text for text in texts)
+    if fits or not texts:
+        return f"{first}{', '.join(texts)}{last}"
+    lines = texts[:1]
+    for piece in texts[1:]:
+        if depth + len(lines[-1]) + len(piece) + 4 <= width and "\n" not in lines[-1] + piece:
+            lines[-1] += f", {piece}"
         else:
-            lines.append(part)
+            lines.append(piece)
     line = f"\n{' ' * depth}"
     return f"{first}{line} {f',{line} '.join(lines)}{line}{last}"
 

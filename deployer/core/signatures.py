@@ -86,15 +86,15 @@ def has_body(op: str, version: int) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def fault(proto: NodeProto, form: Signature, accepted: Sequence[Extra] = ()) -> tuple[str, str] | None:
+def fault(proto: NodeProto, signature: Signature, accepted: Sequence[Extra] = ()) -> tuple[str, str] | None:
     """Return the node's first deviation from the signature, and what is allowed instead; None if it conforms.
 
-    The signature is `form` with the `accepted` extras.
+    `accepted` are extras of the signature.
     """
     attributes = [attribute.name for attribute in proto.attribute]
     extras = {extra.attribute: extra for extra in (NOTE, *accepted) if extra.attribute in attributes}
-    least = min([form.inputs[0], *(extra.instead_of for extra in extras.values() if extra.instead_of > 0)])
-    counts = (proto.input, (least, form.inputs[1]), "input"), (proto.output, form.outputs, "output")
+    least = min([signature.inputs[0], *(extra.instead_of for extra in extras.values() if extra.instead_of > 0)])
+    counts = (proto.input, (least, signature.inputs[1]), "input"), (proto.output, signature.outputs, "output")
     for names, (least, most), kind in counts:
         count = max((i for i, name in enumerate(names, 1) if name), default=0)
         if count > most:
@@ -103,7 +103,7 @@ def fault(proto: NodeProto, form: Signature, accepted: Sequence[Extra] = ()) -> 
             return f"it has {len(names)} {kind}s", f"at least {least} {kind}s"
     instead = {extra.instead_of for extra in extras.values()}
     for position, name in enumerate(proto.input):
-        if not name and (position in form.needed - instead or 0 <= form.rest <= position):
+        if not name and (position in signature.needed - instead or 0 <= signature.rest <= position):
             return f"its input {position} has no name", "a name for each input that is not optional"
     for attribute in proto.attribute:
         if attributes.count(attribute.name) > 1:
@@ -111,10 +111,10 @@ def fault(proto: NodeProto, form: Signature, accepted: Sequence[Extra] = ()) -> 
                 f"attribute {attribute.name!r} is given {attributes.count(attribute.name)} times",
                 "each attribute once",
             )
-        problem = _attribute_fault(proto, attribute, form, extras.get(attribute.name))
+        problem = _attribute_fault(proto, attribute, signature, extras.get(attribute.name))
         if problem is not None:
             return problem
-    missing = sorted(form.required - set(attributes))
+    missing = sorted(signature.required - set(attributes))
     return (f"attribute {missing[0]!r} is absent", "the attribute with a value") if missing else None
 
 
@@ -136,21 +136,21 @@ def value_fault(attribute: AttributeProto, kinds: Sequence[str]) -> tuple[str, s
 
 
 def _attribute_fault(
-    proto: NodeProto, attribute: AttributeProto, form: Signature, extra: Extra | None
+    proto: NodeProto, attribute: AttributeProto, signature: Signature, extra: Extra | None
 ) -> tuple[str, str] | None:
     name = attribute.name
-    kinds = (form.attributes[name],) if name in form.attributes else ()
+    kinds = (signature.attributes[name],) if name in signature.attributes else ()
     if extra is not None:
         kinds = (*kinds, *(kind for kind in extra.kinds if kind not in kinds))
     if not kinds:
-        return f"attribute {name!r} is unknown", f"one of {', '.join(sorted(form.attributes)) or 'no attributes'}"
+        return f"attribute {name!r} is unknown", f"one of {', '.join(sorted(signature.attributes)) or 'no attributes'}"
     if attribute.ref_attr_name:
         why = f"attribute {name!r} refers to attribute {attribute.ref_attr_name!r} of a function, and is in none"
         return why, "a value of its own"
     problem = value_fault(attribute, kinds)
     if problem is not None:
         return problem
-    if extra is not None and extra.values is not None and name not in form.attributes:
+    if extra is not None and extra.values is not None and name not in signature.attributes:
         value = onnx.helper.get_attribute_value(attribute)
         value = value.decode(errors="replace") if isinstance(value, bytes) else value
         if value not in extra.values:

@@ -145,7 +145,7 @@ class Target:
     contention: int
     """Slowdown of transfers per byte while kernels run, in thousandths."""
     kernels: dict[str, KernelCost]
-    """Costs by kernel, variant and form, such as `conv_f32.pointwise.relu`; `default` is required."""
+    """Costs by kernel, variant and cost class, such as `conv_f32.pointwise.relu`; `default` is required."""
     toolchain: Toolchain | None
     """Compiler and run command; without it the target can be planned for but not run."""
     kernel_model: KernelModel

@@ -32,8 +32,8 @@ def parse(text: str, name: Callable[[str], Expr], functions: Functions) -> Expr:
 
 
 def _expression(tree: ast.expr, name: Callable[[str], Expr], functions: Functions) -> Expr:
-    def inner(part: ast.expr) -> Expr:
-        return _expression(part, name, functions)
+    def inner(child: ast.expr) -> Expr:
+        return _expression(child, name, functions)
 
     match tree:
         case ast.Constant(int(number)):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import deployer
 from deployer.core.errors import OptionProblem
-from deployer.core.files.bill import LICENCE, Part, bill, file_parts, licences
+from deployer.core.files.bill import LICENCE, Component, bill, file_components, licences
 from deployer.core.files.reading import own_toml
 from deployer.core.ir import GraphNames
 from deployer.core.safe_text import CText, c_suffix, code, identifier, is_identifier
@@ -50,7 +50,7 @@ def unique(texts: Iterable[str]) -> Iterator[CText]:
 BILL = "sbom.cdx.json"
 OF_OTHERS = ("weights.bin", "_weights.c", "_samples.h", "manifest.json", "README.md")
 """Ends of the files that hold weights, samples or names of the model, whose licence is not the compiler's to say."""
-C_LIBRARY: Part = {
+C_LIBRARY: Component = {
     "type": "library",
     "bom-ref": "c-library",
     "name": "C library",
@@ -68,4 +68,4 @@ def library_bill(name: str, files: Mapping[str, str | bytes]) -> str:
     }
     known = {path: LICENCE for path in contents if not path.endswith(OF_OTHERS)}
     whole = {"type": "library", "bom-ref": name, "name": name, "version": deployer.__version__, **licences(LICENCE)}
-    return bill(whole, [*file_parts(contents, known), C_LIBRARY], ["c-library"])
+    return bill(whole, [*file_components(contents, known), C_LIBRARY], ["c-library"])

@@ -73,7 +73,7 @@ class Material:
 
 
 @dataclass(frozen=True)
-class PartView:
+class InitialTensorView:
     """Tensor with initial content; `array` is set if its words differ, and `words` is then its name."""
 
     title: CText
@@ -177,10 +177,12 @@ class _View:
         used = {address for kernel in self.steps.kernels for _, address in kernel.places}
         self.accessors = tuple(view for view in ACCESSORS if view.name in used)
         self.loss = names.home(plan.storage_of[plan.outputs[0]])
-        parts = state.first_parts(plan, program, made.dataset.weights)
-        self.layout = state.state_layout(plan, program, parts)
-        self.first = tuple(part for part in parts if part.home not in made.layout.frozen)
-        self.frozen = tuple(FrozenView(_title(part.home), _bits(part)) for part in _constants(made.layout, parts))
+        initial = state.initial_tensors(plan, program, made.dataset.weights)
+        self.layout = state.state_layout(plan, program, initial)
+        self.first = tuple(tensor for tensor in initial if tensor.home not in made.layout.frozen)
+        self.frozen = tuple(
+            FrozenView(_title(tensor.home), _bits(tensor)) for tensor in _constants(made.layout, initial)
+        )
         self.frozen_words, self.frozen_at = made.layout.frozen_words, FROZEN
         self.holds_frozen = ONCE if self.frozen else ()
         self.kept = _kept(self.layout, self.first, homes)
@@ -194,7 +196,7 @@ class _View:
         self.done_magic, self.slot_done = int.from_bytes(state.DONE_MAGIC, "little"), state.DONE.size
         self.kept_magic, self.slot_unit_most = int.from_bytes(state.KEPT_MAGIC, "little"), state.UNIT_MOST
         self.head_bytes, self.seal_bytes = state.HEADER.size, state.DIGEST.size
-        self.parts = tuple(_part(index, part, homes) for index, part in enumerate(self.first))
+        self.initial = tuple(_tensor_view(index, tensor, homes) for index, tensor in enumerate(self.first))
         self.samples: SamplesView = samples_view(plan, program, self.inputs, made.dataset)
         flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""
         self.due = code(f"(pass + 1u) % {self.upper}_ACCUMULATE == 0{flush}")
@@ -208,7 +210,7 @@ class _View:
             code(source_proof(name, made.name)) for name in (f"{made.name}.c", OWN_FMA_SOURCE)
         )
         self.struct_bytes = state.WORD * (self.words + self.numbers + 5)
-        self.weight_bytes = sum(part.words.nbytes for part in self.first if not part.uniform)
+        self.weight_bytes = sum(tensor.words.nbytes for tensor in self.first if not tensor.uniform)
         self.size_rows = pages.size_rows(
             self.name, self.struct_bytes, self.weight_bytes, self.frozen_words * state.WORD, self.steps.bytes
         )
@@ -216,9 +218,9 @@ class _View:
         self.rate_text = pages.rate_text(self.name, made.rates)
 
 
-def _constants(layout: MemoryLayout, parts: Sequence[state.StatePart]) -> tuple[state.StatePart, ...]:
+def _constants(layout: MemoryLayout, initial: Sequence[state.InitialTensor]) -> tuple[state.InitialTensor, ...]:
     """The parts that are frozen, in the order in which they lie."""
-    known = {part.home.storage: part for part in parts}
+    known = {tensor.home.storage: tensor for tensor in initial}
     return tuple(known[home.storage] for home in layout.frozen)
 
 
@@ -226,28 +228,28 @@ def _title(home: Home) -> CText:
     return c_comment(f"{home.storage}: {home.type}")
 
 
-def _bits(part: state.StatePart) -> tuple[CText, ...]:
-    return listed([f"0x{word:08x}u" for word in part.words.tolist()])
+def _bits(tensor: state.InitialTensor) -> tuple[CText, ...]:
+    return listed([f"0x{word:08x}u" for word in tensor.words.tolist()])
 
 
-def _part(index: int, part: state.StatePart, homes: Mapping[str, int]) -> PartView:
+def _tensor_view(index: int, tensor: state.InitialTensor, homes: Mapping[str, int]) -> InitialTensorView:
     name = code(f"words_{index}")
-    uniform = part.uniform
-    return PartView(
-        title=_title(part.home),
-        at=homes[part.home.storage],
-        count=len(part.words),
-        fill=int(part.words[0]) if uniform else 0,
+    uniform = tensor.uniform
+    return InitialTensorView(
+        title=_title(tensor.home),
+        at=homes[tensor.home.storage],
+        count=len(tensor.words),
+        fill=int(tensor.words[0]) if uniform else 0,
         words=code("0") if uniform else name,
         array=() if uniform else (name,),
-        lines=() if uniform else _bits(part),
+        lines=() if uniform else _bits(tensor),
     )
 
 
 def _kept(
-    layout: state.StateLayout, parts: Sequence[state.StatePart], homes: Mapping[str, int]
+    layout: state.StateLayout, initial: Sequence[state.InitialTensor], homes: Mapping[str, int]
 ) -> tuple[KeptView, ...]:
-    firsts = {part.home.storage: index for index, part in enumerate(parts)}
+    firsts = {tensor.home.storage: index for index, tensor in enumerate(initial)}
     return tuple(
         KeptView(
             homes[k.home.storage],

@@ -98,8 +98,8 @@ def _model(train: RawGraph, output: str, warn: Warn) -> RawGraph:
     """The part of a training graph that computes a value, as it is used once trained."""
     if all(output not in node.outputs for node in train.nodes):
         raise OptionProblem(f"no node of the training graph computes {output!r}", hint="--predict another VALUE")
-    part = live_nodes(topological(train), (output,), {}, lambda node: False)
-    model = evaluation_form(replace(train, nodes=part, outputs=(output,)), _renewed(train))
+    needed = live_nodes(topological(train), (output,), {}, lambda node: False)
+    model = evaluation_form(replace(train, nodes=needed, outputs=(output,)), _renewed(train))
     nodes = live_nodes(model.nodes, (output,), {}, lambda node: False)
     mixing = [node.name for node in nodes if node.op in registry() and _mixes(node)]
     if mixing:
@@ -175,5 +175,7 @@ def _equal(tensor: Tensor, known: Tensor) -> bool:
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:
-    inputs, outputs = (tuple(names.get(name, name) for name in part) for part in (node.inputs, node.outputs))
+    inputs, outputs = (
+        tuple(names.get(name, name) for name in names_of_side) for names_of_side in (node.inputs, node.outputs)
+    )
     return replace(node, name=OWN + node.name, inputs=inputs, outputs=outputs)

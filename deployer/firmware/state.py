@@ -40,7 +40,7 @@ WORD = DTYPES["float32"]
 
 
 @dataclass(frozen=True, eq=False)
-class StatePart:
+class InitialTensor:
     """A tensor with its place in the memory and its first content, as words."""
 
     home: Home
@@ -73,11 +73,11 @@ class StateLayout:
     most: tuple[int, ...]
 
 
-def first_parts(plan: Plan, program: Program, weights: Mapping[str, Array]) -> tuple[StatePart, ...]:
+def initial_tensors(plan: Plan, program: Program, weights: Mapping[str, Array]) -> tuple[InitialTensor, ...]:
     """Weights, states of the optimizer and constants as a run begins with them, in the order of their homes."""
     filled = {plan.storage_of[name] for name in plan.data}
     homes = [home for home in loaded_homes(plan) if home.storage not in filled]
-    return tuple(StatePart(home, _words(home, program, weights)) for home in homes)
+    return tuple(InitialTensor(home, _words(home, program, weights)) for home in homes)
 
 
 def _words(home: Home, program: Program, weights: Mapping[str, Array]) -> Array:
@@ -91,7 +91,7 @@ def is_state(tensor: Tensor) -> bool:
     return tensor.data is not None
 
 
-def state_layout(plan: Plan, program: Program, parts: Sequence[StatePart]) -> StateLayout:
+def state_layout(plan: Plan, program: Program, initial: Sequence[InitialTensor]) -> StateLayout:
     """Lay out the model's images: persistent tensors in the plan's order, then gradients that outlive a pass."""
     lasting = [plan.home(plan.storage_of[name]) for name in plan.weights]
     kept = [Kept(home, not is_state(program.tensors[home.storage])) for home in lasting]
@@ -100,7 +100,7 @@ def state_layout(plan: Plan, program: Program, parts: Sequence[StatePart]) -> St
     weights = HEADER.size + sum(k.home.bytes for k in kept if k.is_weight) + DIGEST.size
     changes = weights + WORD * sum(k.is_weight for k in kept)
     tensors = [[k.home.storage, k.home.type.dtype, *k.home.type.shape, k.is_weight] for k in kept]
-    digests = {p.home.storage: hashlib.sha256(p.words.tobytes()).hexdigest() for p in parts}
+    digests = {p.home.storage: hashlib.sha256(p.words.tobytes()).hexdigest() for p in initial}
     names = {k.home.storage for k in kept}
     frozen = sorted([name, content] for name, content in digests.items() if name not in names)
     same = _identity([VERSION, plan.options.accumulate, tensors, frozen])
@@ -112,9 +112,9 @@ def _identity(facts: object) -> int:
     return int.from_bytes(hashlib.sha256(json_line(facts).encode()).digest()[:8], "little")
 
 
-def first_image(layout: StateLayout, parts: Sequence[StatePart]) -> bytes:
+def first_image(layout: StateLayout, initial: Sequence[InitialTensor]) -> bytes:
     """The image of the state that a run begins with."""
-    known = {part.home.storage: part.words.tobytes() for part in parts}
+    known = {tensor.home.storage: tensor.words.tobytes() for tensor in initial}
     body = b"".join(known.get(k.home.storage, bytes(k.home.bytes)) for k in layout.kept)
     return sealed_image(STATE, layout.identities[STATE], 0, body)
 

@@ -240,9 +240,11 @@ def group_of(group: GroupSpec, pattern: Callable[[Any], re.Pattern[str]]) -> Par
     if isinstance(group, str):
         return read_group(group)
     given = dict(group)
-    form = '{"params": "head", "lr": 0.001}, where params is a regular expression, names, or parameters of the module'
+    example = (
+        '{"params": "head", "lr": 0.001}, where params is a regular expression, names, or parameters of the module'
+    )
     if "params" not in given:
-        raise OptionProblem("a parameter group has no params", [("found", ", ".join(map(str, given)))], form)
+        raise OptionProblem("a parameter group has no params", [("found", ", ".join(map(str, given)))], example)
     expression = pattern(given.pop("params"))
     rate, frozen, betas = given.pop("lr", None), given.pop("frozen", False), given.pop("betas", None)
     nesterov = bool(given.pop("nesterov", False))

@@ -15,7 +15,7 @@ from deployer.fitting.safetensors import read_safetensors
 from deployer.frontend.model_file import load_model
 from deployer.frontend.reader import is_literal
 from deployer.running.output import replace_file
-from deployer.training.tensors.edits import FLOATS, hoist, literals_out, part
+from deployer.training.tensors.edits import FLOATS, hoist, literals_out, split_merged
 from deployer.training.tensors.matching import by_key, copy_of
 from deployer.training.tensors.origins import is_invented
 
@@ -54,7 +54,7 @@ def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: 
     proto = load_model(model)
     names = {tensor.name for tensor in proto.graph.initializer}
     inside = load_model(model)
-    moved = {*hoist(inside), *part(inside), *(n.output[0] for n in inside.graph.node if is_literal(n))}
+    moved = {*hoist(inside), *split_merged(inside), *(n.output[0] for n in inside.graph.node if is_literal(n))}
     moved |= {tensor.name for tensor in inside.graph.initializer}
     if any(_key(name, arrays) is not None for name in moved - names):
         proto = inside
@@ -66,7 +66,7 @@ def export_arrays(model: Path, arrays: Mapping[str, Array], weights: Path, out: 
         if key is None:
             continue
         old, new = numpy_helper.to_array(tensor), arrays[key]
-        if old.shape != new.shape and _is_part(new.shape, old):
+        if old.shape != new.shape and _is_prefix(new.shape, old):
             new = np.broadcast_to(new, old.shape)
         if old.shape != new.shape and not old.size == new.size == 1:
             facts = [("in the model", str(list(old.shape))), ("in the file", str(list(new.shape)))]
@@ -92,7 +92,7 @@ def _key(name: str, arrays: Mapping[str, Array]) -> str | None:
     return next((key for key in (name, member_name(name), parameter_name(name)) if key in arrays), None)
 
 
-def _is_part(shape: tuple[int, ...], array: Array) -> bool:
+def _is_prefix(shape: tuple[int, ...], array: Array) -> bool:
     """Whether an array of that shape is what an exporter repeated along axes of another one, which training did not."""
     if len(shape) != array.ndim or any(a not in (1, b) for a, b in zip(shape, array.shape, strict=True)):
         return False

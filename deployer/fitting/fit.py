@@ -210,7 +210,7 @@ class _Case:
             samples = read_samples(source, types, place, target, request, warn, targets)
             callback.on_data(place, samples)
         if run.overfit is not None:
-            few = samples.part(np.arange(min(run.overfit, samples.count)))
+            few = samples.subset(np.arange(min(run.overfit, samples.count)))
             return few, few
         if run.validation is None:
             return samples, None
@@ -293,12 +293,12 @@ class _Case:
     def about(self, program: Program, samples: Samples, held_out: Samples | None) -> RunFacts:
         """Model, data and settings of the run."""
         task, rules = self.task, self.problem.rules.values()
-        parts = [f"{self.named.dataset}: {samples.count} samples"]
-        parts += [f"validation: {held_out.count} samples"] if held_out else []
+        notes = [f"{self.named.dataset}: {samples.count} samples"]
+        notes += [f"validation: {held_out.count} samples"] if held_out else []
         schedule = task.lr_schedule
         return replace(
             self.named,
-            dataset=", ".join(parts),
+            dataset=", ".join(notes),
             loss=task.loss or facts.loss_name(program),
             optimizer=facts.optimizer_names(program),
             learning_rates=tuple(dict.fromkeys(rule.rate for rule in rules)),

@@ -182,10 +182,10 @@ class Metrics:
     def of(self, samples: Samples, forward: Forward) -> Measurements:
         """The metrics over all samples, as if these were one batch; what fills up the last batch does not count."""
         names, outputs, labels = list(samples.types), list[Array](), list[Array]()
-        for parts in _chunks(samples.in_order()):
-            inputs = [tuple(v for n, v in zip(names, part, strict=True) if n != self.target) for part in parts]
+        for chunk in _chunks(samples.in_order()):
+            inputs = [tuple(v for n, v in zip(names, sample, strict=True) if n != self.target) for sample in chunk]
             outputs.append(forward(inputs))
-            labels += [part[names.index(self.target)] for part in parts if self.target]
+            labels += [sample[names.index(self.target)] for sample in chunk if self.target]
         scores, count = np.concatenate(outputs), samples.count
         filled = len(scores) * samples.batch
         if self.node is None:
@@ -290,15 +290,15 @@ def _ignored(node: Node) -> int | None:
     return indices.ignored if indices else None
 
 
-def _chunks(parts: Iterator[tuple[Array, ...]]) -> Iterator[list[tuple[Array, ...]]]:
+def _chunks(samples: Iterator[tuple[Array, ...]]) -> Iterator[list[tuple[Array, ...]]]:
     """The batches in lists of at most CHUNK_BYTES, or of one."""
     chunk, size = list[tuple[Array, ...]](), 0
-    for part in parts:
-        each = sum(array.nbytes for array in part)
+    for sample in samples:
+        each = sum(array.nbytes for array in sample)
         if chunk and size + each > CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0
-        chunk.append(part)
+        chunk.append(sample)
         size += each
     if chunk:
         yield chunk

@@ -30,16 +30,16 @@ def safetensors_bytes(arrays: Mapping[str, Array], metadata: Mapping[str, str] |
     """The bytes of a file with these arrays, in their order; the same arrays give the same bytes."""
     codes = {np.dtype(code): name for name, code in DTYPES.items()}
     header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
-    parts, at = [], 0
+    blocks, at = [], 0
     for name, array in arrays.items():
         packed = np.ascontiguousarray(array).astype(np.asarray(array).dtype.newbyteorder("<")).tobytes()
         kind = codes[np.asarray(array).dtype.newbyteorder("<")]
         header[name] = {"dtype": kind, "shape": list(np.shape(array)), "data_offsets": [at, at + len(packed)]}
-        parts.append(packed)
+        blocks.append(packed)
         at += len(packed)
     text = json_line(header).encode()
     text += b" " * (-len(text) % ALIGNMENT)
-    return b"".join([len(text).to_bytes(LENGTH, "little"), text, *parts])
+    return b"".join([len(text).to_bytes(LENGTH, "little"), text, *blocks])
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Array], dict[str, str]]:

@@ -252,15 +252,15 @@ def _check_updates(update: Resolved, updated: Mapping[str, str], roles: Roles) -
             )
 
 
-def _tensors(roles: Roles, parts: Sequence[tuple[Graph, Resolved, Collection[str]]]) -> dict[str, Tensor]:
+def _tensors(roles: Roles, graphs: Sequence[tuple[Graph, Resolved, Collection[str]]]) -> dict[str, Tensor]:
     """The graph inputs in file order, then the other tensors of the graphs in the order of their first use."""
     tensors = {n: Tensor(n, kind, roles.roles[n], n, _initial(roles, n)) for n, kind in roles.types.items()}
-    for graph, state, outputs in parts:
+    for graph, state, outputs in graphs:
         names = [name for node in graph.nodes for name in (*node.inputs, *node.outputs)]
         for name in closure(filter(None, (*names, *outputs)), state.storage):
             if name not in tensors:
                 tensors[name] = _tensor(state, name)
-    check_total(parts[0][0].name, [tensor.type for tensor in tensors.values() if tensor.storage == tensor.name])
+    check_total(graphs[0][0].name, [tensor.type for tensor in tensors.values() if tensor.storage == tensor.name])
     return tensors
 
 

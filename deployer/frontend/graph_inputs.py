@@ -167,14 +167,14 @@ def static_types(items: Iterable[FileInput]) -> dict[str, TensorType]:
         names = ", ".join(repr(item.name) for item in faulty)
         inputs, have = ("graph input", "has") if len(faulty) == 1 else ("graph inputs", "have")
         cause = f"{inputs} {names} {have} no static type with at least one element"
-        raise ShapeMismatch(cause, [(item.name, str(item.declared)) for item in faulty], _ways_out(faulty))
+        raise ShapeMismatch(cause, [(item.name, str(item.declared)) for item in faulty], _remedies(faulty))
     types = {item.name: TensorType(item.declared.dtype, item.declared.shape or ()) for item in listed}
     for name, kind in types.items():
         check_type(f"graph input {name!r}", kind)
     return types
 
 
-def _ways_out(items: Sequence[FileInput]) -> str:
+def _remedies(items: Sequence[FileInput]) -> str:
     """The options by which the inputs would be static, if there are any."""
     batch, named = False, dict[str, None]()
     for item in items:

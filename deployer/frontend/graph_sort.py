@@ -81,8 +81,8 @@ def _cycle(graph: RawGraph, before: Sequence[Sequence[int]], stuck: Sequence[int
             cycle = path[path.index(step) :][::-1]
             break
         path.append(step)
-    turn = cycle.index(min(cycle))
-    names = [graph.nodes[i].name for i in (*cycle[turn:], *cycle[:turn], cycle[turn])]
+    start = cycle.index(min(cycle))
+    names = [graph.nodes[i].name for i in (*cycle[start:], *cycle[:start], cycle[start])]
     return GraphProblem(
         f"the {graph.name} graph has a cycle of {len(cycle)} nodes",
         [("cycle", " -> ".join(names))],

@@ -93,7 +93,7 @@ def _read_external(path: Path, model: ModelProto) -> None:
         file = _inside(place, path.parent, fields.get("location", ""))
         if "checksum" in fields:
             _check_digest(place, file, fields["checksum"], digests)
-        tensor.raw_data = _part(place, file, fields, size)
+        tensor.raw_data = _external_bytes(place, file, fields, size)
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
 
@@ -154,7 +154,7 @@ def _inside(place: str, folder: Path, location: str) -> Path:
     return file
 
 
-def _part(place: str, file: Path, fields: dict[str, str], size: int) -> bytes:
+def _external_bytes(place: str, file: Path, fields: dict[str, str], size: int) -> bytes:
     """The `size` bytes of a tensor from its external file, at the offset in `fields`."""
     try:
         offset, length = int(fields.get("offset", "0")), int(fields.get("length", str(size)))

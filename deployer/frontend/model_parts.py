@@ -24,12 +24,12 @@ Call = tuple[NodeProto, Imports]
 """A node, and the imports under which it is to be read: those of the model, or of the function it comes from."""
 
 
-def check_parts(model: ModelProto) -> None:
+def check_ignored_fields(model: ModelProto) -> None:
     """Raise GraphProblem for a part of the file that the compiler would ignore."""
     graph = model.graph
     if not model.opset_import:
         raise GraphProblem("the file imports no version of any domain", hint="an opset_import of the exporter's opset")
-    parts = (
+    fields = (
         ("sparse initializers", [t.values.name for t in graph.sparse_initializer], "store them as dense initializers"),
         ("quantization annotations", [a.tensor_name for a in graph.quantization_annotation], "export in float32"),
         (
@@ -39,10 +39,10 @@ def check_parts(model: ModelProto) -> None:
         ),
         ("training_info", [t.algorithm.name for t in model.training_info], "export the training graph itself"),
     )
-    for part, names, hint in parts:
+    for field, names, hint in fields:
         if names:
             listing = ", ".join(name or "without name" for name in names[:6])
-            raise GraphProblem(f"the file has {part}, which are not read", [(f"all {len(names)}", listing)], hint)
+            raise GraphProblem(f"the file has {field}, which are not read", [(f"all {len(names)}", listing)], hint)
 
 
 def inlined(model: ModelProto) -> list[Call]:

@@ -43,7 +43,7 @@ UNSIGNED = (TensorProto.UINT8, TensorProto.UINT16, TensorProto.UINT32, TensorPro
 
 
 @contextmanager
-def form_of(node: Node) -> Iterator[None]:
+def refusing_malformed(node: Node) -> Iterator[None]:
     """Turn an operator's exception over malformed inputs or attributes into UnsupportedOperator."""
     try:
         yield
@@ -56,7 +56,7 @@ def inferred(operator: Operator, node: Node, inputs: Sequence[TensorType | None]
     """The types of the node's outputs; raises UnsupportedOperator for an attribute that the operator rejects."""
     _check_flags(node, operator)
     _check_finite(node, operator)
-    with form_of(node):
+    with refusing_malformed(node):
         types = operator.infer(node, inputs)
     for name, kind in zip(node.outputs, types, strict=False):
         check_type(f"{name!r} of node {node.name!r} ({node.op})", kind)
@@ -87,7 +87,7 @@ def check_kernel(node: Node, types: Mapping[str, TensorType]) -> None:
     operator = operator_of(node)
     if operator.kernel is None:
         return
-    with form_of(node):
+    with refusing_malformed(node):
         access = operator.access(node, types)
         args = operator.args(node, access)
     dtypes = {name: dtype for name, dtype, _ in operator.kernel.pointers}
@@ -169,7 +169,7 @@ def wrapped(node: Node, elements: Mapping[str, int], constants: Mapping[str, Arr
 
 def _may_overflow(node: Node, kind: int) -> bool:
     """Whether results of the node may be no integers of ONNX's type."""
-    with form_of(node):
+    with refusing_malformed(node):
         overflow = numerics_of(node).overflow_of(node) if node.op in registry() else "none"
     return overflow == "any" or (overflow == "unsigned" and kind in UNSIGNED)
 

@@ -104,8 +104,8 @@ def versions_of(proto: NodeProto, node: Node, imports: Imports) -> tuple[int, ..
     _check_known(node, opsets if domain_of(proto.domain) == "" else ())
     schemas = {None: CUSTOM} if _is_custom(node, file, proto.domain, imports) else _schemas(node, file, opsets)
     for opset, version in schemas.items():
-        form = file.custom if version == CUSTOM else schema_signature(node.op, version)
-        misfit = fault(proto, form, (*harmless(operator.name), *file.extras)) if form else None
+        signature = file.custom if version == CUSTOM else schema_signature(node.op, version)
+        misfit = fault(proto, signature, (*harmless(operator.name), *file.extras)) if signature else None
         if misfit is not None:
             raise _refused(node, misfit[0], opset, opsets, misfit[1])
     return tuple(sorted(set(schemas.values())))
@@ -148,15 +148,15 @@ def _check_sequences(proto: NodeProto, node: Node, imports: Imports) -> None:
     """UnsupportedOperator where an optimizer, or a limit, over sequences is not of its form."""
     operator = sequence_optimizers().get(proto.op_type)
     declared = operator.role(Optimizer) if operator else None
-    form = declared.sequences if declared else limiters().get(proto.op_type)
-    if form is None:
+    sequences = declared.sequences if declared else limiters().get(proto.op_type)
+    if sequences is None:
         return
     domain = domain_of(proto.domain)
     if domain not in ("", MICROSOFT) or any(version != 1 for version in imports.get(MICROSOFT, ())):
         raise unsupported(
             node, f"domain {domain!r} has no such operator that is known here", f"version 1 of {MICROSOFT}"
         )
-    wrong = fault(proto, form.form)
+    wrong = fault(proto, sequences.signature)
     if wrong is not None:
         raise unsupported(node, *wrong)
 
@@ -207,15 +207,15 @@ def current_form(node: Node, versions: Sequence[int], types: Sequence[TensorType
     where there is no such form, or where the forms of two versions differ.
     """
     file = file_of(registry()[node.op])
-    forms = [
+    rewritten = [
         [node] if version == CUSTOM or version in file.versions else file.older[version](node, types)
         for version in versions
     ]
-    if any(nodes != forms[0] for nodes in forms[1:]):
+    if any(nodes != rewritten[0] for nodes in rewritten[1:]):
         listing = " and ".join(map(str, versions))
         raise unsupported(
             node,
             f"it means one thing in version {versions[0]} of the operator and another in version {versions[-1]}",
             f"an opset_import that names one version of the default domain, not several with versions {listing} of it",
         )
-    return forms[0] if forms else [node]
+    return rewritten[0] if rewritten else [node]

@@ -50,18 +50,18 @@ def _expanded(graph: RawGraph, node: Node, train: RawGraph, rate: float | None) 
     nothing reads go: ONNX Runtime declares the same ones for every optimizer.
     """
     operator = sequence_optimizers()[node.op]
-    declared, form = _declarations(operator)
+    declared, sequences = _declarations(operator)
     node, limit, rest = _unlimited(graph, node)
     _check_sequences(graph, node, rest)
     types = {item.name: item.declared for item in train.inputs}
     names = GraphNames({*types, *train.constants, *(name for other in train.nodes for name in other.outputs)})
     inputs = {item.name: item for item in graph.inputs if item.name not in graph.sequences}
-    shared = {ours: node.inputs[theirs] for theirs, ours in form.places.items() if ours == declared.count}
+    shared = {ours: node.inputs[theirs] for theirs, ours in sequences.places.items() if ours == declared.count}
     for position, name in shared.items():
         if name in inputs:
             shared[position] = names.fresh(name)
             inputs[shared[position]] = replace(inputs.pop(name), name=shared[position])
-    attrs = {**node.attrs, declared.rate: _rate(graph, node, form.rate, rate)}
+    attrs = {**node.attrs, declared.rate: _rate(graph, node, sequences.rate, rate)}
     trained = _trained(train)
     nodes, gradients = ([], trained) if limit is None else by_norm(trained, limit, names.fresh)
     updates = list[Node]()
@@ -88,9 +88,9 @@ def _unlimited(graph: RawGraph, node: Node) -> tuple[Node, float | None, list[No
 
     UnsupportedOperator where the node that limits them is not between the graph's input and the optimizer alone.
     """
-    declared, form = _declarations(sequence_optimizers()[node.op])
+    declared, sequences = _declarations(sequence_optimizers()[node.op])
     rest = [other for other in graph.nodes if other is not node]
-    place = next(theirs for theirs, ours in form.places.items() if ours == declared.gradient)
+    place = next(theirs for theirs, ours in sequences.places.items() if ours == declared.gradient)
     found = [other for other in rest if other.op in limiters() and node.inputs[place] in other.outputs]
     if not found:
         return node, None, rest
@@ -104,8 +104,8 @@ def _unlimited(graph: RawGraph, node: Node) -> tuple[Node, float | None, list[No
     if not 0 < limit < math.inf:
         raise unsupported(limiter, f"{limits.attribute} is {limit:g}", "a number above 0")
     inputs = tuple(limiter.inputs[0] if i == place else name for i, name in enumerate(node.inputs))
-    sequences = replace(node, inputs=inputs)
-    return sequences, limit, rest
+    form = replace(node, inputs=inputs)
+    return form, limit, rest
 
 
 def _declarations(operator: Operator) -> tuple[Optimizer, Sequences]:
@@ -122,9 +122,9 @@ def _listed(names: Mapping[int, str]) -> tuple[str, ...]:
 
 def _check_sequences(graph: RawGraph, node: Node, rest: list[Node]) -> None:
     """The sequences are inputs of the graph, which nothing else works on, and the results all its outputs."""
-    declared, form = _declarations(sequence_optimizers()[node.op])
+    declared, sequences = _declarations(sequence_optimizers()[node.op])
     inputs = {item.name for item in graph.inputs}
-    for position, ours in form.places.items():
+    for position, ours in sequences.places.items():
         name = node.inputs[position]
         if ours != declared.count and not (name in graph.sequences and name in inputs):
             raise unsupported(

@@ -14,7 +14,7 @@ from deployer.core.ir import GraphNames, Node
 from deployer.core.operator import Array, registry, training_of, unsupported, update_counter
 from deployer.core.traits.file import SoleOutput
 from deployer.core.traits.training import Counter
-from deployer.frontend.node_checks import form_of
+from deployer.frontend.node_checks import refusing_malformed
 from deployer.frontend.opsets import current_form
 from deployer.frontend.raw_graph import DeclaredTypes, FileInput, Note, RawGraph
 from deployer.operators.base.unsupported import ABSENT
@@ -168,9 +168,9 @@ def find_draws(graph: RawGraph) -> GraphDraws:
     able = [node for node in graph.nodes if node.op in registry() and training_of(node).passes is not None]
 
     def draws(node: Node) -> bool:
-        with form_of(node):
-            form, *_ = current_form(node, graph.versions.get(node.name, ()), [None] * len(node.inputs))
-            return training_of(form).draws(form, arrays)
+        with refusing_malformed(node):
+            current, *_ = current_form(node, graph.versions.get(node.name, ()), [None] * len(node.inputs))
+            return training_of(current).draws(current, arrays)
 
     drawing = tuple(node for node in able if draws(node))
     return GraphDraws(drawing, tuple(node for node in able if node not in drawing))

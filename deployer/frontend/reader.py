@@ -16,7 +16,7 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import registry, unsupported
 from deployer.core.signatures import value_fault
 from deployer.frontend.model_file import WAY_OUT, load_model
-from deployer.frontend.model_parts import check_parts, graphs_of, inlined, reads
+from deployer.frontend.model_parts import check_ignored_fields, graphs_of, inlined, reads
 from deployer.frontend.opsets import Imports, is_control, name_of, versions_of
 from deployer.frontend.prepare import NO_AXES, Axes, Refusals, converted, notes_of, to_array
 from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawConstant, RawGraph
@@ -55,7 +55,7 @@ def read_graph(
     """
     model = load_model(path)
     axes.fix(model)
-    check_parts(model)
+    check_ignored_fields(model)
     if edit is not None:
         edit(model)
     graph, calls = model.graph, inlined(model)
@@ -255,10 +255,10 @@ def _attribute(node: Node, attr: onnx.AttributeProto) -> AttrValue:
 def constant_node(proto: onnx.NodeProto, name: str) -> RawConstant:
     """The value of a node that is a constant."""
     node = Node(name, proto.op_type, (), tuple(proto.output))
-    forms = [attr for attr in proto.attribute if attr.name != "description"]
-    if len(forms) != 1:
-        raise unsupported(node, f"it has {len(forms)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
-    (attr,) = forms
+    values = [attr for attr in proto.attribute if attr.name != "description"]
+    if len(values) != 1:
+        raise unsupported(node, f"it has {len(values)} values", f"one of {', '.join(_CONSTANT_FORMS)}")
+    (attr,) = values
     if attr.name not in _CONSTANT_FORMS:
         raise unsupported(node, f"its value is none of {', '.join(_CONSTANT_FORMS)}", "a dense tensor of numbers")
     fault = value_fault(attr, (_CONSTANT_FORMS[attr.name],))

@@ -24,8 +24,8 @@ from deployer.core.signatures import has_body
 from deployer.core.traits.execution import with_carry
 from deployer.core.traits.training import Accumulator
 from deployer.frontend.data_numbers import check_indices
-from deployer.frontend.functions.bodies import FunctionPart, Scope, body, without_empty
-from deployer.frontend.functions.control import control_parts
+from deployer.frontend.functions.bodies import BodyNode, Scope, body, without_empty
+from deployer.frontend.functions.control import control_nodes
 from deployer.frontend.model_parts import ValueNames
 from deployer.frontend.node_checks import (
     agrees,
@@ -33,8 +33,8 @@ from deployer.frontend.node_checks import (
     check_elements,
     check_wide,
     element_types,
-    form_of,
     inferred,
+    refusing_malformed,
     two_elements,
     within_types,
     wrapped,
@@ -131,8 +131,8 @@ def resolve(graph: RawGraph, nodes: tuple[Node, ...], inputs: Mapping[str, Tenso
 def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> None:
     """Type a node of the file, or of a function's body, and what it stands for."""
     if node.name in scope.graphs:
-        for inner in control_parts(node, scope):
-            _read_part(state, graph, inner, scope)
+        for inner in control_nodes(node, scope):
+            _read_body_node(state, graph, inner, scope)
         return
     elements = element_types(node, versions, state.elements)
     state.elements |= elements
@@ -142,9 +142,9 @@ def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...
     _find(node, graph.domains.get(node.name, ""))
     known = _with_shape(graph, _with_sources(state, node))
     kept, wraps = within_types(known, elements)
-    for part in (*_in_current_form(state, kept, versions), *wraps):
-        state.whole.append(part)
-        _read_pieces(state, graph, part)
+    for item in (*_in_current_form(state, kept, versions), *wraps):
+        state.whole.append(item)
+        _read_pieces(state, graph, item)
     check_wide(known, elements, state.constants)
     state.constants |= wrapped(known, elements, state.constants)
     _check_elements(state, node, versions)
@@ -177,8 +177,8 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
         state.check_computed(name, f"node {node.name!r} ({node.op})")
     before = len(state.read), len(state.whole)
     try:
-        for part in body(node, versions, scope):
-            _read_part(state, graph, part, scope)
+        for item in body(node, versions, scope):
+            _read_body_node(state, graph, item, scope)
     except UnsupportedOperator:
         _forget(state, before)
         if node.op in registry():
@@ -189,25 +189,25 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
     return True
 
 
-def _read_part(state: Resolved, graph: RawGraph, part: FunctionPart, scope: Scope) -> None:
+def _read_body_node(state: Resolved, graph: RawGraph, item: BodyNode, scope: Scope) -> None:
     """Type a node of a body; where its results are the same for any values, they are constants, and it is no node."""
-    if part.bools:
-        state.elements |= dict.fromkeys(part.node.outputs, TensorProto.BOOL)
-    if part.constant is not None:
-        name, array = part.node.outputs[0], part.constant.array
+    if item.bools:
+        state.elements |= dict.fromkeys(item.node.outputs, TensorProto.BOOL)
+    if item.constant is not None:
+        name, array = item.node.outputs[0], item.constant.array
         state.types[name], state.constants[name], state.fixed[name] = _type_of(array), array, array
         return
     before = len(state.read), len(state.whole)
-    node = without_empty(part.node, part.versions, state.empty)
+    node = without_empty(item.node, item.versions, state.empty)
     if not state.empty.isdisjoint(node.inputs):
         name = next(name for name in node.inputs if name in state.empty)
         raise unsupported(node, f"its input {name!r} has no elements", "a call whose body computes no empty values")
     node = _with_elements(state, node)
     check_counted(node, state.constants)
-    _read(state, graph, node, part.versions, scope)
-    if _is_fixed(state, part.node):
+    _read(state, graph, node, item.versions, scope)
+    if _is_fixed(state, item.node):
         _forget(state, before)
-        state.fixed |= {name: state.constants[name] for name in part.node.outputs if name}
+        state.fixed |= {name: state.constants[name] for name in item.node.outputs if name}
 
 
 def _forget(state: Resolved, counts: tuple[int, int]) -> None:
@@ -242,22 +242,22 @@ def _read_pieces(state: Resolved, graph: RawGraph, node: Node) -> None:
     An output that these do not compute is dropped.
     """
     operator = _find(node, "")
-    parts = None
+    lowered = None
     if operator.composite:
         fixed = static_form(state, replace(node, op=operator.name), operator)
         inputs = [state.types[n] if n else None for n in fixed.inputs]
         inferred(operator, fixed, inputs)
-        with form_of(fixed):
-            parts = operator.lower(fixed, inputs)
+        with refusing_malformed(fixed):
+            lowered = operator.lower(fixed, inputs)
         node = fixed
-    if not parts:
+    if not lowered:
         state.read.append(node)
         _add(state, graph, node, operator)
         return
-    results = {name for part in parts for name in part.outputs}
+    results = {name for lowered_node in lowered for name in lowered_node.outputs}
     state.dropped.update((name, node) for name in node.outputs if name and name not in results)
-    for part in parts:
-        _read_pieces(state, graph, part)
+    for lowered_node in lowered:
+        _read_pieces(state, graph, lowered_node)
 
 
 def _with_sources(state: Resolved, node: Node) -> Node:
@@ -312,13 +312,13 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     if _folded(state, node, operator, types):
         state.dropped.update((name, node) for name in node.outputs if name and name not in state.constants)
         return
-    with form_of(node):
+    with refusing_malformed(node):
         lowered = operator.lower(node, inputs)
     if lowered is not None:
-        results = {name for part in lowered for name in part.outputs}
+        results = {name for lowered_node in lowered for name in lowered_node.outputs}
         state.dropped.update((name, node) for name in node.outputs if name and name not in results)
-        for part in lowered:
-            _add(state, graph, part, _find(part, ""))
+        for lowered_node in lowered:
+            _add(state, graph, lowered_node, _find(lowered_node, ""))
         return
     if operator.view:
         state.storage[node.outputs[0]] = node.inputs[0]
@@ -328,7 +328,7 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
         raise unsupported(node, "it has no kernel, and its inputs are not constant", "computing it in the exporter")
     for output, source in operator.inplace.items():
         state.storage[node.outputs[output]] = node.inputs[source]
-    with form_of(node):
+    with refusing_malformed(node):
         node, carried = with_carry(execution_of(operator).sums, node, partial(operator.access, node, state.types))
     state.types |= carried
     state.nodes.append(node)
@@ -393,7 +393,7 @@ def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[Tensor
             check_indices(node, indices, state.constants[indices.input], f"constant {indices.input!r}")
     else:
         return False
-    with form_of(node):
+    with refusing_malformed(node):
         results = operator.reference(node, operands)
     for name, result, kind in zip(node.outputs, results, types, strict=False):
         if name:

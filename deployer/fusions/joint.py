@@ -34,17 +34,17 @@ def _joined(program: Program, options: Options, last: Node, operator: Operator, 
     if found is None:
         return program
     joint, others = found
-    parts = [n for n in graph.nodes if n is last or n in others]
-    between = graph.nodes[graph.nodes.index(parts[0]) : graph.nodes.index(parts[-1])]
-    passed = [n for n in between if n not in parts]
+    members = [n for n in graph.nodes if n is last or n in others]
+    between = graph.nodes[graph.nodes.index(members[0]) : graph.nodes.index(members[-1])]
+    passed = [n for n in between if n not in members]
     is_free = all(_is_free(program, passed, name) for name in joint.outputs if name)
-    if {n.name for n in parts} & set(options.opt_out) or not is_free:
+    if {n.name for n in members} & set(options.opt_out) or not is_free:
         return program
-    if not all(is_unwritten(program, graph, parts[0], parts[-1], name) for name in joint.inputs if name):
+    if not all(is_unwritten(program, graph, members[0], members[-1], name) for name in joint.inputs if name):
         return program
-    joint = replace(joint, name="+".join(n.name for n in parts), outputs=_kept(program, operator, joint, parts))
-    nodes = tuple(joint if n is parts[0] else n for n in graph.nodes if n is parts[0] or n not in parts)
-    gone = {name for n in parts for name in n.outputs} - set(joint.outputs)
+    joint = replace(joint, name="+".join(n.name for n in members), outputs=_kept(program, operator, joint, members))
+    nodes = tuple(joint if n is members[0] else n for n in graph.nodes if n is members[0] or n not in members)
+    gone = {name for n in members for name in n.outputs} - set(joint.outputs)
     tensors = {name: tensor for name, tensor in program.tensors.items() if name not in gone}
     graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
     return replace(program, tensors=tensors, graphs=graphs)
@@ -57,9 +57,9 @@ def _is_free(program: Program, passed: list[Node], name: str) -> bool:
     return storage == name or (program.tensors[storage].role == "accumulator" and storage not in used)
 
 
-def _kept(program: Program, operator: Operator, joint: Node, parts: list[Node]) -> tuple[str, ...]:
+def _kept(program: Program, operator: Operator, joint: Node, members: list[Node]) -> tuple[str, ...]:
     """The outputs of the joint node, empty where the kernel can spare one that only parts of the node read."""
-    read = {name for n in program.nodes if n not in parts for name in n.inputs}
+    read = {name for n in program.nodes if n not in members for name in n.inputs}
     optional = execution_of(operator).optional_outputs.values()
     outputs = [
         "" if place in optional and name not in read and name and is_private(program, name) else name

@@ -24,15 +24,15 @@ AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every update that an operator has a joint form of into the producer of its gradient."""
-    forms = [operator.fusion for operator in registry().values() if operator.fusion and operator.fusion.fused_update]
+    fusions = [operator.fusion for operator in registry().values() if operator.fusion and operator.fusion.fused_update]
     for update in program.nodes if options.fuse_update else ():
-        for form in forms:
-            if form.fused_update == update.op:
-                program = _joined(program, options, update, form)
+        for fusion in fusions:
+            if fusion.fused_update == update.op:
+                program = _joined(program, options, update, fusion)
     return program
 
 
-def _joined(program: Program, options: Options, update: Node, form: Fusion) -> Program:
+def _joined(program: Program, options: Options, update: Node, fusion: Fusion) -> Program:
     """The program with the update and the producer of its gradient as one node; unchanged where they cannot be one."""
     declared = operator_of(update).role(Optimizer)
     graph = next((g for g in program.graphs if update in g.nodes), None)
@@ -44,7 +44,7 @@ def _joined(program: Program, options: Options, update: Node, form: Fusion) -> P
         return program
     if not _may_wait(program, graph, producer, update, declared):
         return program
-    joint = form.updating(producer, update, {name: tensor.type for name, tensor in program.tensors.items()})
+    joint = fusion.updating(producer, update, {name: tensor.type for name, tensor in program.tensors.items()})
     if joint is None:
         return program
     joint = replace(joint, name=f"{producer.name}+{update.name}", outputs=update.outputs)

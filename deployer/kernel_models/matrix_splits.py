@@ -10,7 +10,7 @@ from deployer.core.kernel_model import KernelModel
 from deployer.operators.base.epilogue import GATE, extra_work, has_relu
 from deployer.operators.base.sums import is_single
 from deployer.operators.base.work_split import CostModel, Tile, WorkSplit, register_split
-from deployer.operators.products.gemm import SINGLE, outer_form
+from deployer.operators.products.gemm import SINGLE, outer_class
 
 
 class EpilogueCost(NamedTuple):
@@ -78,13 +78,13 @@ def in_blocks(node: Node, access: Access, tile: Tile, model: KernelModel) -> Wor
     return blocks(batch, m, n, k, finish_of(node, access, model), model)
 
 
-def strips(batch: int, rows: int, columns: int, form: str, model: KernelModel) -> Work:
+def strips(batch: int, rows: int, columns: int, cost_class: str, model: KernelModel) -> Work:
     """The work of outer products: strips of columns that cores share whole, or of which each takes some rows."""
-    width = model.block if form == "added" else 2 * model.block
+    width = model.block if cost_class == "added" else 2 * model.block
     count, outputs = -(-columns // width), batch * rows * columns
     if count >= model.cores_assumed and (count % model.cores_assumed == 0 or rows < model.cores_assumed):
-        return Work(outputs, outputs, count, form, inner_loop_starts=batch * count)
-    return Work(outputs, outputs, rows, form, inner_loop_starts=batch * count * min(rows, model.cores_assumed))
+        return Work(outputs, outputs, count, cost_class, inner_loop_starts=batch * count)
+    return Work(outputs, outputs, rows, cost_class, inner_loop_starts=batch * count * min(rows, model.cores_assumed))
 
 
 def _edged(outputs: int, in_blocks: int, in_lines: int, k: int, epilogue: EpilogueCost, model: KernelModel) -> Work:
@@ -105,24 +105,24 @@ def _lines(lines: int, outputs: int, k: int, extra: int, model: KernelModel) -> 
 def _vector(outputs: int, k: int, extra: int, beside: bool, model: KernelModel) -> Work:
     """The work of a line by itself, which cores share by fours or by twos; the latter differ by how factors lie."""
     narrow = "narrow" if beside else "apart"
-    width, form = (model.block, "vector") if outputs > model.narrow_outputs else (2, narrow)
+    width, cost_class = (model.block, "vector") if outputs > model.narrow_outputs else (2, narrow)
     pieces = -(-outputs // width)
     computed = pieces * width
     overhead_macs = (computed - outputs) * k + computed * extra
-    return Work(outputs * k, computed, pieces, form, overhead_macs, min(pieces, model.cores_assumed))
+    return Work(outputs * k, computed, pieces, cost_class, overhead_macs, min(pieces, model.cores_assumed))
 
 
 FEW = ("few", "few_rows")
 """Forms of few products."""
 
 
-def _form(node: Node, access: Access, model: KernelModel) -> str:
-    """The form of outer products and of few products, by the sizes of the whole; "" where tiles decide.
+def _product_class(node: Node, access: Access, model: KernelModel) -> str:
+    """Cost class of outer products and of few products, by the sizes of the whole; "" where tiles decide.
 
     Of few products, those of a vector and a matrix are "few", and outer products "few_rows".
     """
     batch, m, n, k = (access.dim(name).size for name in ("batch", "m", "n", "k"))
-    outer = outer_form(node, access)
+    outer = outer_class(node, access)
     if batch > 1 or m * n * k > model.few_macs:
         return outer
     if outer:
@@ -139,17 +139,17 @@ class GemmSplit(WorkSplit):
 
     def arguments(self, node: Node, access: Access, model: KernelModel) -> dict[str, ArgValue]:
         """Few products take code of their own."""
-        form = _form(node, access, model)
-        return {"single": Const(SINGLE[form])} if form in FEW else {}
+        cost_class = _product_class(node, access, model)
+        return {"single": Const(SINGLE[cost_class])} if cost_class in FEW else {}
 
     def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-        """One multiply-accumulate per point, one more operation per output, by the form that the kernel takes."""
+        """One multiply-accumulate per point, one more operation per output, by the cost class."""
         batch, m, n, k = (tile[name] for name in ("batch", "m", "n", "k"))
-        form, outputs = _form(node, access, model), batch * m * n
-        if form in FEW:
+        cost_class, outputs = _product_class(node, access, model), batch * m * n
+        if cost_class in FEW:
             overhead_macs = outputs * extra_work(node, access)
-            return Work(outputs * k, outputs, batch * m * (n if form == "few" else 1), form, overhead_macs)
-        return strips(batch, m, n, form, model) if form else in_products(node, access, tile, model)
+            return Work(outputs * k, outputs, batch * m * (n if cost_class == "few" else 1), cost_class, overhead_macs)
+        return strips(batch, m, n, cost_class, model) if cost_class else in_products(node, access, tile, model)
 
 
 @register_split

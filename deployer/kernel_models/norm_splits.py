@@ -8,7 +8,7 @@ from deployer.core.ir import Node
 from deployer.core.kernel import Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import execution_of, operator_of
-from deployer.operators.base.epilogue import finished_form
+from deployer.operators.base.epilogue import class_with_epilogue
 from deployer.operators.base.work_split import Tile, WorkSplit, register_split
 from deployer.operators.normalization.layer_norm_steps import bias_sum
 
@@ -32,11 +32,11 @@ class ChannelStepSplit(WorkSplit):
             if tile["n"] == 1 and tile["c"] % model.cores_assumed == 0:
                 return Work(count, inner_loop_starts, tile["c"], CHANNELS)
             return Work(count, inner_loop_starts + model.cores_assumed, count, ELEMENTS)
-        part = any(tile[d] < access.dim(d).size for d in sums.dims)
-        if part and sums.blocks(access):
+        is_partial = any(tile[d] < access.dim(d).size for d in sums.dims)
+        if is_partial and sums.blocks(access):
             inner_loop_starts += inner_loop_starts * model.partial_sum_starts
-        form = IMAGES if part or tile["n"] > 1 else FEW if 2 * tile["c"] <= model.cores_assumed else ""
-        return Work(count, inner_loop_starts, tile["c"], form)
+        cost_class = IMAGES if is_partial or tile["n"] > 1 else FEW if 2 * tile["c"] <= model.cores_assumed else ""
+        return Work(count, inner_loop_starts, tile["c"], cost_class)
 
 
 @register_split
@@ -76,7 +76,7 @@ class ChannelNormalizeSplit(ChannelStepSplit):
     def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
         """With Relu another loop runs."""
         plain = super().work(node, access, tile, model)
-        return replace(plain, form=finished_form(plain.form, node, access))
+        return replace(plain, cost_class=class_with_epilogue(plain.cost_class, node, access))
 
 
 @register_split
@@ -88,11 +88,11 @@ class LayerScaleGradSplit(WorkSplit):
     def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
         """Two operations per element; cores share columns or, where each core has some, by four neighbours.
 
-        Both have a form of their own, and so has each with the second sum. Each sum takes time to begin and to end.
+        Both have a cost class of their own, and so has each with the second sum. Each sum takes time to begin and end.
         """
         columns, fours = tile["c"], tile["c"] // model.block
         is_wide = fours >= model.cores_assumed
         parallel = fours + columns % model.block if is_wide else columns
-        form = "_".join(filter(None, ("fours" if is_wide else "", "biased" if bias_sum(node) else "")))
+        cost_class = "_".join(filter(None, ("fours" if is_wide else "", "biased" if bias_sum(node) else "")))
         count = tile["r"] * columns
-        return Work(count, count, parallel, form, inner_loop_starts=parallel)
+        return Work(count, count, parallel, cost_class, inner_loop_starts=parallel)

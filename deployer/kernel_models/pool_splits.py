@@ -9,14 +9,14 @@ from deployer.core.access import Access, Reach, Window, box_shape
 from deployer.core.ir import Node
 from deployer.core.kernel import Work
 from deployer.core.kernel_model import KernelModel
-from deployer.operators.base.epilogue import GATED, gated_form
+from deployer.operators.base.epilogue import GATED, gate_class
 from deployer.operators.base.work_split import Tile, WorkSplit, register_split
 
 SQUARES: dict[tuple[int, ...], str] = {(2, 2): "pairs", (3, 3): "nines"}
 
 
-def square_form(node: Node) -> str:
-    """The form of the work on squares of neighbours for which kernels have loops of their own; empty for others."""
+def window_class(node: Node) -> str:
+    """Cost class of windows for which kernels have loops of their own; empty for others."""
     is_dense = set(node.attr_ints("dilations", (1,))) == {1}
     return SQUARES.get(node.attr_ints("kernel_shape", ()), "") if is_dense else ""
 
@@ -32,7 +32,7 @@ class MaxPoolSplit(WorkSplit):
         window = math.prod(a.kernel for a in access.operand("x").axes if isinstance(a, Window))
         rows = tile["c"] * tile["h"]
         elements = math.prod(tile.values()) * window
-        return Work(macs=0, elements=elements, parallel=rows, inner_loop_starts=rows, form=square_form(node))
+        return Work(macs=0, elements=elements, parallel=rows, inner_loop_starts=rows, cost_class=window_class(node))
 
 
 @register_split
@@ -52,7 +52,7 @@ class AvgPoolSplit(MaxPoolSplit):
 class PoolGradSplit(WorkSplit):
     """Gradients of pooling."""
 
-    parts_in_rows: ClassVar[bool] = True
+    starts_in_rows: ClassVar[bool] = True
     """Whether squares of a tile with a part of the columns are computed a row at a time, as those of all columns."""
 
     def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
@@ -60,19 +60,19 @@ class PoolGradSplit(WorkSplit):
         that lie apart together.
 
         Elements of squares that reach over a border are `overhead_macs`: they go one by one, and so do those in rows of
-        squares that two cores have a part of, and `parts_in_rows` decides of a tile that has a part of the columns.
+        squares that two cores have a part of, and `starts_in_rows` decides of a tile that has a part of the columns.
         """
         window = math.prod(node.attr_ints("kernel_shape", ()))
         box = box_shape(access.operand("dy"), tile)
-        is_whole = self.parts_in_rows or tile["w"] == access.dim("w").size
-        rows, form = box[0] * box[1], square_form(node) if is_whole else ""
-        overhead_macs = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if form else 0
+        is_whole = self.starts_in_rows or tile["w"] == access.dim("w").size
+        rows, cost_class = box[0] * box[1], window_class(node) if is_whole else ""
+        overhead_macs = window * (math.prod(box) - box[0] * _whole(access, tile, box)) if cost_class else 0
         elements = math.prod(box) * window - overhead_macs + math.prod(tile.values())
         side, step = node.attr_ints("kernel_shape", ())[0], node.attr_ints("strides", (1,))[0]
-        together = step if form and step >= side else 1
-        if form and together == 1 and tile["c"] % model.cores_assumed:
+        together = step if cost_class and step >= side else 1
+        if cost_class and together == 1 and tile["c"] % model.cores_assumed:
             overhead_macs += 2 * model.cores_assumed * box[2] * window
-        return Work(0, elements, tile["c"] * -(-tile["h"] // together), form, overhead_macs, rows)
+        return Work(0, elements, tile["c"] * -(-tile["h"] // together), cost_class, overhead_macs, rows)
 
 
 @register_split
@@ -82,9 +82,9 @@ class AvgPoolGradSplit(PoolGradSplit):
     kernel = "avg_pool_grad_f32"
 
     def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-        """That of PoolGrad, of a form of its own where there is a gate."""
+        """That of PoolGrad, with a cost class of its own where there is a gate."""
         plain = super().work(node, access, tile, model)
-        return replace(plain, form="_".join(filter(None, (plain.form, gated_form(access)))))
+        return replace(plain, cost_class="_".join(filter(None, (plain.cost_class, gate_class(access)))))
 
 
 def _whole(access: Access, tile: Tile, box: Sequence[int]) -> int:
@@ -129,21 +129,23 @@ class MaxPoolGradSplit(PoolGradSplit):
     """Gradients of maxima."""
 
     kernel = "max_pool_grad_f32"
-    parts_in_rows = False
+    starts_in_rows = False
 
     def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-        """That of PoolGrad, of a form of its own where X is a gate besides.
+        """That of PoolGrad, with a cost class of its own where X is a gate besides.
 
         Of squares that reach over a border the elements inside are searched, and are `overhead_macs`; runs are parts of
         rows of squares by one way: those at each end that reach over it, and those between.
         """
         plain = super().work(node, access, tile, model)
-        if plain.form:
+        if plain.cost_class:
             rows, columns = _along(access, tile)
             box = box_shape(access.operand("dy"), tile)
             cut = box[1] * box[2] - rows.whole * columns.whole
             taps = rows.taps * columns.taps - rows.whole * columns.whole * rows.size * columns.size
-            parts = rows.whole * (1 + columns.ends) + rows.cut if columns.whole else box[1]
+            row_starts = rows.whole * (1 + columns.ends) + rows.cut if columns.whole else box[1]
             overhead_macs = plain.overhead_macs - box[0] * (cut * rows.size * columns.size - taps)
-            plain = replace(plain, overhead_macs=overhead_macs, inner_loop_starts=box[0] * parts)
-        return replace(plain, form=f"{plain.form}_gated".lstrip("_") if node.attr_int(GATED, 0) else plain.form)
+            plain = replace(plain, overhead_macs=overhead_macs, inner_loop_starts=box[0] * row_starts)
+        return replace(
+            plain, cost_class=f"{plain.cost_class}_gated".lstrip("_") if node.attr_int(GATED, 0) else plain.cost_class
+        )

@@ -14,19 +14,19 @@ from deployer.kernel_models.window_splits import (
     POINTWISE,
     SIDE,
     STRIDED,
-    form_of,
     is_profitable,
+    layer_class,
     met_taps,
 )
 from deployer.operators.base.work_split import CostModel, Tile, WorkSplit, register_split
 from deployer.operators.products.convolution_grad import is_single_plane
 
 TAPS = "taps"
-"""The form of a gradient of W that takes single taps as it takes rows of them."""
+"""Cost class of a gradient of W that takes single taps as it takes rows of them."""
 ALONE = "alone"
-"""The form of a gradient of W by rows of three taps of single outputs."""
+"""Cost class of a gradient of W by rows of three taps of single outputs."""
 BY_ROWS = "by_rows"
-"""The form of a gradient of W of a depthwise layer whose rows of taps are dealt out."""
+"""Cost class of a gradient of W of a depthwise layer whose rows of taps are dealt out."""
 
 
 def weight_blocks(groups: int, outputs: int, channels: int, rows: int, model: KernelModel) -> tuple[int, int]:
@@ -41,7 +41,7 @@ def weight_blocks(groups: int, outputs: int, channels: int, rows: int, model: Ke
     return fours * channels, (outputs - model.block * fours) * channels
 
 
-def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str, model: KernelModel) -> Work:
+def _block_work(access: Access, tile: Tile, blocks: int, single: int, cost_class: str, model: KernelModel) -> Work:
     """The work of so many blocks for each row of taps of a group, with losses of so many `single` outputs.
 
     Runs are such blocks, once for each block of the sum.
@@ -50,14 +50,14 @@ def _block_work(access: Access, tile: Tile, blocks: int, single: int, form: str,
     macs, inside = math.prod(tile.values()), met_taps(access, "x", tile)[0].share(kh)
     inner_loop_starts = tile["g"] * blocks * kh
     overhead_macs = macs // tile["m"] * single // model.remainder_divisor - (macs - round(macs * inside))
-    parts = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
+    regions = math.prod(-(-tile[name] // access.dim(name).quantum) for name in ("n", "oh", "ow"))
     return Work(
         macs,
         round(inner_loop_starts * rows * inside),
         inner_loop_starts,
-        form,
+        cost_class,
         overhead_macs,
-        inner_loop_starts * (1 if is_single_plane(access) else parts),
+        inner_loop_starts * (1 if is_single_plane(access) else regions),
     )
 
 
@@ -91,13 +91,13 @@ class ConvGradWSplit(WorkSplit):
         """A multiply-accumulate per weight and element of a plane of dY; cores share blocks of a row of weights."""
         _, m, c, kh, kw = access.operand("grad").view
         high, wide = (a.stride for a in access.operand("x").axes if isinstance(a, Window))
-        form = form_of(m, c, (kh, kw), (high, wide))
-        form = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(form, form)
+        cost_class = layer_class(m, c, (kh, kw), (high, wide))
+        cost_class = {POINTWISE: TAPS, STRIDED: TAPS, DEPTHWISE: BY_ROWS}.get(cost_class, cost_class)
         fours, alone = weight_blocks(tile["g"], tile["m"], tile["c"], kh, model)
         if m * c > 1 and kw == SIDE and not fours:
-            form = ALONE
+            cost_class = ALONE
         single = 0 if m == c == 1 else alone // tile["c"]
-        return _block_work(access, tile, fours + alone, single, form, model)
+        return _block_work(access, tile, fours + alone, single, cost_class, model)
 
 
 STEP_WORK = 2

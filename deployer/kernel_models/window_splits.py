@@ -9,7 +9,7 @@ from deployer.core.access import Access, Reach, Window
 from deployer.core.ir import Node
 from deployer.core.kernel import Work
 from deployer.core.kernel_model import KernelModel
-from deployer.operators.base.epilogue import finished_form
+from deployer.operators.base.epilogue import class_with_epilogue
 from deployer.operators.base.sums import block_of
 from deployer.operators.base.work_split import CostModel, Tile, WorkSplit, register_split
 from deployer.operators.products.convolution_geometry import Shape, taps_between, window_axes
@@ -17,13 +17,13 @@ from deployer.operators.products.convolution_geometry import Shape, taps_between
 SIDE = 3
 """Taps in each direction of the windows for which kernels of depthwise layers have code of their own."""
 POINTWISE, STRIDED = "pointwise", "strided"
-"""The forms of layers with single taps."""
+"""Cost classes of layers with single taps."""
 DEPTHWISE, TALL, WINDOWS = "depthwise", "tall", "windows"
-"""The forms of depthwise ones: with windows of three by three, of three columns, and of others."""
+"""Cost classes of depthwise ones: with windows of three by three, of three columns, and of others."""
 
 
-def form_of(m: int, c: int, kernel: Shape, strides: Shape) -> str:
-    """The form of a layer, which has its own cost figures; `m` and `c` are one group's channels of Y and X."""
+def layer_class(m: int, c: int, kernel: Shape, strides: Shape) -> str:
+    """Return the cost class of a layer; `m` and `c` are one group's channels of Y and X."""
     if m == c == 1:
         return DEPTHWISE if kernel == (SIDE, SIDE) else TALL if kernel[1] == SIDE else WINDOWS
     if kernel != (1, 1):
@@ -46,12 +46,12 @@ def most(dealt_out: Iterable[tuple[int, float]], cores: int) -> float:
     return whole + max(costs)
 
 
-def parts_of_planes(planes: int, model: KernelModel) -> int:
+def plane_splits(planes: int, model: KernelModel) -> int:
     """The parts of each plane: one, or two or four where planes are few and cores would not have as many each."""
-    parts = 1
-    while parts < model.block and planes * parts < model.unsplit_planes and planes * parts % model.cores_assumed:
-        parts *= 2
-    return parts
+    splits = 1
+    while splits < model.block and planes * splits < model.unsplit_planes and planes * splits % model.cores_assumed:
+        splits *= 2
+    return splits
 
 
 def is_profitable(limit: tuple[int, int], blocks: int, pieces: int, model: KernelModel) -> bool:
@@ -107,7 +107,7 @@ def rectangle_work(
     tile: Tile,
     channels: str,
     macs: int,
-    form: str,
+    cost_class: str,
     model: KernelModel,
     in_line: int = 0,
 ) -> Work:
@@ -121,11 +121,11 @@ def rectangle_work(
     """
     rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     blocks = list(_blocks(rows, columns, tile["n"] * tile["g"], tile[channels], in_line, model))
-    return _work(access, operand, tile, channels, blocks, len(blocks), macs, form, model)
+    return _work(access, operand, tile, channels, blocks, len(blocks), macs, cost_class, model)
 
 
 def single_tap_work(
-    access: Access, operand: str, tile: Tile, channels: str, macs: int, form: str, model: KernelModel
+    access: Access, operand: str, tile: Tile, channels: str, macs: int, cost_class: str, model: KernelModel
 ) -> Work:
     """The same of one tap, row by row, where whole rows without a stride are one. Outputs without a tap are filled."""
     down, along = window_axes(access.operand(operand))
@@ -134,17 +134,17 @@ def single_tap_work(
         rows, columns = [(1, 1)], [(tile[down.dim] * tile[along.dim], 1)]
     blocks = list(_row_blocks(rows, columns, model.blocks(tile["n"] * tile["g"] * tile[channels]), model))
     empty = sum(row_taps * column_taps == 0 for _, row_taps in rows for _, column_taps in columns)
-    return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, form, model)
+    return _work(access, operand, tile, channels, blocks, len(blocks) + empty, macs, cost_class, model)
 
 
-def line_work(access: Access, operand: str, tile: Tile, form: str, model: KernelModel) -> Work:
+def line_work(access: Access, operand: str, tile: Tile, cost_class: str, model: KernelModel) -> Work:
     """The work of layers of one channel in and one out, whose rectangles are lines along their longer sides.
 
     Cores share channels, or halves or quarters of all lines of one. Elements are outputs; runs are what comes before a
     rectangle's lines and before each of them.
     """
     planes = tile["n"] * tile["g"]
-    parts = parts_of_planes(planes, model)
+    splits = plane_splits(planes, model)
     products = outputs = begun = 0
     rows, columns = (met.inner_loop_starts for met in met_taps(access, operand, tile))
     for height, row_taps in rows:
@@ -152,16 +152,18 @@ def line_work(access: Access, operand: str, tile: Tile, form: str, model: Kernel
             products += height * width * row_taps * column_taps
             outputs += height * width
             begun += model.rectangle_starts + min(height, width)
-    return Work(planes * products, planes * outputs, planes * parts, form, inner_loop_starts=planes * parts * begun)
+    return Work(
+        planes * products, planes * outputs, planes * splits, cost_class, inner_loop_starts=planes * splits * begun
+    )
 
 
 def matrix_work(
-    access: Access, operand: str, tile: Tile, channels: str, macs: int, form: str, model: KernelModel
+    access: Access, operand: str, tile: Tile, channels: str, macs: int, cost_class: str, model: KernelModel
 ) -> Work:
     """The same in whole blocks of a product of matrices; cores share blocks of channels at an output."""
     pixels, planes = math.prod(tile[axis.dim] for axis in window_axes(access.operand(operand))), tile["n"] * tile["g"]
     elements = planes * tile[channels] * (pixels + model.region_setup_elements)
-    return Work(macs, elements, planes * model.blocks(tile[channels]) * pixels, form)
+    return Work(macs, elements, planes * model.blocks(tile[channels]) * pixels, cost_class)
 
 
 def _work(
@@ -172,7 +174,7 @@ def _work(
     blocks: list[_Blocks],
     begun: int,
     macs: int,
-    form: str,
+    cost_class: str,
     model: KernelModel,
 ) -> Work:
     """The work of blocks, of which cores begin so many kinds."""
@@ -184,7 +186,7 @@ def _work(
     costs = [(block.number, block.products(model)) for block in blocks]
     overhead_macs = round(most(costs, model.cores_assumed) * tile[summed] * share) - macs
     inner_loop_starts = sum(block.number * block.begins(model) for block in blocks)
-    return Work(macs, round(begun * share), pieces, form, overhead_macs, inner_loop_starts * sums)
+    return Work(macs, round(begun * share), pieces, cost_class, overhead_macs, inner_loop_starts * sums)
 
 
 def _blocks(
@@ -307,36 +309,36 @@ def _all_taps(axis: Window | Reach, output: int) -> int:
 # Depthwise 3x3 kernels, whose planes may be cut into strips of columns.
 
 WIDTHS = "widths"
-"""The form of strips of two widths, four columns and what is left of them: each width has code of its own."""
+"""Cost class of strips of two widths, four columns and what is left of them: each width has code of its own."""
 
 
-def strips_form(access: Access, operand: str, tile: Tile, model: KernelModel) -> str:
+def strip_class(access: Access, operand: str, tile: Tile, model: KernelModel) -> str:
     """WIDTHS, or none."""
     columns = tile[window_axes(access.operand(operand))[1].dim]
     return WIDTHS if columns > model.block and columns % model.block else ""
 
 
-def strip_work(access: Access, operand: str, tile: Tile, form: str, model: KernelModel) -> Work:
+def strip_work(access: Access, operand: str, tile: Tile, cost_class: str, model: KernelModel) -> Work:
     """Nine multiply-accumulates for each element of the result, and the rows of each strip with its beginning.
 
     Cores take turns at planes, or where these are few at halves or quarters of their rows: the core with most decides.
     """
     rows, columns = (tile[axis.dim] for axis in window_axes(access.operand(operand)))
     planes, strips = tile["n"] * tile["g"], model.blocks(columns)
-    parts = parts_of_planes(planes, model)
-    longest = -(-rows // parts)
-    lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * parts, longest)]
-    pieces, macs = planes * parts, planes * rows * columns * SIDE**2
+    splits = plane_splits(planes, model)
+    longest = -(-rows // splits)
+    lengths = [max(min(longest, rows - begin), 0) for begin in range(0, longest * splits, longest)]
+    pieces, macs = planes * splits, planes * rows * columns * SIDE**2
     share = pieces / model.rounds(pieces)
     products, elements, inner_loop_starts = (
         round(most(_with_rows(planes, lengths, costs), model.cores_assumed) * share)
         for costs in (
             [columns * SIDE**2 * length for length in lengths],
             [model.strip_setup_elements + strips * (length + model.strip_setup_elements) for length in lengths],
-            [strips] * parts,
+            [strips] * splits,
         )
     )
-    return Work(macs, elements, pieces, form, products - macs, inner_loop_starts)
+    return Work(macs, elements, pieces, cost_class, products - macs, inner_loop_starts)
 
 
 def _with_rows(planes: int, lengths: Sequence[int], costs: Sequence[int]) -> list[tuple[int, float]]:
@@ -348,7 +350,7 @@ def _with_rows(planes: int, lengths: Sequence[int], costs: Sequence[int]) -> lis
 
 
 def fours_work(
-    access: Access, operand: str, tile: Tile, channels: str, macs: int, form: str, model: KernelModel
+    access: Access, operand: str, tile: Tile, channels: str, macs: int, cost_class: str, model: KernelModel
 ) -> Work:
     """The work over `operand` of a tile by four neighbours in a row, each with three taps in a row.
 
@@ -368,7 +370,7 @@ def fours_work(
     overhead_macs = round(model.block * taps * tile[summed] * share) - macs
     sums = -(-tile[summed] // block_of(access.dim(summed).size, met))
     elements = model.block**2 * pieces + round(model.plane_setup_elements * (planes - 1) * share)
-    return Work(macs, elements, pieces, form, overhead_macs, pieces * sums)
+    return Work(macs, elements, pieces, cost_class, overhead_macs, pieces * sums)
 
 
 @lru_cache(4096)
@@ -385,15 +387,17 @@ def _most_taps(rows: Met, columns: Met, channels: int, block: int, cores: int) -
             fours = [sum(line[i : i + block]) for i in range(0, len(line), block)]
             whole = block * max(line)
             begin, end = int(fours[0] < whole), len(fours) - int(len(fours) > 1 and fours[-1] < whole)
-            for part in (fours[:begin], fours[begin:end], fours[end:]):
-                dealt += [(channels * len(part), row * part[0]) for row in rows.taps[down :: rows.apart] if part]
+            for run in (fours[:begin], fours[begin:end], fours[end:]):
+                dealt += [(channels * len(run), row * run[0]) for row in rows.taps[down :: rows.apart] if run]
     return most(dealt, cores)
 
 
 # Cost models by name.
 
 
-def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], **in_line: int) -> dict[str, CostModel]:
+def cost_models_over(
+    operand: str, channels: str, macs: Callable[[Access, Tile], int], **in_line: int
+) -> dict[str, CostModel]:
     """The ways of a layer with windows over an operand, X or dY, whose results have these `channels`, a dim's name.
 
     `macs` counts the multiply-accumulates of a tile. Each of `in_line` is a way by rectangles, with rows of up to so
@@ -401,18 +405,18 @@ def ways_over(operand: str, channels: str, macs: Callable[[Access, Tile], int], 
     """
 
     def planes(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-        return strip_work(access, operand, tile, finished_form("", node, access), model)
+        return strip_work(access, operand, tile, class_with_epilogue("", node, access), model)
 
     def strips(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-        form = finished_form(strips_form(access, operand, tile, model), node, access)
-        return strip_work(access, operand, tile, form, model)
+        cost_class = class_with_epilogue(strip_class(access, operand, tile, model), node, access)
+        return strip_work(access, operand, tile, cost_class, model)
 
     def lines(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
-        return line_work(access, operand, tile, finished_form("", node, access), model)
+        return line_work(access, operand, tile, class_with_epilogue("", node, access), model)
 
     def cost_model(work: Callable[..., Work], *more: int) -> CostModel:
         return lambda node, access, tile, model: work(
-            access, operand, tile, channels, macs(access, tile), finished_form("", node, access), model, *more
+            access, operand, tile, channels, macs(access, tile), class_with_epilogue("", node, access), model, *more
         )
 
     whole = {"fours": fours_work, "matrix": matrix_work, "single": single_tap_work}
@@ -433,7 +437,7 @@ def _macs(access: Access, tile: Tile) -> int:
 def _in_blocks(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
     """Cores share blocks of channels by neighbours in a row."""
     outputs = tile["n"] * tile["g"] * tile["m"] * tile["oh"] * tile["ow"]
-    return Work(_macs(access, tile), outputs, model.squares(outputs), finished_form("", node, access))
+    return Work(_macs(access, tile), outputs, model.squares(outputs), class_with_epilogue("", node, access))
 
 
 def _gradient_macs(access: Access, tile: Tile) -> int:
@@ -448,7 +452,7 @@ class ConvSplit(WorkSplit):
 
     kernel = "conv_f32"
     cost_models: ClassVar[Mapping[str, CostModel]] = {
-        **ways_over("x", "m", _macs, threes=3, fives=5),
+        **cost_models_over("x", "m", _macs, threes=3, fives=5),
         "blocks": _in_blocks,
     }
 
@@ -456,8 +460,10 @@ class ConvSplit(WorkSplit):
         """A multiply-accumulate per tap, channel and output; cores share blocks of channels at an output."""
         _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("x").axes if isinstance(a, Window))
-        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
-        return rectangle_work(access, "x", tile, "m", _macs(access, tile), finished_form(form, node, access), model)
+        cost_class = "" if m * c > 1 else layer_class(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        return rectangle_work(
+            access, "x", tile, "m", _macs(access, tile), class_with_epilogue(cost_class, node, access), model
+        )
 
 
 @register_split
@@ -465,13 +471,15 @@ class ConvGradXSplit(WorkSplit):
     """Gradients of convolutions by X."""
 
     kernel = "conv_grad_x_f32"
-    cost_models: ClassVar[Mapping[str, CostModel]] = ways_over("dy", "c", _gradient_macs, halves=2, threes=3, fives=5)
+    cost_models: ClassVar[Mapping[str, CostModel]] = cost_models_over(
+        "dy", "c", _gradient_macs, halves=2, threes=3, fives=5
+    )
 
     def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
         """A multiply-accumulate per output channel and tap that met the input; cores share blocks of channels."""
         _, m, c, *kernel = access.operand("w").view
         rows, columns = (a for a in access.operand("dy").axes if isinstance(a, Reach))
-        form = "" if m * c > 1 else form_of(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
+        cost_class = "" if m * c > 1 else layer_class(m, c, (kernel[0], kernel[1]), (rows.stride, columns.stride))
         return rectangle_work(
-            access, "dy", tile, "c", _gradient_macs(access, tile), finished_form(form, node, access), model
+            access, "dy", tile, "c", _gradient_macs(access, tile), class_with_epilogue(cost_class, node, access), model
         )

@@ -177,8 +177,8 @@ def structure_of(step: PlanStep) -> Hashable:
     """Key of a step's loop structure, excluding sizes; steps with equal keys can share a C function."""
     split = tuple(d.name for d in step.dims if d.tile < d.outer)
     staging = step.staging
-    parts = [d.name for d in step.dims if d.outer < d.size]
-    staged = tuple(name for name in staging.order if name in parts) if staging else None
+    staged_dims = [d.name for d in step.dims if d.outer < d.size]
+    staged = tuple(name for name in staging.order if name in staged_dims) if staging else None
     stage = (staged, staging.buffering if staging and staged else "")
     # Of one whole tile, a step's program moves operands that have slots, and names no other.
     looped = split or staged

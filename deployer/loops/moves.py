@@ -239,8 +239,8 @@ class DoubleMoves:
         array, together = self._array(o, direction), self._together(o, direction)
         if len(together) == 1:
             return [Wait(self._ticket(o, direction, slot))]
-        part = (slot,) if array.slots > 1 else ()
-        return [WaitAll(Ticket(array.name, direction, part), len(together))] if o == together[0] else []
+        place = (slot,) if array.slots > 1 else ()
+        return [WaitAll(Ticket(array.name, direction, place), len(together))] if o == together[0] else []
 
     def _number(self, o: PlanOperand, which: str) -> Expr:
         return Var(self.port.shared(o, which)) if self.port.slots(o) > 1 else 0

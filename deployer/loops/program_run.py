@@ -204,8 +204,8 @@ class ProgramRun:
 
         return wait
 
-    def _wait_all(self, name: str, direction: str, part: list[Thunk], count: int) -> Action:
-        waits = [self._wait(name, direction, self._place(part, place)) for place in range(count)]
+    def _wait_all(self, name: str, direction: str, indices: list[Thunk], count: int) -> Action:
+        waits = [self._wait(name, direction, self._place(indices, place)) for place in range(count)]
 
         def wait_all() -> None:
             for wait in waits:
@@ -213,9 +213,9 @@ class ProgramRun:
 
         return wait_all
 
-    def _place(self, part: list[Thunk], place: int) -> Callable[[], tuple[int, ...]]:
+    def _place(self, indices: list[Thunk], place: int) -> Callable[[], tuple[int, ...]]:
         variables = self.variables
-        return lambda: (*[value(variables) for value in part], place)
+        return lambda: (*[value(variables) for value in indices], place)
 
     def _index(self, index: tuple[Expr, ...]) -> Callable[[], tuple[int, ...]]:
         """The index of a ticket among those of its name: 0 for one without an index."""

@@ -61,7 +61,7 @@ class TileLoop:
         self.dims = {d.name: d for d in step.dims}
         order = step.staging.order if staged and step.staging else tuple(self.dims)
         self.tile = {d.name: d.outer if staged else d.tile for d in step.dims}
-        self.pieces = {d.name: d.parts if staged else d.pieces for d in step.dims}
+        self.pieces = {d.name: d.outer_spans if staged else d.pieces for d in step.dims}
         self.split = [n for n in order if self.tile[n] < (self.dims[n].size if staged else self.dims[n].outer)]
 
     def outer_span(self, name: str) -> tuple[Expr, Expr]:

@@ -39,9 +39,9 @@ CONSTANT = "constant"
 UPDATES = Hyperparameter("updates", "length of the schedule in updates; 0: the whole run", 0, whole=True)
 
 
-def _between(first: float, last: float, part: float) -> float:
-    """Cosine annealing from `first` at `part` 0 to `last` at `part` 1."""
-    return last + (first - last) * (1 + math.cos(math.pi * part)) / 2
+def _between(first: float, last: float, fraction: float) -> float:
+    """Cosine annealing from `first` at `fraction` 0 to `last` at `fraction` 1."""
+    return last + (first - last) * (1 + math.cos(math.pi * fraction)) / 2
 
 
 def _cosine(n: Numbers, update: int, updates: int) -> float:

@@ -42,7 +42,7 @@ class Known(Protocol):
         """A name of a value that no other has."""
 
 
-Parts = Generator[Inner | Node, tuple[str, ...], str]
+Expansion = Generator[Inner | Node, tuple[str, ...], str]
 """What stands for a node, one after the other. It is told the names of a graph's results, and ends with a note for who
 reads the report; `Known` has grown by each part.
 """
@@ -60,7 +60,7 @@ class Control(ABC):
         """Number of inputs and least number of outputs of each graph, by its attribute."""
 
     @abstractmethod
-    def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
+    def expand(self, node: Node, counts: Mapping[str, int], known: Known) -> Expansion:
         """The parts that stand for the node; `counts` has the number of results of each graph by its attribute.
 
         UnsupportedOperator where what has to be known is computed at run time.
@@ -98,7 +98,7 @@ def known_value(node: Node, position: int, what: str, known: Known) -> int:
     return int(array.reshape(-1)[0])
 
 
-def check_turns(node: Node, count: int) -> None:
+def check_iterations(node: Node, count: int) -> None:
     """UnsupportedOperator for more turns than are written out; `count` are those that it takes at least."""
     if count > MOST_TURNS:
         raise unsupported(node, f"it takes {count} turns or more, which are written out", f"at most {MOST_TURNS} turns")
@@ -143,7 +143,7 @@ class If(Control):
         """A branch reads the values around it, and gives what the other does."""
         return {"then_branch": (0, 0), "else_branch": (0, 0)}
 
-    def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
+    def expand(self, node: Node, counts: Mapping[str, int], known: Known) -> Expansion:
         """The graph's results under the names of the node's."""
         if len(set(counts.values())) > 1:
             given = " and ".join(str(count) for count in counts.values())
@@ -174,27 +174,27 @@ class Loop(Control):
         states = max(len(node.inputs) - STATES, 0)
         return {"body": (STATES + states, 1 + states)}
 
-    def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
+    def expand(self, node: Node, counts: Mapping[str, int], known: Known) -> Expansion:
         """The turns until the count is reached or a condition that a turn gives is false."""
         inputs = (*node.inputs, *[""] * (STATES - len(node.inputs)))
         limit = known_value(node, COUNT, "the number of its turns", known) if inputs[COUNT] else None
         goes_on = not inputs[CONDITION] or bool(known_value(node, CONDITION, "its condition", known))
         states, layers = inputs[STATES:], list[tuple[str, ...]]()
         while goes_on and (limit is None or len(layers) < limit):
-            check_turns(node, len(layers) + 1)
+            check_iterations(node, len(layers) + 1)
             names = [known.fresh(f"{node.name}/{label}{len(layers)}") for label in ("number", "condition")]
             for name, value in zip(names, (len(layers), 1), strict=True):
                 yield Node(name, "Constant", (), (name,), {"value_int": value})
             condition, *results = yield Inner("body", (*names, *states))
-            states, of_turn = tuple(results[: len(states)]), tuple(results[len(states) :])
-            layers.append(of_turn)
+            states, of_iteration = tuple(results[: len(states)]), tuple(results[len(states) :])
+            layers.append(of_iteration)
             if condition not in known.constants:
                 why = f"whether it goes on after turn {len(layers)} is computed at run time"
                 raise unsupported(node, why, "a condition that follows from shapes and constants")
             goes_on = bool(known.constants[condition].all())
         yield from bound(node, states)
         for position in range(len(states), counts["body"] - 1):
-            yield from stacked(node, position, [of_turn[position - len(states)] for of_turn in layers], known)
+            yield from stacked(node, position, [of_iteration[position - len(states)] for of_iteration in layers], known)
         return f"its {len(layers)} turns are written out: no input changes their number"
 
 
@@ -215,38 +215,38 @@ class Scan(Control):
             raise unsupported(node, f"num_scan_inputs is {scanned}", f"1 to {len(node.inputs)}")
         return {"body": (len(node.inputs), len(node.inputs) - scanned)}
 
-    def parts(self, node: Node, counts: Mapping[str, int], known: Known) -> Parts:
+    def expand(self, node: Node, counts: Mapping[str, int], known: Known) -> Expansion:
         """Slices, turns, and what they give stacked along the axes that the node says, forward or backward."""
         scanned = node.attr_int("num_scan_inputs", 1)
         first = len(node.inputs) - scanned
         states, sequences = node.inputs[:first], node.inputs[first:]
-        ways = _ways(node, "input", scanned)
-        lengths = {known.types[name].shape[axis] for name, (axis, _) in zip(sequences, ways, strict=True)}
+        scans = _scans(node, "input", scanned)
+        lengths = {known.types[name].shape[axis] for name, (axis, _) in zip(sequences, scans, strict=True)}
         if len(lengths) != 1:
             raise unsupported(node, f"its sequences have {sorted(lengths)} slices", "sequences of one length")
         [iterations] = lengths
-        check_turns(node, iterations)
+        check_iterations(node, iterations)
         layers = list[tuple[str, ...]]()
         for iteration in range(iterations):
             slices = []
-            for name, (axis, backward) in zip(sequences, ways, strict=True):
+            for name, (axis, backward) in zip(sequences, scans, strict=True):
                 at = iterations - 1 - iteration if backward else iteration
-                kept, part = (known.fresh(f"{node.name}/{label}{iteration}") for label in ("kept", "slice"))
+                kept, sliced = (known.fresh(f"{node.name}/{label}{iteration}") for label in ("kept", "slice"))
                 bounds = {"starts": (at,), "ends": (at + 1,), "axes": (axis,), "steps": (1,)}
                 yield Node(f"{node.name}/slice", "Slice", (name,), (kept,), {**bounds})
-                yield Node(f"{node.name}/squeeze", "Squeeze", (kept,), (part,), {"axes": (axis,)})
-                slices.append(part)
+                yield Node(f"{node.name}/squeeze", "Squeeze", (kept,), (sliced,), {"axes": (axis,)})
+                slices.append(sliced)
             results = yield Inner("body", (*states, *slices))
-            states, of_turn = tuple(results[:first]), tuple(results[first:])
-            layers.append(of_turn)
+            states, of_iteration = tuple(results[:first]), tuple(results[first:])
+            layers.append(of_iteration)
         yield from bound(node, states)
-        for number, (axis, backward) in enumerate(_ways(node, "output", max(counts["body"] - first, 0))):
-            of_all = [of_turn[number] for of_turn in layers]
+        for number, (axis, backward) in enumerate(_scans(node, "output", max(counts["body"] - first, 0))):
+            of_all = [of_iteration[number] for of_iteration in layers]
             yield from stacked(node, first + number, of_all[::-1] if backward else of_all, known, axis)
         return f"its {iterations} turns are written out"
 
 
-def _ways(node: Node, end: str, count: int) -> list[tuple[int, int]]:
+def _scans(node: Node, end: str, count: int) -> list[tuple[int, int]]:
     """The axis of each sequence at that end, `input` or `output`, and whether its slices are those from the last on."""
     axes, directions = (node.attr_ints(f"scan_{end}_{name}", (0,) * count) for name in ("axes", "directions"))
     if not len(axes) == len(directions) == count:

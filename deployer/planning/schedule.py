@@ -29,7 +29,7 @@ def make_schedule(program: Program, options: Options) -> Schedule:
             args = kernel_args(node, access, target.kernel_model)
             step = Step(len(steps), graph.name, node, operator.kernel, access, args, 0)
             code, work = StepCosts(step, target).of(access.sizes)
-            codes.append(cost_key(code, work.form))
+            codes.append(cost_key(code, work.cost_class))
             steps.append(step)
     permilles = icache_miss_permille(codes, target)
     return Schedule(

@@ -137,7 +137,7 @@ def drafted(step: Step, choice: StepTiling) -> PlanStep:
 
 
 def _kernels(
-    step: Step, choice: StepTiling, target: Target, parts: list[tuple[dict[str, Span], Tiles]]
+    step: Step, choice: StepTiling, target: Target, stages: list[tuple[dict[str, Span], Tiles]]
 ) -> tuple[int, ...]:
     """Cycles of each kernel call: the first with its cold start and what begins a loop, others with code for a tile."""
     function = costed_for(step, drafted(step, choice), target)
@@ -149,7 +149,7 @@ def _kernels(
     ]
     cycles: list[int] = []
     before: dict[str, Span] = {}
-    for _, walk in parts:
+    for _, walk in stages:
         for tile in walk:
             key = tuple(tile[d.name][1] for d in step.access.dims)
             if key not in costs:

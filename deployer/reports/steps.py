@@ -61,8 +61,8 @@ def timeline(rows: Sequence[StepTime], target: str) -> str:
     for row in rows:
         totals[row.graph] = totals.get(row.graph, 0) + row.cycles
     share = sum(row.kernels for row in rows) / max(sum(row.cycles for row in rows), 1)
-    parts = [f"{cycles} cycles of {graph}" for graph, cycles in totals.items()]
-    said = f"{', '.join(parts)}, by the cost model of {target}; kernels have {100 * share:.0f} % of them"
+    texts = [f"{cycles} cycles of {graph}" for graph, cycles in totals.items()]
+    said = f"{', '.join(texts)}, by the cost model of {target}; kernels have {100 * share:.0f} % of them"
     return f"<p>{html_text(said)}</p>{legend(COLOURS)}{_picture(rows)}"
 
 

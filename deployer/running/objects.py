@@ -60,8 +60,8 @@ class Recipe:
     def key(self, source: Path) -> str:
         """The key of a source's object."""
         text = hashlib.sha256()
-        for part in (source.name, digest(source), *self.flags, *self._compiler, *self._headers(source)):
-            text.update(f"{len(part)}:{part}".encode())
+        for field in (source.name, digest(source), *self.flags, *self._compiler, *self._headers(source)):
+            text.update(f"{len(field)}:{field}".encode())
         return text.hexdigest()[:DIGITS]
 
     @cached_property
@@ -136,9 +136,9 @@ def keep(place: Path, source: Path, key: str, compiled: Path) -> Path:
     home.mkdir(exist_ok=True)
     path = home / f"{source.stem}-{key}-{digest(compiled)[:DIGITS]}.o"
     with passing(place, ".part-") as scratch:
-        part = scratch / path.name
-        shutil.copyfile(compiled, part)
-        part.replace(path)
+        partial = scratch / path.name
+        shutil.copyfile(compiled, partial)
+        partial.replace(path)
     return path
 
 

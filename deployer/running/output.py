@@ -153,7 +153,7 @@ def listed(directory: Path) -> list[str]:
 def claim(directory: Path, names: Iterable[str], force: bool = False) -> None:
     """OptionProblem where a file of these names is not ours; under `force` they become ours, and links are removed."""
     names = tuple(names)
-    _check_ways(directory, names)
+    _check_paths(directory, names)
     others = foreign(directory, names)
     if not force:
         _refuse(directory, others)
@@ -171,7 +171,7 @@ def claim(directory: Path, names: Iterable[str], force: bool = False) -> None:
     _record(directory, records)
 
 
-def _check_ways(directory: Path, names: Iterable[str]) -> None:
+def _check_paths(directory: Path, names: Iterable[str]) -> None:
     """OptionProblem where what leads to a file is no folder, or a link, which leads elsewhere."""
     for folder in sorted({directory / parent for name in names for parent in list(PurePath(name).parents)[:-1]}):
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
@@ -242,20 +242,20 @@ def replace_file(path: Path, content: bytes) -> None:
     place = real_path(path)
     if place.is_symlink():
         raise FileProblem(f"{path} is a link that leads to itself", hint="another -o, or remove it")
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    temporary = place.with_name(f".{place.name}.{os.getpid()}.part")
     try:
-        _write_file(part, content, path)
-        part.replace(place)
+        _write_file(temporary, content, path)
+        temporary.replace(place)
     except BaseException:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise
 
 
-def _write_file(part: Path, content: bytes, path: Path, lasting: bool = False) -> None:
-    """Write the scratch file `part`, later `path`; FileProblem where the disk is full or a limit is reached."""
+def _write_file(temporary: Path, content: bytes, path: Path, lasting: bool = False) -> None:
+    """Write the scratch file `temporary`, later `path`; FileProblem where the disk is full or a limit is reached."""
     try:
-        with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
+        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o666), "wb") as file:
             file.write(content)
             if lasting:
                 file.flush()
@@ -270,9 +270,9 @@ def write_file(path: Path, content: bytes) -> None:
     if not path.parent.is_dir():
         raise FileProblem(f"{path} cannot be written: there is no folder {path.parent}", hint="a folder that exists")
     with passing(path.parent, SCRATCH) as folder:
-        part = folder / "0"
-        _write_file(part, content, path)
-        part.replace(path)
+        temporary = folder / "0"
+        _write_file(temporary, content, path)
+        temporary.replace(path)
 
 
 def check_writable(path: Path) -> None:

@@ -83,8 +83,8 @@ def measured_profile(plan: Plan, steps: bytes, tiles: bytes) -> list[StepProfile
         if s.index not in totals or s.index not in detailed:
             raise RunFailed(f"the profile has no record of step {s.index} {s.name!r}")
         spans = [(v.end - v.begin) % (1 << 32) - min(empty) for v in totals[s.index]]
-        parts = np.mean([_per_tile(v.events, s.tiles) for v in detailed[s.index]], axis=0).round().astype(int)
-        ingress, kernel, egress = (tuple(int(x) for x in row) for row in parts)
+        means = np.mean([_per_tile(v.events, s.tiles) for v in detailed[s.index]], axis=0).round().astype(int)
+        ingress, kernel, egress = (tuple(int(x) for x in row) for row in means)
         cycles = round(sum(spans) / len(spans))
         rows.append(StepProfile(s.index, s.name, s.op, "measured", ingress, kernel, egress, cycles, predicted[s.index]))
     return rows

@@ -314,8 +314,8 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
     """Cut the dump into its parts."""
     errors = re.search(r"^Errors: (\d+) out of (\d+)", text, re.MULTILINE)
     made = min(int(errors[2]), passes) if errors else passes
-    parts = _Dump(plan, made)
-    expected = parts.size(program)
+    layout = _Dump(plan, made)
+    expected = layout.size(program)
     if expected != len(dump):
         raise RunFailed(f"the program dumped {len(dump)} B, {expected} B were expected")
     at = 0
@@ -326,18 +326,18 @@ def _outcome(plan: Plan, program: Program, dump: bytes, passes: int, text: str) 
         at += kind.bytes
         return np.frombuffer(dump, kind.dtype, kind.size, at - kind.bytes).reshape(kind.shape)
 
-    states = {moment: {name: taken(name) for name in parts.state} for moment in parts.moments}
-    losses = np.frombuffer(dump, np.float32, parts.losses, at)
+    states = {moment: {name: taken(name) for name in layout.state} for moment in layout.moments}
+    losses = np.frombuffer(dump, np.float32, layout.losses, at)
     if made < passes and np.isfinite(losses[-1:]).all():
         raise RunFailed(f"the program ended after {made} of {passes} passes, though its loss is finite")
     at += losses.nbytes
-    arrays = {name: taken(name) for name in (*parts.results, *parts.accumulators)}
+    arrays = {name: taken(name) for name in (*layout.results, *layout.accumulators)}
     return Outcome(
         text,
         tuple(float(v) for v in losses),
-        {name: arrays[name] for name in parts.results},
+        {name: arrays[name] for name in layout.results},
         bench_figures(text),
         int(errors[1]) if errors else 0,
-        {name: arrays[name] for name in parts.accumulators},
+        {name: arrays[name] for name in layout.accumulators},
         states,
     )

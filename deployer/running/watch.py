@@ -242,8 +242,8 @@ def drift_of(losses: Sequence[float], expected: Sequence[float]) -> Drift | None
         return None
     values = np.nan_to_num(differences, nan=np.inf)
     count = min(COLUMNS, values.size)
-    parts = [values[at * values.size // count : (at + 1) * values.size // count] for at in range(count)]
-    return Drift(float(values.max()), int(values.argmax()), _tenfold(values), tuple(float(p.max()) for p in parts))
+    chunks = [values[at * values.size // count : (at + 1) * values.size // count] for at in range(count)]
+    return Drift(float(values.max()), int(values.argmax()), _tenfold(values), tuple(float(p.max()) for p in chunks))
 
 
 def _tenfold(differences: Array) -> float:

@@ -31,11 +31,11 @@ def _own() -> Path:
     return Path(tempfile.mkdtemp(prefix="deployer-sizing-"))
 
 
-def key_of(parts: Iterable[str | bytes]) -> str:
+def key_of(fields: Iterable[str | bytes]) -> str:
     """The digest of parts; where one ends and the next begins counts."""
     digest = hashlib.sha256()
-    for part in parts:
-        content = part.encode() if isinstance(part, str) else part
+    for field in fields:
+        content = field.encode() if isinstance(field, str) else field
         digest.update(f"{len(content)}:".encode())
         digest.update(content)
     return digest.hexdigest()

@@ -159,7 +159,7 @@ class Remedy:
     refused: str = ""
 
 
-def model_ways(given: Changes, trained: Sequence[str]) -> Iterator[tuple[str, str, Changes]]:
+def model_remedies(given: Changes, trained: Sequence[str]) -> Iterator[tuple[str, str, Changes]]:
     """Title, options and changes of each way for a forward model, the last of them several at once.
 
     `given` are the arguments of now, `trained` the names of what trains, in the model's order.
@@ -210,7 +210,7 @@ def tried(title: str, options: str, build: Callable[[], Case], boards: Sequence[
     return Remedy(title, options, needs.memory, needs.constants, fitting)
 
 
-def fused_way(case: Case) -> Remedy | None:
+def fused_remedy(case: Case) -> Remedy | None:
     """The update in the graph of the pass, where a case has one pass per update; as a program, without prediction."""
     if case.dataset is None or case.dataset.n_accum > 1:
         return None

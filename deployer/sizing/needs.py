@@ -129,7 +129,7 @@ class CaseNeeds:
     def on_target(self, target: Target) -> TargetNeeds:
         """The plan of a target with several memories; what was planned before is not planned again."""
         options = pipeline.accumulate_of(self.case, Options(target.name, outermost=target.levels[-1].name))
-        parts = [compiler_digest(), target.name, digest(self.case.program), repr(options)]
+        fields = [compiler_digest(), target.name, digest(self.case.program), repr(options)]
 
         def make() -> dict[str, Any]:
             try:
@@ -145,7 +145,7 @@ class CaseNeeds:
                 "lacking": "",
             }
 
-        known = remembered(key_of(parts), make)
+        known = remembered(key_of(fields), make)
         levels = tuple((name, peak, budget) for name, peak, budget in known["levels"])
         return TargetNeeds(levels, known["train"], known["update"], known["lacking"])
 

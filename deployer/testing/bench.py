@@ -165,7 +165,7 @@ class Slot:
         assert self.box is not None
         return tuple(slice(start, start + length) for start, length in self.box)
 
-    def turn_to(self, tile: Tile, load: bool) -> None:
+    def move_to(self, tile: Tile, load: bool) -> None:
         """Write the old box back and, under `load`, fetch the new one; an unchanged box stays."""
         place = tuple(tile[name] for name in self.dims)
         if self.box is not None and place == self.place:
@@ -273,7 +273,7 @@ def run_step(
     arguments = structure(kernel)(**fixed)
     for tile in tiles(step.access, sizes, order_dims(step.access)):
         for slot in slots.values():
-            slot.turn_to(tile, slot.operand.reads and not (step.flag and slot.operand.overwrite_on_first_pass))
+            slot.move_to(tile, slot.operand.reads and not (step.flag and slot.operand.overwrite_on_first_pass))
         for name, slot in slots.items():
             setattr(arguments, name, slot.address)
         for name, value in changing:

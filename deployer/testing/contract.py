@@ -14,7 +14,7 @@ from deployer.core.operator import Array, Operator, operator_of, registry
 from deployer.core.samples import Sample
 from deployer.operators.base.views import Folded
 from deployer.testing.bench import BenchStep, bits, lawful, step_of
-from deployer.testing.gradients import both_ways, by_reference
+from deployer.testing.gradients import by_reference, forward_and_backward
 from deployer.testing.runs import KernelRuns
 from deployer.testing.tolerances import Bound, bound, table
 
@@ -112,16 +112,16 @@ def _check_sample(operator: Operator, sample: Sample, findings: Findings) -> Non
 def _check_gradients(operator: Operator, step: BenchStep, wanted: Sequence[int], findings: Findings) -> None:
     node, values, label = step.node, step.values, step.node.name
     dout = np.random.default_rng(SEED).standard_normal(step.types[node.outputs[0]].shape).astype(np.float32)
-    exact = both_ways(node, {n: _wide(x) for n, x in values.items()}, wanted, _wide(dout))[1]
-    rounded = both_ways(node, values, wanted, dout)[1]
+    exact = forward_and_backward(node, {n: _wide(x) for n, x in values.items()}, wanted, _wide(dout))[1]
+    rounded = forward_and_backward(node, values, wanted, dout)[1]
     runs = KernelRuns()
-    gradients = both_ways(node, values, wanted, dout, runs)[1]
+    gradients = forward_and_backward(node, values, wanted, dout, runs)[1]
     names = [f"d{node.inputs[i]}" for i in wanted]
     for i, name in zip(wanted, names, strict=True):
         allowed = bound(operator, GRADIENT, gradients[i].dtype)
         findings.comparisons.append(_compared((label, GRADIENT, name), gradients[i], exact[i], rounded[i], allowed))
     for variant in _variants(operator):
-        others = both_ways(node, values, wanted, dout, variant)[1]
+        others = forward_and_backward(node, values, wanted, dout, variant)[1]
         left, right = ([found[i] for i in wanted] for found in (gradients, others))
         findings.comparisons += _same(label, GRADIENT, names, left, right)
     findings.sources |= runs.sources
@@ -139,7 +139,7 @@ def gradient_inputs(node: Node, values: Mapping[str, Array]) -> list[int]:
     for index, name in enumerate(node.inputs):
         if name and values[name].dtype.kind == "f" and type(operator_of(node)).gradient is not Operator.gradient:
             try:
-                both_ways(node, values, [index], dout)
+                forward_and_backward(node, values, [index], dout)
             except NotDifferentiable:
                 continue
             found.append(index)

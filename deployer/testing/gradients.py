@@ -116,7 +116,7 @@ class EvaluatingBuilder:
         return zeros | {i: results[f"grad{i}"] for i in sorted(self.asked)}
 
 
-def both_ways(
+def forward_and_backward(
     node: Node, values: Mapping[str, Array], wanted: Sequence[int], dout: Array | None, run: Run = by_reference
 ) -> tuple[tuple[Array, ...], dict[int, Array]]:
     """The outputs of a node, and the gradients of the wanted inputs by its rule, each node computed by `run`.

@@ -90,5 +90,5 @@ def _rounds(file: str) -> bool:
     operator = printed_kernels().get(file.removesuffix(".c"))
     if operator is None:
         return ROUNDING.search((TARGETS_DIR / file).read_text()) is not None
-    functions = [part.function for part in calls(operator.formula)]
+    functions = [call.function for call in calls(operator.formula)]
     return sum(not is_exact(f) for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)

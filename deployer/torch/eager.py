@@ -130,10 +130,10 @@ def eager_step(
     """
     held = held_by(module)
     inputs = [x.double() if x.is_floating_point() else x for x in data.values()]
-    parts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
+    contexts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
     with contextlib.ExitStack() as stack:
-        for part in parts:
-            stack.enter_context(part)
+        for context in contexts:
+            stack.enter_context(context)
         for name in held.parameters:
             held.parameter(name).grad = None
         with DoubleModule(seed, passes, drops):

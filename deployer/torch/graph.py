@@ -44,7 +44,7 @@ Operand = Value | Array | float | int
 
 
 @dataclass(frozen=True)
-class GraphPart:
+class Subgraph:
     """Part of the graph whose gradient is pulled back: its nodes, and the names of its inputs and outputs."""
 
     nodes: tuple[Node, ...]
@@ -57,10 +57,10 @@ class GraphBuilder:
     """Nodes and initializers in the order they are added, with the types of all values.
 
     `operator` is the ATen operator that is lowered now, `place` the submodule that called it. Without `drops` nothing
-    is dropped at random. `parts` are found by their first results. Initializers of floats are float64, so that a check
-    can compute with the module's own numbers; `model` rounds them. `seed` is that of the nodes that draw. Unless it
-    `ignores`, no label is below zero, as ignored ones are. Where it `saves`, operators give what their gradients read;
-    else they are ONNX's own, for a file.
+    is dropped at random. `subgraphs` are found by their first results. Initializers of floats are float64, so that a
+    check can compute with the module's own numbers; `model` rounds them. `seed` is that of the nodes that draw. Unless
+    it `ignores`, no label is below zero, as ignored ones are. Where it `saves`, operators give what their gradients
+    read; else they are ONNX's own, for a file.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -74,7 +74,7 @@ class GraphBuilder:
     seed: int = 0
     ignores: bool = True
     saves: bool = True
-    parts: dict[str, GraphPart] = field(default_factory=dict)
+    subgraphs: dict[str, Subgraph] = field(default_factory=dict)
     _constants: dict[tuple[str, tuple[int, ...], bytes], Value] = field(default_factory=dict)
 
     def fresh(self, stem: str) -> str:
@@ -142,7 +142,7 @@ class GraphBuilder:
         self._add(Node(self._label(op), op, tuple(names), results, _attributes(attrs)))
         return [x for x in outputs if x is not None]
 
-    def emit_parts(
+    def emit_composite(
         self, op: str, inputs: Sequence[Operand | None], shapes: Sequence[Sequence[int]], **attrs: Any
     ) -> list[Value]:
         """Add the nodes that a composite operator stands for, with what their gradients read."""
@@ -184,8 +184,8 @@ class GraphBuilder:
         douts = tuple("" if x is None else self.value(x).name for x in arriving)
         node = Node(label, op, names, results, _attributes(attrs))
         if operator_of(node).composite:
-            part = self.written_out(node)
-            return self.pulled(part, dict(zip(results, douts, strict=False)), [names[i] for i in wanted])
+            written = self.written_out(node)
+            return self.pulled(written, dict(zip(results, douts, strict=False)), [names[i] for i in wanted])
         tape = self._tape(names)
         tape.state.types.update({n: self.types.get(n, TensorType("float32", ())) for n in results})
         node = fixed_form(tape.state, node)
@@ -210,7 +210,7 @@ class GraphBuilder:
                 self.initializers[plain.outputs[0]] = value.astype(np.float64) if value.dtype.kind == "f" else value
                 continue
             saving = training_of(plain).training_form(plain, self.fresh)
-            part, arrays = input_form(saving, OPSET, self.fresh)
+            rewritten, arrays = input_form(saving, OPSET, self.fresh)
             for name, array in arrays.items():
                 self.initializers[name] = array.astype(np.float64) if array.dtype.kind == "f" else array
                 self.types[name] = TensorType("float32" if array.dtype.kind == "f" else "int32", array.shape)
@@ -218,8 +218,8 @@ class GraphBuilder:
             types = operator.infer(saving, [self.types[n] if n else None for n in saving.inputs])
             self.types.update({n: kind for n, kind in zip(saving.outputs, types, strict=False) if n})
             self.reserved.update(filter(None, saving.outputs))
-            self._add(part)
-            added.append(part)
+            self._add(rewritten)
+            added.append(rewritten)
         return added
 
     def pulled(
@@ -302,13 +302,13 @@ class GraphBuilder:
         bounds = [self.ints([n]) for n in (begin, end, axis, step)]
         return self.emit("Slice", [x, *bounds], shape, x.dtype)
 
-    def concat(self, parts: Sequence[Value], axis: int) -> Value:
+    def concat(self, values: Sequence[Value], axis: int) -> Value:
         """The parts one behind the other."""
-        first = parts[0]
-        if len(parts) == 1:
+        first = values[0]
+        if len(values) == 1:
             return first
-        shape = (*first.shape[:axis], sum(p.shape[axis] for p in parts), *first.shape[axis + 1 :])
-        return self.emit("Concat", parts, shape, first.dtype, axis=axis)
+        shape = (*first.shape[:axis], sum(p.shape[axis] for p in values), *first.shape[axis + 1 :])
+        return self.emit("Concat", values, shape, first.dtype, axis=axis)
 
     def binary(self, op: str, a: Operand, b: Operand, dtype: str = "") -> Value:
         """An elementwise operator with broadcasting; an integer beside a float becomes one."""
@@ -431,10 +431,10 @@ def _plain_nodes(state: Resolved, node: Node) -> Iterator[Node]:
     fixed = static_form(state, replace(node, op=operator.name), operator)
     inputs = [state.types[n] if n else None for n in fixed.inputs]
     types = operator.infer(fixed, inputs)
-    parts = operator.lower(fixed, inputs) if operator.composite else None
-    if parts:
-        for part in parts:
-            yield from _plain_nodes(state, part)
+    lowered = operator.lower(fixed, inputs) if operator.composite else None
+    if lowered:
+        for lowered_node in lowered:
+            yield from _plain_nodes(state, lowered_node)
         return
     state.types.update({n: kind for n, kind in zip(fixed.outputs, types, strict=False) if n})
     if fixed.op == "Constant":
@@ -501,7 +501,7 @@ def _with_values(function: Lowering) -> Lowering:
             if key in places or key in places.values():
                 return x if x is None else g.value(x)
             if key in lists or key in lists.values():
-                return [g.value(part) for part in x]
+                return [g.value(item) for item in x]
             return x
 
         read = [given(i, x) for i, x in enumerate(arguments)]

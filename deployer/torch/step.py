@@ -217,8 +217,8 @@ class StepWalk:
         if missing:
             places = [(_spoken(n), _absence(n, p)) for n, p in missing.items()]
             count = "1 operator of PyTorch has" if len(missing) == 1 else f"{len(missing)} operators of PyTorch have"
-            ways = dict.fromkeys(ABSENT[n][1] for n in map(_bare, missing) if n in ABSENT)
-            hint = "; ".join(ways) or "other operators in the module or the loss"
+            remedies = dict.fromkeys(ABSENT[n][1] for n in map(_bare, missing) if n in ABSENT)
+            hint = "; ".join(remedies) or "other operators in the module or the loss"
             raise UnsupportedOperator(f"{count} no lowering", places, hint)
 
     def _place_inputs(self, written: set[str], counts: set[str]) -> None:

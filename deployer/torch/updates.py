@@ -102,10 +102,10 @@ class FirstUpdates:
         The module has its own tensors back in the end.
         """
         module, held, slopes = self.module, held_by(self.module), []
-        parts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
+        contexts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
         with contextlib.ExitStack() as stack:
-            for part in parts:
-                stack.enter_context(part)
+            for context in contexts:
+                stack.enter_context(context)
             parameters = {old: held.parameter(old) for old in problem.graph.trained.values()}
             optimizer = torch_optimizer(parameters, _rules(problem))
             optimizer.zero_grad()

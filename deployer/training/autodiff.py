@@ -137,13 +137,13 @@ def pull_back(
     gradients = _Gradients(tape, uses)
     for name, seed in seeds.items():
         if seed is not None and uses[name]:
-            gradients.parts[name] = [seed]
+            gradients.terms[name] = [seed]
             uses[name] += 1
         elif seed is not None:
             gradients.totals[name] = seed
     for node in reversed(active):
         douts = tuple(gradients.total(name) for name in node.outputs)
-        targets = {i: gradients.part(name) for i, name in enumerate(node.inputs) if name in dependents}
+        targets = {i: gradients.new_term(name) for i, name in enumerate(node.inputs) if name in dependents}
         try:
             apply_rule(tape, node, douts, targets)
         except NotDifferentiable as problem:
@@ -192,24 +192,24 @@ class _Gradients:
 
     tape: Tape
     uses: Counter[str]
-    parts: dict[str, list[str]] = field(default_factory=dict)
+    terms: dict[str, list[str]] = field(default_factory=dict)
     totals: dict[str, str] = field(default_factory=dict)
 
-    def part(self, value: str) -> str:
+    def new_term(self, value: str) -> str:
         """The name for the next consumer's part."""
-        parts = self.parts.setdefault(value, [])
-        suffix = "" if self.uses[value] == 1 else f"_{len(parts)}"
-        parts.append(self.tape.names.fresh(f"{value}_grad{suffix}"))
-        return parts[-1]
+        terms = self.terms.setdefault(value, [])
+        suffix = "" if self.uses[value] == 1 else f"_{len(terms)}"
+        terms.append(self.tape.names.fresh(f"{value}_grad{suffix}"))
+        return terms[-1]
 
     def total(self, value: str) -> str:
         """The name of the summed gradient, empty without parts; parts are added in the order of their creation."""
         if value not in self.totals:
-            parts = self.parts.get(value, [""])
-            total, fresh = parts[0], self.tape.names.fresh
-            for i, part in enumerate(parts[1:], 2):
-                out = fresh(f"{value}_grad" if i == len(parts) else f"{value}_grad_sum")
-                self.tape.append(value, SUM, (total, part), (out,), {})
+            terms = self.terms.get(value, [""])
+            total, fresh = terms[0], self.tape.names.fresh
+            for i, term in enumerate(terms[1:], 2):
+                out = fresh(f"{value}_grad" if i == len(terms) else f"{value}_grad_sum")
+                self.tape.append(value, SUM, (total, term), (out,), {})
                 total = out
             self.totals[value] = total
         return self.totals[value]

@@ -146,9 +146,9 @@ def _in_opset(model: Forward, state: Resolved) -> Forward:
             nodes.append(node)
             protos[node.name] = model.protos[node.name]
             continue
-        form, arrays = input_form(node, model.opset, names.fresh)
-        nodes.append(form)
-        protos[node.name] = node_proto(form)
+        written, arrays = input_form(node, model.opset, names.fresh)
+        nodes.append(written)
+        protos[node.name] = node_proto(written)
         constants |= {name: _raw(array) for name, array in arrays.items()}
     known = {name: state.elements.get(name, TensorProto.INT64) for name in constants.keys() - raw.constants.keys()}
     elements = {name: kind for name, kind in known.items() if family(kind) != TensorProto.INT64}

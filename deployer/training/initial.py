@@ -139,10 +139,10 @@ def drawn_weights(rule: InitialRule, fans: Fans, count: int, seed: int, name: st
     scale = math.sqrt(rule.variance(fans))
     values = np.empty(count)
     for stream, begin in enumerate(range(0, count, BLOCK)):
-        part = values[begin : begin + BLOCK]
-        words = drawn(key, stream, 0, len(part)).astype(np.float64)
+        block = values[begin : begin + BLOCK]
+        words = drawn(key, stream, 0, len(block)).astype(np.float64)
         open_unit = (words + 0.5) / 2.0**32  # within 0 and 1, and exact
-        part[:] = (normal_quantile(open_unit) if rule.is_normal else (2 * open_unit - 1) * math.sqrt(3)) * scale
+        block[:] = (normal_quantile(open_unit) if rule.is_normal else (2 * open_unit - 1) * math.sqrt(3)) * scale
     return values
 
 

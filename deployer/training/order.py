@@ -127,7 +127,7 @@ class Samples:
         """The data inputs of a pass over these samples."""
         return tuple(self.arrays[name][indices].reshape(kind.shape) for name, kind in self.types.items())
 
-    def part(self, indices: Array) -> "Samples":
+    def subset(self, indices: Array) -> "Samples":
         """These samples alone."""
         numbers = indices if self.numbers is None else self.numbers[indices]
         return replace(self, arrays={name: array[indices] for name, array in self.arrays.items()}, numbers=numbers)
@@ -152,4 +152,4 @@ def split(samples: Samples, share: float, seed: int) -> tuple[Samples, Samples]:
     if not 0 < count < samples.count:
         facts = [("samples", str(samples.count)), ("share", f"{share:g}")]
         raise DatasetMismatch("the split leaves no samples on one side", facts, "another share, or a validation set")
-    return samples.part(np.sort(order[count:])), samples.part(np.sort(order[:count]))
+    return samples.subset(np.sort(order[count:])), samples.subset(np.sort(order[:count]))

@@ -229,14 +229,14 @@ def _pose_step(
         raise OptionProblem(f"{path} accumulates {'sums' if mean else 'means'} of its passes", hint=hint)
     source = forward.load(path, 0, dropout, is_step=True)
     parameters = trained_parameters(chosen_parameters(source, record, path), groups)
-    parts = step_parts(source, record, parameters)
-    constants = parts.model.raw.constants
-    wide = {n: "float32" if constants[n].dtype == "float32" else "int32" for n in (*parts.trained, *parts.states)}
-    state = parts.model.resolved({n: TensorType(dtype, constants[n].shape) for n, dtype in wide.items()})
+    step = step_parts(source, record, parameters)
+    constants = step.model.raw.constants
+    wide = {n: "float32" if constants[n].dtype == "float32" else "int32" for n in (*step.trained, *step.states)}
+    state = step.model.resolved({n: TensorType(dtype, constants[n].shape) for n, dtype in wide.items()})
     share = (record.share,) if record.share else ()
     graph = TrainGraph(
-        parts.model, parts.loss, dict(parts.model.inputs), parts.trained, parts.states, (), state,
-        parts.backward, share, parts.scored,
+        step.model, step.loss, dict(step.model.inputs), step.trained, step.states, (), state,
+        step.backward, share, step.scored,
     )  # fmt: skip
     rules = update_rules(graph.trained, optimizer, learning_rate, settings, groups, free_rates)
     for warning in source.notes:

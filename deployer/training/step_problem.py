@@ -127,7 +127,7 @@ def chosen_parameters(source: Forward, record: StepRecord, path: Path) -> tuple[
 
 
 @dataclass(frozen=True)
-class StepParts:
+class StepPieces:
     """The parts of a training graph that a step model gives."""
 
     model: Forward
@@ -138,14 +138,14 @@ class StepParts:
     scored: AttachedLoss | None
 
 
-def step_parts(source: Forward, record: StepRecord, parameters: Sequence[str]) -> StepParts:
+def step_parts(source: Forward, record: StepRecord, parameters: Sequence[str]) -> StepPieces:
     """The parts for these parameters, with names that C can have."""
     names = GraphNames({n for node in source.raw.nodes for n in (*node.inputs, *node.outputs)} | set(source.inputs))
     names.reserved |= {node.name for node in source.raw.nodes} | set(source.raw.constants)
     new = {n: n if n == parameter_name(n) else names.fresh(parameter_name(n)) for n in (*parameters, *record.states)}
     model = forward.renamed(source, {old: name for old, name in new.items() if old != name})
     gradients = {new[name]: record.gradients[name] for name in parameters}
-    return StepParts(
+    return StepPieces(
         model,
         AttachedLoss(model.raw.outputs[0], targets={name: model.inputs[name] for name in record.targets}),
         {new[name]: name for name in parameters},

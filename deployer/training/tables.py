@@ -91,15 +91,15 @@ class TableText:
             raise self._misquoted(first, "".join(lines))
 
     def _cells(self, text: str, line: int) -> Iterator[str]:
-        parts = text.removesuffix("\n").split(self.delimiter)
+        fields = text.removesuffix("\n").split(self.delimiter)
         if '"' not in text:
-            yield from map(str.strip, parts)
+            yield from map(str.strip, fields)
             return
         held: list[str] = []
         quotes = 0
-        for part in parts:
-            held.append(part)
-            quotes += part.count('"')
+        for field in fields:
+            held.append(field)
+            quotes += field.count('"')
             if quotes % 2 == 0:
                 yield self._unquoted(self.delimiter.join(held).strip(), line)
                 held = []

@@ -152,7 +152,7 @@ def build_train_graph(
     source, case = problem.source, problem.graph
     if data is not None and seed is not None and not (initial or (dropout and source.draws.drawing)):
         raise OptionProblem("--seed has no effect here", hint="--data gives the samples; leave one of them out")
-    folder, update = (out / f"{name or model.stem}_{part}" for part in ("train", "optimizer"))
+    folder, update = (out / f"{name or model.stem}_{kind}" for kind in ("train", "optimizer"))
     if data is None:
         check_column(target_column)
     given = None if data is None else numbers.read_samples(case.sampled, data, warn, target_column, case.loss.targets)
@@ -164,7 +164,7 @@ def build_train_graph(
     dataset = replace(numbers.as_dataset(sample_arrays, case.weights, batches, n_accum), flush=flush)
     with output.opened(folder, (GRAPH, INPUTS, OUTPUTS), force), output.opened(update, (GRAPH,), force):
         with output.scratch(folder) as place:
-            train, step = (place / f"case_{part}" / GRAPH for part in ("train", "optimizer"))
+            train, step = (place / f"case_{kind}" / GRAPH for kind in ("train", "optimizer"))
             problem.write(train, step)
             program = problem.program(train, step)
             origin = str(data) if isinstance(data, Path) else "data"
@@ -195,10 +195,10 @@ def build_train_graph(
 def _dropout(model: Forward, seed: int, on: bool) -> str:
     """Describe the handling of nodes that may draw random numbers; empty if the model has none."""
     drawing, idle = ([one_line(node.name) for node in nodes] for nodes in (model.draws.drawing, model.draws.idle))
-    parts = [f"left out of {', '.join(drawing)}, as asked" if not on else f"of {', '.join(drawing)}, from seed {seed}"]
-    parts = parts if drawing else []
-    parts += [f"none of {', '.join(idle)}, which the model has in inference form"] if idle else []
-    return "; ".join(parts)
+    notes = [f"left out of {', '.join(drawing)}, as asked" if not on else f"of {', '.join(drawing)}, from seed {seed}"]
+    notes = notes if drawing else []
+    notes += [f"none of {', '.join(idle)}, which the model has in inference form"] if idle else []
+    return "; ".join(notes)
 
 
 def _check_counts(samples: int, n_accum: int, n_batches: int | None, flush: bool) -> None:

@@ -73,8 +73,8 @@ def strided_levels(operand: Operand, access: Access, lengths: Mapping[str, int])
 def _walk(access: Access, choice: StepTiling) -> Iterator[dict[str, Span]]:
     """Each tile's (start, length) by dim, in loop order; the tiles of one stage part follow each other."""
     outer, order = choice.outer(access), choice.stage.order if choice.stage else choice.order
-    for part in itertools.product(*(cuts(access.dim(name).size, outer[name]) for name in order)):
-        within = dict(zip(order, part, strict=True))
+    for outer_tile in itertools.product(*(cuts(access.dim(name).size, outer[name]) for name in order)):
+        within = dict(zip(order, outer_tile, strict=True))
         pieces = []
         for name in choice.order:
             first, length = within[name]

@@ -41,8 +41,10 @@ def checked_passes(passes: int, count: int) -> tuple[int, ...]:
     """
     if count >= passes:
         return tuple(range(passes))
-    parts = [(i * passes // count, (i + 1) * passes // count) for i in range(count)]
-    inner = [start + ((i * _GOLDEN) % (1 << 32)) * (end - start) // (1 << 32) for i, (start, end) in enumerate(parts)]
+    intervals = [(i * passes // count, (i + 1) * passes // count) for i in range(count)]
+    inner = [
+        start + ((i * _GOLDEN) % (1 << 32)) * (end - start) // (1 << 32) for i, (start, end) in enumerate(intervals)
+    ]
     return tuple([*inner[:-1], passes - 1] if count > 1 else inner[:1])
 
 

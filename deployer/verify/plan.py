@@ -371,8 +371,8 @@ def _transfer_bytes(step: PlanStep, operand: PlanOperand) -> int:
     order = step.staging.order if step.staging else tuple(d.name for d in step.dims)
     by_name = {d.name: d for d in step.dims}
     total = 0
-    for part in itertools.product(*(cuts(by_name[n].size, by_name[n].outer) for n in order)):
-        within = dict(zip(order, part, strict=True))
+    for outer_tile in itertools.product(*(cuts(by_name[n].size, by_name[n].outer) for n in order)):
+        within = dict(zip(order, outer_tile, strict=True))
         total += _loop_bytes(step, operand, [(d.name, within[d.name], d.tile) for d in step.dims])
     return total
 

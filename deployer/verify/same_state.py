@@ -293,6 +293,6 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> tup
     return share, excess, f"changed by {norm(moved):.3g} of {size:.3g}, {by}, {index} by {float(error[at]):.3e}"
 
 
-def _share(part: float, total: float) -> float:
+def _share(amount: float, total: float) -> float:
     """The share of a bound; that of NaN is infinite."""
-    return verdict.share(part, total) if part == part else math.inf
+    return verdict.share(amount, total) if amount == amount else math.inf

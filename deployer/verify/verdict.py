@@ -76,11 +76,11 @@ class Movement:
         return f"{self.moved:.3g} of {self.expected:.3g}, {_percent(self.relative_error)} off, {percent} allowed"
 
 
-def share(part: float, total: float) -> float:
+def share(amount: float, total: float) -> float:
     """part / total; infinite where a part of nothing is left."""
-    if math.isinf(part):
+    if math.isinf(amount):
         return math.inf
-    return part / total if total else math.inf if part else 0.0
+    return amount / total if total else math.inf if amount else 0.0
 
 
 def _percent(share: float) -> str:
@@ -108,7 +108,9 @@ def difference(name: str, actual: Array, expected: Array) -> TensorDifference:
 def movements(actual: Arrays, expected: Expected) -> tuple[Movement, ...]:
     """The movement of each tensor that an optimizer changes, sorted by name; integers do not enter the scale."""
     displacements = {n: minus(wide(expected.arrays[n]), wide(expected.initial[n])) for n in sorted(expected.initial)}
-    scale = root_mean_square([way for n, way in displacements.items() if expected.arrays[n].dtype.kind == "f"])
+    scale = root_mean_square(
+        [displacement for n, displacement in displacements.items() if expected.arrays[n].dtype.kind == "f"]
+    )
     rows = []
     for name, displacement in displacements.items():
         before, after = wide(expected.initial[name]), wide(expected.arrays[name])
@@ -170,9 +172,9 @@ def norm(values: Array) -> float:
     return float(np.sqrt(np.square(values).sum()))
 
 
-def root_mean_square(parts: list[Array]) -> float:
+def root_mean_square(arrays: list[Array]) -> float:
     """The root mean square of the finite elements of all parts; 0 without any."""
-    usable = [finite(p) for p in parts]
+    usable = [finite(p) for p in arrays]
     count = sum(p.size for p in usable)
     return math.sqrt(sum(float(np.square(p).sum()) for p in usable) / count) if count else 0.0
 

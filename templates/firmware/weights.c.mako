@@ -2,7 +2,7 @@
  *
  * Weights and states of the optimizer as a run begins with them, and constants, as the bits of their elements. */
 #include "${v.name}_weights.h"
-% for p in v.parts:
+% for p in v.initial:
 % for name in p.array:
 
 /* ${p.title} */
@@ -15,7 +15,7 @@ static const uint32_t ${name}[] = {
 % endfor
 
 const ${v.name}_initial_t ${v.name}_initial[] = {
-% for p in v.parts:
+% for p in v.initial:
     {${p.at}u, ${p.count}u, ${p.fill}u, ${p.words}}, /* ${p.title} */
 % endfor
 };

@@ -71,7 +71,7 @@ class NodeLimitReached(Exception):
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Subproblem:
     """Unplaced buffers of neighbouring sections, in the order in which ties are broken.
 
     The sections of a buffer are low..high, without high; `pairs` counts those of all buffers. Of each section
@@ -100,12 +100,12 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Node:
-    """A state of a part: least offsets of buffers, unplaced units per section, and unplaced buffers across each border.
+    """A state of a subproblem: least offsets of buffers, unplaced units per section, and unplaced buffers across each border.
 
     `floor` and `rank` are the offset and the index of the last placed buffer.
     """
 
-    part: _Part
+    subproblem: _Subproblem
     least: Ints
     load: Ints
     spanning: Ints
@@ -163,18 +163,18 @@ class _Search:
         starts with the statistics of those before.
         """
         unit = FIRST_RUN * len(self.size)
-        turn = 1
+        restart = 1
         while self.nodes < node_limit:
-            for orders, runs in ((FIXED_ORDERS, 1), (LEARNT_ORDERS, turn)):
+            for orders, runs in ((FIXED_ORDERS, 1), (LEARNT_ORDERS, restart)):
                 for self.order in orders:
                     for _ in range(runs):
-                        self.run_limit = min(self.nodes + unit * turn // runs, node_limit)
+                        self.run_limit = min(self.nodes + unit * restart // runs, node_limit)
                         try:
                             success = self._run()
                         except NodeLimitReached:
                             continue
                         return success, not success
-            turn *= GROWTH
+            restart *= GROWTH
         return False, False
 
     def _run(self) -> bool:
@@ -197,33 +197,33 @@ class _Search:
 
     def _complete(self, node: _Node) -> Generator[_Node, bool | None, bool]:
         """Whether the node can be completed: a generator of its child nodes, to which the result of each is sent."""
-        part = node.part
+        subproblem = node.subproblem
         if self.nodes >= self.run_limit:
             raise NodeLimitReached
-        self.nodes += 1 + part.pairs // GRAIN
-        if part.sections == 1:
+        self.nodes += 1 + subproblem.pairs // GRAIN
+        if subproblem.sections == 1:
             return self._stack(node)
         for child in self._children(node):
             buffer = child.buffer
-            self.offsets[part.index[buffer]] = node.least[buffer]
+            self.offsets[subproblem.index[buffer]] = node.least[buffer]
             for below in self._after(node, child):
                 if not (yield below):
                     break
             else:
                 return True
-            if not (part.overlaps(buffer) & (child.least != PLACED)).any():
+            if not (subproblem.overlaps(buffer) & (child.least != PLACED)).any():
                 return False  # nothing lies on it, so that another place for it changes nothing (MiniMalloc)
         return False
 
     def _stack(self, node: _Node) -> bool:
         """Stack the buffers of a single section, in ascending order of least offset; whether they fit the capacity."""
-        part, at = node.part, 0
+        subproblem, at = node.subproblem, 0
         for i in np.argsort(node.least, kind="stable").tolist():
             if node.least[i] == PLACED:
                 break
             at = max(at, int(node.least[i]))
-            self.offsets[part.index[i]] = at
-            at += int(part.size[i])
+            self.offsets[subproblem.index[i]] = at
+            at += int(subproblem.size[i])
         return at <= self.capacity
 
     def _children(self, node: _Node) -> Iterator[_Child]:
@@ -232,10 +232,10 @@ class _Search:
         A buffer that starts where another could have ended already can wait until that one is placed; and in the
         section with the most to place, all of it lies at the child's offset or above.
         """
-        part, least = node.part, node.least
+        subproblem, least = node.subproblem, node.least
         ascending = least > node.floor
         ascending[node.rank :] |= least[node.rank :] == node.floor
-        most = min(int((least + part.size).min()) - 1, self.capacity - int(node.load.max()))
+        most = min(int((least + subproblem.size).min()) - 1, self.capacity - int(node.load.max()))
         candidates = np.flatnonzero(ascending & (least <= most))
         candidates = candidates[np.argsort(least[candidates], kind="stable")]
         # Most runs need the first child alone; an order that learns does so from all children of a batch.
@@ -244,59 +244,64 @@ class _Search:
             bounded = [self._bounded(node, i) for i in candidates[begin : begin + count].tolist()]
             for child, section in bounded:
                 if section is not None:
-                    self._learn(part, section, child)
+                    self._learn(subproblem, section, child)
             yield from (child for child, section in bounded if section is None)
 
     def _bounded(self, node: _Node, buffer: int) -> tuple[_Child, int | None]:
         """The child that places the buffer at its least offset, and the first section that it overfills, if any."""
-        part, least = node.part, node.least
-        at, size = int(least[buffer]), int(part.size[buffer])
+        subproblem, least = node.subproblem, node.least
+        at, size = int(least[buffer]), int(subproblem.size[buffer])
         load = node.load.copy()
-        load[part.low[buffer] : part.high[buffer]] -= size
-        after = np.where(part.overlaps(buffer), np.maximum(least, at + size), least)
+        load[subproblem.low[buffer] : subproblem.high[buffer]] -= size
+        after = np.where(subproblem.overlaps(buffer), np.maximum(least, at + size), least)
         after[buffer] = PLACED
-        return _Child(buffer, after, load), self._overfull(part, after, load)
+        return _Child(buffer, after, load), self._overfull(subproblem, after, load)
 
-    def _overfull(self, part: _Part, least: Ints, load: Ints) -> int | None:
+    def _overfull(self, subproblem: _Subproblem, least: Ints, load: Ints) -> int | None:
         """The first section in which all unplaced buffers begin too high for what is to place in it, if any.
 
         A section with one that does not is not overfull; that one often is the same as for the node before, and for
         sections next to each other.
         """
         most = np.where(load > 0, self.capacity - load, PLACED)
-        open_sections = np.flatnonzero(least.take(part.witness) > most)
+        open_sections = np.flatnonzero(least.take(subproblem.witness) > most)
         while len(open_sections):
             section = int(open_sections[0])
-            low_enough = (part.low <= section) & (section < part.high) & (least <= most[section])
-            ends = np.where(low_enough, part.high, 0)
+            low_enough = (subproblem.low <= section) & (section < subproblem.high) & (least <= most[section])
+            ends = np.where(low_enough, subproblem.high, 0)
             witness = int(ends.argmax())
             if not ends[witness]:
                 return section
-            found = (open_sections < part.high[witness]) & (least[witness] <= most[open_sections])
-            part.witness[open_sections[found]] = witness
+            found = (open_sections < subproblem.high[witness]) & (least[witness] <= most[open_sections])
+            subproblem.witness[open_sections[found]] = witness
             open_sections = open_sections[~found]
         return None
 
-    def _learn(self, part: _Part, section: int, child: _Child) -> None:
+    def _learn(self, subproblem: _Subproblem, section: int, child: _Child) -> None:
         """Update the statistics of the orders that learn: the overfull section, and the unplaced buffers in it."""
         if self.order in FIXED_ORDERS:
             return
-        self.overfull[part.section + section] += 1
-        covering = (part.low <= section) & (section < part.high)
-        self.moments[part.index] += covering & (child.least != PLACED)
+        self.overfull[subproblem.section + section] += 1
+        covering = (subproblem.low <= section) & (section < subproblem.high)
+        self.moments[subproblem.index] += covering & (child.least != PLACED)
 
     def _after(self, node: _Node, child: _Child) -> Iterator[_Node]:
-        """The nodes that remain after a child: none, one of the same part, or one of each part it falls into."""
-        part, buffer = node.part, child.buffer
-        low, high = int(part.low[buffer]), int(part.high[buffer])
+        """The nodes that remain after a child: none, one of the same subproblem, or one of each part it falls into."""
+        subproblem, buffer = node.subproblem, child.buffer
+        low, high = int(subproblem.low[buffer]), int(subproblem.high[buffer])
         spanning = node.spanning.copy()
         spanning[low : high - 1] -= 1
         if high - low == 1 or spanning[low : high - 1].all():
             if child.load.any():
-                yield _Node(part, child.least, child.load, spanning, int(node.least[buffer]), buffer)
+                yield _Node(subproblem, child.least, child.load, spanning, int(node.least[buffer]), buffer)
             return
         unplaced = child.least != PLACED
-        yield from self._split(part.index[unplaced], child.least[unplaced], part.section, part.section + part.sections)
+        yield from self._split(
+            subproblem.index[unplaced],
+            child.least[unplaced],
+            subproblem.section,
+            subproblem.section + subproblem.sections,
+        )
 
     def _split(self, index: Ints, least: Ints, begin: int, end: int) -> Iterator[_Node]:
         """The root nodes of the parts into which the buffers of sections begin..end fall."""
@@ -310,7 +315,7 @@ class _Search:
                 yield self._root(index[inside], least[inside], begin + a, load[a:b])
 
     def _root(self, index: Ints, least: Ints, section: int, load: Ints) -> _Node:
-        """The root node of a part."""
+        """The root node of a subproblem."""
         low, high = self.low[index] - section, self.high[index] - section
         keys = {
             "load": _greatest(low, high, load),
@@ -322,9 +327,9 @@ class _Search:
         order = np.lexsort((index, *(-keys[k] for k in reversed(self.order))))
         low, high = low[order], high[order]
         index, witness = index[order], _furthest(low, high, len(load))
-        part = _Part(index, self.size[index], low, high, section, int((high - low).sum()), witness)
+        subproblem = _Subproblem(index, self.size[index], low, high, section, int((high - low).sum()), witness)
         spanning = _sums(low, high - 1, np.ones_like(low), len(load) - 1)
-        return _Node(part, least[order], load, spanning, 0, 0)
+        return _Node(subproblem, least[order], load, spanning, 0, 0)
 
 
 def _sections(items: Sequence[Sized]) -> Ints:

@@ -118,15 +118,15 @@ def _dense_first(items: Sequence[Item], alignment: int, nodes: int, best: Placem
     for share in DENSE:
         dense = [step for step, size in live.items() if 100 * size >= share * best.bound]
         inside = [bisect.bisect_left(dense, x.first) < bisect.bisect_right(dense, x.last) for x in items]
-        parts = [[x for x, here in zip(items, inside, strict=True) if here == wanted] for wanted in (True, False)]
+        groups = [[x for x, here in zip(items, inside, strict=True) if here == wanted] for wanted in (True, False)]
         for slack in SLACK:
             limit = best.bound + best.bound * slack // 1000
             if limit >= best.height:
                 break
-            answer = pack(parts[0], limit, alignment, nodes)
+            answer = pack(groups[0], limit, alignment, nodes)
             if answer.offsets is not None:
-                fixed = list(zip(parts[0], answer.offsets, strict=True))
-                best = min(best, _first_fits(parts[1], best.bound, fixed), key=lambda p: p.height)
+                fixed = list(zip(groups[0], answer.offsets, strict=True))
+                best = min(best, _first_fits(groups[1], best.bound, fixed), key=lambda p: p.height)
                 break
         if best.height == best.bound:
             break

@@ -113,9 +113,9 @@ class StepCandidates:
         known: CallCosts,
     ) -> None:
         grid, orders = grid_of(access), loop_orders(access)
-        parts = (access, grid, orders, storage_of, target, fresh)
+        context = (access, grid, orders, storage_of, target, fresh)
         self.target, self.loop_order_of = target, LoopOrders(access, grid, orders)
-        self.moves = [movement(step, o.arg, *parts, L_INNER) for o in access.operands]
+        self.moves = [movement(step, o.arg, *context, L_INNER) for o in access.operands]
         self.kernels = np.tile(kernel_totals(grid, target, known), len(orders))
         self.calls = np.tile(grid.calls, len(orders))
         everything = frozenset(storage_of[o.tensor] for o in access.operands)
@@ -149,9 +149,9 @@ class StepCandidates:
         slots = [np.concatenate([m.slots(in_place) for in_place in slot_counts]) for m in moves]
         for rows in batches(len(self.masks), len(calls) * len(slot_counts)):
             moved = self.moved[rows]
-            parts = [_priced(moves, moved, in_place, kernels, calls, self.target) for in_place in slot_counts]
-            size, cycles = (np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1))
-            allowed = np.tile(possible(moves, moved) & ((calls == 1) | self.cut[rows, None]), len(parts))
+            per_slots = [_priced(moves, moved, in_place, kernels, calls, self.target) for in_place in slot_counts]
+            size, cycles = (np.concatenate([priced[i] for priced in per_slots], axis=1) for i in (0, 1))
+            allowed = np.tile(possible(moves, moved) & ((calls == 1) | self.cut[rows, None]), len(per_slots))
             for row, front in enumerate(fronts(size, cycles, allowed)):
                 columns = tuple(n[front] * moving for n, moving in zip(slots, moved[row], strict=True))
                 number = rows.start + row
@@ -213,9 +213,9 @@ def batches(rows: int, columns: int) -> Iterator[slice]:
     return (slice(at, min(at + count, rows)) for at in range(0, rows, count))
 
 
-def totals(moved: Bools, parts: Sequence[Ints]) -> Ints:
+def totals(moved: Bools, amounts: Sequence[Ints]) -> Ints:
     """For each row of `moved`, the sum of the parts of the operands that move."""
-    sums: Ints = np.matmul(moved.astype(np.int64), np.array(parts))
+    sums: Ints = np.matmul(moved.astype(np.int64), np.array(amounts))
     return sums
 
 
@@ -265,8 +265,8 @@ def kernel_totals(grid: Grid, target: Target, known: CallCosts) -> Ints:
     cost = CallCost(*np.array(costs, np.int64).T)
     shares = (grid.access.sizes[name] / length for name, length in grid.lengths.items())
     share = math.prod(shares, start=np.ones(grid.size))
-    parts: Ints = np.ceil(cost.part(share) / 1000).astype(np.int64)
-    return grid.calls * cost.call + target.tile * (grid.calls - 1) + parts
+    busiest: Ints = np.ceil(cost.scaled(share) / 1000).astype(np.int64)
+    return grid.calls * cost.call + target.tile * (grid.calls - 1) + busiest
 
 
 def _priced(

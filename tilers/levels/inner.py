@@ -125,14 +125,14 @@ class InnerLevel:
         if key in self._fronts:
             return self._fronts[key]
         fresh = self.schedule.options.updates_every_pass
-        part = (kind, names, stage and (*stage.tile.items(), frozenset(stage.slots)))
+        costed = (kind, names, stage and (*stage.tile.items(), frozenset(stage.slots)))
         known = self._costed.candidates
-        if part not in known:
+        if costed not in known:
             access = staged_access(step.access, stage) if stage else step.access
             of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
             eligible = frozenset(name for name in names if name.startswith("+"))
-            known[part] = StepCandidates(step, access, of, eligible, self.target, fresh, self.calls(step))
-        front = pareto(c for mode in modes for c in known[part].fronts(mode, self.capacity))
+            known[costed] = StepCandidates(step, access, of, eligible, self.target, fresh, self.calls(step))
+        front = pareto(c for mode in modes for c in known[costed].fronts(mode, self.capacity))
         if stage:
             costs = stage_estimate(step, stage, self.storage_of, self.target, fresh)
             front = [c._replace(cycles=costs.around(c.cycles, stage.buffering)) for c in front]

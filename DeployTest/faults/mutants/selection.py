@@ -63,7 +63,7 @@ class Record:
 
         def ordered(tests: set[str]) -> list[str]:
             quickest = sorted(tests & self.seconds.keys(), key=lambda test: (self.seconds[test], test))
-            return [*filter(likely, quickest), *_in_turns([test for test in quickest if not likely(test)])]
+            return [*filter(likely, quickest), *_two_transposes([test for test in quickest if not likely(test)])]
 
         return [*ordered(reaching), *ordered(others)]
 
@@ -88,7 +88,7 @@ class Record:
         return tests_by_line
 
 
-def _in_turns(tests: Sequence[str]) -> list[str]:
+def _two_transposes(tests: Sequence[str]) -> list[str]:
     """The first of each file, then the second of each: tests of one file look at the same things."""
     by_file: dict[str, list[str]] = {}
     for test in tests:

@@ -14,7 +14,7 @@ from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.core.traits.training import NO_TRAINING
 from deployer.testing.bench import BenchStep, step_of
-from deployer.testing.gradients import both_ways
+from deployer.testing.gradients import forward_and_backward
 from deployer.testing.runs import KernelRuns
 from deployer.testing.runtime import run_by_onnx
 from DeployTest.support.kernels.accuracy_cases import Case
@@ -122,11 +122,11 @@ def _trial(case: Case, number: int, others: bool) -> dict[str, dict[str, Array]]
     dout = random.standard_normal(shape).astype(np.float32) if shape else None
     upstream = None if dout is None else dout.astype(np.float64)
     found = {
-        "float64": both_ways(node, wide, case.wanted, upstream),
-        OURS: both_ways(node, step.values, case.wanted, dout, KernelRuns()),
+        "float64": forward_and_backward(node, wide, case.wanted, upstream),
+        OURS: forward_and_backward(node, step.values, case.wanted, dout, KernelRuns()),
     }
     if case.numpy and others:
-        found[NUMPY] = both_ways(node, step.values, case.wanted, dout)
+        found[NUMPY] = forward_and_backward(node, step.values, case.wanted, dout)
     torch = _torch() if others else None
     if torch is not None:
         output, gradients = run_by_torch(torch, case.form, inputs, dout, case.wanted)

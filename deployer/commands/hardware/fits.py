@@ -17,7 +17,7 @@ from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem
 from deployer.pipeline import Case
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import Board, boards, read_board
-from deployer.sizing.fits import Footprint, Remedy, fit_board, fused_way, model_ways, tried
+from deployer.sizing.fits import Footprint, Remedy, fit_board, fused_remedy, model_remedies, tried
 from deployer.sizing.needs import CaseNeeds
 from deployer.training.attached_loss import loss_choices
 from deployer.training.groups import read_group
@@ -108,7 +108,7 @@ def show_fits(a: argparse.Namespace, console: Terminal) -> int:
             rows.append(fit_board(board, needs))
         failing = [board for board, row in zip(chosen, rows, strict=True) if not row.fits]
         status.update("ways to make it fit")
-        remedies = list(_ways(a, model, case, failing)) if failing else []
+        remedies = list(_remedies(a, model, case, failing)) if failing else []
     _show(console, rows, remedies)
     if model:
         console.print(f"loss: {model.loss}", soft_wrap=True)
@@ -142,16 +142,16 @@ def _read(a: argparse.Namespace) -> Case:
     )
 
 
-def _ways(a: argparse.Namespace, model: _Model | None, case: Case, failing: Sequence[Board]) -> Iterator[Remedy]:
+def _remedies(a: argparse.Namespace, model: _Model | None, case: Case, failing: Sequence[Board]) -> Iterator[Remedy]:
     """All ways that there are, compiled."""
 
     def silent(warning: DeployerWarning) -> None:
         """Warnings of the model have been told."""
 
-    fused = fused_way(case)
+    fused = fused_remedy(case)
     yield from (fused,) if fused else ()
     if model is not None:
-        for title, options, changes in model_ways(vars(a), model.trained):
+        for title, options, changes in model_remedies(vars(a), model.trained):
             yield tried(title, options, partial(model.case, dict(changes)), failing, silent)
     elif case.dataset is not None and case.dataset.n_accum > 1:
 
@@ -161,8 +161,8 @@ def _ways(a: argparse.Namespace, model: _Model | None, case: Case, failing: Sequ
         yield tried("an update after each pass", "--accumulate-grad-batches 1", single, failing, silent)
 
 
-def _number(value: float | None, form: str = ",.0f") -> str:
-    return "-" if value is None else format(value, form).replace(",", " ")
+def _number(value: float | None, spec: str = ",.0f") -> str:
+    return "-" if value is None else format(value, spec).replace(",", " ")
 
 
 def _show(console: Terminal, rows: Sequence[Footprint], remedies: Sequence[Remedy]) -> None:

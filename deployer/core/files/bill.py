@@ -9,7 +9,7 @@ from deployer.core.safe_text import json_text
 
 LICENCE = "Apache-2.0"
 """Of this project's code, by SPDX's name."""
-Part = dict[str, object]
+Component = dict[str, object]
 
 
 def digests(content: bytes) -> list[dict[str, str]]:
@@ -17,12 +17,12 @@ def digests(content: bytes) -> list[dict[str, str]]:
     return [{"alg": "SHA-256", "content": hashlib.sha256(content).hexdigest()}]
 
 
-def licences(name: str) -> Part:
+def licences(name: str) -> Component:
     """The member that names a part's licence by SPDX's expression; nothing where none is known."""
     return {"licenses": [{"expression": name}]} if name else {}
 
 
-def file_parts(files: Mapping[str, bytes], licence_of: Mapping[str, str]) -> list[Part]:
+def file_components(files: Mapping[str, bytes], licence_of: Mapping[str, str]) -> list[Component]:
     """The files by their paths, each with its digest, and with its licence where that is known."""
     return [
         {"type": "file", "bom-ref": f"file:{path}", "name": path, "hashes": digests(content)}
@@ -31,7 +31,7 @@ def file_parts(files: Mapping[str, bytes], licence_of: Mapping[str, str]) -> lis
     ]
 
 
-def bill(whole: Part, parts: Sequence[Part], needed: Sequence[str] = ()) -> str:
+def bill(whole: Component, components: Sequence[Component], needed: Sequence[str] = ()) -> str:
     """The bill of a whole with these parts; `needed` are the references of those that it depends on.
 
     The same parts give the same bytes: there is no time in it, and its number follows from the rest.
@@ -42,7 +42,7 @@ def bill(whole: Part, parts: Sequence[Part], needed: Sequence[str] = ()) -> str:
         "specVersion": "1.6",
         "version": 1,
         "metadata": {"tools": {"components": [tool]}, "component": whole},
-        "components": list(parts),
+        "components": list(components),
         "dependencies": [{"ref": whole["bom-ref"], "dependsOn": sorted(needed)}],
     }
     number = uuid.uuid5(uuid.NAMESPACE_OID, json_text(record))

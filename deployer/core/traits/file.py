@@ -17,7 +17,7 @@ class Limiter:
     """
 
     name: str
-    form: Signature
+    signature: Signature
     attribute: str
     limit: float
 

@@ -192,7 +192,7 @@ class Sequences:
     """
 
     name: str
-    form: Signature
+    signature: Signature
     places: Mapping[int, int]
     rate: int = 0
 

@@ -118,16 +118,20 @@ def _inside(folder: Path, root: Path) -> list[Path]:
 
 def _files(folder: Path, classes: Sequence[str]) -> Iterator[tuple[int, Path]]:
     """The label and the path of each image."""
-    for part in _inside(folder, folder):
-        if not part.is_dir():
-            raise FileProblem(f"{part} is not in a folder of a class", hint="a folder for each class, with its images")
-        if part.name not in classes:
+    for subfolder in _inside(folder, folder):
+        if not subfolder.is_dir():
+            raise FileProblem(
+                f"{subfolder} is not in a folder of a class", hint="a folder for each class, with its images"
+            )
+        if subfolder.name not in classes:
             facts = [("classes", ", ".join(classes))]
-            raise FileProblem(f"{part} is not a class of the samples that are trained", facts, "folders of these names")
-        for path in _inside(part, folder):
+            raise FileProblem(
+                f"{subfolder} is not a class of the samples that are trained", facts, "folders of these names"
+            )
+        for path in _inside(subfolder, folder):
             if not path.is_file() or path.suffix.lower() not in FORMATS:
                 raise FileProblem(f"{path} is not an image", hint=f"only files that end with {', '.join(FORMATS)}")
-            yield classes.index(part.name), path
+            yield classes.index(subfolder.name), path
 
 
 def _pixels(library: Any, path: Path, shape: Sequence[int]) -> Array:

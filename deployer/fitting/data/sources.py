@@ -135,7 +135,7 @@ def _file(path: Path, names: Sequence[str], target: Path | None) -> Columns:
 
 def _drained(source: Iterable[Any], names: Sequence[str], place: str, warn: Warn) -> Columns:
     """All batches of an iterable, one behind another; each is a mapping by name, or has an array per name."""
-    parts: dict[str, list[Array]] = {name: [] for name in names}
+    chunks: dict[str, list[Array]] = {name: [] for name in names}
     size = 0
     for number, item in enumerate(source):
         if not number and isinstance(item, Mapping):
@@ -145,14 +145,14 @@ def _drained(source: Iterable[Any], names: Sequence[str], place: str, warn: Warn
             facts = [("expected", ", ".join(names)), ("found", f"{len(values)} arrays")]
             raise DatasetMismatch(f"batch {number} of {place} has other arrays than the model", facts)
         for name, value in zip(names, values, strict=True):
-            parts[name].append(to_array(value))
-            size += parts[name][-1].nbytes
+            chunks[name].append(to_array(value))
+            size += chunks[name][-1].nbytes
         if size > ARCHIVE_BYTES:
             facts = [("batches", str(number + 1)), ("at most", f"{ARCHIVE_BYTES} B")]
             raise DatasetMismatch(f"{place} exceeds the memory limit of samples", facts, "fewer samples")
     if not size:
         raise DatasetMismatch(f"{place} gives no samples", hint="batches of inputs and target")
-    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    return {name: np.concatenate(arrays) for name, arrays in chunks.items()}
 
 
 # Input data of the passes of a run over epochs: ordered samples, and each pass's share in its update.

@@ -55,7 +55,7 @@ class SampleStream(Samples):
         """Samples of an epoch: those of the last one that was read to its end, else those of whole batches."""
         return self.seen[-1] if self.seen else self.origin.passes * self.batch
 
-    def part(self, indices: Array) -> Samples:
+    def subset(self, indices: Array) -> Samples:
         """Raise OptionProblem: samples of a stream have no numbers."""
         cause = f"{self.origin.name} gives batches, of which no part can be chosen"
         raise OptionProblem(cause, hint="validation samples of their own, or in_memory=True")

@@ -19,7 +19,7 @@ from deployer.frontend.reader import constant_node, holds_bools, is_literal, nod
 
 
 @dataclass(frozen=True)
-class FunctionPart:
+class BodyNode:
     """A node of a body with the versions of its schema, or a constant in its place; `bools`: it holds bools."""
 
     node: Node
@@ -50,7 +50,7 @@ class Scope:
         return self.values.fresh(base)
 
 
-def body(node: Node, versions: Sequence[int], scope: Scope) -> list[FunctionPart]:
+def body(node: Node, versions: Sequence[int], scope: Scope) -> list[BodyNode]:
     """The parts of the body that the node's outputs need, in an order in which they can be computed.
 
     Raises UnsupportedOperator where ONNX has no body for such inputs, or several versions with several bodies.
@@ -60,12 +60,14 @@ def body(node: Node, versions: Sequence[int], scope: Scope) -> list[FunctionPart
         listing = " and ".join(map(str, versions))
         raise unsupported(node, f"versions {listing} of the operator have several bodies", "one version of the domain")
     inner = expansion(_call(node, versions[0]), functions[0], scope.values)
-    return parts_of(node, inner, [name for name in node.outputs if name], imports_of(functions[0].opset_import), scope)
+    return body_nodes_of(
+        node, inner, [name for name in node.outputs if name], imports_of(functions[0].opset_import), scope
+    )
 
 
-def parts_of(
+def body_nodes_of(
     node: Node, inner: Iterable[NodeProto], results: Collection[str], imports: Imports, scope: Scope
-) -> list[FunctionPart]:
+) -> list[BodyNode]:
     """The parts that those of the nodes inside of a node become which the results need."""
     protos: dict[str, NodeProto] = {}
     nodes: list[Node] = []
@@ -76,16 +78,16 @@ def parts_of(
     if len(scope.nodes.reserved) > MOST_NODES:
         raise too_large(node, "nodes of the graph and of bodies are more", MOST_NODES)
     needed = live_nodes(nodes, results, {}, lambda n: False)
-    return [_part(protos[part.name], part, imports, scope) for part in needed]
+    return [_body_node(protos[one.name], one, imports, scope) for one in needed]
 
 
-def _part(proto: NodeProto, node: Node, imports: Imports, scope: Scope) -> FunctionPart:
+def _body_node(proto: NodeProto, node: Node, imports: Imports, scope: Scope) -> BodyNode:
     if is_literal(proto):
-        return FunctionPart(node, holds_bools(proto), constant=constant_node(proto, node.name))
+        return BodyNode(node, holds_bools(proto), constant=constant_node(proto, node.name))
     inner = node_of(proto, node.name)
     if is_control(proto):
         scope.graphs[node.name] = proto, imports
-    return FunctionPart(inner, holds_bools(proto), versions_of(proto, inner, imports))
+    return BodyNode(inner, holds_bools(proto), versions_of(proto, inner, imports))
 
 
 def without_empty(node: Node, versions: Sequence[int], empty: Collection[str]) -> Node:

@@ -10,18 +10,18 @@ from deployer.core.errors import DeployerWarning, GraphProblem
 from deployer.core.ir import Node
 from deployer.core.limits import too_large
 from deployer.core.operator import file_of, registry, unsupported
-from deployer.frontend.functions.bodies import FunctionPart, Scope, parts_of
+from deployer.frontend.functions.bodies import BodyNode, Scope, body_nodes_of
 from deployer.frontend.model_parts import LONGEST_PREFIX, copies, graphs_of
-from deployer.frontend.node_checks import check_elements, form_of
+from deployer.frontend.node_checks import check_elements, refusing_malformed
 from deployer.frontend.opsets import Imports
 from deployer.frontend.reader import tensor_constant
-from deployer.operators.control import Control, Inner, Parts, controls
+from deployer.operators.control import Control, Expansion, Inner, controls
 
 MOST_INNER = 4096
 """How often graphs inside of nodes are written out in one model: turns of nested loops multiply."""
 
 
-def control_parts(node: Node, scope: Scope) -> Iterator[FunctionPart]:
+def control_nodes(node: Node, scope: Scope) -> Iterator[BodyNode]:
     """The parts that stand for a node with graphs inside; each has to be read before the next one is asked for.
 
     Raises UnsupportedOperator where what is computed depends on the model's inputs, GraphProblem for a faulty graph.
@@ -34,12 +34,12 @@ def control_parts(node: Node, scope: Scope) -> Iterator[FunctionPart]:
     floats = (name for name in explicit.inputs if name in scope.types and scope.types[name].dtype == "float32")
     check_elements(explicit, operator.versions[-1:], known | dict.fromkeys(floats, int(TensorProto.FLOAT)))
     _check_ends(explicit, graphs, operator)
-    parts = operator.parts(explicit, {name: len(graph.output) for name, graph in graphs.items()}, scope)
+    expansion = operator.expand(explicit, {name: len(graph.output) for name, graph in graphs.items()}, scope)
     results: tuple[str, ...] | None = None
     missing = set(filter(None, node.outputs))
     while True:
         try:
-            part = _next(node, parts, results)
+            item = _next(node, expansion, results)
         except StopIteration as end:
             if missing:
                 given = ", ".join(f"{name} {len(graph.output)}" for name, graph in graphs.items())
@@ -49,19 +49,19 @@ def control_parts(node: Node, scope: Scope) -> Iterator[FunctionPart]:
                 scope.notes.setdefault(node.name, DeployerWarning(f"node {node.name!r} ({node.op}): {end.value}"))
             return
         results = ()
-        if isinstance(part, Inner):
-            results = yield from _graph(node, graphs[part.graph], part, imports, scope)
+        if isinstance(item, Inner):
+            results = yield from _graph(node, graphs[item.graph], item, imports, scope)
         else:
-            missing.difference_update(part.outputs)
-            versions = file_of(registry()[part.op]).versions[-1:] if part.inputs else ()
-            yield FunctionPart(replace(part, name=scope.nodes.fresh(part.name)), bools=False, versions=versions)
+            missing.difference_update(item.outputs)
+            versions = file_of(registry()[item.op]).versions[-1:] if item.inputs else ()
+            yield BodyNode(replace(item, name=scope.nodes.fresh(item.name)), bools=False, versions=versions)
 
 
 def _check_ends(node: Node, graphs: Mapping[str, GraphProto], operator: Control) -> None:
     """UnsupportedOperator unless the node has the operator's graphs, and these the values that it gives and reads: also
     of a graph that is not computed, which has no meaning otherwise.
     """
-    with form_of(node):
+    with refusing_malformed(node):
         ends = operator.ends(node)
     for name, (takes, gives) in ends.items():
         if name not in graphs:
@@ -75,14 +75,14 @@ def _check_ends(node: Node, graphs: Mapping[str, GraphProto], operator: Control)
             raise unsupported(node, why, "a graph with as many outputs")
 
 
-def _next(node: Node, parts: Parts, results: tuple[str, ...] | None) -> Inner | Node:
-    with form_of(node):
-        return next(parts) if results is None else parts.send(results)
+def _next(node: Node, expansion: Expansion, results: tuple[str, ...] | None) -> Inner | Node:
+    with refusing_malformed(node):
+        return next(expansion) if results is None else expansion.send(results)
 
 
 def _graph(
     node: Node, graph: GraphProto, call: Inner, imports: Imports, scope: Scope
-) -> Generator[FunctionPart, None, tuple[str, ...]]:
+) -> Generator[BodyNode, None, tuple[str, ...]]:
     """The parts of a graph for one turn; ends with the names of its results."""
     scope.iterations += 1
     if scope.iterations > MOST_INNER:
@@ -97,7 +97,7 @@ def _graph(
     for tensor in graph.initializer:
         name = values[tensor.name] = scope.fresh(f"{prefix}/{tensor.name}")
         constant = tensor_constant(name, tensor)
-        yield FunctionPart(Node(name, "", (), (name,)), tensor.data_type == TensorProto.BOOL, constant=constant)
+        yield BodyNode(Node(name, "", (), (name,)), tensor.data_type == TensorProto.BOOL, constant=constant)
     own = {name for inner in graph.node for name in inner.output} - {""}
 
     def value(name: str) -> str:
@@ -108,14 +108,14 @@ def _graph(
     protos = copies(graph.node, prefix, value, scope.values)
     results = tuple(value(result.name) for result in graph.output)
     made = {value(name) for name in own}
-    for part in parts_of(node, protos, results, imports, scope):
-        early = sorted(made & set(part.node.inputs))
+    for item in body_nodes_of(node, protos, results, imports, scope):
+        early = sorted(made & set(item.node.inputs))
         if early:
             raise GraphProblem(
                 f"graph {call.graph!r} of node {node.name!r} is not in order",
-                [("node", part.node.name), ("reads", early[0])],
+                [("node", item.node.name), ("reads", early[0])],
                 "each node after the nodes that compute its inputs",
             )
-        made -= set(part.node.outputs)
-        yield part
+        made -= set(item.node.outputs)
+        yield item
     return results

@@ -100,10 +100,10 @@ class _Table:
         offset = struct.unpack_from("<H", self.data, self.layout + entry)[0] if entry < size else 0
         return self.start + offset if offset else None
 
-    def number(self, field: int, form: str) -> int:
+    def number(self, field: int, code: str) -> int:
         """A number, 0 where it is absent."""
         place = self._place(field)
-        return 0 if place is None else int(struct.unpack_from(form, self.data, place)[0])
+        return 0 if place is None else int(struct.unpack_from(code, self.data, place)[0])
 
     def flag(self, field: int) -> bool:
         """A truth value, false where it is absent."""

@@ -110,8 +110,8 @@ class ElementwiseFormula(Operator, ABC):
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The form's own, and the attributes."""
-        form: dict[str, ArgValue] = super().args(node, access)
-        return form | {name: Const(float(np.float32(value))) for name, value in self.values(node).items()}
+        values: dict[str, ArgValue] = super().args(node, access)
+        return values | {name: Const(float(np.float32(value))) for name, value in self.values(node).items()}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """The formula's operations for each element."""
@@ -244,8 +244,8 @@ def _kernel(cls: type[ElementwiseFormula]) -> Kernel:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.name).lower()
     kind = "float32" if cls.formula.kind == "float" else "int32"
     pointers = (*((x.name, x.dtype, False) for x in cls.operands), (cls.result, kind, True))
-    form = Flat if issubclass(cls, Flat) else Broadcasting
-    scalars: list[tuple[str, CType]] = list(form.base_scalars([name for name, _, _ in pointers]))
+    base = Flat if issubclass(cls, Flat) else Broadcasting
+    scalars: list[tuple[str, CType]] = list(base.base_scalars([name for name, _, _ in pointers]))
     bits = "i32" if any(x.kind == "int" for x in cls.operands) else "f32"
     return Kernel(f"{words}_{bits}", pointers, (*scalars, *((name, "f32") for name in cls.defaults)))
 

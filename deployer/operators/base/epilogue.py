@@ -43,14 +43,14 @@ def extra_work(node: Node, access: Access) -> int:
     return int(has_relu(node)) + 2 * sum(operand.arg == GATE for operand in access.operands)
 
 
-def finished_form(form: str, node: Node, access: Access) -> str:
-    """The form of a kernel's work, which is a form of its own, with its own cost, where Relu or a gate is fused."""
+def class_with_epilogue(cost_class: str, node: Node, access: Access) -> str:
+    """The cost class of a kernel's work: one of its own where Relu or a gate is fused."""
     gated = any(operand.arg == GATE for operand in access.operands)
-    return "_".join(filter(None, (form, "gated" if gated else "relu" if has_relu(node) else "")))
+    return "_".join(filter(None, (cost_class, "gated" if gated else "relu" if has_relu(node) else "")))
 
 
-def gated_form(access: Access) -> str:
-    """The form of the work of a kernel that may have a gate, and no other form."""
+def gate_class(access: Access) -> str:
+    """The cost class of a kernel that may have a gate, and no other class."""
     return "gated" if any(operand.arg == GATE for operand in access.operands) else ""
 
 

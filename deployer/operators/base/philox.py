@@ -24,7 +24,7 @@ Words = npt.NDArray[np.uint32]
 def philox(counter: Array, key: tuple[int, int]) -> Words:
     """Four words for each counter of four words along the last axis."""
     mask, shift = np.uint64(WORD), np.uint64(BITS)
-    a, b, c, d = (np.asarray(part, np.uint64) for part in np.moveaxis(np.asarray(counter), -1, 0))
+    a, b, c, d = (np.asarray(word, np.uint64) for word in np.moveaxis(np.asarray(counter), -1, 0))
     k = list(key)
     for _ in range(ROUNDS):
         first, second = (np.uint64(m) * x for m, x in zip(MULTIPLIERS, (a, c), strict=True))

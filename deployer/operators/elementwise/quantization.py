@@ -48,7 +48,7 @@ class DequantizeLinear(Operator):
         """Sub of integers, Cast and Mul."""
         x, scale = operands(node, inputs, 2)
         attrs: dict[str, AttrValue] = {"shape": _column(node, x, scale, inputs)}
-        factor, start, offset, number = (f"{node.name}/{part}" for part in ("scale", "point", "offset", "number"))
+        factor, start, offset, number = (f"{node.name}/{label}" for label in ("scale", "point", "offset", "number"))
         nodes, integers = [Node(factor, "Reshape", node.inputs[1:2], (factor,), attrs)], node.inputs[0]
         if len(node.inputs) > 2 and node.inputs[2]:
             nodes.append(Node(start, "Reshape", node.inputs[2:3], (start,), attrs))

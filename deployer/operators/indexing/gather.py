@@ -173,9 +173,9 @@ class Gather(Operator):
         picks = [Pick(n, 0, 1, n) for n in x.shape]
         picks[axis] = _pick(node, x.shape[axis])
         if isinstance(node.attrs["indices"], int):
-            part = b.temp("part")
-            reshape_to(b, dy, tuple(p.count for p in picks), part)
-            dy = part
+            picked = b.temp("part")
+            reshape_to(b, dy, tuple(p.count for p in picks), picked)
+            dy = picked
         put_back(b, dy, picks, b.grad(0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -189,10 +189,10 @@ class Gather(Operator):
         attrs: dict[str, AttrValue] = {"starts": (p.first,), "ends": (ends,), "axes": (axis,), "steps": (p.step,)}
         if not isinstance(node.attrs["indices"], int):
             return [Node(node.name, "Slice", node.inputs[:1], node.outputs, attrs)]
-        part, shape = f"{node.name}/part", self.infer(node, inputs)[0].shape
+        picked, shape = f"{node.name}/part", self.infer(node, inputs)[0].shape
         return [
-            Node(part, "Slice", node.inputs[:1], (part,), attrs),
-            Node(node.name, "Reshape", (part,), node.outputs, {"shape": shape}),
+            Node(picked, "Slice", node.inputs[:1], (picked,), attrs),
+            Node(node.name, "Reshape", (picked,), node.outputs, {"shape": shape}),
         ]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:

@@ -108,9 +108,9 @@ class GatherNDGrad(Operator):
         shape, batch, count = node.attr_ints("shape", ()), node.attr_int("batch_dims", 0), ids.shape[-1]
         dx = np.zeros(shape, dy.dtype)
         tables = dx.reshape(-1, *shape[batch:])
-        places, parts = ids.reshape(len(tables), -1, count), dy.reshape(len(tables), -1, *shape[batch + count :])
-        for table, at, part in zip(tables, places, parts, strict=True):
-            np.add.at(table, tuple(at.T), part)
+        places, rows = ids.reshape(len(tables), -1, count), dy.reshape(len(tables), -1, *shape[batch + count :])
+        for table, at, row in zip(tables, places, rows, strict=True):
+            np.add.at(table, tuple(at.T), row)
         return (dx,)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -277,12 +277,12 @@ class GatherElements(Operator):
         if not b.needs_grad(0):
             return
         picks = _picks(node, b.type(node.inputs[0]), b.type(node.inputs[1]))
-        part = b.grad(0) if all(p.everything for p in picks) else b.temp("part")
+        picked = b.grad(0) if all(p.everything for p in picks) else b.temp("part")
         size = b.constant("shape", np.array([p.count for p in picks], np.int64))
         axis = axis_of(node, b.type(node.inputs[0]).shape, 0)
-        b.emit("GatherElementsGrad", (douts[0], size, node.inputs[1]), (part,), axis=axis)
-        if part != b.grad(0):
-            put_back(b, part, picks, b.grad(0))
+        b.emit("GatherElementsGrad", (douts[0], size, node.inputs[1]), (picked,), axis=axis)
+        if picked != b.grad(0):
+            put_back(b, picked, picks, b.grad(0))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A Slice before it where the indices leave out the ends of other axes."""
@@ -290,10 +290,10 @@ class GatherElements(Operator):
         picks = _picks(node, x, ids)
         if all(p.everything for p in picks):
             return None
-        part, ends = f"{node.name}/part", tuple(p.count for p in picks)
+        picked, ends = f"{node.name}/part", tuple(p.count for p in picks)
         return [
-            Node(part, "Slice", node.inputs[:1], (part,), {"starts": (0,) * len(ends), "ends": ends}),
-            Node(node.name, node.op, (part, node.inputs[1]), node.outputs, node.attrs),
+            Node(picked, "Slice", node.inputs[:1], (picked,), {"starts": (0,) * len(ends), "ends": ends}),
+            Node(node.name, node.op, (picked, node.inputs[1]), node.outputs, node.attrs),
         ]
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:

@@ -24,7 +24,7 @@ from deployer.operators.indexing.sequence import MirroredStep, ReverseSequence, 
 def gather_samples(op: Gather) -> Iterator[Sample]:
     """Rows, columns, axes in the middle; numbers of any shape, negative and repeated; constants with a step."""
     r = rng(111)
-    forms: dict[str, tuple[tuple[int, ...], int, tuple[int, ...]]] = {
+    cases: dict[str, tuple[tuple[int, ...], int, tuple[int, ...]]] = {
         "rows": ((6, 6), 0, (4,)),
         "columns": ((4, 9), 1, (6,)),
         "sentence": ((11, 6), 0, (2, 5)),
@@ -33,7 +33,7 @@ def gather_samples(op: Gather) -> Iterator[Sample]:
         "one": ((6, 4), 0, ()),
         "single": ((5,), 0, (3,)),
     }
-    for label, (shape, axis, ids) in forms.items():
+    for label, (shape, axis, ids) in cases.items():
         yield Sample(label, (normal(r, *shape), _drawn(r, shape[axis], *ids)), {"axis": axis})
     constants: dict[str, AttrValue] = {"range": (1, 2, 3), "steps": (-6, -4, -2), "all": (0, 1, 2, 3, 4, 5)}
     for label, value in constants.items():
@@ -59,7 +59,7 @@ def _drawn(r: np.random.Generator, rows: int, *shape: int) -> Array:
 def gather_grad_samples(op: GatherGrad) -> Iterator[Sample]:
     """Numbers that repeat, and rows that none names, on each axis."""
     r = rng(113)
-    forms: dict[str, tuple[tuple[int, ...], int, tuple[int, ...]]] = {
+    cases: dict[str, tuple[tuple[int, ...], int, tuple[int, ...]]] = {
         "rows": ((7, 5), 0, (4,)),
         "repeated": ((3, 5), 0, (40,)),
         "sentence": ((11, 6), 0, (2, 5)),
@@ -67,7 +67,7 @@ def gather_grad_samples(op: GatherGrad) -> Iterator[Sample]:
         "last": ((3, 4, 6), -1, (7,)),
         "one": ((6, 4), 0, ()),
     }
-    for label, (shape, axis, ids) in forms.items():
+    for label, (shape, axis, ids) in cases.items():
         yield _sample(r, label, shape, axis, ids)
 
 
@@ -90,12 +90,12 @@ def _sample(r: np.random.Generator, label: str, shape: tuple[int, ...], axis: in
 def row_numbers_samples(op: RowNumbers) -> Iterator[Sample]:
     """One and several axes, several tables, places that are outside."""
     r = rng(164)
-    forms: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
+    cases: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
         "one": ((7,), (9,), 9),
         "three": ((4, 3, 5), (2, 6), 12),
         "tables": ((4, 3), (3, 5), 5),
     }
-    for label, (sizes, places, each) in forms.items():
+    for label, (sizes, places, each) in cases.items():
         ids = np.stack([r.integers(-size - 1, size + 1, places) for size in sizes], -1).astype(np.int32)
         attrs: dict[str, AttrValue] = {"sizes": sizes, "each": each}
         yield Sample(label, (ids,), attrs, onnx=False)
@@ -122,14 +122,14 @@ def one_hot_samples(op: OneHot) -> Iterator[Sample]:
             {"depth": 4.0, "axis": axis},
             onnx=False,
         )
-    forms: dict[str, tuple[tuple[int, ...], int, int]] = {
+    cases: dict[str, tuple[tuple[int, ...], int, int]] = {
         "vector": ((7,), 5, -1),
         "matrix": ((3, 5), 6, -1),
         "front": ((3, 5), 4, 0),
         "between": ((3, 5), 7, 1),
         "one": ((), 5, -1),
     }
-    for label, (shape, depth, axis) in forms.items():
+    for label, (shape, depth, axis) in cases.items():
         numbers = np.asarray(r.integers(-depth, depth, shape), np.float32)
         attrs: dict[str, AttrValue] = {"depth": depth, "axis": axis}
         yield Sample(label, (numbers, None, normal(r, 2)), attrs, onnx=False)
@@ -154,12 +154,12 @@ def one_hot_sweep(op: OneHot) -> Iterator[Sample]:
 def gather_nd_samples(op: GatherND) -> Iterator[Sample]:
     """Elements and parts, one axis and several, with and without batch dims."""
     r = rng(167)
-    forms: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int]] = {
+    cases: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int]] = {
         "elements": ((4, 5), (7,), 2, 0),
         "parts": ((4, 5, 3), (2, 3), 1, 0),
         "batch": ((2, 5, 3), (2, 4), 1, 1),
     }
-    for label, (shape, places, count, batch) in forms.items():
+    for label, (shape, places, count, batch) in cases.items():
         axes = shape[batch : batch + count]
         ids = np.stack([r.integers(-n, n, places) for n in axes], -1).astype(np.int64)
         yield Sample(
@@ -171,12 +171,12 @@ def gather_nd_samples(op: GatherND) -> Iterator[Sample]:
 def gather_nd_grad_samples(op: GatherNDGrad) -> Iterator[Sample]:
     """Elements, parts and batches, with places that repeat."""
     r = rng(143)
-    forms: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int]] = {
+    cases: dict[str, tuple[tuple[int, ...], tuple[int, ...], int, int]] = {
         "elements": ((4, 5), (40,), 2, 0),
         "parts": ((4, 5, 3), (2, 3), 1, 0),
         "batch": ((2, 5, 3), (2, 4), 1, 1),
     }
-    for label, (shape, places, count, batch) in forms.items():
+    for label, (shape, places, count, batch) in cases.items():
         ids = np.stack([r.integers(-n, n, places) for n in shape[batch : batch + count]], -1).astype(np.int32)
         dy = normal(r, *places, *shape[batch + count :])
         attrs: dict[str, AttrValue] = {"shape": shape, "batch_dims": batch}
@@ -187,7 +187,7 @@ def gather_nd_grad_samples(op: GatherNDGrad) -> Iterator[Sample]:
 def gather_elements_samples(op: GatherElements) -> Iterator[Sample]:
     """Each axis, more and fewer numbers than rows, negative and repeated ones; other axes that are left out."""
     r = rng(150)
-    forms: dict[str, tuple[tuple[int, ...], int, tuple[int, ...]]] = {
+    cases: dict[str, tuple[tuple[int, ...], int, tuple[int, ...]]] = {
         "rows": ((6, 6), 0, (4, 6)),
         "columns": ((4, 7), 1, (4, 9)),
         "middle": ((3, 5, 4), 1, (3, 6, 4)),
@@ -195,7 +195,7 @@ def gather_elements_samples(op: GatherElements) -> Iterator[Sample]:
         "vector": ((11,), 0, (13,)),
         "part": ((5, 6, 4), 1, (3, 4, 2)),
     }
-    for label, (shape, axis, ids) in forms.items():
+    for label, (shape, axis, ids) in cases.items():
         numbers = np.asarray(r.integers(-shape[axis], shape[axis], ids), np.int32)
         yield Sample(label, (normal(r, *shape), numbers), {"axis": axis})
     numbers = np.asarray(r.integers(-5, 5, (3, 6, 4)), np.int32)
@@ -215,13 +215,13 @@ def gather_elements_sweep(op: GatherElements) -> Iterator[Sample]:
 def gather_elements_grad_samples(op: GatherElementsGrad) -> Iterator[Sample]:
     """Numbers that repeat, and rows that none names, on each axis."""
     r = rng(152)
-    forms: dict[str, tuple[tuple[int, ...], int, int]] = {
+    cases: dict[str, tuple[tuple[int, ...], int, int]] = {
         "rows": ((6, 5), 0, 4),
         "columns": ((4, 3), 1, 19),
         "middle": ((3, 5, 4), 1, 6),
         "last": ((2, 3, 7), -1, 5),
     }
-    for label, (shape, axis, count) in forms.items():
+    for label, (shape, axis, count) in cases.items():
         yield _gather_elements_sample(r, label, shape, axis, count)
 
 
@@ -246,12 +246,12 @@ def _gather_elements_sample(
 def scatter_elements_samples(op: ScatterElements) -> Iterator[Sample]:
     """Each axis and reduction; numbers that repeat where terms are added."""
     r = rng(154)
-    forms: dict[str, tuple[tuple[int, ...], int, int]] = {
+    cases: dict[str, tuple[tuple[int, ...], int, int]] = {
         "rows": ((6, 6), 0, 4),
         "middle": ((3, 5, 4), 1, 3),
         "last": ((2, 3, 7), -1, 5),
     }
-    for label, (shape, axis, count) in forms.items():
+    for label, (shape, axis, count) in cases.items():
         yield _scatter_sample(r, label, shape, axis, count)
     for reduction in REDUCTIONS[1:]:
         yield _scatter_sample(r, reduction, (4, 7), 1, 5, reduction)

@@ -267,13 +267,13 @@ def _joint(
     softmax = next((n for n in near if n.outputs == (log_prob,) and n.op == LogSoftmax.name), None)
     if softmax is None or softmax.attr_int("axis", -1) % rank != 1:
         return None
-    operands, parts, loss = (softmax.inputs[0], labels, *filter(None, dloss)), [softmax], ""
+    operands, members, loss = (softmax.inputs[0], labels, *filter(None, dloss)), [softmax], ""
     attrs = label_attrs(node)
     for other in near:
         same = other.op == NegativeLogLikelihoodLoss.name and other.inputs == (log_prob, labels)
         if same and label_attrs(other) == attrs and (_per_label(node) or math.prod(shape) == 1):
-            parts, loss = [softmax, other], other.outputs[0]
-    return Node(node.name, SoftmaxCrossEntropy.name, operands, (node.outputs[0], loss, log_prob), attrs), parts
+            members, loss = [softmax, other], other.outputs[0]
+    return Node(node.name, SoftmaxCrossEntropy.name, operands, (node.outputs[0], loss, log_prob), attrs), members
 
 
 def _both_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
@@ -369,8 +369,10 @@ class SoftmaxCrossEntropy(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Two exponentials per element, and a logarithm per row; a single row has all that cores share for itself."""
         rows = tile["n"] * tile["d"]
-        classes, form = access.operand("x").view[1], "row" if rows == 1 else ""
-        return Work(0, rows * (2 * classes + 1) * model.transcendental_elements, rows, form, inner_loop_starts=rows)
+        classes, cost_class = access.operand("x").view[1], "row" if rows == 1 else ""
+        return Work(
+            0, rows * (2 * classes + 1) * model.transcendental_elements, rows, cost_class, inner_loop_starts=rows
+        )
 
 
 def _output(node: Node, position: int) -> str:

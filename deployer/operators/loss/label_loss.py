@@ -246,7 +246,7 @@ def label_attrs(node: Node) -> dict[str, AttrValue]:
 def weighted_samples(seed: int) -> Iterator[tuple[str, Array, Array, Array | None, Mapping[str, AttrValue]]]:
     """Name, scores, labels, weights and attributes: all reductions, with and without smoothing and ignored labels."""
     r = rng(seed)
-    forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+    cases: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
         "mean": ((7, 5), {}),
         "sum": ((7, 5), {"reduction": "sum"}),
         "none": ((3, 4, 2, 5), {"reduction": "none"}),
@@ -258,7 +258,7 @@ def weighted_samples(seed: int) -> Iterator[tuple[str, Array, Array, Array | Non
         "smooth_none": ((5, 70), {"label_smoothing": 0.25, "reduction": "none"}),
         "unweighted": ((11, 3, 9), {"label_smoothing": 0.25}),
     }
-    for label, (shape, attrs) in forms.items():
+    for label, (shape, attrs) in cases.items():
         labels = np.asarray(r.integers(0, shape[1], (shape[0], *shape[2:])), np.int32)
         if attrs.get("ignore_index") == -1:
             labels.reshape(-1)[::3] = -1

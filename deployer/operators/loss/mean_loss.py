@@ -173,16 +173,18 @@ class MeanLoss(Flat):
         }
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """The operations and an addition per element, all on one core; slopes, a form of their own, on others."""
-        return Work(macs=0, elements=tile["n"] * (1 + self.operations(model)), parallel=1, form=self.form(access))
+        """The operations and an addition per element, all on one core; slopes, a cost class of their own, on others."""
+        return Work(
+            macs=0, elements=tile["n"] * (1 + self.operations(model)), parallel=1, cost_class=self.cost_class(access)
+        )
 
     @classmethod
     def operations(cls, model: KernelModel) -> int:
         """Return the operations per element by kernels of this model."""
         return cls.cost + cls.transcendentals * model.transcendental_elements
 
-    def form(self, access: Access) -> str:
-        """The form of the kernel's work."""
+    def cost_class(self, access: Access) -> str:
+        """The cost class of the kernel's work."""
         return SLOPES if any(o.arg == SLOPES for o in access.operands) else ""
 
     def drawn(self, r: np.random.Generator, *shape: int) -> tuple[Array, Array]:
@@ -567,7 +569,7 @@ class MSELoss(MeanLoss):
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A difference and a multiply-accumulate per element, all on one core."""
-        return Work(macs=tile["n"], elements=tile["n"], parallel=1, form=self.form(access))
+        return Work(macs=tile["n"], elements=tile["n"], parallel=1, cost_class=self.cost_class(access))
 
 
 @register

@@ -64,7 +64,7 @@ class Transpose(Operator):
         x = operands(node, inputs, 1)[0]
         blocks, shape = _blocks(node, x.shape), self.infer(node, inputs)[0].shape
         if len(blocks) > LOOPS:
-            return _in_turns(node, x.shape, blocks, shape)
+            return _two_transposes(node, x.shape, blocks, shape)
         if len(blocks) > 1:
             return None
         return [Node(node.name, "Reshape", node.inputs[:1], node.outputs, {"shape": shape})]
@@ -114,13 +114,13 @@ def _blocks(node: Node, shape: tuple[int, ...]) -> list[Block]:
     return blocks
 
 
-def _in_turns(node: Node, shape: tuple[int, ...], blocks: list[Block], result: tuple[int, ...]) -> list[Node]:
+def _two_transposes(node: Node, shape: tuple[int, ...], blocks: list[Block], result: tuple[int, ...]) -> list[Node]:
     """Views of blocks as axes, and two transposes: of as few loops as the kernel has, or the second is cut again."""
     by_place = sorted(blocks)
     order = tuple(by_place.index(block) for block in blocks)
-    first, second = _turns(order)
+    first, second = _two_orders(order)
     sizes = tuple(math.prod(shape[axis] for axis in block) for block in by_place)
-    names = [f"{node.name}/{part}" for part in ("blocks", "turn", "order")]
+    names = [f"{node.name}/{label}" for label in ("blocks", "turn", "order")]
     return [
         Node(names[0], "Reshape", node.inputs[:1], (names[0],), {"shape": sizes}),
         Node(names[1], "Transpose", (names[0],), (names[1],), {"perm": first}),
@@ -129,7 +129,7 @@ def _in_turns(node: Node, shape: tuple[int, ...], blocks: list[Block], result: t
     ]
 
 
-def _turns(order: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _two_orders(order: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Two orders that give this one, one after the other: the first pair within the loops, if it is soon found."""
     for first in itertools.islice(itertools.permutations(range(len(order))), SEARCHED):
         second = tuple(first.index(block) for block in order)
@@ -235,7 +235,7 @@ class Tile(Operator):
         shape, repeats = list(operands(node, inputs, 1)[0].shape), node.attr_ints("repeats", ())
         source, nodes = node.inputs[0], []
         for axis in reversed([i for i, times in enumerate(repeats) if times > 1]):
-            before, behind = (int(np.prod(part, dtype=int)) for part in (shape[:axis], shape[axis:]))
+            before, behind = (int(np.prod(dims, dtype=int)) for dims in (shape[:axis], shape[axis:]))
             lines, tiled = (f"{node.name}/{label}{axis}" for label in ("lines", "tiled"))
             nodes.append(Node(lines, "Reshape", (source,), (lines,), {"shape": (before, 1, behind)}))
             nodes.append(Node(tiled, "Expand", (lines,), (tiled,), {"shape": (before, repeats[axis], behind)}))

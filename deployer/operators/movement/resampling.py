@@ -92,9 +92,9 @@ def _corners(node: Node, grid: Array, size: int) -> Iterator[tuple[Array, Array]
     if padding == "reflection":
         span = max(high - low, kind(NOTHING))
         apart = np.abs(at - low)
-        turns = np.floor(apart / span)
-        rest = apart - turns * span
-        at = np.where(turns % 2 == 0, low + rest, high - rest)
+        reflections = np.floor(apart / span)
+        rest = apart - reflections * span
+        at = np.where(reflections % 2 == 0, low + rest, high - rest)
     if padding != "zeros":
         at = np.clip(at, kind(0), kind(size - 1))
     first = np.rint(at) if nearest else np.floor(at)
@@ -174,9 +174,9 @@ class _Graph:
             low, high = _limits(self.node, size)
             span = self.number(max(high - low, NOTHING))
             apart = self.emit("Abs", self.emit("Sub", at, self.number(low)))
-            turns = self.emit("Floor", self.emit("Div", apart, span))
-            rest = self.emit("Sub", apart, self.emit("Mul", turns, span))
-            half = self.emit("Div", turns, self.number(2.0))
+            reflections = self.emit("Floor", self.emit("Div", apart, span))
+            rest = self.emit("Sub", apart, self.emit("Mul", reflections, span))
+            half = self.emit("Div", reflections, self.number(2.0))
             there, back = self.emit("Add", rest, self.number(low)), self.emit("Sub", self.number(high), rest)
             at = self.emit("Where", self.emit("Equal", self.emit("Floor", half), half), there, back)
         return at if self.padding == "zeros" else self.clipped(at, size)
@@ -337,11 +337,11 @@ def shares(axis: Axis, options: ResizeOptions) -> Array:
         low = np.floor(at)
         for tap in range(first, 2 - first):
             index = low + tap
-            part = share(np.abs(index - at) * narrow)
+            weights = share(np.abs(index - at) * narrow)
             if options.exclude_outside:
-                part = np.where((index >= 0) & (index < axis.size), part, 0.0)
+                weights = np.where((index >= 0) & (index < axis.size), weights, 0.0)
             places_of = np.clip(index, 0, axis.size - 1).astype(np.int64)
-            np.add.at(table, (np.arange(axis.result), places_of), part)
+            np.add.at(table, (np.arange(axis.result), places_of), weights)
         table /= table.sum(1, keepdims=True)
     if options.place == OUTSIDE:
         table[(at < 0) | (at > axis.size - 1)] = 0
@@ -452,7 +452,7 @@ def _gathered(label: str, axis: Axis, options: ResizeOptions) -> list[Node]:
 
 def _mixed(label: str, axis: Axis, options: ResizeOptions) -> list[Node]:
     """The sums of shares of the elements of the axis in the middle."""
-    numbers, table, result = (f"{label}_{part}" for part in ("numbers", "shares", "y"))
+    numbers, table, result = (f"{label}_{suffix}" for suffix in ("numbers", "shares", "y"))
     values = tuple(map(float, shares(axis, options).reshape(-1)))
     return [
         Node(numbers, "Constant", (), (numbers,), {"value_floats": values}),

@@ -102,14 +102,14 @@ def expand_samples(op: Expand) -> Iterator[Sample]:
 def tile_samples(op: Tile) -> Iterator[Sample]:
     """One axis, several, a vector, and nothing repeated."""
     r = rng(117)
-    forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+    cases: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
         "vector": ((5,), {"repeats": (3,)}),
         "rows": ((3, 4), {"repeats": (2, 1)}),
         "both": ((3, 4), {"repeats": (2, 3)}),
         "image": ((2, 3, 2, 4), {"repeats": (1, 2, 3, 2)}),
         "none": ((3, 4), {"repeats": (1, 1)}),
     }
-    for label, (shape, attrs) in forms.items():
+    for label, (shape, attrs) in cases.items():
         yield Sample(label, (normal(r, *shape),), attrs)
 
 
@@ -127,12 +127,12 @@ def trilu_samples(op: Trilu) -> Iterator[Sample]:
 def depth_to_space_samples(op: DepthToSpace) -> Iterator[Sample]:
     """Both modes."""
     r = rng(126)
-    forms: dict[str, dict[str, AttrValue]] = {
+    cases: dict[str, dict[str, AttrValue]] = {
         "default": {"blocksize": 2},
         "columns_first": {"blocksize": 2, "mode": "CRD"},
         "thirds": {"blocksize": 3, "mode": "DCR"},
     }
-    for label, attrs in forms.items():
+    for label, attrs in cases.items():
         block = int(np.asarray(attrs["blocksize"]))
         yield Sample(label, (normal(r, 2, 2 * block * block, 2, 3),), attrs)
 
@@ -150,7 +150,7 @@ def space_to_depth_samples(op: SpaceToDepth) -> Iterator[Sample]:
 def pad_samples(op: Pad) -> Iterator[Sample]:
     """One axis, an image, all four axes, given axes, constants, and pads that cut."""
     r = rng(90)
-    forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+    cases: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
         "vector": ((7,), {"pads": (2, 3)}),
         "image": ((2, 3, 5, 4), {"pads": (0, 0, 1, 2, 0, 0, 3, 1)}),
         "channels": ((2, 3, 4), {"pads": (0, 2, 0, 0, 1, 0)}),
@@ -163,7 +163,7 @@ def pad_samples(op: Pad) -> Iterator[Sample]:
         "edge": ((2, 3, 4), {"pads": (0, 2, 1, 0, 0, 7), "mode": "edge"}),
         "reflect": ((1, 2, 5, 4), {"pads": (0, 0, 4, 1, 0, 0, 2, 3), "mode": "reflect"}),
     }
-    for label, (shape, attrs) in forms.items():
+    for label, (shape, attrs) in cases.items():
         yield Sample(label, (normal(r, *shape),), attrs)
     around: dict[str, AttrValue] = {"pads": (1, -1, 2, 0), "constant_value": -7}
     yield Sample("integers", (words(r, 3, 4),), {"pads": (1, -1, 2, 0)})
@@ -325,7 +325,7 @@ def unsqueeze_samples(op: Unsqueeze) -> Iterator[Sample]:
 def slice_samples(op: Slice) -> Iterator[Sample]:
     """Every axis, inner and outer ones, negative indices, ends far outside, steps, and nothing left out."""
     r = rng(92)
-    forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+    cases: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
         "vector": ((11,), {"starts": (3,), "ends": (9,)}),
         "rows": ((5, 7), {"starts": (1,), "ends": (4,), "axes": (0,)}),
         "columns": ((5, 7), {"starts": (2,), "ends": (6,), "axes": (1,)}),
@@ -339,10 +339,10 @@ def slice_samples(op: Slice) -> Iterator[Sample]:
         "all": ((3, 4), {"starts": (0, 0), "ends": (3, 4)}),
         "backward": ((5, 7), {"starts": (-1, 5), "ends": (-99, 0), "axes": (0, 1), "steps": (-1, -2)}),
     }
-    for label, (shape, attrs) in forms.items():
+    for label, (shape, attrs) in cases.items():
         yield Sample(label, (normal(r, *shape),), attrs)
     for label in ("steps", "channels", "backward"):
-        shape, attrs = forms[label]
+        shape, attrs = cases[label]
         yield Sample(f"{label}_integers", (words(r, *shape),), attrs)
 
 
@@ -359,23 +359,23 @@ def slice_sweep(op: Slice) -> Iterator[Sample]:
 def slice_grad_samples(op: SliceGrad) -> Iterator[Sample]:
     """A vector, both axes of a matrix, an image, four axes, and a single element."""
     r = rng(94)
-    forms: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
+    cases: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
         "vector": ((4,), (13,), (2,), (3,)),
         "matrix": ((3, 5), (9, 11), (1, 0), (3, 2)),
         "image": ((2, 2, 3, 3), (2, 2, 7, 8), (0, 0, 1, 1), (1, 1, 2, 3)),
         "four_axes": ((1, 2, 2, 3), (4, 4, 5, 6), (3, 1, 0, 1), (2, 2, 3, 2)),
         "single": ((4, 1), (4, 6), (0, 2), (1, 5)),
     }
-    for label, (part, shape, starts, steps) in forms.items():
+    for label, (sliced, shape, starts, steps) in cases.items():
         attrs: dict[str, AttrValue] = {"input_shape": shape, "starts": starts, "steps": steps}
-        yield Sample(label, (normal(r, *part),), attrs, onnx=False)
+        yield Sample(label, (normal(r, *sliced),), attrs, onnx=False)
     given: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
         "padded": ((3, 5), {SHAPE: (6, 5), "starts": (-4,), "ends": (-1,), "axes": (0,)}),
         "stepped": ((2, 3), {SHAPE: (5, 7), "starts": (1, 0), "ends": (99, 6), "axes": (0, 1), "steps": (2, 2)}),
         "reversed": ((4, 3), {SHAPE: (4, 7), "starts": (3, 6), "ends": (-9, 0), "axes": (0, 1), "steps": (-1, -2)}),
     }
-    for label, (part, attrs) in given.items():
-        yield Sample(label, (normal(r, *part),), attrs, onnx=False)
+    for label, (sliced, attrs) in given.items():
+        yield Sample(label, (normal(r, *sliced),), attrs, onnx=False)
 
 
 @sweep_of(SliceGrad)
@@ -410,14 +410,14 @@ def concat_sweep(op: Concat) -> Iterator[Sample]:
 def split_samples(op: Split) -> Iterator[Sample]:
     """Halves, thirds and lengths of all sorts, on each axis, with and without a number of parts."""
     r = rng(110)
-    forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue], int]] = {
+    cases: dict[str, tuple[tuple[int, ...], dict[str, AttrValue], int]] = {
         "halves": ((6, 5), {"num_outputs": 2}, 2),
         "lengths": ((2, 9, 3), {"axis": 1, "split": (2, 4, 3)}, 3),
         "last": ((4, 7), {"axis": -1, "split": (1, 6)}, 2),
         "counted": ((7, 3), {"num_outputs": 3}, 3),
         "one": ((3, 4), {"split": (3,)}, 1),
     }
-    for label, (shape, attrs, outputs) in forms.items():
+    for label, (shape, attrs, outputs) in cases.items():
         yield Sample(label, (normal(r, *shape),), attrs, outputs)
 
 
@@ -434,10 +434,10 @@ def concat_training_samples(op: ConcatTraining) -> Iterator[Sample]:
 def split_training_samples(op: SplitTraining) -> Iterator[Sample]:
     """Two parts and three."""
     r = rng(136)
-    forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+    cases: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
         "rows": ((5, 4), {"axis": 0, "split": (2, 3)}),
         "columns": ((2, 7, 3), {"axis": 1, "split": (1, 4, 2)}),
     }
-    for label, (shape, attrs) in forms.items():
-        parts = np.size(attrs["split"])
-        yield Sample(label, (normal(r, *shape),), attrs, parts, onnx=False)
+    for label, (shape, attrs) in cases.items():
+        outputs = np.size(attrs["split"])
+        yield Sample(label, (normal(r, *shape),), attrs, outputs, onnx=False)

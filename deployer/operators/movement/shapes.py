@@ -235,15 +235,15 @@ class Shape(Folded):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A vector of integers."""
         x = operands(node, inputs, 1)[0]
-        return (TensorType("int32", (len(_part(node, x.shape)),)),)
+        return (TensorType("int32", (len(_selected_dims(node, x.shape)),)),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The lengths as int32; the values of the input do not matter."""
         x = arrays(inputs, 1)[0]
-        return (np.array(_part(node, x.shape), np.int32),)
+        return (np.array(_selected_dims(node, x.shape), np.int32),)
 
 
-def _part(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _selected_dims(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
     # Python's slices clamp and count from the end as the ONNX text asks.
     return shape[node.attr_int("start", 0) : node.attr_int("end", len(shape))]
 

@@ -446,7 +446,7 @@ def _axis(node: Node, present: Sequence[TensorType]) -> int:
     return axis % rank
 
 
-def _equal_parts(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
+def _equal_sizes(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
     """Before version 18 the parts are equal, as many as outputs, where nothing says their lengths."""
     if "split" in node.attrs or any(node.inputs[1:]):
         return [node]
@@ -462,7 +462,7 @@ def _counted_from_the_front(node: Node, types: Sequence[TensorType | None]) -> l
     axis = node.attr_int("axis", 0)
     if axis < 0:
         raise unsupported(node, f"axis is {axis}, which has a meaning from version 11 on only", "an axis from 0")
-    return _equal_parts(node, types)
+    return _equal_sizes(node, types)
 
 
 def _attribute_form(node: Node, types: Sequence[TensorType | None]) -> list[Node]:
@@ -484,7 +484,7 @@ class Split(Operator):
         versions=(18,),
         older={
             **{1: _attribute_form, 2: _counted_from_the_front},
-            **{11: _equal_parts, 13: _equal_parts},
+            **{11: _equal_sizes, 13: _equal_sizes},
         },
         static_inputs={1: "split"},
         counts_outputs=True,
@@ -502,7 +502,7 @@ class Split(Operator):
         x = arrays(inputs, 1)[0]
         axis = node.attr_int("axis", 0)
         lengths = _lengths(node, x.shape[axis], (TensorType("float32", x.shape),))
-        return tuple(part.copy() for part in np.split(x, list(accumulate(lengths))[:-1], axis))
+        return tuple(piece.copy() for piece in np.split(x, list(accumulate(lengths))[:-1], axis))
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """A Slice for each part that has a name; ShapeMismatch where that has no elements."""
@@ -523,17 +523,17 @@ class Split(Operator):
             return
         x = b.type(node.inputs[0])
         axis = node.attr_int("axis", 0) % len(x.shape)
-        parts = [TensorType(x.dtype, kind.shape) for kind in self.infer(node, (x,))]
+        pieces = [TensorType(x.dtype, kind.shape) for kind in self.infer(node, (x,))]
         arrived = [i for i, dout in enumerate(douts) if dout]
         if len(arrived) == 1:
-            lengths = [part.shape[axis] for part in parts]
+            lengths = [piece.shape[axis] for piece in pieces]
             pads = np.zeros((2, len(x.shape)), np.int64)
             pads[:, axis] = sum(lengths[: arrived[0]]), sum(lengths[arrived[0] + 1 :])
             b.emit("Pad", (douts[arrived[0]], b.constant("pads", pads.reshape(-1))), (b.grad(0),))
             return
-        names = [*douts, *[""] * (len(parts) - len(douts))]
-        for i, part in enumerate(parts):
-            names[i] = names[i] or (b.constant("zeros", np.zeros(part.shape, np.float32)) if part.size else "")
+        names = [*douts, *[""] * (len(pieces) - len(douts))]
+        for i, piece in enumerate(pieces):
+            names[i] = names[i] or (b.constant("zeros", np.zeros(piece.shape, np.float32)) if piece.size else "")
         b.emit("Concat", list(filter(None, names)), (b.grad(0),), axis=axis)
 
 

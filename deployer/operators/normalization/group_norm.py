@@ -237,7 +237,7 @@ class LRN(Operator):
         pool: dict[str, AttrValue] = {"kernel_shape": (size, 1), "pads": (begin, 0, size - 1 - begin, 0)}
         pool["count_include_pad"] = 1
         names = ("squares", "image", "mean", "means", "alpha", "part", "bias", "base", "beta", "norm")
-        squares, image, mean, means, alpha, part, bias, base, beta, norm = (f"{node.name}/{n}" for n in names)
+        squares, image, mean, means, alpha, scaled, bias, base, beta, norm = (f"{node.name}/{n}" for n in names)
         factors = _factors(node)
         return [
             Node(squares, "Mul", (node.inputs[0], node.inputs[0]), (squares,)),
@@ -245,8 +245,8 @@ class LRN(Operator):
             Node(mean, "AveragePool", (image,), (mean,), pool),
             Node(means, "Reshape", (mean,), (means,), {"shape": shape}),
             *(constant_scalar(name, value) for name, value in zip((alpha, beta, bias), factors, strict=True)),
-            Node(part, "Mul", (means, alpha), (part,)),
-            Node(base, "Add", (part, bias), (base,)),
+            Node(scaled, "Mul", (means, alpha), (scaled,)),
+            Node(base, "Add", (scaled, bias), (base,)),
             Node(norm, "Pow", (base, beta), (norm,)),
             Node(node.name, "Div", (node.inputs[0], norm), node.outputs),
         ]

@@ -229,7 +229,7 @@ def channel_normalize_grad_samples(op: ChannelNormalizeGrad) -> Iterator[Sample]
     x, mean, inv_std = far(r)
     centred = (x - per_channel(mean, x.ndim)) * per_channel(inv_std, x.ndim)
     dy = normal(r, *x.shape) + centred
-    dscale, dbias = ((dy * part).sum(sum_axes(x.ndim)) for part in (centred, np.float32(1)))
+    dscale, dbias = ((dy * factor).sum(sum_axes(x.ndim)) for factor in (centred, np.float32(1)))
     yield Sample("far", (dy, x, normal(r, 3), mean, inv_std, dscale, dbias), onnx=False)
 
 
@@ -306,8 +306,8 @@ def rms_normalization_samples(op: RMSNormalization) -> Iterator[Sample]:
 def layer_normalization_samples(op: LayerNormalization) -> Iterator[Sample]:
     """Rows and axes in the middle, with and without bias and statistics."""
     r = rng(97)
-    forms = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("middle", (2, 3, 4, 5), 2), ("sequence", (2, 6, 9), -1))
-    for label, shape, axis in forms:
+    cases = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("middle", (2, 3, 4, 5), 2), ("sequence", (2, 6, 9), -1))
+    for label, shape, axis in cases:
         row = shape[axis:]
         inputs = (normal(r, *shape), normal(r, *row), normal(r, *row))
         yield Sample(label, inputs, {"axis": axis})
@@ -319,8 +319,8 @@ def layer_normalization_samples(op: LayerNormalization) -> Iterator[Sample]:
 def layer_normalization_grad_samples(op: LayerNormalizationGrad) -> Iterator[Sample]:
     """All gradients of rows, of one row, and of axes in the middle; dX alone, and without it."""
     r = rng(98)
-    forms = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("middle", (2, 3, 4, 5), 2), ("whole", (3, 4), 0))
-    for label, shape, axis in forms:
+    cases = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("middle", (2, 3, 4, 5), 2), ("whole", (3, 4), 0))
+    for label, shape, axis in cases:
         first = axis % len(shape)
         statistic = shape[:first] + (1,) * (len(shape) - first)
         wide, row = (normal(r, *shape), normal(r, *shape)), shape[first:]
@@ -370,8 +370,8 @@ def skip_normalization_samples(op: SkipNormalization) -> Iterator[Sample]:
 def layerwise_samples(op: Layerwise) -> Iterator[Sample]:
     """Rows, one row, rows of one element, and axes in the middle."""
     r = rng(95)
-    forms = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("column", (6, 1), -1), ("middle", (2, 3, 4, 5), 2))
-    for label, shape, axis in (*forms, ("long", (71, 133), -1)):
+    cases = (("rows", (7, 5), -1), ("row", (1, 13), 1), ("column", (6, 1), -1), ("middle", (2, 3, 4, 5), 2))
+    for label, shape, axis in (*cases, ("long", (71, 133), -1)):
         yield op._sample(r, label, shape, axis)
 
 
@@ -480,7 +480,7 @@ def masked_softmax_samples(op: MaskedSoftmax) -> Iterator[Sample]:
     """A factor, masks of every form, some of which leave out elements, both, and rows of several blocks."""
     r = rng(120)
     causal = np.triu(np.full((5, 5), -np.inf, np.float32), 1)
-    forms: dict[str, tuple[Shape, Array | None]] = {
+    cases: dict[str, tuple[Shape, Array | None]] = {
         "scaled": ((7, 5), None),
         "vector": ((3, 4, 6), normal(r, 6)),
         "causal": ((2, 3, 5, 5), causal),
@@ -491,7 +491,7 @@ def masked_softmax_samples(op: MaskedSoftmax) -> Iterator[Sample]:
         "blocks": ((2, 3, 150), normal(r, 3, 150)),
         "least": ((2, 4, 5), np.where(normal(r, 2, 1, 5) > 0, 0, np.finfo(np.float32).min).astype(np.float32)),
     }
-    for label, (shape, mask) in forms.items():
+    for label, (shape, mask) in cases.items():
         attrs: dict[str, AttrValue] = {} if label in ("vector", "batch") else {"alpha": 0.35}
         yield Sample(label, (normal(r, *shape), *([] if mask is None else [mask])), attrs, onnx=False)
 

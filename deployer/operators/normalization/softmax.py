@@ -173,11 +173,11 @@ class LogSoftmax(RowOperator):
         """dX = dY - exp(Y) sum(dY), with the sum along the axis."""
         if b.needs_grad(0):
             axes = b.constant("axes", np.array([node.attr_int("axis", -1)], np.int64))
-            total, shares, part = (b.temp(label) for label in ("total", "shares", "part"))
+            total, shares, product = (b.temp(label) for label in ("total", "shares", "part"))
             b.emit("ReduceSum", (douts[0], axes), (total,), keepdims=1)
             b.emit("Exp", (node.outputs[0],), (shares,))
-            b.emit("Mul", (shares, total), (part,))
-            b.emit("Sub", (douts[0], part), (b.grad(0),))
+            b.emit("Mul", (shares, total), (product,))
+            b.emit("Sub", (douts[0], product), (b.grad(0),))
 
 
 @register

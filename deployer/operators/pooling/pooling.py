@@ -21,8 +21,8 @@ from deployer.operators.base.epilogue import (
     finished,
     gate_args,
     gate_array,
+    gate_class,
     gate_operands,
-    gated_form,
 )
 from deployer.operators.base.integer_variants import over_integers
 from deployer.operators.base.operands import arrays, floats, operands
@@ -331,7 +331,7 @@ class GlobalAveragePoolGrad(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """An element per output, which count as multiply-accumulates, and a division per channel."""
         count = tile["c"] * tile["s"]
-        return Work(macs=count, elements=tile["c"], parallel=count, form=gated_form(access))
+        return Work(macs=count, elements=tile["c"], parallel=count, cost_class=gate_class(access))
 
 
 @register

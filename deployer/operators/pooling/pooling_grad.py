@@ -101,10 +101,10 @@ class AveragePoolGrad(PoolGrad):
         dy = arrays(inputs, 1)[0]
         shape = self.infer(node, (TensorType("float32", dy.shape),))[0].shape
         axes = sides(node, shape)
-        part = dy.reshape(-1, *(a.count for a in axes)) / divisors(node, axes).astype(dy.dtype)
-        dx = np.zeros((part.shape[0], *(max(a.span, a.size + a.pad) for a in axes)), dy.dtype)
+        shared = dy.reshape(-1, *(a.count for a in axes)) / divisors(node, axes).astype(dy.dtype)
+        dx = np.zeros((shared.shape[0], *(max(a.span, a.size + a.pad) for a in axes)), dy.dtype)
         for tap in taps(axes):
-            dx[tap] += part
+            dx[tap] += shared
         dx = np.asarray(dx[inner(axes)].reshape(shape))
         return (finished(node, dx, gate_array(inputs, GATE_INPUT)),)
 

@@ -96,9 +96,9 @@ def global_max_pool_samples(op: GlobalMaxPool) -> Iterator[Sample]:
 def average_pool_grad_samples(op: AveragePoolGrad) -> Iterator[Sample]:
     """All forms, padding that counts, and X's shape not given; with a gate."""
     r = rng(85)
-    forms = dict(FORMS)
-    forms["include_pad"] = (FORMS["overlap"][0], {**FORMS["overlap"][1], "count_include_pad": 1})
-    for label, (shape, attrs) in forms.items():
+    cases = dict(FORMS)
+    cases["include_pad"] = (FORMS["overlap"][0], {**FORMS["overlap"][1], "count_include_pad": 1})
+    for label, (shape, attrs) in cases.items():
         node = Node(label, op.name, (), (), attrs)
         dy_shape = shape[:2] + tuple(a.count for a in windows(node, shape))
         dy = normal(r, *dy_shape)

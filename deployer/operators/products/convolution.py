@@ -281,25 +281,25 @@ class ConvGrad(Operator):
         full = Node(node.name, node.op, names, ("dx", "dw", "db"), node.attrs)
         values = dict(zip(names, tensors, strict=True))
         gradients: list[Array] = []
-        for part in self._parts(full, types):
-            gradients.extend(operator_of(part).reference(part, [values[n] for n in part.inputs]))
+        for gradient in self._gradient_nodes(full, types):
+            gradients.extend(operator_of(gradient).reference(gradient, [values[n] for n in gradient.inputs]))
         return tuple(gradients)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """ConvGradX, ConvGradW and ConvGradB; a shape that an input of theirs does not show is an attribute."""
-        return self._parts(node, operands(node, inputs, 3))
+        return self._gradient_nodes(node, operands(node, inputs, 3))
 
-    def _parts(self, node: Node, inputs: Sequence[TensorType]) -> list[Node]:
+    def _gradient_nodes(self, node: Node, inputs: Sequence[TensorType]) -> list[Node]:
         dy, x, w = node.inputs[:3]
         shape = geometry(node, inputs[1].shape, inputs[2].shape, inputs)
-        forms: tuple[tuple[str, tuple[str, ...], dict[str, AttrValue]], ...] = (
+        gradients: tuple[tuple[str, tuple[str, ...], dict[str, AttrValue]], ...] = (
             ("X", (dy, w), {**shape.attrs, "input_shape": shape.input_shape}),
             ("W", (dy, x), shape.attrs),
             ("B", (dy,), {}),
         )
         return [
-            Node(f"{node.name}_{part.lower()}", f"ConvGrad{part}", names, (output,), attrs)
-            for (part, names, attrs), output in zip(forms, node.outputs, strict=False)
+            Node(f"{node.name}_{operand.lower()}", f"ConvGrad{operand}", names, (output,), attrs)
+            for (operand, names, attrs), output in zip(gradients, node.outputs, strict=False)
             if output
         ]
 

@@ -362,11 +362,11 @@ class Volume:
         for tap in range(s.kernel[0]):
             first = tap * s.dilations[0]
             ends = first + (s.out[0] - 1) * s.strides[0] + 1
-            part = self.emit(
+            window = self.emit(
                 f"tap{tap}", "Slice", (x,), starts=(first,), ends=(ends,), axes=(1,), steps=(s.strides[0],)
             )
             shape = (self.images * channels, 1, plane)
-            taps.append(self.emit(f"tap{tap}_channels", "Reshape", (part,), shape=shape))
+            taps.append(self.emit(f"tap{tap}_channels", "Reshape", (window,), shape=shape))
         joined = self.emit("taps", "Concat", taps, axis=1) if len(taps) > 1 else taps[0]
         return self.emit("images", "Reshape", (joined,), shape=(self.images, channels * len(taps), *s.size[1:]))
 
@@ -376,10 +376,10 @@ class Volume:
         rows = self.emit("channels", "Reshape", (images,), shape=(self.images * channels, s.kernel[0], plane))
         taps = []
         for tap in range(s.kernel[0]):
-            part = self.emit(f"tap{tap}", "Slice", (rows,), starts=(tap,), ends=(tap + 1,), axes=(1,))
-            part = self.emit(f"tap{tap}_layers", "Reshape", (part,), shape=(n, s.out[0], channels, plane))
+            tap_rows = self.emit(f"tap{tap}", "Slice", (rows,), starts=(tap,), ends=(tap + 1,), axes=(1,))
+            tap_rows = self.emit(f"tap{tap}_layers", "Reshape", (tap_rows,), shape=(n, s.out[0], channels, plane))
             place = {"starts": (0, tap * s.dilations[0], 0, 0), "steps": (1, s.strides[0], 1, 1)}
-            taps.append(self.emit(f"tap{tap}_place", "SliceGrad", (part,), input_shape=self._layers, **place))
+            taps.append(self.emit(f"tap{tap}_place", "SliceGrad", (tap_rows,), input_shape=self._layers, **place))
         x = self.emit("sum", "Sum", taps)
         if depth > s.size[0]:
             x = self.emit("inner", "Slice", (x,), starts=(s.begin[0],), ends=(s.begin[0] + s.size[0],), axes=(1,))

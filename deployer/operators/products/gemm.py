@@ -197,7 +197,7 @@ class Gemm(SplitOperator):
             m, rows_c = m * count, rows_c * size_c
             count = size_a = size_c = 1
         order = stored_order(node, RESULT_ORDER, len(y))
-        rows, columns = ("n", "m") if ordered and _is_turned(order, y) else ("m", "n")
+        rows, columns = ("n", "m") if ordered and _is_transposed(order, y) else ("m", "n")
         left, right = ("b", "a") if rows == "n" else ("a", "b")
         extents = {rows: m, columns: n, "k": k}
 
@@ -257,14 +257,14 @@ class Gemm(SplitOperator):
             **relu_args(node),
             "first": First(),
             "last": Last(),
-            "single": Const(SINGLE.get(outer_form(node, access), int(is_single(access.dim("k").size)))),
+            "single": Const(SINGLE.get(outer_class(node, access), int(is_single(access.dim("k").size)))),
             "alpha": Const(node.attr_float("alpha", 1.0)),
             "beta": Const(node.attr_float("beta", 1.0)),
         }
 
 
-def outer_form(node: Node, access: Access) -> str:
-    """The form of outer products: "outer", or "added" with a C of rows; "" where sums go on or are finished otherwise.
+def outer_class(node: Node, access: Access) -> str:
+    """Cost class of outer products: "outer", or "added" with a C of rows; "" where sums go on or have an epilogue.
 
     A tile of one product of a longer sum is none: its kernel continues sums.
     """
@@ -280,10 +280,10 @@ def outer_form(node: Node, access: Access) -> str:
 def is_plain_outer(node: Node, types: Mapping[str, TensorType]) -> bool:
     """Whether Y, stored in rows, is the outer product of A's elements and B's, and nothing is done to it."""
     access = registry()[node.op].access(node, types)
-    return outer_form(node, access) == "outer" and access.dim("batch").size == 1 and not is_ordered(node)
+    return outer_class(node, access) == "outer" and access.dim("batch").size == 1 and not is_ordered(node)
 
 
-def _is_turned(order: Sequence[int], shape: Shape) -> bool:
+def _is_transposed(order: Sequence[int], shape: Shape) -> bool:
     """Whether the product's columns are rows where it is stored: then the kernel computes op(B)^T op(A)^T."""
     axes = [axis for axis in order if shape[axis] != 1]
     return axes[-1:] == [len(shape) - 2] and shape[-1] != 1

@@ -63,7 +63,7 @@ def conv_sweep(op: Conv) -> Iterator[Sample]:
 def conv_transpose_samples(op: ConvTranspose) -> Iterator[Sample]:
     """Strides, pads, dilations, groups, padding of the output, signals, with and without bias."""
     r = rng(124)
-    forms: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue], bool]] = {
+    cases: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue], bool]] = {
         "plain": ((1, 3, 4, 5), (3, 2, 3, 3), {}, False),
         "bias": ((2, 2, 3, 4), (2, 3, 2, 3), {"pads": (1, 0, 0, 1)}, True),
         "strided": ((1, 2, 4, 3), (2, 3, 2, 2), {"strides": (2, 2)}, True),
@@ -82,7 +82,7 @@ def conv_transpose_samples(op: ConvTranspose) -> Iterator[Sample]:
         "signal": ((1, 3, 7), (3, 2, 4), {"strides": (2,), "pads": (1, 1)}, True),
         "volume": ((1, 2, 3, 3, 2), (2, 3, 2, 3, 3), {"strides": (2, 1, 2), "pads": (1, 0, 1, 0, 1, 1)}, True),
     }
-    for label, (x, w, attrs, biased) in forms.items():
+    for label, (x, w, attrs, biased) in cases.items():
         channels = w[1] * int(str(attrs.get("group", 1)))
         bias = (normal(r, channels),) if biased else ()
         yield Sample(label, (normal(r, *x), normal(r, *w), *bias), attrs)

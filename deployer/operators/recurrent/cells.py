@@ -16,10 +16,10 @@ from deployer.operators.recurrent.steps import (
     BackwardSteps,
     ForwardSteps,
     optional_outputs,
-    part_of,
     recurrence_kernel,
     rows,
     sigmoid,
+    sliced,
     state_or_zero,
     two_places,
 )
@@ -193,19 +193,21 @@ class GRUStateRecurrence(ForwardSteps):
         initial = self.place("h")
         if b.needs_grad(initial):
             ends = (0, 2 * b.type(node.inputs[1]).shape[1])
-            first, weights = part_of(b, self.first_step(node, b, dx), 1, *ends), part_of(b, node.inputs[1], 0, *ends)
+            first, weights = sliced(b, self.first_step(node, b, dx), 1, *ends), sliced(b, node.inputs[1], 0, *ends)
             b.emit("Gemm", (first, weights, dh), (b.grad(initial),))
 
     def _weights_gradient(self, b: GradientBuilder, dx: str, kept: Mapping[str, str], target: str) -> None:
         """dR: of the first two gates from h, of the last from r h."""
         steps = rows(b, dx, "step_rows")
         units = b.type(kept["before"]).shape[2]
-        gated = part_of(b, kept["gates"], 2, len(GRU_GATES) * units, self.stored * units)
-        parts = [b.temp("of_gates"), b.temp("of_hidden")]
-        for part, state, ends in zip(parts, (kept["before"], gated), ((0, 2), (2, len(GRU_GATES))), strict=True):
-            chosen = part_of(b, steps, 1, ends[0] * units, ends[1] * units)
-            b.emit("Gemm", (chosen, rows(b, state, "state_rows")), (part,), transA=1, beta=0.0)
-        b.emit("Concat", parts, (target,), axis=0)
+        gated = sliced(b, kept["gates"], 2, len(GRU_GATES) * units, self.stored * units)
+        gradients = [b.temp("of_gates"), b.temp("of_hidden")]
+        for gradient, state, ends in zip(
+            gradients, (kept["before"], gated), ((0, 2), (2, len(GRU_GATES))), strict=True
+        ):
+            chosen = sliced(b, steps, 1, ends[0] * units, ends[1] * units)
+            b.emit("Gemm", (chosen, rows(b, state, "state_rows")), (gradient,), transA=1, beta=0.0)
+        b.emit("Concat", gradients, (target,), axis=0)
 
 
 @register
@@ -351,8 +353,8 @@ class LSTMRecurrenceGrad(BackwardSteps):
             dh = dh if dy is None else dh + dy[t]
             tangent = np.tanh(f * cell_before[t] + i * g)
             dc = dc + dh * o * (1 - tangent * tangent)
-            parts = (dc * g * i * (1 - i), dh * tangent * o * (1 - o), dc * cell_before[t] * f * (1 - f))
-            dx[t] = np.concatenate([*parts, dc * i * (1 - g * g)], axis=1)
+            gate_gradients = (dc * g * i * (1 - i), dh * tangent * o * (1 - o), dc * cell_before[t] * f * (1 - f))
+            dx[t] = np.concatenate([*gate_gradients, dc * i * (1 - g * g)], axis=1)
             dc, dh = dc * f, dx[t] @ r
         return dx, dc, two_places([dx[t] for t in order], np.zeros_like(dx[0]))
 

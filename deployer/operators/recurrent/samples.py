@@ -21,12 +21,12 @@ def recurrent_layer_samples(op: RecurrentLayer) -> Iterator[Sample]:
     """All directions and layouts, with bias and states or without; other functions and attributes in two forms;
     sequences of several lengths, and steps that are written out.
     """
-    forms: list[tuple[str, str, dict[str, AttrValue]]] = [("plain", "xwr", {}), ("stated", ALL, {})]
-    forms += [(name, ALL, {"direction": name}) for name in ("reverse", "bidirectional")]
-    forms += [("batch_first", ALL, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
-    others = [form for form in forms if form[0] in ("stated", "bidirectional")]
+    cases: list[tuple[str, str, dict[str, AttrValue]]] = [("plain", "xwr", {}), ("stated", ALL, {})]
+    cases += [(name, ALL, {"direction": name}) for name in ("reverse", "bidirectional")]
+    cases += [("batch_first", ALL, {"layout": 1, "direction": name}) for name in ("reverse", "bidirectional")]
+    others = [case for case in cases if case[0] in ("stated", "bidirectional")]
     for number, (names, trial) in enumerate(product(op.activations, op.trials)):
-        for label, given, attrs in others if number else forms:
+        for label, given, attrs in others if number else cases:
             own = {**attrs, **trial}
             if names != op.activations[0]:
                 own["activations"] = names * len(DIRECTIONS[str(attrs.get("direction", "forward"))])

@@ -276,7 +276,7 @@ class ForwardSteps(Recurrence):
         """The gradients [batch, gates x units] at the step that was done first."""
         time, batch, width = b.type(steps).shape
         first, flat = self.steps(node, time)[0], b.temp("first_rows")
-        reshape_to(b, part_of(b, steps, 0, first, first + 1), (batch, width), flat)
+        reshape_to(b, sliced(b, steps, 0, first, first + 1), (batch, width), flat)
         return flat
 
     def drawn_inputs(self, shape: tuple[int, int, int], stated: bool) -> dict[str, Array | None]:
@@ -296,12 +296,12 @@ class ForwardSteps(Recurrence):
         return Sample(label, inputs, dict(attrs), len(self.pointers(writes=True)), onnx=False)
 
 
-def part_of(b: GradientBuilder, name: str, axis: int, begin: int, end: int) -> str:
+def sliced(b: GradientBuilder, name: str, axis: int, begin: int, end: int) -> str:
     """Elements from begin to end along an axis."""
     bounds = [b.constant(label, np.array([n])) for label, n in (("start", begin), ("end", end), ("axis", axis))]
-    part = b.temp("part")
-    b.emit("Slice", (name, *bounds), (part,))
-    return part
+    result = b.temp("part")
+    b.emit("Slice", (name, *bounds), (result,))
+    return result
 
 
 def rows(b: GradientBuilder, name: str, label: str) -> str:

@@ -238,8 +238,8 @@ class TopK(Operator):
         """numpy's stable sort; NaN comes behind all numbers. ~X has the order of -X, and no integer that overflows."""
         x = arrays(inputs, 1)[0]
         axis = axis_of(node, x.shape, -1)
-        turned = -x if x.dtype.kind == "f" else ~x
-        order = np.argsort(turned if node.attr_int("largest", 1) else x, axis, kind="stable")
+        reversed_keys = -x if x.dtype.kind == "f" else ~x
+        order = np.argsort(reversed_keys if node.attr_int("largest", 1) else x, axis, kind="stable")
         ids = np.take(order, np.arange(_count(node)), axis)
         return np.take_along_axis(x, ids, axis), ids.astype(np.int32)
 

@@ -221,8 +221,8 @@ class Reduction(Reducing):
         outputs = math.prod(tile[d.name] for d in access.dims if d.kind == "parallel")
         reduced = {d.name for d in access.dims if d.kind == "reduction"}
         last = access.operand("x").axes[-1]
-        form = "rows" if isinstance(last, At) and last.dim in reduced else "columns"
-        return Work(0, math.prod(tile.values()), outputs, form, inner_loop_starts=outputs)
+        cost_class = "rows" if isinstance(last, At) and last.dim in reduced else "columns"
+        return Work(0, math.prod(tile.values()), outputs, cost_class, inner_loop_starts=outputs)
 
 
 def expand_to(b: GradientBuilder, name: str, shape: tuple[int, ...], out: str) -> None:

@@ -26,13 +26,13 @@ from deployer.operators.reduction.reduction import (
 def cumulative_samples(op: Cumulative) -> Iterator[Sample]:
     """Each axis, from both ends, with and without the element."""
     r = rng(160)
-    forms: dict[str, tuple[tuple[int, ...], int]] = {
+    cases: dict[str, tuple[tuple[int, ...], int]] = {
         "vector": ((37,), 0),
         "rows": ((5, 7), 1),
         "columns": ((9, 4), 0),
         "middle": ((3, 6, 5), -2),
     }
-    for label, (shape, axis) in forms.items():
+    for label, (shape, axis) in cases.items():
         yield Sample(label, (normal(r, *shape),), {"axis": axis})
     for exclusive in (0, 1):
         attrs: dict[str, AttrValue] = {"axis": 1, "exclusive": exclusive, "reverse": 1 - exclusive}
@@ -94,14 +94,14 @@ def hardmax_samples(op: Hardmax) -> Iterator[Sample]:
 def top_k_samples(op: TopK) -> Iterator[Sample]:
     """Each axis, largest and smallest, one and all."""
     r = rng(144)
-    forms: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
+    cases: dict[str, tuple[tuple[int, ...], dict[str, AttrValue]]] = {
         "rows": ((5, 11), {"k": 3}),
         "smallest": ((5, 11), {"k": 4, "largest": 0}),
         "columns": ((9, 4), {"k": 2, "axis": 0}),
         "middle": ((3, 7, 5), {"k": 3, "axis": 1}),
         "all": ((4, 6), {"k": 6}),
     }
-    for label, (shape, attrs) in forms.items():
+    for label, (shape, attrs) in cases.items():
         yield Sample(label, (normal(r, *shape),), attrs, outputs=2)
     yield Sample("one", (normal(r, 37),), {"k": 1}, outputs=2)
 

@@ -227,7 +227,7 @@ def update_kernel(
     return Kernel(symbol, tuple(pointers), (*scalars, *((ONE_LESS + name, "f32") for name in means)))
 
 
-def update_form(optimizer: Optimizer) -> Signature:
+def update_signature(optimizer: Optimizer) -> Signature:
     """The form of a node: every setting is an attribute, and all but gradient and count are updated."""
     states, counted = len(optimizer.states), int(optimizer.count is not None)
     inputs, outputs = 2 + states + counted, 1 + states
@@ -308,7 +308,7 @@ class SGDDecay(WeightUpdate):
 
     name = "SGDDecay"
     training = Optimizer("sgd", rate=RATE.place, settings=DECAY_SETTINGS, usual=True)
-    file = FileSpec(custom=update_form(training))
+    file = FileSpec(custom=update_signature(training))
     kernel = update_kernel("sgd_decay_f32", (), DECAY_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0}
     cost = 2
@@ -338,7 +338,7 @@ class SGDMomentum(WeightUpdate):
     training = Optimizer("sgd", rate=RATE.place, states={2: State("_momentum")}, settings=MOMENTUM_SETTINGS, usual=True)
     kernel = update_kernel("sgd_momentum_f32", ("v",), MOMENTUM_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
-    file = FileSpec(custom=update_form(training), flags=(NESTEROV.place,))
+    file = FileSpec(custom=update_signature(training), flags=(NESTEROV.place,))
     cost = 2
     given: ClassVar = {"lr": 0.125, "weight_decay": 0.5, "momentum": 0.75, "nesterov": 1}
 
@@ -379,7 +379,7 @@ class Adam(WeightUpdate):
         count=4,
         settings=ADAM_SETTINGS,
     )
-    file = FileSpec(custom=update_form(training))
+    file = FileSpec(custom=update_signature(training))
     kernel = update_kernel("adam_f32", ("m", "v"), ADAM_SETTINGS, (FIRST.place, SECOND.place), count=True)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2, 2: 3}
     cost = 0
@@ -412,7 +412,7 @@ class Adagrad(WeightUpdate):
 
     name = "Adagrad"
     training = Optimizer("adagrad", rate=RATE.place, states={2: State("_square_sum")}, settings=ADAGRAD_SETTINGS)
-    file = FileSpec(custom=update_form(training))
+    file = FileSpec(custom=update_signature(training))
     kernel = update_kernel("adagrad_f32", ("v",), ADAGRAD_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
     cost = 0
@@ -452,7 +452,7 @@ class RMSprop(WeightUpdate):
 
     name = "RMSprop"
     training = Optimizer("rmsprop", rate=RATE.place, states={2: SQUARE}, settings=RMSPROP_SETTINGS)
-    file = FileSpec(custom=update_form(training))
+    file = FileSpec(custom=update_signature(training))
     kernel = update_kernel("rmsprop_f32", ("v",), RMSPROP_SETTINGS, (ALPHA.place,))
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
     cost = 0
@@ -479,7 +479,7 @@ class RMSpropMomentum(WeightUpdate):
     training = Optimizer(
         "rmsprop", rate=RATE.place, states={2: SQUARE, 3: State("_momentum")}, settings=BUFFERED_SETTINGS
     )
-    file = FileSpec(custom=update_form(training))
+    file = FileSpec(custom=update_signature(training))
     kernel = update_kernel("rmsprop_momentum_f32", ("v", "b"), BUFFERED_SETTINGS, (ALPHA.place,))
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2, 2: 3}
     cost = 0

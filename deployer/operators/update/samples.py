@@ -71,14 +71,14 @@ def adam_w_samples(op: AdamW) -> Iterator[Sample]:
     """First and later updates, both modes, with and without correction and decay."""
     r = rng(15)
     late: dict[str, AttrValue] = {"adam_mode": 1, "weight_decay": 0.0, "epsilon": 1e-6, "lr": 0.002}
-    forms: dict[str, tuple[int, dict[str, AttrValue]]] = {
+    cases: dict[str, tuple[int, dict[str, AttrValue]]] = {
         "default": (1, {}),
         "first_late": (1, late),
         "late": (40, late | {"weight_decay": 0.125}),
         "uncorrected": (3, late | {"correct_bias": 0}),
         "numbers": (1000, {"lr": 0.125, "alpha": 0.5, "beta": 0.75, "epsilon": 0.25, "weight_decay": 0.5}),
     }
-    for label, (count, attrs) in forms.items():
+    for label, (count, attrs) in cases.items():
         w, g, m, v = (normal(r, 5, 7) for _ in range(4))
         inputs = (w, g, m, np.square(v), np.array([count], np.int32))
         yield Sample(label, inputs, attrs, outputs=3, onnx=False)

@@ -146,11 +146,11 @@ def validation_stream(data: Any, batch: int, warn: Warn) -> TorchStream:
 def split_dataset(data: Any, share: float, seed: int) -> tuple[Any, Any]:
     """A dataset without a share of its samples, drawn by the seed, and that share, as arrays are split."""
     count = len(data)
-    order, part = np.random.default_rng([seed, count]).permutation(count), round(count * share)
-    if not 0 < part < count:
+    order, held_count = np.random.default_rng([seed, count]).permutation(count), round(count * share)
+    if not 0 < held_count < count:
         facts = [("samples", str(count)), ("share", f"{share:g}")]
         raise DatasetMismatch("the split leaves no samples on one side", facts, "another share, or a validation set")
-    rest, held = np.sort(order[part:]).tolist(), np.sort(order[:part]).tolist()
+    rest, held = np.sort(order[held_count:]).tolist(), np.sort(order[:held_count]).tolist()
     return Subset(data, rest), Subset(data, held)
 
 

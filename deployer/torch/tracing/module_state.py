@@ -85,17 +85,19 @@ def held_by(module: nn.Module) -> HeldState:
     states: dict[int, tuple[str, list[StateSlot]]] = {}
     buffers = set()
     stems = {name: f"{name}." if name else "" for name, _ in module.named_modules()}
-    for prefix, part in module.named_modules():
-        for key, value in part._parameters.items():
+    for prefix, submodule in module.named_modules():
+        for key, value in submodule._parameters.items():
             if value is not None:
-                parameters.setdefault(id(value), (stems[prefix] + key, []))[1].append(StateSlot(part._parameters, key))
-    for prefix, part in module.named_modules():
+                parameters.setdefault(id(value), (stems[prefix] + key, []))[1].append(
+                    StateSlot(submodule._parameters, key)
+                )
+    for prefix, submodule in module.named_modules():
         stem = stems[prefix]
-        for key, value in part._buffers.items():
+        for key, value in submodule._buffers.items():
             if value is not None:
-                states.setdefault(id(value), (stem + key, []))[1].append(StateSlot(part._buffers, key))
+                states.setdefault(id(value), (stem + key, []))[1].append(StateSlot(submodule._buffers, key))
                 buffers.add(states[id(value)][0])
-        for name, slot in _plain_tensors(part.__dict__, stem):
+        for name, slot in _plain_tensors(submodule.__dict__, stem):
             known = parameters if id(slot.get()) in parameters else states  # a parameter may lie in a plain list, too
             known.setdefault(id(slot.get()), (name, []))[1].append(slot)
     return HeldState(
@@ -121,15 +123,15 @@ def attributes_kept(module: nn.Module) -> Iterator[dict[str, Any]]:
 
     Gives the plain values by name that are there at first, for `check_unchanged`.
     """
-    parts = [(part, dict(part.__dict__)) for part in module.modules()]
-    tables = [(value, _table_copy(value)) for _, values in parts for value in values.values() if _is_table(value)]
+    saved = [(submodule, dict(submodule.__dict__)) for submodule in module.modules()]
+    tables = [(value, _table_copy(value)) for _, values in saved for value in values.values() if _is_table(value)]
     grads = [(p, p.grad) for p in module.parameters()]
     try:
         yield _plain(module)
     finally:
-        for part, values in parts:
-            part.__dict__.clear()
-            part.__dict__.update(values)
+        for submodule, values in saved:
+            submodule.__dict__.clear()
+            submodule.__dict__.update(values)
         for table, content in tables:
             _refill(table, content)
         for parameter, grad in grads:
@@ -152,8 +154,8 @@ def _refill(table: Any, content: Any) -> None:
 def _plain(module: nn.Module) -> dict[str, Any]:
     """The attributes that hold numbers, words, and collections of such, by name."""
     found = {}
-    for prefix, part in module.named_modules():
-        for key, value in part.__dict__.items():
+    for prefix, submodule in module.named_modules():
+        for key, value in submodule.__dict__.items():
             if key not in OWN and _is_simple(value):
                 found[f"{prefix}.{key}" if prefix else key] = copy.deepcopy(value)
     return found
@@ -183,8 +185,8 @@ def check_unchanged(module: nn.Module, before: Mapping[str, Any]) -> None:
 
 def _now_tensor(module: nn.Module, name: str) -> bool:
     prefix, _, key = name.rpartition(".")
-    part = module.get_submodule(prefix) if prefix else module
-    return isinstance(getattr(part, key, None), Tensor)
+    submodule = module.get_submodule(prefix) if prefix else module
+    return isinstance(getattr(submodule, key, None), Tensor)
 
 
 @contextlib.contextmanager

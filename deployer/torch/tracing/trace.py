@@ -127,14 +127,14 @@ def trace_forward(module: nn.Module, output: Loss, data: Mapping[str, Tensor], t
                 stack.enter_context(mode)
             return (output(module, *given[len(tensors) :]),)
 
-    modes_of = [(part, part.training) for part in module.modules()]
+    modes_of = [(submodule, submodule.training) for submodule in module.modules()]
     with attributes_kept(module), random_state_kept(), torch.no_grad(), _explained(), enable_python_dispatcher():
         try:
             module.train(training)
             forward = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
         finally:
-            for part, mode in modes_of:
-                part.training = mode
+            for submodule, mode in modes_of:
+                submodule.training = mode
     return Traced(_functional(forward, inputs), (), states, names, tuple(data), held, draws.streams)
 
 
@@ -299,5 +299,5 @@ def _users_line(error: BaseException) -> str:
 
 
 def _is_internal(file: str) -> bool:
-    parts = file.replace("\\", "/").split("/")
-    return "torch" in parts or file.startswith("<") or "contextlib.py" in parts
+    folders = file.replace("\\", "/").split("/")
+    return "torch" in folders or file.startswith("<") or "contextlib.py" in folders

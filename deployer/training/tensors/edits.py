@@ -51,8 +51,8 @@ class Edits:
         return bool(self.copies or self.repeated)
 
     def apply(self, model: ModelProto) -> tuple[dict[str, str], dict[str, str]]:
-        """Rewrite a model in place, weights inside of nodes first; what `hoist` and `part` give."""
-        hoisted, parted = hoist(model), part(model)
+        """Rewrite a model in place, weights inside of nodes first; what `hoist` and `split_merged` give."""
+        hoisted, separated = hoist(model), split_merged(model)
         literals_out(model, {*self.copies, *self.repeated, *(copy.source for copy in self.copies.values())})
         graph, nodes = model.graph, list[NodeProto]()
         names = GraphNames(_values(graph))
@@ -67,7 +67,7 @@ class Edits:
         read = [*graph.node]
         del graph.node[:]
         graph.node.extend([*nodes, *read])
-        return hoisted, parted
+        return hoisted, separated
 
 
 NO_EDITS = Edits()
@@ -93,7 +93,7 @@ def hoist(model: ModelProto) -> dict[str, str]:
     return places
 
 
-def part(model: ModelProto) -> dict[str, str]:
+def split_merged(model: ModelProto) -> dict[str, str]:
     """Give each parameter a tensor of its own that an exporter merged with an equal one or, a bias of zeros, left out,
     where the file shows it.
 
@@ -161,8 +161,8 @@ def _with_bias(graph: GraphProto, node: NodeProto, name: str, tensors: Mapping[s
     """Give a layer the bias of zeros that an exporter left out, where there is a name for it."""
     if not name or len(node.input) != 2 or node.input[1] not in tensors:
         return
-    turned = node.op_type == "Gemm" and not any(a.name == "transB" and a.i for a in node.attribute)
-    zeros = np.zeros(tensors[node.input[1]].dims[1 if turned else 0], np.float32)
+    is_transposed = node.op_type == "Gemm" and not any(a.name == "transB" and a.i for a in node.attribute)
+    zeros = np.zeros(tensors[node.input[1]].dims[1 if is_transposed else 0], np.float32)
     graph.initializer.append(numpy_helper.from_array(zeros, name))
     node.input.append(name)
 
@@ -257,12 +257,12 @@ def _take(graph: GraphProto, prefix: str, names: GraphNames, unique: Collection[
 
 def _literal(node: NodeProto) -> Array | None:
     """The numbers of a Constant node that holds floats."""
-    forms = {attribute.name: attribute for attribute in node.attribute}
-    if "value" in forms and forms["value"].t.data_type in FLOATS:
-        return np.asarray(numpy_helper.to_array(forms["value"].t))
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    if "value" in attributes and attributes["value"].t.data_type in FLOATS:
+        return np.asarray(numpy_helper.to_array(attributes["value"].t))
     for name in ("value_float", "value_floats"):
-        if name in forms:
-            return np.asarray(helper.get_attribute_value(forms[name]), np.float32)
+        if name in attributes:
+            return np.asarray(helper.get_attribute_value(attributes[name]), np.float32)
     return None
 
 
@@ -302,13 +302,13 @@ def _copy_nodes(name: str, copy: WeightCopy, names: GraphNames, kept: list[Tenso
 
 
 def _expansion(
-    graph: GraphProto, tensor: TensorProto, part: tuple[int, ...], names: GraphNames, kept: list[TensorProto]
+    graph: GraphProto, tensor: TensorProto, box: tuple[int, ...], names: GraphNames, kept: list[TensorProto]
 ) -> NodeProto:
     """Leave one part of a tensor, and expand it for those that read it."""
     array = numpy_helper.to_array(tensor)
     name, full, shape = tensor.name, names.fresh(f"{tensor.name}/expanded"), names.fresh(f"{tensor.name}/shape")
-    one = np.ascontiguousarray(array[tuple(slice(0, length) for length in part)])
-    assert math.prod(one.shape) == math.prod(part)
+    one = np.ascontiguousarray(array[tuple(slice(0, length) for length in box)])
+    assert math.prod(one.shape) == math.prod(box)
     tensor.CopyFrom(numpy_helper.from_array(one, name))
     kept.append(numpy_helper.from_array(np.array(array.shape, np.int64), shape))
     for node in graph.node:

@@ -32,17 +32,17 @@ def once(array: Array) -> Array:
 
 def key(array: Array) -> tuple[int, str]:
     """The same for all arrays with the same numbers, whatever their order and however often they are repeated."""
-    part = np.sort(once(array), axis=None).astype(np.float32) + np.float32(0)  # no negative zeros
-    return part.size, hashlib.sha256(part.tobytes()).hexdigest()
+    values = np.sort(once(array), axis=None).astype(np.float32) + np.float32(0)  # no negative zeros
+    return values.size, hashlib.sha256(values.tobytes()).hexdigest()
 
 
 def by_key(arrays: Mapping[str, Array]) -> dict[tuple[int, str], list[str]]:
     """The names of arrays of at least two different numbers, by their keys."""
     found: dict[tuple[int, str], list[str]] = {}
     for name, array in arrays.items():
-        part = once(array)
-        if part.size > 1:
-            found.setdefault(key(part), []).append(name)
+        values = once(array)
+        if values.size > 1:
+            found.setdefault(key(values), []).append(name)
     return found
 
 
@@ -244,11 +244,11 @@ class Matcher:
         """Match tables of which the model has the first rows alone, as of places that no input is long enough for."""
         for name in self._open():
             array = self.parameters[name]
-            for tensor, part in self.arrays.items():
-                rows, rest = divmod(part.size, max(array[0].size, 1)) if array.ndim > 1 else (0, 1)
-                if rest or not 0 < rows < len(array) or tensor in self.found.tensors or is_uniform(part):
+            for tensor, stored in self.arrays.items():
+                rows, rest = divmod(stored.size, max(array[0].size, 1)) if array.ndim > 1 else (0, 1)
+                if rest or not 0 < rows < len(array) or tensor in self.found.tensors or is_uniform(stored):
                     continue
-                if bool((array[:rows].reshape(-1) == part.reshape(-1)).all()):
+                if bool((array[:rows].reshape(-1) == stored.reshape(-1)).all()):
                     self.found.add(tensor, name)
                     break
 

@@ -56,8 +56,8 @@ def hardsigmoid_backward(g: GraphBuilder, dy: Operand, x: Value) -> Value:
 @lowers("gelu_backward")
 def gelu_backward(g: GraphBuilder, dy: Operand, x: Value, approximate: str = "none") -> Value | None:
     """Of the exact form, or of that by tanh."""
-    form = None if approximate == "none" else approximate
-    return g.backward("Gelu", [x], [None], [dy], [0], approximate=form)[0]
+    kind = None if approximate == "none" else approximate
+    return g.backward("Gelu", [x], [None], [dy], [0], approximate=kind)[0]
 
 
 def _softmax_backward(aten: str, op: str) -> None:

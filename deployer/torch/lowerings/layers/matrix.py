@@ -163,7 +163,7 @@ def trilinear(
         shape = list(x.shape)
         for axis in sorted(more):
             shape.insert(axis, 1)
-        part = g.reshape(x, shape)
-        total = part if total is None else g.binary("Mul", total, part)
+        factor = g.reshape(x, shape)
+        total = factor if total is None else g.binary("Mul", total, factor)
     assert total is not None
     return g.reduce("ReduceSum", total, list(sumdim), False) if sumdim else total

@@ -217,7 +217,7 @@ def placeholder(g: GraphBuilder, shape: Sequence[int]) -> Value:
     return value
 
 
-def _parts(size: int, count: int) -> list[tuple[int, int]]:
+def _windows(size: int, count: int) -> list[tuple[int, int]]:
     """Begin and end of so many parts of an axis, which may overlap by one."""
     return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
 
@@ -239,7 +239,7 @@ def _even(x: Value, sizes: Sequence[int]) -> Windows | None:
 def _shares(size: int, count: int) -> Array:
     """The share [parts, elements] of each element of an axis in the means of its parts."""
     shares = np.zeros((count, size))
-    for row, (begin, end) in enumerate(_parts(size, count)):
+    for row, (begin, end) in enumerate(_windows(size, count)):
         shares[row, begin:end] = 1 / (end - begin)
     return shares
 
@@ -312,11 +312,11 @@ def adaptive_max_pool(g: GraphBuilder, x: Value, size: Any) -> tuple[Value, Valu
 def _adaptive_taps(places: Sequence[int], sizes: Sequence[int]) -> tuple[Array, Array]:
     rows, inside = [], []
     for size, count in zip(places, sizes, strict=True):
-        parts = _parts(size, count)
-        most = max(end - begin for begin, end in parts)
-        at = np.array([begin for begin, _ in parts]).reshape(-1, 1) + np.arange(most)
+        windows = _windows(size, count)
+        most = max(end - begin for begin, end in windows)
+        at = np.array([begin for begin, _ in windows]).reshape(-1, 1) + np.arange(most)
         rows.append(at)
-        inside.append(at < np.array([end for _, end in parts]).reshape(-1, 1))
+        inside.append(at < np.array([end for _, end in windows]).reshape(-1, 1))
     return _taps(places, rows, inside)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.torch.graph import GraphBuilder, GraphPart, Operand, Value, lowers
+from deployer.torch.graph import GraphBuilder, Operand, Subgraph, Value, lowers
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class RecurrentOptions:
             inputs.pop()
         direction = "reverse" if reverse else "forward"
         several = [y, *[y[1:]] * len(states)]
-        emit = g.emit_parts if written_out else g.emit_several
+        emit = g.emit_composite if written_out else g.emit_several
         steps, *last = emit(self.op, inputs, several, hidden_size=units, direction=direction, **self.attrs)
         return [g.reshape(steps, (y[0], *y[2:])), *last]
 
@@ -60,7 +60,7 @@ TANH, RELU = (RecurrentOptions("RNN", (0,), {"activations": [name]}) for name in
 
 def layers(
     g: GraphBuilder,
-    form: RecurrentOptions,
+    cell: RecurrentOptions,
     x: Value,
     states: Sequence[Operand],
     weights: Sequence[Value],
@@ -85,7 +85,7 @@ def layers(
         for direction in range(directions):
             place = layer * directions + direction
             own = [_state(g, state, place) for state in states]
-            y, *ends = form.direction(g, x, own, weights[place * each : (place + 1) * each], bool(direction))
+            y, *ends = cell.direction(g, x, own, weights[place * each : (place + 1) * each], bool(direction))
             outputs.append(y)
             for kept, value in zip(last, ends, strict=True):
                 kept.append(value)
@@ -109,12 +109,12 @@ def lstm(
     return layers(g, LSTM, x, state, weights, *options)
 
 
-def _of_one_state(aten: str, form: RecurrentOptions) -> None:
+def _of_one_state(aten: str, cell: RecurrentOptions) -> None:
     """Register a layer whose only state is its output."""
 
     @lowers(aten)
     def layer(g: GraphBuilder, x: Value, state: Operand, weights: Sequence[Value], *options: Any) -> tuple[Value, ...]:
-        return layers(g, form, x, [state], weights, *options)
+        return layers(g, cell, x, [state], weights, *options)
 
 
 for _aten, _form in (("gru", GRU), ("rnn_tanh", TANH), ("rnn_relu", RELU)):
@@ -129,13 +129,13 @@ def recurrent(
     g: GraphBuilder, kind: str, x: Value, states: Sequence[Operand], weights: Sequence[Value], reverse: bool
 ) -> list[Value]:
     """One direction of one layer, written out as the nodes that its gradient is pulled back over."""
-    form, begin = FORMS[kind], len(g.nodes)
+    cell, begin = FORMS[kind], len(g.nodes)
     given = [x, *map(g.value, states), *weights]
     source, *rest = (g.emit("Identity", [v], v.shape) for v in given)  # what is in front of it is no part of it
     own = [None if _is_zero(state) else s for state, s in zip(states, rest, strict=False)]
-    results = form.direction(g, source, own, rest[len(own) :], reverse, written_out=True)
+    results = cell.direction(g, source, own, rest[len(own) :], reverse, written_out=True)
     names = tuple(v.name for v in given), tuple(y.name for y in results)
-    g.parts[results[0].name] = GraphPart(tuple(g.nodes[begin:]), *names)
+    g.subgraphs[results[0].name] = Subgraph(tuple(g.nodes[begin:]), *names)
     return results
 
 
@@ -150,10 +150,10 @@ def recurrent_backward(
     outputs: Sequence[Value],
 ) -> tuple[Value | None, ...]:
     """The gradients of x, of the states and of the weights, from what the forward nodes saved."""
-    part = g.parts[outputs[0].name]
+    subgraph = g.subgraphs[outputs[0].name]
     known = (g.known(dy) for dy in grads)
     arriving = ["" if zero is not None and not zero.any() else dy.name for zero, dy in zip(known, grads, strict=True)]
-    return g.pulled(part.nodes, dict(zip(part.results, arriving, strict=True)), part.sources)
+    return g.pulled(subgraph.nodes, dict(zip(subgraph.results, arriving, strict=True)), subgraph.sources)
 
 
 def _is_zero(state: Operand) -> bool:

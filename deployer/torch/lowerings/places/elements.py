@@ -43,27 +43,27 @@ def scattered(g: GraphBuilder, x: Value, dim: int, ids: Operand, source: Operand
     for at, size in enumerate(numbers.shape):
         new = g.slice(new, at, 0, size)
     ends = [n if at == axis else m for at, (n, m) in enumerate(zip(table.shape, numbers.shape, strict=True))]
-    part = table
+    cut = table
     for at, end in enumerate(ends):
-        part = g.slice(part, at, 0, end)
-    known = g.known(part)
+        cut = g.slice(cut, at, 0, end)
+    known = g.known(cut)
     if reduction == "add" and known is not None and not known.any() and x.dtype == "float32":
-        y = g.emit("GatherElementsGrad", [new, g.ints(part.shape), numbers], part.shape, axis=axis)
+        y = g.emit("GatherElementsGrad", [new, g.ints(cut.shape), numbers], cut.shape, axis=axis)
     else:
-        y = g.emit("ScatterElements", [part, numbers, new], part.shape, x.dtype, axis=axis, reduction=reduction)
+        y = g.emit("ScatterElements", [cut, numbers, new], cut.shape, x.dtype, axis=axis, reduction=reduction)
     return g.reshape(_with_ends(g, table, y), x.shape)
 
 
-def _with_ends(g: GraphBuilder, x: Value, part: Value) -> Value:
+def _with_ends(g: GraphBuilder, x: Value, inner: Value) -> Value:
     """x with another part at the front of its axes."""
     for axis in reversed(range(x.rank)):
-        size = part.shape[axis]
+        size = inner.shape[axis]
         if size < x.shape[axis]:
             rest = g.slice(x, axis, size, x.shape[axis])
             for other in range(axis):
-                rest = g.slice(rest, other, 0, part.shape[other])
-            part = g.concat([part, rest], axis)
-    return part
+                rest = g.slice(rest, other, 0, inner.shape[other])
+            inner = g.concat([inner, rest], axis)
+    return inner
 
 
 @lowers("scatter")
@@ -136,7 +136,7 @@ def _nth(g: GraphBuilder, x: Value, place: int, dim: int, keep: bool) -> tuple[V
     axis = line.axis(dim)
     shape = (*line.shape[:axis], *((1,) if keep else ()), *line.shape[axis + 1 :]) if x.rank else ()
     several = top_k(g, line, place + 1, dim, False)
-    value, at = (g.slice(part, axis, place, place + 1) for part in several)
+    value, at = (g.slice(indices, axis, place, place + 1) for indices in several)
     return g.reshape(value, shape), g.reshape(at, shape)
 
 
@@ -156,7 +156,7 @@ def nanmedian(g: GraphBuilder, x: Value, dim: int | None = None, keepdim: bool =
     count = reduced(g, "ReduceSum", numbers, axis, True)
     middle = g.binary("Max", g.binary("Div", g.binary("Sub", count, 1), 2), 0)
     kept = values.shape[:axis] + ((1,) if keepdim and x.rank else ()) + values.shape[axis + 1 :]
-    found = [g.reshape(gather(g, part, axis, middle), kept) for part in (values, places)]
+    found = [g.reshape(gather(g, array, axis, middle), kept) for array in (values, places)]
     return found[0] if dim is None else (found[0], found[1])
 
 

@@ -52,8 +52,8 @@ def unflatten(g: GraphBuilder, x: Value, dim: int, sizes: Sequence[int]) -> Valu
     """An axis as several."""
     axis = x.axis(dim)
     known = math.prod(n for n in sizes if n != -1)
-    part = [x.shape[axis] // known if n == -1 else n for n in sizes]
-    return g.reshape(x, (*x.shape[:axis], *part, *x.shape[axis + 1 :]))
+    dims = [x.shape[axis] // known if n == -1 else n for n in sizes]
+    return g.reshape(x, (*x.shape[:axis], *dims, *x.shape[axis + 1 :]))
 
 
 @lowers("unsqueeze")
@@ -131,27 +131,27 @@ def repeat(g: GraphBuilder, x: Value, repeats: Sequence[int]) -> Value:
 def cat(g: GraphBuilder, tensors: Sequence[Operand], dim: int = 0) -> Value:
     """Tensors one behind the other; those of one axis without elements do not count."""
     common = common_dtype({dtype_of(x) for x in tensors})
-    parts = [g.cast(x, common) for x in tensors]
-    parts = [x for x in parts if x.shape != (0,)] or parts[:1]
-    axis = parts[0].axis(dim)
-    return g.concat([x for x in parts if x.shape[axis]] or parts[:1], axis)
+    values = [g.cast(x, common) for x in tensors]
+    values = [x for x in values if x.shape != (0,)] or values[:1]
+    axis = values[0].axis(dim)
+    return g.concat([x for x in values if x.shape[axis]] or values[:1], axis)
 
 
 @lowers("stack")
 def stack(g: GraphBuilder, tensors: Sequence[Operand], dim: int = 0) -> Value:
     """Tensors one behind the other along a new axis."""
-    parts = [g.value(x) for x in tensors]
-    axis = dim % (parts[0].rank + 1)
-    return g.concat([unsqueeze(g, x, axis) for x in parts], axis)
+    values = [g.value(x) for x in tensors]
+    axis = dim % (values[0].rank + 1)
+    return g.concat([unsqueeze(g, x, axis) for x in values], axis)
 
 
 def pieces(g: GraphBuilder, x: Value, sizes: Sequence[int], axis: int) -> tuple[Value, ...]:
     """Parts of these sizes along an axis."""
-    parts, begin = [], 0
+    slices, begin = [], 0
     for size in sizes:
-        parts.append(g.slice(x, axis, begin, begin + size))
+        slices.append(g.slice(x, axis, begin, begin + size))
         begin += size
-    return tuple(parts)
+    return tuple(slices)
 
 
 @lowers("split", "split_with_sizes", "split_copy", "split_with_sizes_copy")
@@ -194,18 +194,18 @@ def narrow(g: GraphBuilder, x: Value, dim: int, start: int, length: int) -> Valu
 
 
 @lowers("select_scatter")
-def select_scatter(g: GraphBuilder, x: Value, part: Value, dim: int, index: int) -> Value:
+def select_scatter(g: GraphBuilder, x: Value, src: Value, dim: int, index: int) -> Value:
     """x with one place along an axis replaced."""
     axis = x.axis(dim)
     at = index % x.shape[axis]
-    return placed(g, x, g.reshape(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :])), axis, range(at, at + 1))
+    return placed(g, x, g.reshape(src, (*x.shape[:axis], 1, *x.shape[axis + 1 :])), axis, range(at, at + 1))
 
 
 @lowers("slice_scatter")
 def slice_scatter(
     g: GraphBuilder,
     x: Value,
-    part: Value,
+    src: Value,
     dim: int = 0,
     start: int | None = None,
     end: int | None = None,
@@ -213,36 +213,36 @@ def slice_scatter(
 ) -> Value:
     """x with places along an axis replaced."""
     axis = x.axis(dim)
-    return placed(g, x, part, axis, range(*slice(start, end, step).indices(x.shape[axis])))
+    return placed(g, x, src, axis, range(*slice(start, end, step).indices(x.shape[axis])))
 
 
-def placed(g: GraphBuilder, x: Value, part: Value, axis: int, chosen: range) -> Value:
+def placed(g: GraphBuilder, x: Value, src: Value, axis: int, chosen: range) -> Value:
     """x with a part in some of its places along an axis."""
     size = x.shape[axis]
-    part = g.cast(part, x.dtype)
+    src = g.cast(src, x.dtype)
     if len(chosen) == size:
-        return part
+        return src
     if not chosen:
         return x
     known = g.known(x)
     if known is not None and not known.any() and x.dtype == "float32":
-        return _among_zeros(g, part, x.shape, axis, chosen)
+        return _among_zeros(g, src, x.shape, axis, chosen)
     if chosen.step != 1:
         numbers = np.arange(size)
         numbers[chosen] = size + np.arange(len(chosen))
-        both = g.concat([x, part], axis)
+        both = g.concat([x, src], axis)
         return g.emit("Gather", [both, g.constant(numbers, "int64")], x.shape, x.dtype, axis=axis)
     begin, stop = chosen[0], chosen[-1] + 1
     front, behind = [g.slice(x, axis, 0, begin)] if begin else [], [g.slice(x, axis, stop, size)] if stop < size else []
-    return g.concat([*front, part, *behind], axis)
+    return g.concat([*front, src, *behind], axis)
 
 
-def _among_zeros(g: GraphBuilder, part: Value, shape: Sequence[int], axis: int, chosen: range) -> Value:
+def _among_zeros(g: GraphBuilder, src: Value, shape: Sequence[int], axis: int, chosen: range) -> Value:
     """A part in some places along an axis, and zeros in the others: the gradient of a slice."""
     whole = Value(g.fresh("whole"), tuple(shape))
     g.types[whole.name] = TensorType("float32", whole.shape)
     bounds = [g.ints([n]) for n in (chosen[0], chosen[-1] + 1, axis, chosen.step)]
-    [dx] = g.backward("Slice", [whole, *bounds], [None], [part], [0])
+    [dx] = g.backward("Slice", [whole, *bounds], [None], [src], [0])
     assert dx is not None
     return dx
 
@@ -289,8 +289,8 @@ def pixel_shuffle(g: GraphBuilder, x: Value, factor: int) -> Value:
 def channel_shuffle(g: GraphBuilder, x: Value, groups: int) -> Value:
     """Channels of the groups in turn."""
     n, c, *places = x.shape
-    parts = g.reshape(x, (n, groups, c // groups, *places))
-    return g.reshape(g.transpose(parts, (0, 2, 1, *range(3, parts.rank))), x.shape)
+    grouped = g.reshape(x, (n, groups, c // groups, *places))
+    return g.reshape(g.transpose(grouped, (0, 2, 1, *range(3, grouped.rank))), x.shape)
 
 
 # Padding by a constant or by elements of the tensor, and cropping.
