@@ -6,6 +6,7 @@
 #define CONV_FOURS_H
 
 #include "conv_sums.h"
+#include "scheduled_taps.h"
 
 /* Values 0 .. 5 of a row in fa0 .. fa5: tap b of output p meets value p + b. Where taps go back through the operand,
  * values and outputs are counted from their ends, so that it is the same. */
@@ -14,60 +15,9 @@
 #define ODD(m, tap, to) FLW("ft" #to, "t" #m, 4 * tap)
 #define SUM(m, p, w, x) FMA("%[c" #m #p "]", "ft" #w, "fa" #x)
 
-/* The first tap of all outputs, or of all but output 0, and loads for the second one, which is the weight `next`. */
-#define FIRST_TAP_ALL(next)                                                                                           \
-    VALUE(0) EVEN(0, 0) VALUE(1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) VALUE(2) SUM(1, 0, 1, 0) SUM(1, 1, 1, 1)  \
-    EVEN(2, 0) SUM(0, 2, 0, 2) SUM(1, 2, 1, 2) VALUE(3) SUM(2, 0, 2, 0) SUM(2, 1, 2, 1) EVEN(3, 0) SUM(2, 2, 2, 2)    \
-    SUM(0, 3, 0, 3) ODD(0, next, 4) SUM(1, 3, 1, 3) SUM(2, 3, 2, 3) VALUE(4) SUM(3, 0, 3, 0) SUM(3, 1, 3, 1)          \
-    ODD(1, next, 5) SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
-#define FIRST_TAP_REST(next)                                                                                          \
-    VALUE(1) EVEN(0, 0) VALUE(2) SUM(0, 1, 0, 1) EVEN(1, 0) SUM(0, 2, 0, 2) VALUE(3) SUM(1, 1, 1, 1) SUM(1, 2, 1, 2)  \
-    EVEN(2, 0) SUM(0, 3, 0, 3) SUM(1, 3, 1, 3) EVEN(3, 0) SUM(2, 1, 2, 1) SUM(2, 2, 2, 2) ODD(0, next, 4)             \
-    SUM(2, 3, 2, 3) VALUE(4) SUM(3, 1, 3, 1) SUM(3, 2, 3, 2) ODD(1, next, 5) SUM(3, 3, 3, 3)
-#define SECOND_TAP(LAST_VALUE)                                                                                        \
-    SUM(0, 0, 4, 1) ODD(2, 1, 6) SUM(0, 1, 4, 2) SUM(0, 2, 4, 3) ODD(3, 1, 7) SUM(0, 3, 4, 4) SUM(1, 0, 5, 1)         \
-    EVEN(0, 2) SUM(1, 1, 5, 2) SUM(1, 2, 5, 3) EVEN(1, 2) SUM(1, 3, 5, 4) SUM(2, 0, 6, 1) LAST_VALUE                  \
-    SUM(2, 1, 6, 2) SUM(2, 2, 6, 3) EVEN(2, 2) SUM(2, 3, 6, 4) SUM(3, 0, 7, 1) EVEN(3, 2) SUM(3, 1, 7, 2)             \
-    SUM(3, 2, 7, 3) ADD("t4", "%[x_h]") SUM(3, 3, 7, 4)
-#define THIRD_TAP_OF(m, step) SUM(m, 0, m, 2) SUM(m, 1, m, 3) step SUM(m, 2, m, 4)
-#define THIRD_TAP_ALL                                                                                                 \
-    THIRD_TAP_OF(0, ADD("t0", "%[w_h]")) SUM(0, 3, 0, 5) THIRD_TAP_OF(1, ADD("t1", "%[w_h]")) SUM(1, 3, 1, 5)         \
-    THIRD_TAP_OF(2, ADD("t2", "%[w_h]")) SUM(2, 3, 2, 5) THIRD_TAP_OF(3, ADD("t3", "%[w_h]")) SUM(3, 3, 3, 5)
-#define THIRD_TAP_REST                                                                                                \
-    THIRD_TAP_OF(0, ADD("t0", "%[w_h]")) THIRD_TAP_OF(1, ADD("t1", "%[w_h]"))                                         \
-    THIRD_TAP_OF(2, ADD("t2", "%[w_h]")) THIRD_TAP_OF(3, ADD("t3", "%[w_h]"))
-
-/* Where a window moves by two, of three taps every second output meets two, and the others one. */
-#define SECOND_OF_TWO                                                                                                 \
-    SUM(0, 0, 4, 1) ODD(2, 2, 6) SUM(0, 1, 4, 2) SUM(0, 2, 4, 3) ODD(3, 2, 7) SUM(0, 3, 4, 4) SUM(1, 0, 5, 1)         \
-    ADD("t0", "%[w_h]") SUM(1, 1, 5, 2) SUM(1, 2, 5, 3) ADD("t1", "%[w_h]") SUM(1, 3, 5, 4) SUM(2, 0, 6, 1)           \
-    ADD("t2", "%[w_h]") SUM(2, 1, 6, 2) SUM(2, 2, 6, 3) ADD("t3", "%[w_h]") SUM(2, 3, 6, 4) SUM(3, 0, 7, 1)           \
-    ADD("t4", "%[x_h]") SUM(3, 1, 7, 2) SUM(3, 2, 7, 3) SUM(3, 3, 7, 4)
-#define ONLY_TAP                                                                                                      \
-    VALUE(0) EVEN(0, 0) VALUE(1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) VALUE(2) SUM(1, 0, 1, 0) SUM(1, 1, 1, 1)  \
-    EVEN(2, 0) SUM(0, 2, 0, 2) SUM(1, 2, 1, 2) VALUE(3) SUM(2, 0, 2, 0) SUM(2, 1, 2, 1) EVEN(3, 0) SUM(2, 2, 2, 2)    \
-    ADD("t0", "%[w_h]") SUM(0, 3, 0, 3) ADD("t1", "%[w_h]") SUM(1, 3, 1, 3) ADD("t2", "%[w_h]") SUM(2, 3, 2, 3)       \
-    ADD("t4", "%[x_h]") SUM(3, 0, 3, 0) SUM(3, 1, 3, 1) ADD("t3", "%[w_h]") SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
-
 /* Where a window moves by two forward, tap b of output p meets value 2 p + b. Even values lie in fa0 .. fa3, the last
  * of them in fa0 again; odd ones in fa4 .. fa7. */
 #define WIDE(k, to) FLW("fa" #to, "t4", 4 * k)
-#define FIRST_WIDE_ALL                                                                                                \
-    WIDE(0, 0) EVEN(0, 0) WIDE(2, 1) SUM(0, 0, 0, 0) EVEN(1, 0) SUM(0, 1, 0, 1) WIDE(4, 2) SUM(1, 0, 1, 0)            \
-    SUM(1, 1, 1, 1) EVEN(2, 0) SUM(0, 2, 0, 2) SUM(1, 2, 1, 2) WIDE(6, 3) SUM(2, 0, 2, 0) SUM(2, 1, 2, 1)             \
-    EVEN(3, 0) SUM(2, 2, 2, 2) SUM(0, 3, 0, 3) ODD(0, 1, 4) SUM(1, 3, 1, 3) SUM(2, 3, 2, 3) WIDE(1, 4)                \
-    SUM(3, 0, 3, 0) WIDE(3, 5) SUM(3, 1, 3, 1) ODD(1, 1, 5) SUM(3, 2, 3, 2) SUM(3, 3, 3, 3)
-#define FIRST_WIDE_REST                                                                                               \
-    WIDE(2, 1) EVEN(0, 0) WIDE(4, 2) SUM(0, 1, 0, 1) EVEN(1, 0) SUM(0, 2, 0, 2) WIDE(6, 3) SUM(1, 1, 1, 1)            \
-    SUM(1, 2, 1, 2) EVEN(2, 0) SUM(0, 3, 0, 3) SUM(1, 3, 1, 3) EVEN(3, 0) SUM(2, 1, 2, 1) SUM(2, 2, 2, 2)             \
-    ODD(0, 1, 4) SUM(2, 3, 2, 3) WIDE(1, 4) SUM(3, 1, 3, 1) WIDE(3, 5) SUM(3, 2, 3, 2) ODD(1, 1, 5) SUM(3, 3, 3, 3)
-#define SECOND_WIDE                                                                                                   \
-    SUM(0, 0, 4, 4) WIDE(5, 6) SUM(0, 1, 4, 5) ODD(2, 1, 6) SUM(1, 0, 5, 4) WIDE(7, 7) SUM(1, 1, 5, 5) ODD(3, 1, 7)   \
-    SUM(0, 2, 4, 6) SUM(1, 2, 5, 6) EVEN(0, 2) SUM(0, 3, 4, 7) SUM(1, 3, 5, 7) EVEN(1, 2) SUM(2, 0, 6, 4) WIDE(8, 0)  \
-    SUM(2, 1, 6, 5) SUM(2, 2, 6, 6) EVEN(2, 2) SUM(2, 3, 6, 7) SUM(3, 0, 7, 4) EVEN(3, 2) SUM(3, 1, 7, 5)             \
-    ADD("t4", "%[x_h]") SUM(3, 2, 7, 6) SUM(3, 3, 7, 7)
-#define THIRD_WIDE_OF(m) SUM(m, 0, m, 1) SUM(m, 1, m, 2) ADD("t" #m, "%[w_h]") SUM(m, 2, m, 3) SUM(m, 3, m, 0)
-#define THIRD_WIDE THIRD_WIDE_OF(0) THIRD_WIDE_OF(1) THIRD_WIDE_OF(2) THIRD_WIDE_OF(3)
 
 #if CONV_APART == 1
 #define PLACE(p) (p)
@@ -75,15 +25,15 @@
 #define PLACE(p) (3 - (p))
 #endif
 
-#define FOURS(n, outer, body)                                                                                         \
+#define FOURS(row)                                                                                                    \
     __asm__ volatile(                                                                                                 \
         "bnez %[sums], 3f\n"                                                                                          \
         ROW_ZERO(c00, c01, c02, c03) ROW_ZERO(c10, c11, c12, c13) ROW_ZERO(c20, c21, c22, c23)                        \
         ROW_ZERO(c30, c31, c32, c33)                                                                                  \
         "2: mv t0, %[w]\n add t1, t0, %[w_m]\n add t2, t1, %[w_m]\n add t3, t2, %[w_m]\n mv t4, %[x]\n"               \
-        LOOP_OUTER("%[channels]", outer) LOOP("%[rows]", n) body LOOP_END(n)                                          \
+        LOOP_OUTER("%[channels]", row##_LENGTH + 6) LOOP("%[rows]", row##_LENGTH) row LOOP_END(row##_LENGTH)          \
         ADD("t0", "%[w_c]") ADD("t1", "%[w_c]") ADD("t2", "%[w_c]") ADD("t3", "%[w_c]") ADD("t4", "%[x_c]")           \
-        LOOP_OUTER_END(outer)                                                                                         \
+        LOOP_OUTER_END(row##_LENGTH + 6)                                                                              \
         ".subsection 1\n3: mv t0, %[sums]\n"                                                                          \
         ROW_IN(c00, c01, c02, c03) ADDI("t0", 16) ROW_IN(c10, c11, c12, c13) ADDI("t0", 16)                           \
         ROW_IN(c20, c21, c22, c23) ADDI("t0", 16) ROW_IN(c30, c31, c32, c33) "j 2b\n.previous\n"                      \
@@ -105,23 +55,23 @@ typedef enum { THREE, THREE_BUT_FIRST, THREE_BUT_LAST, MOVING, MOVING_BUT_FIRST,
 INLINE void add_fours(const conv_t *v, const taps_t taps, uint32_t count, uint32_t rows, const float *x, int32_t x_h,
                       const float *w, int32_t w_h, const float *sums, float c[4][4]) {
     if (IS(THREE))
-        FOURS(71, 77, FIRST_TAP_ALL(1) SECOND_TAP(VALUE(5)) THIRD_TAP_ALL);
+        FOURS(FOURS_THREE);
     else if (IS(THREE_BUT_FIRST))
-        FOURS(66, 72, FIRST_TAP_REST(1) SECOND_TAP(VALUE(5)) THIRD_TAP_ALL);
+        FOURS(FOURS_THREE_BUT_FIRST);
     else if (IS(THREE_BUT_LAST))
-        FOURS(66, 72, FIRST_TAP_ALL(1) SECOND_TAP("") THIRD_TAP_REST);
+        FOURS(FOURS_THREE_BUT_LAST);
 #if CONV_APART == 1
     else if (IS(MOVING))
-        FOURS(74, 80, FIRST_WIDE_ALL SECOND_WIDE THIRD_WIDE);
+        FOURS(FOURS_MOVING);
     else if (IS(MOVING_BUT_FIRST))
-        FOURS(69, 75, FIRST_WIDE_REST SECOND_WIDE THIRD_WIDE);
+        FOURS(FOURS_MOVING_BUT_FIRST);
 #endif
     else if (IS(TWO))
-        FOURS(50, 56, FIRST_TAP_ALL(2) SECOND_OF_TWO);
+        FOURS(FOURS_TWO);
     else if (IS(TWO_BUT_FIRST))
-        FOURS(45, 51, FIRST_TAP_REST(2) SECOND_OF_TWO);
+        FOURS(FOURS_TWO_BUT_FIRST);
     else if (IS(ONE))
-        FOURS(29, 35, ONLY_TAP);
+        FOURS(FOURS_ONE);
     else
         __builtin_unreachable();
 }

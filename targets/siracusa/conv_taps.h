@@ -2,6 +2,8 @@
 #ifndef CONV_TAPS_H
 #define CONV_TAPS_H
 
+#include "scheduled_taps.h"
+
 /* Channels, rows and columns of taps as loops in each other, the innermost first: how often each runs, and the steps of the
  * operand and of the weights behind a turn, in bytes. A loop of one turn is left out, so that the innermost one is long, and
  * that of columns where a row of `taps` is code without a loop; what is left over runs once. Loop `channels` has no count: a
@@ -37,30 +39,16 @@ static __attribute__((noinline)) void make_nest(nest_t *to, const rectangle_t *r
     while (++i < 3) to->count[i] = !empty; /* the steps behind the only turn lead nowhere */
 }
 
-/* A row of three taps, or of two, with a load or step in every other place: a tap of all, and loads for the next one. */
-#define THEN_LOAD(now, next_x, next_w)                                                                                \
-    MAC(00, 0, 0) FLW("fa3", "a7", now) MAC(10, 1, 0) MAC(20, 2, 0) MAC(30, 3, 0) FLW("fa0", "t4", next_x)            \
-    MAC(01, 0, 1) MAC(11, 1, 1) MAC(21, 2, 1) MAC(31, 3, 1) FLW("fa1", "t5", next_x)                                  \
-    MAC(02, 0, 2) MAC(12, 1, 2) MAC(22, 2, 2) MAC(32, 3, 2) FLW("fa2", "t6", next_x)                                  \
-    MAC(03, 0, 3) FLW("ft0", "t0", next_w) MAC(13, 1, 3) FLW("ft1", "t1", next_w)                                     \
-    MAC(23, 2, 3) FLW("ft2", "t2", next_w) MAC(33, 3, 3) FLW("ft3", "t3", next_w)
-#define THEN_STEP(now)                                                                                                \
-    MAC(00, 0, 0) FLW("fa3", "a7", now) MAC(10, 1, 0) ADD("a7", "%[b_k]") MAC(20, 2, 0) ADD("t4", "%[b_k]")           \
-    MAC(30, 3, 0) ADD("t5", "%[b_k]") MAC(01, 0, 1) ADD("t6", "%[b_k]") MAC(11, 1, 1) ADD("t0", "%[a_k]")             \
-    MAC(21, 2, 1) ADD("t1", "%[a_k]") MAC(31, 3, 1) ADD("t2", "%[a_k]") MAC(02, 0, 2) ADD("t3", "%[a_k]")             \
-    MAC(12, 1, 2) MAC(22, 2, 2) MAC(32, 3, 2) COLUMN(3)
-#define FIRST_LOADS                                                                                                   \
-    FLW("ft0", "t0", 0) FLW("fa0", "t4", 0) FLW("ft1", "t1", 0) FLW("ft2", "t2", 0) FLW("ft3", "t3", 0)               \
-    FLW("fa1", "t5", 0) FLW("fa2", "t6", 0)
 #define STEP_ALL(w, x)                                                                                                \
     ADD("t0", w) ADD("t1", w) ADD("t2", w) ADD("t3", w) ADD("t4", x) ADD("t5", x) ADD("t6", x) ADD("a7", x)
-#define WHOLE_ROWS(n, outer, row)                                                                                     \
-    "beqz %[taps], 4f\n" LOOP_OUTER("%[n1]", outer) LOOP("%[n0]", n) FIRST_LOADS row LOOP_END(n)                       \
-    STEP_ALL("%[w1]", "%[x1]") LOOP_OUTER_END(outer) "j 5f\n"
+/* Rows of taps in line, as scheduled_taps.h has them. */
+#define WHOLE_ROWS(row)                                                                                               \
+    "beqz %[taps], 4f\n" LOOP_OUTER("%[n1]", row##_LENGTH + 9) LOOP("%[n0]", row##_LENGTH) row LOOP_END(row##_LENGTH) \
+    STEP_ALL("%[w1]", "%[x1]") LOOP_OUTER_END(row##_LENGTH + 9) "j 5f\n"
 #if CONV_TAPS == 3 && CONV_CHANNELS == 4
-#define ROWS_IN_LINE WHOLE_ROWS(80, 89, THEN_LOAD(0, TAP_1, 4) THEN_LOAD(TAP_1, TAP_2, 8) THEN_STEP(TAP_2))
+#define ROWS_IN_LINE WHOLE_ROWS(SIXTEEN_3)
 #elif CONV_TAPS == 2 && CONV_CHANNELS == 4 /* of a window that moves by two: weights of every other tap */
-#define ROWS_IN_LINE WHOLE_ROWS(56, 65, THEN_LOAD(0, TAP_1, 8) THEN_STEP(TAP_1))
+#define ROWS_IN_LINE WHOLE_ROWS(SIXTEEN_2)
 #else
 #define ROWS_IN_LINE
 #endif
@@ -122,17 +110,12 @@ INLINE void sixteen_sums(const nest_t *n, const block_t *b) {
 }
 
 /* Four sums of which each has factors of its own, from four places on, and a factor that all share, from `w` on; to Y. */
-#define FOUR_LOOPS(n, outer, row)                                                                                     \
-    LOOP_OUTER("%[n1]", outer) LOOP("%[n0]", n) row ADD("t4", "%[w0]") ADD("t0", "%[x0]") ADD("t1", "%[x0]")          \
-    ADD("t2", "%[x0]") ADD("t3", "%[x0]") LOOP_END(n) ADD("t4", "%[w1]") ADD("t0", "%[x1]") ADD("t1", "%[x1]")        \
-    ADD("t2", "%[x1]") ADD("t3", "%[x1]") LOOP_OUTER_END(outer)
-#define SHARED(k)                                                                                                     \
-    FLW("fa0", "t4", k * W_W) FLW("ft0", "t0", k * X_W) FLW("ft1", "t1", k * X_W) FMA("%[s0]", "ft0", "fa0")          \
-    FLW("ft2", "t2", k * X_W) FMA("%[s1]", "ft1", "fa0") FLW("ft3", "t3", k * X_W) FMA("%[s2]", "ft2", "fa0")         \
-    FMA("%[s3]", "ft3", "fa0")
-#define WHEN_TAPS(loops) ADDI("t5", -1) "bnez t5, 6f\n" loops "j 5f\n6: "
-#define TWO_SHARED SHARED(0) SHARED(1)
-#define THREE_SHARED TWO_SHARED SHARED(2)
+#define FOUR_LOOPS(taps) FOUR_LOOPS_OF(SHARED_##taps, SHARED_##taps##_LENGTH)
+#define FOUR_LOOPS_OF(row, length)                                                                                    \
+    LOOP_OUTER("%[n1]", length + 11) LOOP("%[n0]", length + 5) row ADD("t4", "%[w0]") ADD("t0", "%[x0]")              \
+    ADD("t1", "%[x0]") ADD("t2", "%[x0]") ADD("t3", "%[x0]") LOOP_END(length + 5) ADD("t4", "%[w1]")                  \
+    ADD("t0", "%[x1]") ADD("t1", "%[x1]") ADD("t2", "%[x1]") ADD("t3", "%[x1]") LOOP_OUTER_END(length + 11)
+#define WHEN_TAPS(taps) ADDI("t5", -1) "bnez t5, 6f\n" FOUR_LOOPS(taps) "j 5f\n6: "
 #if CONV_CHANNELS == 4 && CONV_TAPS == 2 /* channels share an operand's element; else outputs share a weight */
 #define X_W 8
 #define W_W TAP_1
@@ -148,18 +131,13 @@ INLINE void sixteen_sums(const nest_t *n, const block_t *b) {
 #if CONV_TAPS == 0
 #define FOUR_IN_LINE
 #elif CONV_TAPS == 2
-#define FOUR_IN_LINE "blez t5, 4f\n" FOUR_LOOPS(23, 29, TWO_SHARED) "j 5f\n"
+#define FOUR_IN_LINE "blez t5, 4f\n" FOUR_LOOPS(2) "j 5f\n"
 #elif CONV_TAPS == 3
-#define FOUR_IN_LINE ADDI("t5", -1) WHEN_TAPS(FOUR_LOOPS(32, 38, THREE_SHARED))
+#define FOUR_IN_LINE ADDI("t5", -1) WHEN_TAPS(3)
 #elif CONV_CHANNELS == 4
-#define FOUR_IN_LINE                                                                                                  \
-    ADDI("t5", -1) WHEN_TAPS(FOUR_LOOPS(32, 38, THREE_SHARED)) WHEN_TAPS(FOUR_LOOPS(41, 47, THREE_SHARED SHARED(3)))  \
-    WHEN_TAPS(FOUR_LOOPS(50, 56, THREE_SHARED SHARED(3) SHARED(4)))
+#define FOUR_IN_LINE ADDI("t5", -1) WHEN_TAPS(3) WHEN_TAPS(4) WHEN_TAPS(5)
 #else
-#define FOUR_IN_LINE                                                                                                  \
-    WHEN_TAPS(FOUR_LOOPS(23, 29, TWO_SHARED)) WHEN_TAPS(FOUR_LOOPS(32, 38, THREE_SHARED))                       \
-    WHEN_TAPS(FOUR_LOOPS(41, 47, THREE_SHARED SHARED(3)))                                                          \
-    WHEN_TAPS(FOUR_LOOPS(50, 56, THREE_SHARED SHARED(3) SHARED(4)))
+#define FOUR_IN_LINE WHEN_TAPS(2) WHEN_TAPS(3) WHEN_TAPS(4) WHEN_TAPS(5)
 #endif
 #if CONV_APART > 0
 #define FOUR_BIAS                                                                                                     \
@@ -181,7 +159,7 @@ INLINE void four_sums(const nest_t *n, const block_t *b) {
                         "j 2f\n.previous\n")
         "2: lw t0, 0(%[b])\n lw t1, 4(%[b])\n lw t2, 8(%[b])\n lw t3, 12(%[b])\n lw t4, 32(%[b])\n"
         "addi t5, %[taps], -1\n beqz %[outer], 5f\n" FOUR_IN_LINE
-        "4: " FOUR_LOOPS(14, 20, SHARED(0))
+        "4: " FOUR_LOOPS(1)
         ADDI("%[outer]", -1) ADD("t4", "%[w2]") ADD("t0", "%[x2]") ADD("t1", "%[x2]") ADD("t2", "%[x2]")
         ADD("t3", "%[x2]") "bnez %[outer], 4b\n"
         "5: " FOUR_RESULTS "lw a1, 44(%[b])\n bnez a1, 7f\n8: "

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deployer.core.target import TARGETS_DIR
+from DeployTest.support.kernels import block_schedules
 
 HEADER = TARGETS_DIR / "siracusa" / "scheduled_taps.h"
 AHEAD = 2
@@ -24,7 +25,10 @@ NOTE = """\
  *
  * ROWS_hw, for conv_lines.h: h rows of w taps of an output, with STEP in front of the last one.
  * ROW_.., for conv_planes.h: a row of three taps of four outputs, ROW_ONE.. of one. Output p meets values p to p + 2.
- * _BEGIN has no value in front of the first output, _END none behind the last one, _BOTH neither. */"""
+ * _BEGIN has no value in front of the first output, _END none behind the last one, _BOTH neither.
+ * FOURS_.., for conv_fours.h: a row of taps of four channels and four outputs; _BUT_FIRST without the first tap of
+ * output 0, _BUT_LAST without the last one of output 3. SIXTEEN_n and SHARED_n, for conv_taps.h: a row of n taps of
+ * four by four sums, and of four sums that share a factor. */"""
 
 
 def interleaved(loads: Sequence[str], taps: Sequence[str], between: str = "") -> list[str]:
@@ -95,7 +99,7 @@ def defined(name: str, parameters: str, words: Sequence[str]) -> Iterator[str]:
 def printed() -> str:
     """The header."""
     guard = HEADER.stem.upper() + "_H"
-    lines = [line for macro in macros() for line in defined(*macro)]
+    lines = [line for macro in (*macros(), *block_schedules.macros()) for line in defined(*macro)]
     return "\n".join([NOTE, f"#ifndef {guard}", f"#define {guard}", "", *lines, "", "#endif", ""])
 
 
