@@ -1,4 +1,4 @@
-# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | renew | pages | docs | bench | benchmarks | golden | schedules | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants | io-faults.
+# make demo | test | test-slow | test-torch | test-torch-sample | coverage | test-siracusa | test-zephyr | check | renew | pages | notebooks | docs | bench | benchmarks | golden | schedules | lock | wheel | runtime-cases | runtime-results | runtime-operators | clean, and what searches for faults: make fuzz | detection | mutants | io-faults.
 # The first use builds .venv from requirements.lock, whose digests pip checks.
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTEST ?= # more words for pytest
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package renew pages docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package renew pages notebooks docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -71,6 +71,9 @@ renew: pages golden schedules # what is generated and committed: read the diff b
 
 pages: $(READY) # renew the generated parts of the documentation: options, operators, targets, errors, benchmarks, results
 	$(PY) -m DeployTest.support.documents.site_pages
+
+notebooks: torch-environment # run those of docs/notebooks, and renew their pages; needs arm-none-eabi-gcc and qemu-system-arm
+	$(TORCH) -m DeployTest.support.documents.notebooks
 
 docs: $(READY) # the site, from docs/ into out/site, in an environment of its own
 	test -x out/docs-environment/bin/python || $(PYTHON) -m venv out/docs-environment

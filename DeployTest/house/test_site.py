@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from DeployTest.support.building.command_line import deployer, options
-from DeployTest.support.documents import site_pages
+from DeployTest.support.documents import notebooks, site_pages
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DOCS = site_pages.DOCS
 FOLLOWED = ("fit.md", "pytorch.md", "fine-tuning.md", "exporters.md")
 """Pages that a reader follows from top to bottom in one folder."""
 ELSEWHERE = {f"how-to/{name}.md" for name in ("board", "package", "operator", "kernel", "loss", "optimizer", "target")}
-"""Pages whose blocks the tests of packages, and of boards, run."""
+ELSEWHERE |= {f"notebooks/{script.stem}.md" for script in notebooks.scripts()}
+"""Pages whose blocks the tests of packages, of boards and of notebooks run."""
 SHOWN = ("text", "console", "mermaid", "{eval-rst}", "{toctree}")
 """What is no program: output, pictures, parts of the site; and what needs an environment that no test has."""
 COMPILED = {

@@ -1,1 +1,1 @@
-"""Pages that describe runs: curves, confusion matrices, names as text."""
+"""Pages that describe runs: curves, confusion matrices, charts, names as text."""

@@ -4,13 +4,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from deployer.core.files.reading import read_json
 from deployer.firmware.library import Material, library_files
 from deployer.running import output
 from deployer.sizing.boards import Core
 from deployer.sizing.fits import with_sizes
 from deployer.sizing.objects import compile_here
 
+MANIFEST = "manifest.json"
 Status = Callable[[str], AbstractContextManager[object]]
 
 
@@ -22,6 +25,11 @@ class Library:
     name: str
     files: tuple[str, ...]
     compiler: str = ""
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Content of manifest.json: sizes in bytes, tensors, code and stack of a core, digests of files."""
+        return dict(read_json(self.folder / MANIFEST, "no manifest of a library", "package the library again"))
 
     def __str__(self) -> str:
         """A line for a person."""
