@@ -15,7 +15,7 @@ from deployer.core.plan import Options, Step, target_for
 from deployer.planning.lifetimes import find_lifetimes
 from deployer.planning.schedule import make_schedule
 from deployer.planning.timeline import StepRuns, simulate
-from deployer.tilers.addresses.branch_and_bound import PLACED, _furthest, _greatest, _Part, _Search, _sums
+from deployer.tilers.addresses.branch_and_bound import PLACED, _furthest, _greatest, _Search, _Subproblem, _sums
 from deployer.tilers.addresses.placement import Item, _filled
 from deployer.tilers.levels import inner
 from deployer.tilers.levels.candidates import FRONT_LIMIT, Candidate, fronts, smallest, thinned
@@ -79,7 +79,7 @@ def test_overfull_sections(spans: list[tuple[int, int, int]], loads: list[int], 
     inside = [[i for i in range(len(low)) if low[i] <= section < high[i]] for section in range(count)]
     assert all(buffer in buffers for buffer, buffers in zip(_furthest(low, high, count), inside, strict=True))
     witness = np.array([draw.choice(buffers) for buffers in inside])
-    part = _Part(np.arange(len(low)), low, low, high, 0, 0, witness)
+    part = _Subproblem(np.arange(len(low)), low, low, high, 0, 0, witness)
     for placed in (False, True):
         least = np.where((draw.random(len(low)) < 0.3) & placed, PLACED, least)
         over = [s for s in range(count) if loads[s] and min(least[inside[s]]) + loads[s] > capacity]

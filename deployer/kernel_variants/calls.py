@@ -104,7 +104,7 @@ class CostedTiles:
         self._decided = [(v, [(c, each, *self._asked(c)) for c, each in v.conditions]) for v in self.among]
 
     def _asked(self, condition: Condition) -> tuple[Callable[[Lengths], Any], dict[Any, bool]]:
-        """Which of a tile's lengths decide a condition, and a cache of what it is for them."""
+        """A getter of the lengths of a tile that decide a condition, and a cache of what it is for them."""
         names = [self.access.dims[i].name for i in self.calls.deciding(condition.names)]
         return itemgetter(*names) if names else lambda _: (), {}
 

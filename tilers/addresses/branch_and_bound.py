@@ -100,7 +100,7 @@ class _Subproblem:
 
 @dataclass(frozen=True)
 class _Node:
-    """A state of a subproblem: least offsets of buffers, unplaced units per section, and unplaced buffers across each border.
+    """A state of a subproblem: least offsets of buffers, unplaced units per section, buffers across each border.
 
     `floor` and `rank` are the offset and the index of the last placed buffer.
     """
