@@ -17,6 +17,7 @@ from deployer.core import target
 from deployer.core.errors import VerifyFailed
 from deployer.core.kernel import First, Kernel, Last
 from deployer.core.operator import registry
+from deployer.core.packages import PackageProblem
 from deployer.core.plan import Options, Plan, Tiling
 from deployer.core.target import TargetInvalid
 from deployer.kernel_models.matrix_splits import EpilogueCost, products
@@ -27,10 +28,12 @@ from deployer.kernel_variants.conditions import (
     chosen,
     costed_of,
     general_of,
+    listed_kernels,
     read_list,
     variants_of,
 )
 from deployer.operators.base.sums import PRODUCTS
+from deployer.running import build
 from deployer.verify.plan import verify_plan
 from deployer.verify.plan_alone import verify_plan_alone
 from DeployTest.support.graphs.small_graphs import Model, infer, node, value
@@ -277,6 +280,48 @@ def test_code_is_made(tmp_path: Path) -> None:
         "",
         "void conv_f32_few(const void *args) { planes(args); }",
     ]
+
+
+def test_a_macro_defines_a_kernel(tmp_path: Path) -> None:
+    """The list of a folder has code of kernels: a comment, headers, and a macro with the kernel's name first."""
+    (tmp_path / "kernels.toml").write_text(
+        '[exp_f32]\ndoes = "Y = e ^ X."\nbody = "binary_f32.h"\nmacro = "BINARY_F32"\narguments = ["expf_f32", -1]\n'
+    )
+    assert listed_kernels(tmp_path)["exp_f32"].text("exp_f32").splitlines() == [
+        "/* Y = e ^ X. */",
+        '#include "exp_f32.h"',
+        '#include "binary_f32.h"',
+        "",
+        "BINARY_F32(exp_f32, expf_f32, (-1))",
+    ]
+
+
+FAULTS_OF_MACROS = {
+    'body = "copy_f32.h"': "it lacks 'function' or 'macro'",
+    'body = "copy_f32.h"\nmacro = "A"\nfunction = "f"': "it has both 'function' and 'macro'",
+    'body = "copy_f32.h"\nmacro = "A("': "macro is 'A(', which is not an identifier of C",
+    'body = "copy_f32.h"\nfunction = "f"\narguments = [1]': "arguments are [1], and not a list for a macro",
+    'body = "copy_f32.h"\nmacro = "A"\narguments = ["a b"]': "an argument is 'a b', which is neither",
+    'body = "copy_f32.h"\nmacro = "A"\ndoes = 1': "does is 1, and not a text",
+    'body = "no_such.h"\nmacro = "A"': "relu_f32 includes no_such.h, which is no header of all targets",
+}
+"""What is said of an entry of relu_f32 in the list of a folder."""
+
+
+@pytest.mark.parametrize("entry", FAULTS_OF_MACROS)
+def test_faults_of_macros(entry: str, tmp_path: Path) -> None:
+    """A wrong entry of the list of a folder is a fault with the list's path."""
+    (tmp_path / "kernels.toml").write_text(f"[relu_f32]\n{entry}\n")
+    with pytest.raises(TargetInvalid, match=re.escape(FAULTS_OF_MACROS[entry])):
+        listed_kernels(tmp_path)
+
+
+def test_a_file_and_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel with a file of all targets and an entry of a package has two, and is refused."""
+    (tmp_path / "kernels.toml").write_text('[relu_f32]\nbody = "copy_f32.h"\nmacro = "COPY_F32"\n')
+    monkeypatch.setattr(build, "kernel_folders", lambda: {"lab": tmp_path})
+    with pytest.raises(PackageProblem, match="kernel relu_f32 has 2 C files"):
+        build.kernel_source("relu_f32", build.toolchain(target.load("host")), tmp_path)
 
 
 def test_code_of_another_list(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from deployer.core.ir import Node
 from deployer.core.operator import Array, registry
 from deployer.core.samples import Sample
 from deployer.core.target import TARGETS_DIR
+from deployer.kernel_variants.conditions import FOLDER_LIST, listed_kernels
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
 from deployer.operators.control import controls
@@ -34,7 +35,9 @@ def test_contract(name: str) -> None:
 def test_every_kernel_ran() -> None:
     """The samples of all operators run every portable kernel there is, from its own file or its formula."""
     ran = {file for name in operators() for file in sources_of(registry()[name])}
-    written = {str(p.relative_to(TARGETS_DIR)) for p in (TARGETS_DIR / "common" / "kernels").glob("*.c")}
+    folder = TARGETS_DIR / "common" / "kernels"
+    written = {str(p.relative_to(TARGETS_DIR)) for p in folder.glob("*.c")}
+    written |= {f"common/kernels/{FOLDER_LIST}: {symbol}" for symbol in listed_kernels(folder)}
     assert ran == written | {f"{symbol}.c" for symbol in printed_kernels()}
 
 

@@ -60,7 +60,7 @@ def kernel_sources(kernels: Collection[Kernel], tools: Toolchain, prefix: str, n
     for kernel in kernels:
         header, name = f"{kernel.symbol}.h", f"{kernel.symbol}.c"
         texts = kernel_files(kernel)
-        code = texts.get(name) or kernel_source(kernel.symbol, portable, PORTABLE).file.read_text()
+        code = texts.get(name) or kernel_source(kernel.symbol, portable, PORTABLE).content
         files |= {name: _prefixed(code, kernel, prefix), header: _prefixed(texts[header], kernel, prefix)}
     waiting = [*needed, *(name for text in files.values() for name in _included(text))]
     for name in waiting:

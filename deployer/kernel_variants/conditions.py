@@ -4,7 +4,8 @@ A target's `kernels/SYMBOL/variants.toml` lists them in the order in which they 
 kernel's arguments: `requires` makes a variant valid for a call, `profitable_if` selects it. `work` names one of the
 `cost_models` of the kernel's work split; the default is the work of the general function. The C source is the file of
 the variant's name beside the list, or made from the entry's `code`; its function is named after the kernel and the
-variant. `general` is the code of the kernel's general function, in place of a file `kernels/SYMBOL.c`.
+variant. `general` is the code of the kernel's general function, in place of a file `kernels/SYMBOL.c`. A folder of
+portable kernels may have `kernels.toml`, with the code of kernels by name in place of their files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from deployer.operators.base.work_split import splits_of
 Values = Mapping[str, float]
 """The arguments of a call by name: scalars, and of each pointer whether there is one."""
 LIST = "variants.toml"
+FOLDER_LIST = "kernels.toml"
 LET = "let"
 """Table of definitions that conditions share."""
 LIKE = "like"
@@ -170,6 +172,22 @@ def general_of(path: Path) -> Instance | None:
         return None
     table, file = _read(path), path.parent.parent / f"{path.parent.name}.c"
     return None if table.general is None else _code(path, GENERAL, table.general, table, file)
+
+
+@cache
+def listed_kernels(folder: Path) -> Mapping[str, Instance]:
+    """Code of the kernels that the list of a folder has, by symbol; TargetInvalid for a wrong one."""
+    path = folder / FOLDER_LIST
+    found: dict[str, Instance] = {}
+    for symbol, data in (_table(path) if path.is_file() else {}).items():
+        code = instance_of(data, [f"{symbol}.h"])
+        if isinstance(code, str) or not is_identifier(symbol):
+            raise TargetInvalid(f"{path}: {symbol} is wrong: {code if isinstance(code, str) else 'no name of C'}")
+        missing = absent(code, (TARGETS_DIR / "common" / "include",), f"{symbol}.h")
+        if missing:
+            raise TargetInvalid(f"{path}: {symbol} includes {missing}, which is no header of all targets")
+        found[symbol] = code
+    return found
 
 
 def read_list(path: Path) -> Iterator[KernelVariant]:

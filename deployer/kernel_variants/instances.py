@@ -1,7 +1,7 @@
-"""C of kernel functions that are instances of a header: macros, what is included, and the function that it calls.
+"""C of kernel functions that are instances of a header: macros, what is included, and what defines the function.
 
-An entry of a kernel's list says these as data, and this module makes the C; nothing of an entry but identifiers,
-integers and names of headers reaches it.
+An entry of a kernel's list, or of the list of a folder of kernels, says these as data, and this module makes the C;
+nothing of an entry but identifiers, integers, names of headers and one comment reaches it.
 """
 
 import re
@@ -13,26 +13,37 @@ from typing import Any
 from deployer.core.limits import NUMBER
 from deployer.core.safe_text import c_comment, identifier, is_identifier
 
-KEYS = ("include", "body", "function", "macros")
+KEYS = ("include", "body", "function", "macro", "arguments", "macros", "does")
 """The keys of an instance."""
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}\.h")
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A function of a kernel that calls `function` of the header `body`, behind `macros` and the headers `include`."""
+    """A function of a kernel by the header `body`, behind `macros` and the headers `include`.
+
+    It calls `function` of the header, or `macro` defines it, whose parameters are its name and `arguments`. `does` is
+    the comment in front.
+    """
 
     body: str
-    function: str
+    function: str = ""
     macros: tuple[tuple[str, int | str], ...] = ()
     include: tuple[str, ...] = ()
+    macro: str = ""
+    arguments: tuple[int | str, ...] = ()
+    does: str = ""
 
     def text(self, name: str) -> str:
         """The C of the function of that name."""
-        lines = [f"/* {c_comment(name)}: made from its entry in the kernel's list of variants. */"]
+        does = self.does or f"{name}: made from its entry in the kernel's list of variants."
+        lines = [f"/* {c_comment(does)} */"]
         lines += [f"#define {identifier(macro)} {_value(value)}" for macro, value in self.macros]
         lines += [f'#include "{header}"' for header in (*self.include, self.body)]
-        call = f"void {identifier(name)}(const void *args) {{ {identifier(self.function)}(args); }}"
+        if self.macro:
+            call = f"{identifier(self.macro)}({', '.join([identifier(name), *map(_value, self.arguments)])})"
+        else:
+            call = f"void {identifier(name)}(const void *args) {{ {identifier(self.function)}(args); }}"
         return "\n".join([*lines, "", call, ""])
 
 
@@ -52,9 +63,12 @@ def instance_of(data: Any, include: Any = ()) -> Instance | str:
         return fault
     return Instance(
         data["body"],
-        data["function"],
+        data.get("function", ""),
         tuple(data.get("macros", {}).items()),
         tuple(data.get("include", include)),
+        data.get("macro", ""),
+        tuple(data.get("arguments", ())),
+        data.get("does", ""),
     )
 
 
@@ -63,16 +77,33 @@ def is_headers(data: object) -> bool:
     return isinstance(data, list) and all(isinstance(x, str) and _HEADER.fullmatch(x) for x in data)
 
 
+def _is_value(value: object) -> bool:
+    if isinstance(value, str):
+        return is_identifier(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= NUMBER
+
+
 def _faults(data: Mapping[str, Any]) -> Iterator[str]:
     for key in sorted({*data} - {*KEYS}):
         yield f"it has no key {key!r}; its keys are {', '.join(KEYS)}"
-    for key in ("body", "function"):
-        if key not in data:
-            yield f"it lacks {key!r}"
+    if "body" not in data:
+        yield "it lacks 'body'"
+    given = [key for key in ("function", "macro") if key in data]
+    if len(given) != 1:
+        yield "it has both 'function' and 'macro'" if given else "it lacks 'function' or 'macro'"
     if not is_headers([data["body"]]):
         yield f"body is {data['body']!r}, and not the name of a header such as 'conv.h', without a folder"
-    if not (isinstance(data["function"], str) and is_identifier(data["function"])):
-        yield f"function is {data['function']!r}, which is not an identifier of C"
+    for key in given:
+        if not (isinstance(data[key], str) and is_identifier(data[key])):
+            yield f"{key} is {data[key]!r}, which is not an identifier of C"
+    if not isinstance(data.get("does", ""), str):
+        yield f"does is {data['does']!r}, and not a text"
+    arguments = data.get("arguments", [])
+    if not isinstance(arguments, list) or (arguments and "macro" not in data):
+        yield f"arguments are {arguments!r}, and not a list for a macro"
+    for value in arguments:
+        if not _is_value(value):
+            yield f"an argument is {value!r}, which is neither an integer nor an identifier of C"
     if not is_headers(data.get("include", [])):
         yield f"include is {data['include']!r}, and not a list of headers without folders"
     macros = data.get("macros", {})
@@ -82,8 +113,7 @@ def _faults(data: Mapping[str, Any]) -> Iterator[str]:
     for name, value in macros.items():
         if not is_identifier(name):
             yield f"macro {name!r} is not an identifier of C"
-        number = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= NUMBER
-        if not (number or (isinstance(value, str) and is_identifier(value))):
+        if not _is_value(value):
             yield f"macro {name} is {value!r}, which is neither an integer nor an identifier of C"
 
 

@@ -33,7 +33,7 @@ from deployer.core.level import Level
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.plan import Plan, target_of
 from deployer.core.target import TARGETS_DIR, Target, Toolchain
-from deployer.kernel_variants.conditions import LIST, general_of, variants_of
+from deployer.kernel_variants.conditions import FOLDER_LIST, LIST, general_of, listed_kernels, variants_of
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.running import objects, output
 from deployer.running.objects import Recipe
@@ -57,6 +57,11 @@ class KernelSource:
     text: str = ""
     """The text, where it is made."""
 
+    @property
+    def content(self) -> str:
+        """The C."""
+        return self.text or self.file.read_text()
+
     def written(self, folder: Path) -> Path:
         """The path of the file, after it was written below `folder` if it is made."""
         if not self.text:
@@ -75,17 +80,23 @@ def kernel_source(symbol: str, tools: Toolchain, generated: Path) -> KernelSourc
     own = next((found for path in _own(symbol, tools) if (found := _own_source(symbol, path))), None)
     if own is not None:
         return own
-    general = [folder / f"{symbol}.c" for folder in (COMMON / "kernels", *kernel_folders().values())]
+    folders = (COMMON / "kernels", *kernel_folders().values())
+    general = [folder / f"{symbol}.c" for folder in folders]
     if symbol in printed_kernels():
         general.append(generated / f"{symbol}.c")
-    shared = [p for p in general if p.is_file()]
+    shared = [KernelSource(p, p) for p in general if p.is_file()]
+    shared += [
+        KernelSource(folder / FOLDER_LIST, Path(f"{symbol}.c"), code.text(symbol))
+        for folder in folders
+        if (code := listed_kernels(folder).get(symbol))
+    ]
     if len(shared) > 1:
-        facts = [("files", "\n".join(map(str, shared)))]
+        facts = [("files", "\n".join(str(source.place) for source in shared))]
         raise PackageProblem(f"kernel {symbol} has {len(shared)} C files", facts, "another name for one of them")
     if not shared:
-        places = [*_own(symbol, tools), *general]
+        places = [*_own(symbol, tools), *general, *(folder / FOLDER_LIST for folder in folders)]
         raise BuildFailed(f"kernel {symbol} has no C file", [("looked for", ", ".join(map(str, places)))])
-    return KernelSource(shared[0], shared[0])
+    return shared[0]
 
 
 def _own_source(symbol: str, path: Path) -> KernelSource | None:

@@ -27,7 +27,7 @@ from deployer.core.traits.execution import with_carry
 from deployer.kernel_variants.calls import value_of
 from deployer.lr_schedules.run_time import kernel_args
 from deployer.running import build
-from deployer.running.build import COMMON, kernel_source
+from deployer.running.build import COMMON, KernelSource, kernel_source
 
 FLAGS = ("-std=c11", "-shared", "-fPIC")
 LINK = ("-nostdlib", "-Wl,--no-undefined")
@@ -45,7 +45,7 @@ uint32_t hal_core_count(void) { return count; }
 _C_TYPES = {"u32": ctypes.c_uint32, "i32": ctypes.c_int32, "f32": ctypes.c_float}
 
 
-def compiled(printed: Mapping[str, str], sources: Sequence[Path], name: str) -> ctypes.CDLL:
+def compiled(printed: Mapping[str, str], sources: Sequence[KernelSource], name: str) -> ctypes.CDLL:
     """Load a library of C files by the host's compiler and flags, with a HAL that knows only cores.
 
     `printed` are further files by name: C files are compiled in one unit, headers lie beside them. It links nothing.
@@ -59,7 +59,14 @@ def compiled(printed: Mapping[str, str], sources: Sequence[Path], name: str) -> 
         tools = build.toolchain(load(Options().target))
         includes = [f"-I{folder}", f"-I{COMMON / 'include'}"]
         flags = (*build.compiler(tools), *build.flags_of(tools), *FLAGS, *LINK, *includes)
-        command = [*flags, "stub.c", "printed.c", *map(str, sources), "-o", f"{name}.so"]
+        command = [
+            *flags,
+            "stub.c",
+            "printed.c",
+            *(str(source.written(folder)) for source in sources),
+            "-o",
+            f"{name}.so",
+        ]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise BuildFailed(f"{command[0]} refuses kernels of {name}:\n{done.stderr.strip()}")
@@ -76,7 +83,7 @@ def _family(module: str) -> ctypes.CDLL:
     printed = {name: text for kernel in kernels.values() for name, text in kernel_files(kernel).items()}
     tools = build.toolchain(load(Options().target))
     written = [symbol for symbol in sorted(kernels) if f"{symbol}.c" not in printed]
-    return compiled(printed, [kernel_source(symbol, tools, COMMON).file for symbol in written], module)
+    return compiled(printed, [kernel_source(symbol, tools, COMMON) for symbol in written], module)
 
 
 @cache

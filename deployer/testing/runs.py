@@ -12,6 +12,7 @@ from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.core.target import TARGETS_DIR, load
 from deployer.frontend.rests import Rests
+from deployer.kernel_variants.conditions import FOLDER_LIST
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
 from deployer.running.build import COMMON, kernel_source, toolchain
@@ -81,9 +82,10 @@ def provenance(symbol: str, target: str = Options().target) -> str:
     """The C file of a kernel on a target, from the folder of targets, or that of a package: a portable one or its own.
 
     One that is printed from a formula has no file there, and its name alone; one that is made from an entry of a list
-    has that of the list.
+    has that of the list, and one of the list of a folder its name behind it.
     """
     if symbol in printed_kernels():
         return f"{symbol}.c"
     source = kernel_source(symbol, toolchain(load(target)), COMMON).place
-    return str(source.relative_to(TARGETS_DIR) if source.is_relative_to(TARGETS_DIR) else source)
+    place = str(source.relative_to(TARGETS_DIR) if source.is_relative_to(TARGETS_DIR) else source)
+    return f"{place}: {symbol}" if source.name == FOLDER_LIST else place

@@ -14,6 +14,7 @@ from deployer.core.operator import Operator
 from deployer.core.target import TARGETS_DIR
 from deployer.expressions.functions import APPROXIMATIONS, is_exact
 from deployer.expressions.tree import calls
+from deployer.kernel_variants.conditions import listed_kernels
 from deployer.operators.base.elementwise import Broadcasting, Flat
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.operators.base.views import Folded
@@ -89,6 +90,9 @@ def _rounds(file: str) -> bool:
     """Whether a C file of the folder of targets rounds more than once, or the formula that it is printed from."""
     operator = printed_kernels().get(file.removesuffix(".c"))
     if operator is None:
-        return ROUNDING.search((TARGETS_DIR / file).read_text()) is not None
+        place, _, symbol = file.partition(": ")
+        path = TARGETS_DIR / place
+        text = listed_kernels(path.parent)[symbol].text(symbol) if symbol else path.read_text()
+        return ROUNDING.search(text) is not None
     functions = [call.function for call in calls(operator.formula)]
     return sum(not is_exact(f) for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)

@@ -234,10 +234,10 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
     layer = [directory / "InjectPlan.c", *sorted(HERE.glob("*.c"))]
     for kernel in printed.stand_ins(plan):
         files = generate.kernel_files(kernel)
-        source = f"{kernel.symbol}.c"
-        layer.append(directory / source if source in files else build.COMMON / "kernels" / source)
         for name, text in files.items():
             (directory / name).write_text(text)
+        tools = build.toolchain(target_of(plan.options))
+        layer.append(build.kernel_source(kernel.symbol, tools, directory).written(directory))
     with _layer_linked([f"-I{HERE}", *printed.wrap_words()]):
         build.build_program(
             plan, directory, sources=[*generate.sources(plan), *(str(path.resolve()) for path in layer)]

@@ -18,6 +18,9 @@
     for (uint32_t j = 0; j < (count); j++) (y)[j] = f((a)[j * (a_next)], (b)[j * (b_next)])
 #endif
 
+/* 1 where both are equal, else 0. */
+static inline float equal_mask(float a, float b) { return a == b ? 1.0f : 0.0f; }
+
 /* Defines the kernel `symbol`; `f` is a static inline function of two floats. */
 #define BINARY_F32(symbol, f)                                                                                         \
     BINARY_RUN_F32(symbol, f)                                                                                         \

@@ -11,6 +11,8 @@
         symbol##_run(args);                                                                                           \
     }
 
+#define MAX_POOL_F32(symbol) MAX_POOL(symbol, float, -__builtin_inff())
+
 /* The same as a function for a kernel that does more, with one for a window: of its rows inside of X, `line` is column 0
  * of the first. Of equal elements the first is the maximum. */
 #define MAX_POOL_RUN(symbol, type, lowest)                                                                            \

@@ -4,7 +4,7 @@
  * Four filters at a time share what is read of X.
  *
  * Before it is included, WEIGHTS names the kernel's arguments, and COMPLETE(p, w, sum) is what becomes of the weight w when
- * its sum is complete. */
+ * its sum is complete: COMPLETE_SUM the sum itself, COMPLETE_STEP a step against the gradient, in one rounding. */
 #ifndef WEIGHT_SUMS_F32_H
 #define WEIGHT_SUMS_F32_H
 
@@ -13,6 +13,9 @@
 #include "products_f32.h"
 #include "share_f32.h"
 #include "taps_f32.h"
+
+#define COMPLETE_SUM(p, w, sum) (sum)
+#define COMPLETE_STEP(p, w, sum) __builtin_fmaf(-(p)->lr, sum, w)
 
 /* A block of a sum: rows a to a_end of an image of dY, columns begin to end. */
 typedef struct {
