@@ -6,7 +6,7 @@ import pytest
 
 from deployer.core import target as targets
 from deployer.core.operator import registry
-from deployer.firmware.library import NEEDED, library_tools
+from deployer.firmware.common import NEEDED, library_tools
 from deployer.firmware.sources import kernel_sources, library_rules, source_proof
 from DeployTest.firmware.test_library import WARNINGS, ran
 

@@ -1,6 +1,7 @@
-"""`deployer package`: a training case or a run as a library of C, in a folder."""
+"""`deployer package`: a training case, a run or a model as a library of C, in a folder."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from deployer import pipeline
@@ -9,6 +10,8 @@ from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn
 from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
+from deployer.firmware.library import Material
+from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.prediction import Predictor
 from deployer.firmware.sources import library_rules
 from deployer.fitting.runs.run_files import is_run, read_run
@@ -16,7 +19,8 @@ from deployer.pipeline import Case
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import core_of
 from deployer.sizing.library_folder import write_library
-from deployer.sizing.needs import material
+from deployer.sizing.needs import material, model_material
+from deployer.training.step_problem import read_record
 
 RUN = "run"
 """The folder of a run in the folder of `deployer.torch.train`."""
@@ -32,9 +36,12 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     def warn(warning: DeployerWarning) -> None:
         ending.tell(str(warning))
 
-    case, predicted = _source(a, warn)
     with console.status("plan") as status:
-        made = material(case, name, options, predicted, warn, status.update)
+        if a.case.is_file():
+            made: Material | ModelMaterial = model_material(_model(a, warn), name, options, status.update)
+        else:
+            case, predicted = _source(a, warn)
+            made = material(case, name, options, predicted, warn, status.update)
     library = write_library(made, a.output, core, a.compile, a.force, console.status)
     console.lines(str(library))
     files = list(library.files)
@@ -42,20 +49,41 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     return 0
 
 
+def _of_run(a: argparse.Namespace) -> dict[str, object]:
+    """Values of the options for a run."""
+    return {"--weights": a.weights, "--reset-optimizer": a.reset_optimizer, "--predict-batch": a.predict_batch}
+
+
+def _of_case(a: argparse.Namespace) -> dict[str, object]:
+    """Values of the options for a training case."""
+    return {"--n-steps": a.n_steps, "--accumulate-grad-batches": a.accumulate_grad_batches}
+
+
+def _refuse(a: argparse.Namespace, kind: str, other: str, options: Mapping[str, object]) -> None:
+    """Raise OptionProblem for the first of the options that was given."""
+    idle = [option for option, value in options.items() if value]
+    if idle:
+        facts = [("given", str(a.case))]
+        raise OptionProblem(f"{idle[0]} has no effect on a {kind}", facts, f"leave it out, or {other}")
+
+
+def _model(a: argparse.Namespace, warn: Warn) -> Case:
+    """The case of a model's file, which is not trained."""
+    _refuse(a, "model, which only predicts", "a training case", {"--predict": a.predict} | _of_run(a) | _of_case(a))
+    if read_record(a.case) is not None:
+        hint = f"`deployer train-graph {a.case} --loss model --data DATA -o case`, then `deployer package case`"
+        raise OptionProblem(f"{a.case} holds a training step, and a library that predicts needs the model", hint=hint)
+    return pipeline.load_inference_case(a.case, warn=warn, axes=requests.axes_of(a))
+
+
 def _source(a: argparse.Namespace, warn: Warn) -> tuple[Case, str | Predictor]:
     """The case, and what predicts: a value of its training graph, or a forward pass of its own."""
-    if a.case.is_file():
-        hint = f"`deployer fit {a.case} --data DATA -o run`, then `deployer package run`; or `deployer train-graph`"
-        raise OptionProblem(f"{a.case} is a file, and a library is made from a training case or a run", hint=hint)
     folder: Path = next((path for path in (a.case, a.case / RUN) if is_run(path)), a.case)
-    of_run = {"--weights": a.weights, "--reset-optimizer": a.reset_optimizer, "--predict-batch": a.predict_batch}
-    of_case = {"--n-steps": a.n_steps, "--accumulate-grad-batches": a.accumulate_grad_batches}
-    idle = [option for option, value in (of_case if is_run(folder) else of_run).items() if value]
-    if idle:
-        kind, hint = ("run", "a training case") if is_run(folder) else ("training case", "the folder of a run")
-        raise OptionProblem(
-            f"{idle[0]} has no effect on a {kind}", [("folder", str(a.case))], f"leave it out, or {hint}"
-        )
+    of_model = {"--batch-size": a.batch_size, "--axis": a.axis}
+    if is_run(folder):
+        _refuse(a, "run", "a training case", _of_case(a) | of_model)
+    else:
+        _refuse(a, "training case", "the folder of a run", _of_run(a) | of_model)
     if not is_run(folder):
         return pipeline.load_training(a.case, a.n_steps, a.accumulate_grad_batches, warn=warn), a.predict
     run = read_run(folder, a.weights, not a.reset_optimizer)

@@ -2,13 +2,17 @@
 
 import argparse
 
+from deployer.commands.run_options import add_axes
 from deployer.commands.values import budget, path, positive
 from deployer.core.level import ALIASES
 
 
 def add_package_options(p: argparse.ArgumentParser) -> None:
     """The case, the library's name, what it predicts, and the machine."""
-    text = "folder of a training case, or of a run that `deployer fit` or deployer.torch.train wrote"
+    text = (
+        "folder of a training case, or of a run that `deployer fit` or deployer.torch.train wrote; or a model's file,"
+        " which gives a library that only predicts"
+    )
     p.add_argument("case", type=path, metavar="CASE", help=text)
     p.add_argument(
         "--name", required=True, help="name of the library and prefix of its symbols: a-z, 0-9, single underscores"
@@ -45,6 +49,7 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
         " and a stack bound"
     )
     p.add_argument("--core", default="", metavar="NAME", help=text)
+    add_axes(p.add_argument_group("of a model's file"))
     text = "do not test-compile the library with the host compiler (CC or gcc)"
     p.add_argument("--no-compile", dest="compile", action="store_false", help=text)
     p.set_defaults(**dict.fromkeys(ALIASES))

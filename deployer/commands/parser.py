@@ -107,7 +107,7 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     add_fit_options(fit)
     add_output(fit, "output folder of checkpoints, trained weights, history.csv and report.html", required=True)
     add_export_options(commands)
-    package_text = "generate a C library that trains and predicts, for use in firmware, from a training case"
+    package_text = "generate a C library for firmware: it trains and predicts, or of a model's file only predicts"
     package = commands.add_parser("package", help=package_text, description=package_text)
     add_package_options(package)
     add_output(package, "output folder of the library", required=True)

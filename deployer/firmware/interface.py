@@ -14,7 +14,7 @@ from deployer.core.operator import numerics_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
 from deployer.firmware.bill import unique
-from deployer.firmware.prediction import OWN
+from deployer.firmware.prediction import OWN, PREDICT
 from deployer.firmware.steps import MEMBERS
 from deployer.lr_schedules.run_time import NumberRule, number_rules, rate_groups
 
@@ -107,6 +107,15 @@ def output_view(plan: Plan, program: Program, names: Names) -> TensorView:
     return _tensor(name.removeprefix(OWN), code("output"), program.tensors[name].type, home)
 
 
+def output_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView, ...]:
+    """The views of all outputs of a model without training; the only one is called `output`."""
+    suffixes = [f"output_{suffix}" for suffix in unique(plan.outputs)] if len(plan.outputs) > 1 else ["output"]
+    return tuple(
+        _tensor(name, code(suffix), program.tensors[name].type, names.home(plan.storage_of[name]))
+        for name, suffix in zip(plan.outputs, suffixes, strict=True)
+    )
+
+
 def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
     return TensorView(
         name=suffix,
@@ -143,7 +152,7 @@ def range_views(plan: Plan, program: Program, names: Names) -> tuple[RangeView, 
         for storage, least, most, spare in _choices(program, graph):
             if storage in homes:
                 found.setdefault((storage, least, most, spare), set()).add(graph.name)
-    first, predicting = program.graphs[0].name, program.graphs[1].name
+    first = program.graphs[0].name
     return tuple(
         RangeView(
             names.home(storage),
@@ -152,7 +161,7 @@ def range_views(plan: Plan, program: Program, names: Names) -> tuple[RangeView, 
             most,
             spare,
             int(first in used),
-            int(predicting in used),
+            int(PREDICT in used),
         )
         for (storage, least, most, spare), used in found.items()
     )

@@ -48,7 +48,10 @@ def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
         facts.append(("largest", ", ".join(f"{home.storage} {home.bytes} B" for home in largest)))
         cause = f"the tensors do not fit {level.name} of target {plan.options.target!r}"
         target = target_of(plan.options)
-        hint = one_of(*target.larger(target.level(level.name), height), "fewer trainable weights")
+        hint = one_of(
+            *target.larger(target.level(level.name), height),
+            "fewer trainable weights" if plan.weights else "a smaller model",
+        )
         raise PlacementInfeasible(cause, facts, hint)
     places = {storage: offset // WORD for storage, offset in offsets.items()}
     following = FROZEN

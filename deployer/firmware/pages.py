@@ -51,6 +51,15 @@ def size_rows(
     )
 
 
+def model_size_rows(name: str, struct_bytes: int, constant_bytes: int, step_bytes: int) -> tuple[SizeRow, ...]:
+    """The same of a library that only predicts."""
+    return (
+        SizeRow(code(f"a struct {name}_t"), struct_bytes, code("writable memory")),
+        SizeRow(code("weights"), constant_bytes, code("constants, read in place")),
+        SizeRow(code("tables of steps"), step_bytes, code("constants")),
+    )
+
+
 def weight_rows(plan: Plan, program: Program) -> tuple[WeightRow, ...]:
     """The weights in the order of their indices."""
     tensors = [(program.tensors[name], program.tensors[name].type) for name in plan.weights]
@@ -136,6 +145,11 @@ def samples_view(plan: Plan, program: Program, inputs: Sequence[TensorView], dat
         rates=tuple(code("{" + ", ".join(map(_number, row)) + "}") for row in rates.tolist()),
         left=int(dataset.flush and len(order) == dataset.n_batches and dataset.left > 0),
     )
+
+
+def array_view(view: TensorView, sample: Array) -> ArrayView:
+    """One sample of an input."""
+    return ArrayView(view, (_row(sample),))
 
 
 def _row(array: Array) -> tuple[CText, ...]:

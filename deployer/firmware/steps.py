@@ -16,6 +16,8 @@ from deployer.loops.loop_program import Arguments, AssignStmt, Block, CallStmt, 
 from deployer.loops.lower import lower
 from deployer.loops.tile_loop import FLAG, NUMBERS
 
+TRAIN = "train"
+"""The name of the graph that trains."""
 NOWHERE = "NOWHERE"
 """The place of an operand that a step does not have."""
 MEMBERS = {"float32": "f32", "int32": "i32"}
@@ -88,7 +90,10 @@ class FirmwareGraphView:
 
 @dataclass(frozen=True)
 class StepsView:
-    """All steps of a plan: the graph that may stop after each of its steps, the others; `bytes` of their tables."""
+    """All steps of a plan: the graph that may stop after each of its steps, the others; `bytes` of their tables.
+
+    The first is that of training; without it, it has no steps.
+    """
 
     kernels: tuple[FirmwareKernelView, ...]
     tables: tuple[StepTableView, ...]
@@ -112,7 +117,8 @@ def steps_view(plan: Plan, homes: Names, names: Mapping[str, str], frozen: bool)
         words = ["model", f"&{_name(program)}", *_values(program, given[step.kernel.symbol], printer)]
         calls[step.graph].append(f"{step.kernel.symbol}_call({', '.join(words)});")
     kernels = {program.kernel.symbol: program.kernel for program in programs}
-    paced, *graphs = (_graph(names[graph], lines) for graph, lines in calls.items())
+    paced = _graph(names[TRAIN], calls.pop(TRAIN)) if TRAIN in calls else FirmwareGraphView(code(""), (), ())
+    graphs = [_graph(names[graph], lines) for graph, lines in calls.items()]
     return StepsView(
         kernels=tuple(_kernel(kernels[symbol], given[symbol], frozen) for symbol in sorted(kernels)),
         tables=tables,

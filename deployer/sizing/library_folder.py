@@ -8,6 +8,7 @@ from typing import Any
 
 from deployer.core.files.reading import read_json
 from deployer.firmware.library import Material, library_files
+from deployer.firmware.model_library import ModelMaterial, model_files
 from deployer.running import output
 from deployer.sizing.boards import Core
 from deployer.sizing.fits import with_sizes
@@ -38,7 +39,7 @@ class Library:
 
 
 def write_library(
-    made: Material,
+    made: Material | ModelMaterial,
     folder: Path,
     core: Core | None = None,
     compiled: bool = True,
@@ -50,7 +51,7 @@ def write_library(
     ToolMissing without a compiler, ToolFailed where it does not compile it, OptionProblem where the folder has files
     that something else wrote, unless `force` says to replace them.
     """
-    files = library_files(made)
+    files = model_files(made) if isinstance(made, ModelMaterial) else library_files(made)
     if core:
         files = with_sizes(files, made.name, core)
     compiler = ""

@@ -12,8 +12,10 @@ from deployer.core.level import L_INNER
 from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.firmware.bill import check_name
-from deployer.firmware.library import Material, library_files, library_tools
+from deployer.firmware.common import library_tools
+from deployer.firmware.library import Material, library_files
 from deployer.firmware.memory import memory_layout
+from deployer.firmware.model_library import ModelMaterial, check_outputs
 from deployer.firmware.prediction import Predictor, with_own_inputs, with_prediction, with_predictor
 from deployer.firmware.sources import library_rules
 from deployer.lr_schedules.run_time import with_run_time_rates
@@ -56,6 +58,18 @@ def material(
     layout = memory_layout(plan, schedule.program, target.levels[L_INNER].budget)
     dataset = with_own_inputs(case.dataset, program)
     return Material(check_name(name), title, plan, program, schedule, layout, dataset, rates)
+
+
+def model_material(case: Case, name: str, options: Options, progress: Progress = silent) -> ModelMaterial:
+    """Return the inputs of a library of an inference case: one graph, whose weights are constants."""
+    target = target_of(options)
+    library_tools(target)
+    check_outputs(case.program)
+    tiling, plan = pipeline.plan_program(case.program, replace(options, budgets=None), progress)
+    schedule = tiling.lifetimes.schedule
+    layout = memory_layout(plan, schedule.program, target.levels[L_INNER].budget)
+    title = real_path(case.directory).name
+    return ModelMaterial(check_name(name), title, plan, case.program, schedule, layout, case.inputs)
 
 
 def _rated(case: Case) -> tuple[Program, tuple[float, ...]]:

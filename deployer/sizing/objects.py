@@ -12,7 +12,7 @@ from typing import Any
 
 from deployer.core import target as targets
 from deployer.core.errors import ToolFailed, ToolMissing
-from deployer.firmware.library import library_tools
+from deployer.firmware.common import library_tools
 from deployer.firmware.sources import library_rules
 from deployer.running.build import compiler
 from deployer.running.objects import find, identity, keep

@@ -1,4 +1,4 @@
 config ${v.upper}
-	bool "Training and prediction of ${v.name}"
+	bool "${v.purpose} of ${v.name}"
 	help
 	  A library in C11 without heap and stdio; its header is ${v.name}.h.

@@ -1,3 +1,3 @@
 version: "${v.version}"
-description: Training and prediction of ${v.name} in C11, without heap and stdio
+description: ${v.purpose} of ${v.name} in C11, without heap and stdio
 license: Apache-2.0

@@ -15,67 +15,7 @@
 #include "${v.name}_${k.symbol}.h"
 % endfor
 
-_Static_assert(sizeof(float) == 4 && FLT_RADIX == 2 && FLT_MANT_DIG == 24, "float is no IEEE 754 binary32");
-_Static_assert(FLT_EVAL_METHOD == 0, "floats are computed in another precision");
-
-% for _ in v.holds_frozen:
-#define FROZEN ${v.frozen_at}u /* offsets from here on refer to constants */
-
-% endfor
-/* Places of tensors, in words. */
-enum {
-% for c in v.homes:
-    ${c.name} = ${c.value}, /* ${c.note} */
-% endfor
-};
-
-% for a in v.accessors:
-static ${a.type} *${a.name}(${v.name}_t *model, uint32_t at) {
-% for _ in a.reads:
-    if (at >= FROZEN && at != NOWHERE) {
-        ${v.upper}_ASSERT(at - FROZEN < ${v.upper}_FROZEN_WORDS);
-        return &${v.name}_frozen.${a.member}[at - FROZEN];
-    }
-% endfor
-    ${v.upper}_ASSERT(at == NOWHERE || at < ${v.upper}_MEMORY_WORDS);
-    return at == NOWHERE ? 0 : &model->memory.${a.member}[at];
-}
-% endfor
-% for k in v.steps.kernels:
-
-typedef struct {
-% for field, _ in k.places:
-    uint32_t ${field};
-% endfor
-% for field, type in k.sizes:
-    ${type} ${field};
-% endfor
-} ${v.name}_${k.symbol}_at_t;
-
-static void ${k.symbol}_call(${v.name}_t *model, const ${v.name}_${k.symbol}_at_t *at${k.parameters}) {
-    const ${v.name}_${k.symbol}_args_t args = {
-% for field, address in k.places:
-        .${field} = ${address}(model, at->${field}),
-% endfor
-% for field, _ in k.sizes:
-        .${field} = at->${field},
-% endfor
-% for field, _ in k.given:
-        .${field} = ${field},
-% endfor
-    };
-    ${v.name}_${k.symbol}(&args);
-}
-% endfor
-% for t in v.steps.tables:
-
-/* ${t.title} */
-static const ${v.name}_${t.kernel}_at_t ${t.name} = {
-% for line in t.fields:
-    ${line}
-% endfor
-};
-% endfor
+<%include file="steps.c.mako"/>\
 
 /* Cycles that count against a budget: from a counter of the program, or as predicted for each step on one core of
  * ${v.costs}. */
@@ -112,72 +52,7 @@ static void ${g.name}(${v.name}_t *model) {
 /* ---- checks ---- */
 
 static int is_finite(float value) { return value - value == 0.0f; }
-% for _ in v.checked:
-
-/* Inputs that nodes use as an index: allowed values are `least` to `most`, and `spare`. */
-static const struct {
-    uint32_t at, count;
-    int32_t least, most, spare;
-    uint32_t trains, predicts;
-} choices[] = {
-% for r in v.ranges:
-    {${r.home}, ${r.size}, ${r.least}, ${r.most}, ${r.spare}, ${r.passes}, ${r.predicts}},
-% endfor
-};
-
-static int inputs_fit(const ${v.name}_t *model, int predicts) {
-    for (uint32_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-        if (!(predicts ? choices[i].predicts : choices[i].trains)) continue;
-        for (uint32_t k = 0; k < choices[i].count; k++) {
-            const int32_t number = model->memory.i32[choices[i].at + k];
-            if ((number < choices[i].least || number > choices[i].most) && number != choices[i].spare) return 0;
-        }
-    }
-    return 1;
-}
-% endfor
-
-/* Each source has such a function to detect flags that change results; some compilers define no macro for them. */
-typedef void ${v.name}_exact_t(const volatile float *x, volatile float *y);
-EXACT_FLAGS(${v.proof})
-% for name in v.proofs:
-${v.name}_exact_t ${name};
-% endfor
-#ifdef HAL_OWN_FMA
-${v.name}_exact_t ${v.own_fma_proof};
-#endif
-static ${v.name}_exact_t *const sources[] = {
-    ${v.proof},
-% for name in v.proofs:
-    ${name},
-% endfor
-#ifdef HAL_OWN_FMA
-    ${v.own_fma_proof},
-#endif
-};
-
-static int flags_are_exact(void) {
-    static const uint32_t operands[EXACT_OPERANDS] = {0x4b800000u, 0x40a00000u, 0x7f800000u, 0x80000000u, 0x3f800800u, 0xbf801000u};
-    static const uint32_t exact[EXACT_RESULTS - 1u] = {0x40800000u, 0x3fd55555u, 0, 0}; /* and a NaN */
-    volatile float x[EXACT_OPERANDS], y[EXACT_RESULTS];
-    for (uint32_t i = 0; i < EXACT_OPERANDS; i++) {
-        float value;
-        memcpy(&value, &operands[i], sizeof value);
-        x[i] = value;
-    }
-    for (uint32_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        uint32_t results[EXACT_RESULTS];
-        sources[i](x, y);
-        for (uint32_t k = 0; k < EXACT_RESULTS; k++) {
-            const float value = y[k];
-            memcpy(&results[k], &value, sizeof value);
-        }
-        for (uint32_t k = 0; k + 1u < EXACT_RESULTS; k++)
-            if (results[k] != exact[k]) return 0;
-        if ((results[EXACT_RESULTS - 1u] & 0x7fffffffu) <= 0x7f800000u) return 0;
-    }
-    return 1;
-}
+<%include file="checks.c.mako"/>\
 
 /* ---- begin, passes, updates ---- */
 

@@ -13,6 +13,7 @@ static const uint32_t ${name}[] = {
 };
 % endfor
 % endfor
+% for _ in v.holds_first:
 
 const ${v.name}_initial_t ${v.name}_initial[] = {
 % for p in v.initial:
@@ -20,6 +21,7 @@ const ${v.name}_initial_t ${v.name}_initial[] = {
 % endfor
 };
 const uint32_t ${v.name}_initial_count = sizeof ${v.name}_initial / sizeof *${v.name}_initial;
+% endfor
 % for _ in v.holds_frozen:
 
 const ${v.name}_frozen_t ${v.name}_frozen = {{

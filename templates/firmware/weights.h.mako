@@ -4,12 +4,14 @@
 
 #include <stdint.h>
 
+% for _ in v.holds_first:
 /* `count` words, from word `at` of the memory: the array's, or all equal to `fill`. */
 typedef struct {
     uint32_t at, count, fill;
     const uint32_t *words;
 } ${v.name}_initial_t;
 
+% endfor
 % for _ in v.holds_frozen:
 /* Frozen weights and other constants; training does not change them, and they are read in place. */
 #define ${v.upper}_FROZEN_WORDS ${v.frozen_words}u
@@ -21,7 +23,9 @@ typedef union {
 
 extern const ${v.name}_frozen_t ${v.name}_frozen;
 % endfor
+% for _ in v.holds_first:
 extern const ${v.name}_initial_t ${v.name}_initial[];
 extern const uint32_t ${v.name}_initial_count;
+% endfor
 
 #endif
