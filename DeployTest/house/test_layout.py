@@ -214,7 +214,7 @@ def test_templates_decide_nothing() -> None:
     for path in code("templates"):
         text = path.read_text()
         assert not re.search(
-            r"^\s*%\s*(if|elif|else|while)\b|<%(?!def|block|page|inherit|namespace|text|doc|/)", text, re.M
+            r"^\s*%\s*(if|elif|else|while)\b|<%(?!def|block|page|include|inherit|namespace|text|doc|/)", text, re.M
         )
         assert not re.search(r"\$\{[^}]*\bif\b[^}]*\}", text), f"{path.name} chooses inside an expression"
 

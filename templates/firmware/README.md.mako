@@ -80,8 +80,9 @@ Build systems:
 - ESP-IDF: the folder is a component. Put it into `components/`.
 - PlatformIO and the Arduino tools read `library.json` and `library.properties`. Arduino's cores need
   `compiler.c.extra_flags=-fno-fast-math -ffp-contract=off` in `platform.local.txt`, because a library's description cannot set flags.
+- CMSIS: `deployer.${v.name}.pdsc` describes the folder as a pack. Its tools set no flags of a pack: add `${v.flags}` to the project.
 
-The files for ESP-IDF, PlatformIO and Arduino were tested against stubs and by their formats, not with the systems themselves.
+The files for ESP-IDF, PlatformIO, Arduino and CMSIS were tested against stubs and by their formats, not with the systems themselves.
 
 <%text>##</%text> Learning rates
 
