@@ -2,6 +2,7 @@
 
 import re
 import struct
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from deployer.core.target import native
 from deployer.sizing.boards import CORES, core_of
 from deployer.sizing.emulated import compile_words, link_words, run_program
 from deployer.training.step_problem import StepRecord, with_record
+from DeployTest.commands.hostile_names import MARK, PIECES
+from DeployTest.firmware import nets
 from DeployTest.firmware.test_library import WARNINGS, check_symbols, manifest, packaged, ran
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import INT64, Model, constant, node, value
@@ -155,6 +158,22 @@ def test_struct_has_the_size_that_is_said(net: Path, tmp_path: Path) -> None:
     ran("gcc", "-std=c11", f"-I{net}/include", "-fsyntax-only", tmp_path / "size.c")
 
 
+def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of inputs, outputs and weights never become code: the library compiles without a warning, and runs."""
+    monkeypatch.chdir(tmp_path)
+    pieces = [piece for key, piece in PIECES.items() if "long" not in key and piece.isprintable()]
+    nodes = [node("Add", (piece, f"w{piece}"), (f"y{piece}",), f"n{i}") for i, piece in enumerate(pieces)]
+    weights = [constant(f"w{piece}", np.ones((1, 2), np.float32)) for piece in pieces]
+    ends = [value(piece, (1, 2)) for piece in pieces], [value(f"y{piece}", (1, 2)) for piece in pieces]
+    path = Model(nodes, *ends, weights).save(tmp_path / "model.onnx")
+    folder = packaged("net", path, tmp_path / "library")
+    printed = ran("make", "-s", "-C", folder, "run", f"CFLAGS={' '.join(WARNINGS)}")
+    assert printed.count("output_") == 2 * len(pieces) > 20
+    assert not any((place / MARK).exists() for place in (tmp_path, folder))
+    package = ElementTree.parse(folder / "deployer.net.pdsc").getroot()
+    assert package.findtext("name") == "net"
+
+
 def test_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A symbolic axis takes the length of --batch-size, and is an error without one."""
     ends = (value("x", ("n", 4)),), (value("y", ("n", 4)),)
@@ -191,6 +210,29 @@ def test_step_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().err
     assert "holds a training step" in said
     assert "deployer train-graph" in said
+
+
+def test_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that does not exist is not taken for a folder."""
+    assert deployer("package", tmp_path / "none.onnx", "--name", "net", "-o", tmp_path / "out") == 2
+    assert "none.onnx does not exist" in capsys.readouterr().err
+
+
+def test_graph_of_a_case(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The graph of a training case is answered by the command for its folder, which works."""
+    graph = next(nets.dense_case(tmp_path).parent.rglob("*_train/network.onnx"))
+    assert deployer("package", graph, "--name", "net", "-o", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert "is the graph of a training case" in said
+    [command] = [line.split("deployer ")[1].split() for line in said.splitlines() if "deployer package" in line]
+    packaged("net", Path(command[1]), tmp_path / "out")
+
+
+def test_no_state(net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`deployer state` says that such a library has none."""
+    trains = packaged("other", nets.dense_case(tmp_path / "case"), tmp_path / "trains")
+    assert deployer("state", "show", trains / "weights.bin", "--library", net) == 2
+    assert "is a library that only predicts, and has no state" in capsys.readouterr().err
 
 
 def test_idle_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from deployer import pipeline
 from deployer.commands import ending, requests
 from deployer.core import target as targets
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn
+from deployer.core.files.reading import real_path
 from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
 from deployer.firmware.library import Material
@@ -15,6 +16,7 @@ from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.prediction import Predictor
 from deployer.firmware.sources import library_rules
 from deployer.fitting.runs.run_files import is_run, read_run
+from deployer.frontend import parse
 from deployer.pipeline import Case
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import core_of
@@ -22,8 +24,8 @@ from deployer.sizing.library_folder import write_library
 from deployer.sizing.needs import material, model_material
 from deployer.training.step_problem import read_record
 
-RUN = "run"
-"""The folder of a run in the folder of `deployer.torch.train`."""
+RUN, MODEL_SUFFIX = "run", ".onnx"
+"""The folder of a run in the folder of `deployer.torch.train`; how the name of a model's file ends."""
 
 
 def package_case(a: argparse.Namespace, console: Terminal) -> int:
@@ -37,7 +39,7 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
         ending.tell(str(warning))
 
     with console.status("plan") as status:
-        if a.case.is_file():
+        if a.case.is_file() or a.case.suffix == MODEL_SUFFIX:
             made: Material | ModelMaterial = model_material(_model(a, warn), name, options, status.update)
         else:
             case, predicted = _source(a, warn)
@@ -70,6 +72,9 @@ def _refuse(a: argparse.Namespace, kind: str, other: str, options: Mapping[str, 
 def _model(a: argparse.Namespace, warn: Warn) -> Case:
     """The case of a model's file, which is not trained."""
     _refuse(a, "model, which only predicts", "a training case", {"--predict": a.predict} | _of_run(a) | _of_case(a))
+    folder = real_path(a.case).parent
+    if a.case.name == "network.onnx" and (parse.optimizer_dir(folder) / "network.onnx").is_file():
+        raise OptionProblem(f"{a.case} is the graph of a training case", hint=f"deployer package {folder}")
     if read_record(a.case) is not None:
         hint = f"`deployer train-graph {a.case} --loss model --data DATA -o case`, then `deployer package case`"
         raise OptionProblem(f"{a.case} holds a training step, and a library that predicts needs the model", hint=hint)

@@ -19,6 +19,7 @@ from deployer.firmware.images import Image, find_images, newest_image
 from deployer.firmware.state import CHANGES, KINDS, STATE, WORD, sealed_image
 
 MANIFEST, FIRST = "manifest.json", "weights.bin"
+TRAINS = "--library FOLDER of a library that trains"
 PASSES = "image.passes"
 """The array of an archive that says how many passes wait for their update."""
 _INDEX = struct.Struct("<I")
@@ -53,7 +54,10 @@ def read_library(folder: Path) -> LibraryManifest:
         path, IMAGE_BYTES, "--library FOLDER, which `deployer package` made", "the folder of a library"
     )
     with damage(f"{path} is not a manifest of a library", "package the case again"):
-        library = _described(parse_json(content))
+        read = parse_json(content)
+        if "plan" in read and "state" not in read:
+            raise FileProblem(f"{folder} is a library that only predicts, and has no state", hint=TRAINS)
+        library = _described(read)
     image = newest_image(find_images(first), first, library.identities)
     if image.kind != STATE:
         raise FileProblem(f"{first} holds {image.kind_name}, not a state", hint="package the case again")

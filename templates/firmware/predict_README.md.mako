@@ -59,7 +59,8 @@ In another CMake project: `add_subdirectory(${v.name})` and `target_link_librari
 % endfor
 
 With `-D${v.upper}_ASSERTS` the library checks its own invariants with C's `assert`. The folder is also a module for Zephyr, a component for ESP-IDF,
-a library for PlatformIO and Arduino, and a pack for CMSIS, whose tools need the flags above in the project. Arduino's cores need `compiler.c.extra_flags=-fno-fast-math -ffp-contract=off` in `platform.local.txt`.
+a library for PlatformIO and Arduino, and a pack for CMSIS, whose tools need the flags above in the project. Arduino's cores need
+`compiler.c.extra_flags=-fno-fast-math -ffp-contract=off` in `platform.local.txt`.
 
 The machine must have a multiply-add with one rounding and must not flush subnormals; `${v.name}_init` checks both. If it returns
 `${v.upper}_ERROR_MACHINE`, build with `-DHAL_OWN_FMA`.
