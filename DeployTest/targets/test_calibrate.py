@@ -89,10 +89,11 @@ class Machine:
 
 @dataclass(frozen=True)
 class Trial:
-    """A calibration, and the machine it was made on."""
+    """A calibration, the machine it was made on, and function and work of each call by its label."""
 
     calibration: Calibration
     truth: Target
+    works: Mapping[str, tuple[str, Work]]
 
     @property
     def target(self) -> Target:
@@ -115,7 +116,7 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         read = targets.load(request.param)
         same = replace(result.target, toolchain=None) == replace(read, toolchain=None)
         assert same, "what is written is what was found"
-        yield Trial(result, truth)
+        yield Trial(result, truth, machine.works)
 
 
 def test_transfers_and_dispatch(trial: Trial) -> None:
@@ -132,9 +133,9 @@ def test_transfers_and_dispatch(trial: Trial) -> None:
 def test_kernels(trial: Trial) -> None:
     """Every call that was measured is predicted, and each fit says how well."""
     assert {f.symbol for f in trial.calibration.fits} == {
-        cost_key(symbol, work.cost_class) for _, symbol, work in works(trial.truth)
+        cost_key(symbol, work.cost_class) for symbol, work in trial.works.values()
     }
-    for label, symbol, work in works(trial.truth):
+    for label, (symbol, work) in trial.works.items():
         expected = kernel_cycles(trial.truth, symbol, work)
         assert abs(kernel_cycles(trial.target, symbol, work) - expected) <= BOUND["kernels"] * expected, label
     for fit in trial.calibration.fits:

@@ -2,9 +2,9 @@
 
 import itertools
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from deployer.core.plan import Options, Step, StepTiling, Tiling
 from deployer.core.target import Target
 from deployer.planning.timeline import simulate
 from deployer.running.profile import StepProfile
+from deployer.tilers.levels.geometry import geometry, loop_key
 
 WIDTH = 128
 LAYERS = 12
@@ -51,6 +52,12 @@ class Observed:
     step: Step
     choice: StepTiling
 
+    @cached_property
+    def kind(self) -> Hashable:
+        """Key of its predicted cycles: layers of one geometry and tiling have the same."""
+        choice = self.choice
+        return geometry(self.step), self.step.icache_miss_permille, loop_key(choice), loop_key(choice.stage)
+
     def predicted(self, target: Target) -> int:
         """The model's cycles of the step."""
         return simulate(self.step, self.choice, target, True).cycles
@@ -75,11 +82,13 @@ def _searched(several: list[Observed], target: Target) -> tuple[int, ...]:
     From where nothing costs anything, the best change of some of them is made as long as there is one; the changes
     are then half as wide.
     """
+    first = {o.kind: o for o in several}
 
     @cache
     def error(costs: tuple[int, ...]) -> float:
         machine = replace(target, contention=costs[0], tile=costs[1])
-        return statistics.fmean(abs(o.row.cycles - o.predicted(machine)) / o.row.cycles for o in several)
+        cycles = {kind: o.predicted(machine) for kind, o in first.items()}
+        return statistics.fmean(abs(o.row.cycles - cycles[o.kind]) / o.row.cycles for o in several)
 
     best: tuple[int, ...] = (0, 0)
     widths: tuple[int, ...] = WIDEST
