@@ -23,7 +23,9 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "train" else []) for name in COMMANDS]
+)
 def test_share(name: str, tmp_path: Path) -> None:
     """A share of the points of each command, the same one each time."""
     lost = [shown(fault) for fault in judged([name], tmp_path, 0, SHARES) if fault.losses]

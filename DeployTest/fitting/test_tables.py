@@ -113,9 +113,15 @@ def _texts(delimiter: str, spaces: bool) -> Iterator[tuple[str, str]]:
             yield text, "species"
 
 
-@pytest.mark.parametrize("bom", [False, True])
-@pytest.mark.parametrize("spaces", [False, True])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+QUICK = ((",", False, False), (";", True, False), ("\t", False, True))
+"""Each delimiter, and each of the rest, once; the slow suite takes all."""
+FORMS = itertools.product((",", ";", "\t"), (False, True), (False, True))
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "spaces", "bom"),
+    [pytest.param(*form, marks=[] if form in QUICK else pytest.mark.slow) for form in FORMS],
+)
 def test_rule(delimiter: str, spaces: bool, bom: bool, tmp_path: Path) -> None:
     """Each file gives the numbers, or the error at the cell, that the rule as the test states it gives."""
     read = faulty = 0

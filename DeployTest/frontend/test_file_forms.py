@@ -64,10 +64,21 @@ def _refused(model: onnx.ModelProto, node: FileNode, folder: Path, *texts: str) 
         ours(model, node.feed(), folder)
 
 
-@pytest.mark.parametrize(
-    "operator", [op for op in PUBLIC if not op.inplace and op not in DEPRECATED], ids=lambda op: op.name
-)
-def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
+PARTS = 8
+"""The quick suite tries one in so many attributes on each operator, other ones on the next; the slow one all."""
+
+
+def _attempts() -> Iterator[object]:
+    """Operators, each with the attributes of the quick suite and with the others."""
+    for number, operator in enumerate(op for op in PUBLIC if not op.inplace and op not in DEPRECATED):
+        few = ATTRIBUTES[number % PARTS :: PARTS]
+        yield pytest.param(operator, few, id=operator.name)
+        others = [attribute for attribute in ATTRIBUTES if attribute not in few]
+        yield pytest.param(operator, others, id=f"{operator.name}-others", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("operator", "attributes"), list(_attempts()))
+def test_what_an_operator_accepts(operator: Operator, attributes: list[tuple[str, str]], tmp_path: Path) -> None:
     """Its own form in its domains; no other domain, overload, attribute, kind, input or output."""
     plain = _plain(operator)
     ours(plain.model(*IMPORTS), plain.feed(), tmp_path)
@@ -75,7 +86,7 @@ def test_what_an_operator_accepts(operator: Operator, tmp_path: Path) -> None:
     form = file_of(operator).custom if plain.version == 0 else schema_signature(operator.name, plain.version)
     assert form is not None
     extras = {e.attribute for e in (NOTE, *file_of(operator).extras, *harmless(operator.name)) if e.values is None}
-    for name, kind in ATTRIBUTES:
+    for name, kind in attributes:
         model = plain.model(*IMPORTS)
         model.graph.node[0].attribute.append(attribute(name, ZERO[kind], kind))  # type: ignore[arg-type]
         if name not in {*form.attributes, *extras}:

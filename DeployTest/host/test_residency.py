@@ -21,7 +21,8 @@ from DeployTest.verify.plan_edits import refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 MODEL, L1, L2 = "resnet8", 60000, 300000
-"""Not all tensors fit L2, and the steps of the forward pass are long enough to store some of them."""
+"""Not all tensors fit L2, and the steps of the forward pass are long enough to store some of them. One strategy
+plans in less than half the time of `auto`, and its plan has copies as well."""
 ORDERS = (("early",), ("late",), ("random", "--seed", "1"), ("random", "--seed", "2"))
 
 
@@ -29,7 +30,7 @@ ORDERS = (("early",), ("late",), ("random", "--seed", "1"), ("random", "--seed",
 def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A network from L3 with copies both ways."""
     case = load_case(MODEL, models_root)
-    return compile_case(case, tmp_path_factory.mktemp("residencies"), "auto", L1, l2=L2, outermost="L3")
+    return compile_case(case, tmp_path_factory.mktemp("residencies"), "double", L1, l2=L2, outermost="L3")
 
 
 def test_bits_and_cycles(built: Built, models_root: Path, tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_values_of_copies_can_be_watched(built: Built, tmp_path: Path) -> None:
     )
     values = computed(program, built.plan, built.directory, 0, sorted(names))
     assert values.keys() == names
-    apart = compile_case(built.case, tmp_path, "auto", L1, l2=L2, outermost="L3", cross_step_prefetch=False)
+    apart = compile_case(built.case, tmp_path, "double", L1, l2=L2, outermost="L3", cross_step_prefetch=False)
     assert not apart.plan.residencies
     expected = computed(program, apart.plan, apart.directory, 0, sorted(names))
     assert {n: x.tobytes() for n, x in values.items()} == {n: x.tobytes() for n, x in expected.items()}

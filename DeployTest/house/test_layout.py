@@ -44,6 +44,12 @@ def code(*folders: str) -> list[Path]:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All nodes of a module of Python, the module first: several rules look at each file."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
 def project() -> dict[str, dict[str, object]]:
     """pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -72,7 +78,7 @@ def test_dependencies_are_used() -> None:
     modules = {{"protobuf": "google", "pillow": "PIL"}.get(name, name.replace("-", "_")) for name in requirements}
     imports: set[str] = set()
     for path in [p for p in code("deployer", "tilers", "targets", "templates") if p.suffix == ".py"]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             imports |= {a.name.split(".")[0] for a in node.names} if isinstance(node, ast.Import) else set()
             imports |= (
                 {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) and not node.level else set()
@@ -95,7 +101,7 @@ def test_second_copies_are_banned() -> None:
     """The mapped folders are imported by one name; ruff refuses the other."""
     assert set(MAPPED) <= set(project()["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"])
     for path in [p for p in files() if p.suffix == ".py"]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             imports = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             imports += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             assert not {name.split(".")[0] for name in imports} & set(MAPPED), path
@@ -174,7 +180,8 @@ def test_names_and_docstrings() -> None:
     """
     operators = set(registry())
     for path in [p for p in code("deployer", "tilers") if p.suffix == ".py"]:
-        tree = ast.parse(path.read_text())
+        tree = nodes(path)[0]
+        assert isinstance(tree, ast.Module)
         assert ast.get_docstring(tree), f"{path} has no docstring"
         for node in definitions(tree):
             place = f"{path.relative_to(ROOT)}: {node.name}"
@@ -260,7 +267,7 @@ def test_each_public_class_has_a_name_of_its_own() -> None:
     homes: dict[str, list[str]] = {}
     product = [p for p in files() if p.suffix == ".py" and p.relative_to(ROOT).parts[0] in ("deployer", "tilers")]
     for path in product:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert len(homes) > 100

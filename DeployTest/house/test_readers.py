@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from DeployTest.house.test_layout import ROOT, code
+from DeployTest.house.test_layout import ROOT, code, nodes
 
 pytestmark = [pytest.mark.host]
 READERS = ROOT / "deployer" / "core" / "files"
@@ -27,9 +27,8 @@ IMPORTED = {"json", "tomllib", "csv", "zipfile", "pickle", "tarfile", "gzip"}
 
 def faults(path: Path) -> Iterator[str]:
     """Calls of parsers, archives opened without a mode to write, and links followed by what raises for circles."""
-    tree = ast.parse(path.read_text())
     alias = {"np": "numpy"}
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             alias |= {name.asname or name.name: name.name for name in node.names}
         if isinstance(node, ast.ImportFrom) and node.module in IMPORTED:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from DeployTest.house.test_layout import MAPPED, ROOT, code
+from DeployTest.house.test_layout import MAPPED, ROOT, code, nodes
 from DeployTest.support.building.cases import case_dir
 
 pytestmark = [pytest.mark.host]
@@ -27,7 +27,7 @@ def test_rooms_have_few_files() -> None:
 
 def imports(path: Path) -> Iterator[str]:
     """Modules of the deployer that a module imports, wherever it does, by their names below `deployer`."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module == "deployer":
             names = [f"deployer.{alias.name}" for alias in node.names]
@@ -70,7 +70,7 @@ def test_no_room_imports_upwards() -> None:
 def test_the_number_of_passes_is_judged_once() -> None:
     """Whether a pass is the only one of its update is a property of the options, which everybody else reads."""
     for path in (p for p in code("deployer", "tilers") if p.suffix == ".py"):
-        for node in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Compare)):
+        for node in (n for n in nodes(path) if isinstance(n, ast.Compare)):
             sides = (node.left, *node.comparators)
             named = any(isinstance(s, ast.Attribute) and s.attr == "accumulate" for s in sides)
             one = any(isinstance(s, ast.Constant) and s.value == 1 for s in sides)

@@ -30,6 +30,7 @@ from deployer.core.safe_text import (
 )
 from deployer.running.terminal import Terminal
 from DeployTest.commands.hostile_names import PIECES, UNPRINTABLE
+from DeployTest.house.test_layout import nodes
 
 pytestmark = pytest.mark.host
 HOSTILE = PIECES | UNPRINTABLE
@@ -165,8 +166,8 @@ KEEPERS = {
 def calls() -> list[tuple[str, str, ast.Call]]:
     """(file, function, call) of every call in the compiler and the tilers."""
     paths = sorted([*SOURCE.rglob("*.py"), *Path(deployer.tilers.__file__).parent.rglob("*.py")])
-    nodes = [(path.name, node) for path in paths for node in ast.walk(ast.parse(path.read_text()))]
-    return [(file, ast.unparse(node.func), node) for file, node in nodes if isinstance(node, ast.Call)]
+    found = [(path.name, node) for path in paths for node in nodes(path)]
+    return [(file, ast.unparse(node.func), node) for file, node in found if isinstance(node, ast.Call)]
 
 
 @pytest.mark.parametrize("name", KEEPERS)

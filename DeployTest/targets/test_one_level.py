@@ -209,7 +209,12 @@ def test_memory_beyond_a_microcontroller(tmp_path: Path, capsys: pytest.CaptureF
     shape = helper.make_tensor_value_info
     values = [shape(name, 1, [2, 1024]) for name in ("x", "y")]
     onnx.save(helper.make_model(helper.make_graph(nodes, "net", values[:1], values[1:], tensors)), tmp_path / "m.onnx")
-    assert deployer("train-graph", tmp_path / "m.onnx", "--loss", "mse", "--optimizer", "adam", "-o", tmp_path) == 0
+    assert (
+        deployer(
+            "train-graph", tmp_path / "m.onnx", "--loss", "mse", "--optimizer", "adam", "-o", tmp_path, "--n-steps", 1
+        )
+        == 0
+    )
     assert deployer("train", "-t", tmp_path, "-p", NATIVE, "-o", tmp_path / "c") == 0
     [peak] = re.findall(r"RAM: peak (\d+) B of", capsys.readouterr().out)
     assert int(peak) > 25_000_000

@@ -56,7 +56,8 @@ class Entry:
         return {"l2": self.l2, "outermost": self.level}
 
 
-def registry() -> list[Entry]:
+@cache
+def registry() -> tuple[Entry, ...]:
     """All rows of registry.toml in file order."""
     table = tomllib.loads((HERE / "registry.toml").read_text())
     rows = []
@@ -68,7 +69,7 @@ def registry() -> list[Entry]:
                     quick_sizes = quick.get(mode, []) if isinstance(quick, dict) else quick
                     slow = quick_sizes is not None and size not in quick_sizes
                     rows.append(Entry(test, level, mode, size, l2, slow, tuple(machines)))
-    return rows
+    return tuple(rows)
 
 
 def parameters(long: Container[str] = (), **fields: object) -> list[object]:

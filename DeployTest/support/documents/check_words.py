@@ -15,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 HEADLESS = re.compile(r"(What|How|Where|Which|Who|When)\b")
+BEGINS = re.compile(rf"[\"']\s*{HEADLESS.pattern}")
+"""A string that could be such a docstring."""
 C = (".c", ".h", ".mako")
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -27,6 +29,8 @@ def retired(table: str = "retired") -> Mapping[str, str]:
 
 def headless(text: str) -> Iterator[tuple[int, str]]:
     """Lines of docstrings that begin with a relative clause, and what to do."""
+    if not BEGINS.search(text):
+        return  # parsing takes most of the time
     for node in ast.walk(ast.parse(text)):
         note = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
         if note and HEADLESS.match(note):
@@ -36,6 +40,8 @@ def headless(text: str) -> Iterator[tuple[int, str]]:
 
 def retired_names(text: str, words: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """Lines of Python with retired identifiers, and the words that stand for them now."""
+    if not words.keys() & set(re.findall(r"\w+", text)):
+        return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME and token.string in words:
             yield token.start[0], f"{token.string} is called {words[token.string]}"
