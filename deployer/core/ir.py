@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -128,6 +129,12 @@ class Graph:
     nodes: tuple[Node, ...]
 
 
+Layout = tuple[str, tuple[int, ...], str]
+"""Storage, shape and dtype of a tensor."""
+Accesses = tuple[tuple[Node, tuple[Layout | None, ...], tuple[Layout | None, ...]], ...]
+"""Nodes with the layouts of their inputs and outputs, None for one that is left out."""
+
+
 @dataclass(frozen=True)
 class Program:
     """Everything that shares memory: one table of tensors and the graphs over it, in the order the harness runs them.
@@ -165,6 +172,37 @@ class Program:
         while self.tensors[name].storage != name:
             name = self.tensors[name].storage
         return name
+
+    @cached_property
+    def _layouts(self) -> dict[str, "Layout"]:
+        return {}
+
+    def layout(self, name: str) -> "Layout":
+        """Storage, shape and dtype of a tensor; kept, since an interpreter asks for them at each access."""
+        known = self._layouts.get(name)
+        if known is None:
+            kind = self.tensors[name].type
+            known = self._layouts[name] = self.storage(name), kind.shape, kind.dtype
+        return known
+
+    def accesses(self, graph: Graph) -> "Accesses":
+        """The nodes of a graph with the layouts of what they read and write; those of the program's own are kept."""
+        for place, own in enumerate(self.graphs):
+            if own is graph:
+                if place not in self._accesses:
+                    self._accesses[place] = self._accessed(graph)
+                return self._accesses[place]
+        return self._accessed(graph)
+
+    @cached_property
+    def _accesses(self) -> "dict[int, Accesses]":
+        return {}
+
+    def _accessed(self, graph: Graph) -> "Accesses":
+        def layouts(names: tuple[str, ...]) -> tuple[Layout | None, ...]:
+            return tuple(self.layout(name) if name else None for name in names)
+
+        return tuple((node, layouts(node.inputs), layouts(node.outputs)) for node in graph.nodes)
 
 
 @dataclass

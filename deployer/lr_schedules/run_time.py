@@ -57,6 +57,8 @@ def rate_groups(program: Program) -> int:
 
 def at_rates(node: Node, rates: Sequence[float]) -> Node:
     """The node with the rate of its group as a constant, from those of an update; a node without a group as it is."""
+    if AT not in node.attrs:
+        return node
     group, _ = _at(node)
     declared = operator_of(node).role(Optimizer)
     if group < 0 or declared is None:

@@ -11,9 +11,9 @@ from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
 from deployer.verify.flips import Budget, Flip, at_pass, explanation, flipping, near_units, search_flips
 from deployer.verify.reference import initial_memory, run_pass
-from deployer.verify.rounding import PROBES, disturbed_passes, with_rounding
+from deployer.verify.rounding import PROBES, disturbed_passes, held_pass, with_rounding
 from deployer.verify.same_state import OnePass, misfit
-from deployer.verify.systematic import LOSS, Found, Key, Systematic, rows_of
+from deployer.verify.systematic import LOSS, Directions, Found, Key, Systematic
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 
@@ -128,15 +128,21 @@ class Judge:
     def _systematic(self, one: OnePass, reference: OnePass, seeks: bool) -> tuple[Found, tuple[Flip, ...]]:
         """The worst systematic error up to this pass, and flipped decisions that account for it where it `seeks` them.
 
-        A pass beyond the bounds is repeated with disturbed results, and what those are off by is allowed besides.
+        A pass beyond the bounds is repeated with disturbed results, and what those are off by is allowed besides: once
+        with decisions held, and where that is not enough four times.
         """
-        rows = list(rows_of(one, reference, self.tolerance))
-        sums = self.sums.after(rows)
-        found = sums.found(rows)
+        directions = Directions(reference, self.tolerance)
+        rows = list(directions.rows(one))
+        after = sums = self.sums.after(rows)
+        found, allowed = sums.found(rows), dict[Key, float]()
         if found.severity > WELL_WITHIN and seeks:
-            probes = [list(rows_of(probe, reference, self.tolerance)) for probe in disturbed_passes(one)]
-            sums, allowed = sums.allowing(rows, probes)
+            held = list(directions.rows(held_pass(one, reference)))
+            sums, allowed = after.allowing(rows, [held])
             found = sums.found(rows, allowed)
+            if found.severity > WELL_WITHIN:
+                probes = [list(directions.rows(probe)) for probe in disturbed_passes(one)]
+                sums, allowed = after.allowing(rows, probes)
+                found = sums.found(rows, allowed)
             if found.severity > 1 and self.budget.take(PROBES + 1):
                 flips = search_flips(near_units(one), partial(self._left, one, allowed), self.budget)
                 if flips:
@@ -146,7 +152,7 @@ class Judge:
 
     def _left(self, one: OnePass, allowed: Mapping[Key, float], flips: Sequence[Flip]) -> float:
         """The worst systematic error with decisions flipped."""
-        rows = list(rows_of(one, one.reference(flipping(flips)), self.tolerance))
+        rows = list(Directions(one.reference(flipping(flips)), self.tolerance).rows(one))
         return self.sums.after(rows).found(rows, allowed).severity
 
     def explain_trajectory(

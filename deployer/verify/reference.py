@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from deployer.core.ir import Graph, Node, Program
+from deployer.core.ir import Graph, Layout, Node, Program
 from deployer.core.operator import Array, operator_of
 from deployer.frontend.dataset import Dataset
 from deployer.lr_schedules.run_time import at_rates
@@ -25,15 +25,22 @@ class Memory(MutableMapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         """The value of a tensor in its own shape; tensors with content, such as constants, need no assignment."""
-        tensor, root = self.program.tensors[name], self.program.storage(name)
-        if root not in self.arrays and self.program.tensors[root].data is not None:
-            self[root] = self.program.tensors[root].array
-        return self.arrays[root].reshape(tensor.type.shape)
+        return self.at(self.program.layout(name))
+
+    def at(self, layout: Layout) -> Array:
+        """The value of a layout's storage, in its shape."""
+        root, shape, _ = layout
+        array = self.arrays.get(root)
+        if array is None:
+            if self.program.tensors[root].data is not None:
+                self[root] = self.program.tensors[root].array
+            array = self.arrays[root]
+        return array if array.shape == shape else array.reshape(shape)
 
     def __setitem__(self, name: str, value: Array) -> None:
         """Store a value in the interpreter's dtype; integers are int32."""
-        kind = self.dtype if self.program.tensors[name].type.dtype == "float32" else np.int32
-        self.arrays[self.program.storage(name)] = np.asarray(value).astype(kind)
+        root, _, dtype = self.program.layout(name)
+        self.arrays[root] = np.asarray(value).astype(self.dtype if dtype == "float32" else np.int32)
 
     def operands(self, node: Node) -> list[Array | None]:
         """Return the operands that a node reads; None for an optional input that it leaves out."""
@@ -63,14 +70,15 @@ def run_graph(
 
     `rates` are those of the groups of nodes whose rate is taken at run time.
     """
-    for node in graph.nodes:
+    arrays, dtype = memory.arrays, memory.dtype
+    for node, reads, writes in memory.program.accesses(graph):
         if before is not None:
             before(node, memory)
-        operands = memory.operands(node)
+        operands = [None if layout is None else memory.at(layout) for layout in reads]
         results = operator_of(node).reference(at_rates(node, rates), operands)
-        for name, value in zip(node.outputs, results, strict=False):
-            if name:
-                memory[name] = value
+        for layout, value in zip(writes, results, strict=False):
+            if layout is not None:
+                arrays[layout[0]] = np.asarray(value).astype(dtype if layout[2] == "float32" else np.int32)
         if trace is not None:
             trace(node, results)
 

@@ -4,6 +4,7 @@ Most passes magnify rounding little, and the bounds of `same_state.py` are far b
 sample, say, the gradient is what is left of 1 - 1, and the rounding of that 1 is a large part of it.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +20,10 @@ from deployer.verify.tolerances import TOLERANCES
 PROBES = 4
 LARGEST_WHOLE = 2.0**22
 """Whole numbers up to here are places, counts and masks, which do not round, and which what follows may choose by."""
+SLOTS, MOST_SLOT_BITS = 16, 24
+"""Slots of a hash table for each value in it, and the bits of the number of all at most."""
+MULTIPLIER = np.uint32(2654435761)
+"""2^32 divided by the golden ratio, for hashes."""
 SPREAD = 3.0
 """An error may be so many times the largest of all probes."""
 
@@ -28,7 +33,7 @@ def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
 
     No decision flips in a probe: an operand that would cross a boundary has its value in float64.
     """
-    operands = _decisive_operands(actual)
+    operands = _decisive_operands(reference)
     rounding, of_loss = {name: Rounding() for name in reference.after}, Rounding()
     for loss, after in _disturbed_passes(actual, operands):
         of_loss = of_loss.or_more(verdict.minus(np.array(loss), np.array(reference.loss)))
@@ -38,13 +43,20 @@ def with_rounding(actual: OnePass, reference: OnePass) -> OnePass:
     return replace(actual, rounding=tensors, loss_rounding=SPREAD * of_loss.largest)
 
 
+def held_pass(actual: OnePass, reference: OnePass) -> OnePass:
+    """One float32 pass from the same state in which every result is a little off, and no decision flips."""
+    noise = np.random.default_rng([0, actual.index, PROBES])
+    loss, after = _disturbed(actual, _decisive_operands(reference), noise, {})
+    return replace(actual, loss=loss, after=after)
+
+
 def disturbed_passes(actual: OnePass) -> list[OnePass]:
     """Float32 passes from the same state in which every result is a little off, and decisions flip as they may."""
     return [replace(actual, loss=loss, after=after) for loss, after in _disturbed_passes(actual, {})]
 
 
 def _disturbed_passes(
-    actual: OnePass, decisive: Mapping[tuple[str, int], Array]
+    actual: OnePass, decisive: Mapping[str, Mapping[int, Array]]
 ) -> Iterator[tuple[float, dict[str, Array]]]:
     """The losses and end states of all probes."""
     exact: dict[tuple[str, str], Array] = {}
@@ -64,21 +76,21 @@ def rounded_results(node: Node, results: Sequence[Array]) -> list[str]:
     return [name for name, _ in zip(node.outputs, results, strict=False) if name and name != mean]
 
 
-def _decisive_operands(actual: OnePass) -> dict[tuple[str, int], Array]:
-    """The operands that decide at boundaries in the float64 pass, by their node and place."""
-    operands: dict[tuple[str, int], Array] = {}
-
-    def look(node: Node, memory: Memory) -> None:
-        for boundaries in numerics_of(node).decision_boundaries(node, memory.operands(node)):
-            operands[node.name, boundaries.operand] = memory[node.inputs[boundaries.operand]].copy()
-
-    run_pass(actual.program, actual.dataset, actual.memory(), actual.index, before=look)
-    return operands
+def _decisive_operands(reference: OnePass) -> dict[str, dict[int, Array]]:
+    """The operands that decide at boundaries in the float64 pass, by node and place."""
+    found = dict[str, dict[int, Array]]()
+    for node in reference.program.nodes:
+        operands = reference.deciding.get(node.name)
+        for boundaries in numerics_of(node).decision_boundaries(node, operands) if operands else ():
+            operand = operands[boundaries.operand] if operands else None
+            assert operand is not None
+            found.setdefault(node.name, {})[boundaries.operand] = operand
+    return found
 
 
 def _disturbed(
     actual: OnePass,
-    decisive: Mapping[tuple[str, int], Array],
+    decisive: Mapping[str, Mapping[int, Array]],
     noise: np.random.Generator,
     exact: dict[tuple[str, str], Array],
 ) -> tuple[float, dict[str, Array]]:
@@ -90,8 +102,8 @@ def _disturbed(
     training = {id(node) for node in actual.program.graphs[0].nodes}
 
     def hold(node: Node, memory: Memory) -> None:
-        for place in [place for name, place in decisive if name == node.name]:
-            right, name = decisive[node.name, place], node.inputs[place]
+        for place, right in decisive.get(node.name, {}).items():
+            name = node.inputs[place]
             inputs = memory.operands(node)
             inputs[place] = right
             values = memory[name].reshape(-1).copy()
@@ -105,16 +117,31 @@ def _disturbed(
 
     def disturb(node: Node, results: Sequence[Array]) -> None:
         for name in rounded_results(node, results) if id(node) in training else ():
-            if memory[name].dtype == np.float32:
-                if (node.name, name) not in exact:
-                    exact[node.name, name] = _exact(node, memory, name)
-                values = memory[name].astype(np.float64)
-                size = TOLERANCES.rounded * np.abs(values) + TOLERANCES.shared * verdict.root_mean_square([values])
-                noisy = size * noise.uniform(-1, 1, values.shape)
-                memory[name] = values + np.where(exact[node.name, name], 0.0, noisy)
+            values = memory[name]
+            if values.dtype == np.float32:
+                key = node.name, name
+                if key not in exact:
+                    exact[key] = _exact(node, memory, name)
+                if not exact[key].all():
+                    memory[name] = _noisy(values, exact[key], noise)
 
     loss = run_pass(actual.program, actual.dataset, memory, actual.index, disturb, hold)
     return loss, {name: memory[name].copy() for name in actual.after}
+
+
+def _noisy(values: Array, exact: Array, noise: np.random.Generator) -> Array:
+    """Values in float32 that are a bit off, but for exact ones."""
+    flat = values.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        shared = math.sqrt(np.square(flat, dtype=np.float64).sum() / flat.size)
+        if not math.isfinite(shared):
+            shared = verdict.root_mean_square([values.astype(np.float64)])
+        off: Array = np.abs(flat) * np.float32(TOLERANCES.rounded)
+        off += np.float32(TOLERANCES.shared * shared)
+        off *= 2 * noise.random(flat.size, np.float32) - 1
+        off[exact] = 0
+        off += flat
+    return off.reshape(values.shape)
 
 
 def _exact(node: Node, memory: Memory, name: str) -> Array:
@@ -122,11 +149,18 @@ def _exact(node: Node, memory: Memory, name: str) -> Array:
 
     What follows may compare a selection, such as the largest element, with what it was selected from.
     """
-    values = memory[name]
-    exact: Array = (values == np.rint(values)) & (np.abs(values) < LARGEST_WHOLE)
-    magnitudes = np.abs(values)
-    for operand in {n for n in node.inputs if n and memory.program.storage(n) != memory.program.storage(name)}:
-        if memory[operand].dtype == values.dtype and memory[operand].size and not exact.all():
-            known = np.sort(np.abs(memory[operand]), axis=None)
-            exact |= known[np.searchsorted(known, magnitudes).clip(max=known.size - 1)] == magnitudes
+    own, values = memory.program.layout(name)[0], np.abs(memory[name].reshape(-1))
+    exact: Array = (values == np.rint(values)) & (values < LARGEST_WHOLE)
+    operands = [memory[n].reshape(-1) for n in set(node.inputs) if n and memory.program.layout(n)[0] != own]
+    known = [np.abs(operand) for operand in operands if operand.dtype == np.float32]
+    if known and not exact.all():
+        exact |= _members(values, np.concatenate(known))
     return exact
+
+
+def _members(values: Array, known: Array) -> Array:
+    """Mask of the float32 values that are among known ones, and of few others, whose bits have the hash of one."""
+    bits = min(max(12, (SLOTS * known.size).bit_length()), MOST_SLOT_BITS)
+    slots = np.zeros(1 << bits, bool)
+    slots[known.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)] = True
+    return slots[values.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)]

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from deployer.core.ir import Node, Program
-from deployer.core.operator import Array, operator_of
+from deployer.core.operator import Array, numerics_of, operator_of
 from deployer.core.traits.training import Optimizer
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
@@ -50,10 +50,16 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Change of a tensor, flat, and the unit in the last place of each element."""
+    """Change of a tensor, flat, from and to which values."""
 
     by: Array
-    unit: Array
+    before: Array
+    after: Array
+
+    @cached_property
+    def unit(self) -> Array:
+        """The unit in the last place of each element."""
+        return verdict.roundings(self.before, self.after, 1) / TOLERANCES.roundings
 
     @cached_property
     def squares(self) -> tuple[float, int]:
@@ -75,7 +81,8 @@ class OnePass:
     In a pass of the reference that ends with an update `spread` is what rounding in gradients may do to what the
     optimizer changes, `along` what it changes by per relative change of all gradients, and `narrow` how far its own
     arithmetic in float32 is off. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
-    `loss_rounding` to the loss. `gradient_norm` is that of all gradients together, as the reference sums them up.
+    `loss_rounding` to the loss. `gradient_norm` is that of all gradients together, as the reference sums them up, and
+    `deciding` has what nodes with decision boundaries read in it, by their names.
     """
 
     program: Program
@@ -90,6 +97,7 @@ class OnePass:
     rounding: Mapping[str, Rounding] = field(default_factory=dict)
     loss_rounding: float = 0.0
     gradient_norm: float | None = None
+    deciding: Mapping[str, list[Array | None]] = field(default_factory=dict)
 
     @property
     def updates(self) -> int:
@@ -110,8 +118,13 @@ class OnePass:
         if (name, whole) not in self._changes:
             before, after = verdict.wide(self.before[name]), verdict.wide(self.after[name])
             by = after if whole else verdict.minus(after, before)
-            self._changes[name, whole] = Change(by, verdict.roundings(before, after, 1) / TOLERANCES.roundings)
+            self._changes[name, whole] = Change(by, before, after)
         return self._changes[name, whole]
+
+    @cached_property
+    def groups(self) -> list[list[str]]:
+        """Tensors whose changes are of one scale."""
+        return groups(self.program, tuple(self.after))
 
     def memory(self, dtype: type[np.floating] = np.float64) -> Memory:
         """The reference's memory with the program's state."""
@@ -124,10 +137,13 @@ class OnePass:
         """The same pass by the float64 reference."""
         memory, optimizer = self.memory(), self.program.graphs[-1]
         trained: dict[str, Array] = {}
+        deciding: dict[str, list[Array | None]] = {}
 
         def look(node: Node, memory: Memory) -> None:
             if not trained and node is optimizer.nodes[0]:
                 trained.update(memory.arrays)
+            if numerics_of(node).decides:
+                deciding[node.name] = memory.operands(node)
             if before is not None:
                 before(node, memory)
 
@@ -135,6 +151,7 @@ class OnePass:
         after = {name: _in_range(memory[name]) for name in self.after}
         norm = _gradient_norm(self.program, trained if self.updates else memory.arrays)
         done = replace(self, after=after, loss=float(_in_range(np.array(loss))), gradient_norm=norm)
+        done = replace(done, deciding=deciding)
         return self._with_update(done, trained) if self.updates else done
 
     def _with_update(self, done: "OnePass", trained: Mapping[str, Array]) -> "OnePass":
@@ -235,7 +252,7 @@ def misfit(actual: OnePass, reference: OnePass, tolerance: float) -> Misfit:
         faults.append(("the loss", f"{actual.loss:.9g}, {reference.loss:.9g} is due"))
     shares = [("the loss", _share(error, allowed))]
     excesses = [_share(max(error - actual.loss_rounding, 0.0) if error == error else error, allowed)]
-    for group in groups(actual.program, tuple(actual.after)):
+    for group in reference.groups:
         scale = size_of([reference.change(name, content=True) for name in group])
         for name in group:
             share, excess, text = _tensor(actual, reference, name, scale)

@@ -14,13 +14,14 @@ a unit of their storage, or of the size of what rounding in gradients makes of i
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from deployer.core.operator import Array
 from deployer.verify import verdict
 from deployer.verify.rounding import PROBES
-from deployer.verify.same_state import OnePass, groups, size_of
+from deployer.verify.same_state import OnePass, size_of
 from deployer.verify.tolerances import TOLERANCES
 
 LOSS = "the loss"
@@ -38,23 +39,62 @@ def _dot(left: Array, right: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
-    """One tensor in one pass along one direction: its error d, the direction u, and what rounding may do to d.
+class Direction:
+    """Direction u of a tensor's change in a pass of the reference, at the elements that rounding does not decide.
 
-    `narrow` is how far the optimizer's own reference in float32 is off.
+    `decided` is None where all elements are, `narrow` is how far the optimizer's own reference in float32 is off, None
+    where it is not, and `sigma` the deviation of each element.
     """
 
     name: str
     along: str
-    error: Array
     due: Array
     sigma: Array
-    narrow: Array
+    narrow: Array | None
+    decided: Array | None
+
+    @cached_property
+    def norms(self) -> tuple[float, float]:
+        """The 2-norms of the direction and of the deviations."""
+        return verdict.norm(self.due), verdict.norm(self.sigma)
+
+    @cached_property
+    def variance(self) -> float:
+        """The sum of u^2 sigma^2."""
+        return float(np.square(self.due * self.sigma).sum())
+
+    def where(self, at: Array) -> "Direction":
+        """The direction at some of its elements."""
+        narrow = None if self.narrow is None else self.narrow[at]
+        return Direction(self.name, self.along, self.due[at], self.sigma[at], narrow, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One tensor in one pass along one direction, and its error d."""
+
+    direction: Direction
+    error: Array
 
     @property
     def key(self) -> Key:
         """The tensor and the direction."""
-        return self.name, self.along
+        return self.direction.name, self.direction.along
+
+    @property
+    def due(self) -> Array:
+        """The direction."""
+        return self.direction.due
+
+    @cached_property
+    def norm(self) -> float:
+        """The 2-norm of the error."""
+        return verdict.norm(self.error)
+
+    @cached_property
+    def off(self) -> float:
+        """The sum of d u."""
+        return _dot(self.error, self.due)
 
 
 @dataclass(frozen=True)
@@ -62,26 +102,35 @@ class SlopeSums:
     """Sums over the elements of the passes seen so far, of one tensor along one direction.
 
     `off` is that of d u, `squares` of u^2, `variance` of u^2 sigma^2; `narrow` is `off` of the optimizer's own
-    reference in float32, `probes` that of disturbed passes, and `probed` the `squares` of those passes.
+    reference in float32, `probes` that of each disturbed pass, and `probed` the `squares` of each of those.
     """
 
     off: float = 0.0
     squares: float = 0.0
     variance: float = 0.0
     narrow: float = 0.0
-    probes: Array = field(default_factory=lambda: np.zeros(PROBES))
-    probed: float = 0.0
+    probes: tuple[float, ...] = (0.0,) * PROBES
+    probed: tuple[float, ...] = (0.0,) * PROBES
 
     def plus(self, row: Row) -> "SlopeSums":
         """With a row."""
+        direction = row.direction
         return SlopeSums(
-            self.off + _dot(row.error, row.due),
-            self.squares + _dot(row.due, row.due),
-            self.variance + float(np.square(row.due * row.sigma).sum()),
-            self.narrow + _dot(row.narrow, row.due),
+            self.off + row.off,
+            self.squares + direction.norms[0] ** 2,
+            self.variance + direction.variance,
+            self.narrow + (_dot(direction.narrow, row.due) if direction.narrow is not None else 0.0),
             self.probes,
             self.probed,
         )
+
+    def probing(self, probes: Sequence[Row]) -> "SlopeSums":
+        """With the rows of disturbed passes."""
+        off, squares = list(self.probes), list(self.probed)
+        for place, row in enumerate(probes):
+            off[place] += row.off
+            squares[place] += row.direction.norms[0] ** 2
+        return replace(self, probes=tuple(off), probed=tuple(squares))
 
     @property
     def slope(self) -> float:
@@ -92,7 +141,7 @@ class SlopeSums:
     def allowed(self) -> float:
         """The bound of the slope's magnitude."""
         rounding = TOLERANCES.deviations * math.sqrt(self.variance) + TOLERANCES.seen * abs(self.narrow)
-        seen = TOLERANCES.seen * verdict.share(float(np.abs(self.probes).max()), self.probed)
+        seen = TOLERANCES.seen * max(map(verdict.share, map(abs, self.probes), self.probed))
         return TOLERANCES.slope + seen + (rounding / self.squares if self.squares else 0.0)
 
 
@@ -105,34 +154,64 @@ class Found:
     said: str = ""
 
 
-def rows_of(actual: OnePass, reference: OnePass, tolerance: float) -> Iterator[Row]:
-    """The loss and each tensor that the pass changes, along its directions, without what rounding decides."""
-    loss, due = np.array([actual.loss]), np.array([reference.loss])
-    if np.isfinite(loss).all() and np.isfinite(due).all() and due.any():
-        sigma = tolerance * TOLERANCES.of_loss * np.maximum(1.0, np.abs(due))
-        yield Row(LOSS, CHANGE, loss - due, due, sigma, np.zeros(1))
-    for group in groups(actual.program, tuple(actual.after)):
-        names = [n for n in group if actual.program.tensors[n].type.dtype == "float32"]
-        scale = size_of([reference.change(n, content=False) for n in names])
-        for name in names:
-            yield from _tensor(actual, reference, name, scale)
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Directions of all that a pass of the reference changes, without the elements that rounding decides."""
 
+    reference: OnePass
+    tolerance: float
 
-def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> Iterator[Row]:
-    change = reference.change(name, content=False)
-    due, unit = change.by, change.unit
-    error = verdict.minus(verdict.wide(actual.after[name]), verdict.wide(reference.after[name]))
-    spread = reference.spread.get(name, np.full(due.size, TOLERANCES.cancellation * scale))
-    narrow = reference.narrow.get(name, np.zeros(due.size))
-    sigma = unit + spread * (TOLERANCES.grain / TOLERANCES.cancellation)
-    finite = np.isfinite(error) & np.isfinite(due)
-    for along, direction in ((CHANGE, due), (GRADIENT, reference.along.get(name))):
-        if direction is None:
-            continue
-        decided = np.abs(direction) > np.maximum(TOLERANCES.units * unit, TOLERANCES.spreads * spread)
-        at = finite & np.isfinite(direction) & decided
-        if at.any():
-            yield Row(name, along, error[at], direction[at], sigma[at], narrow[at])
+    @cached_property
+    def of_loss(self) -> Direction | None:
+        """That of the loss; None where it is no number, or zero."""
+        due = np.array([self.reference.loss])
+        if not np.isfinite(due).all() or not due.any():
+            return None
+        sigma = self.tolerance * TOLERANCES.of_loss * np.maximum(1.0, np.abs(due))
+        return Direction(LOSS, CHANGE, due, sigma, None, None)
+
+    @cached_property
+    def of_tensors(self) -> Mapping[str, Sequence[Direction]]:
+        """Those of each tensor."""
+        found = dict[str, list[Direction]]()
+        for group in self.reference.groups:
+            names = [n for n in group if self.reference.program.tensors[n].type.dtype == "float32"]
+            scale = size_of([self.reference.change(n, content=False) for n in names])
+            found.update({name: list(self._of(name, scale)) for name in names})
+        return found
+
+    def _of(self, name: str, scale: float) -> Iterator[Direction]:
+        """The directions of a tensor."""
+        reference = self.reference
+        change = reference.change(name, content=False)
+        spread = reference.spread.get(name, TOLERANCES.cancellation * scale)
+        sigma = change.unit + spread * (TOLERANCES.grain / TOLERANCES.cancellation)
+        least = np.maximum(TOLERANCES.units * change.unit, TOLERANCES.spreads * spread)
+        for along, direction in ((CHANGE, change.by), (GRADIENT, reference.along.get(name))):
+            if direction is None:
+                continue
+            decided = np.isfinite(change.by) & np.isfinite(direction) & (np.abs(direction) > least)
+            if decided.all():
+                yield Direction(name, along, direction, sigma, reference.narrow.get(name), None)
+            elif decided.any():
+                whole = Direction(name, along, direction, sigma, reference.narrow.get(name), None)
+                yield replace(whole.where(decided), decided=decided)
+
+    def rows(self, actual: OnePass) -> Iterator[Row]:
+        """What a pass is off by along each direction."""
+        if self.of_loss is not None and math.isfinite(actual.loss):
+            yield Row(self.of_loss, actual.loss - self.of_loss.due)
+        for name, directions in self.of_tensors.items():
+            if not directions:
+                continue
+            whole = verdict.minus(verdict.wide(actual.after[name]), verdict.wide(self.reference.after[name]))
+            for direction in directions:
+                error = whole if direction.decided is None else whole[direction.decided]
+                known = np.isfinite(error)
+                if known.all():
+                    yield Row(direction, error)
+                elif known.any():
+                    yield Row(direction.where(known), error[known])
 
 
 @dataclass(frozen=True)
@@ -152,18 +231,21 @@ class Systematic:
 
     def found(self, rows: Sequence[Row], allowed: Mapping[Key, float] = NOTHING) -> Found:
         """The worst error after a pass with these rows; `allowed` is what the pass may be off by besides."""
-        found = [Found()]
+        worst = Found()
         for row in rows:
-            sums, norm, due = self._of(row), verdict.norm(row.error), verdict.norm(row.due)
-            text = f"{row.along} is {1 + sums.slope:.7f} times what is due in {self.passes} passes"
-            text += f", {sums.allowed:.1e} off is allowed"
-            found.append(Found(row.name, abs(sums.slope) / sums.allowed, text))
-            if row.name != LOSS:
+            sums, name, along = self._of(row), row.direction.name, row.direction.along
+            bound = sums.allowed
+            if (severity := abs(sums.slope) / bound) > worst.severity:
+                text = f"{along} is {1 + sums.slope:.7f} times what is due in {self.passes} passes"
+                worst = Found(name, severity, f"{text}, {bound:.1e} off is allowed")
+            if name != LOSS:
+                due, sigma = row.direction.norms
                 more = max(self.seen.get(row.key, 0.0), allowed.get(row.key, 0.0))
-                bound = (TOLERANCES.norm + more) * due + TOLERANCES.sigmas * verdict.norm(row.sigma)
-                text = f"{row.along} is {norm / due:.1e} of it off, {bound / due:.1e} is allowed"
-                found.append(Found(row.name, norm / bound, text))
-        return max(found, key=lambda each: each.severity)
+                bound = (TOLERANCES.norm + more) * due + TOLERANCES.sigmas * sigma
+                if (severity := row.norm / bound) > worst.severity:
+                    text = f"{along} is {row.norm / due:.1e} of it off, {bound / due:.1e} is allowed"
+                    worst = Found(name, severity, text)
+        return worst
 
     def allowing(self, rows: Sequence[Row], probes: Sequence[Sequence[Row]]) -> tuple["Systematic", dict[Key, float]]:
         """With what disturbed passes are off by along the same directions, and what this pass may be off by for it.
@@ -171,14 +253,13 @@ class Systematic:
         Later passes may be off by what is usual in them: a decision that flipped in one probe is not.
         """
         sums, seen, allowed = dict(self.sums), dict(self.seen), dict[Key, float]()
+        by_key = [{each.key: each for each in probe} for probe in probes]
         for row in rows:
-            errors = [p.error for probe in probes for p in probe if p.key == row.key and p.error.size == row.error.size]
-            if len(errors) < len(probes):
+            same = [probe[row.key] for probe in by_key if row.key in probe]
+            if len(same) < len(probes) or any(each.error.size != row.error.size for each in same):
                 continue
-            known, size = sums[row.key], _dot(row.due, row.due)
-            off = known.probes + np.array([_dot(e, row.due) for e in errors])
-            sums[row.key] = replace(known, probes=off, probed=known.probed + size)
-            shares = [TOLERANCES.seen * verdict.norm(e) / verdict.norm(row.due) for e in errors]
-            allowed[row.key] = max(shares)
-            seen[row.key] = max(seen.get(row.key, 0.0), float(np.median(shares)))
+            sums[row.key] = sums[row.key].probing(same)
+            shares = sorted(TOLERANCES.seen * each.norm / row.direction.norms[0] for each in same)
+            allowed[row.key] = shares[-1]
+            seen[row.key] = max(seen.get(row.key, 0.0), shares[(len(shares) - 1) // 2])
         return replace(self, sums=sums, seen=seen), allowed

@@ -163,6 +163,8 @@ def finite(values: Array) -> Array:
 
 def wide(array: Array) -> Array:
     """The elements in float64, flat."""
+    if array.dtype == np.float64:
+        return array.reshape(-1)
     with np.errstate(invalid="ignore"):  # a signalling NaN, such as the simulator's poison
         return np.asarray(array, np.float64).reshape(-1)
 

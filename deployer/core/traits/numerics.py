@@ -86,6 +86,11 @@ class Numerics:
     overflow: Overflow | Callable[[Node], Overflow] = "none"
     wraps: bool = False
 
+    @property
+    def decides(self) -> bool:
+        """Whether the function may jump."""
+        return self.decision_boundaries is not NO_NUMERICS.decision_boundaries
+
     def overflow_of(self, node: Node) -> Overflow:
         """The integer types that results of this node may be outside of."""
         return self.overflow(node) if callable(self.overflow) else self.overflow

@@ -307,8 +307,9 @@ def _plain(node: Node) -> Node:
 
 def distribution(x: Array) -> Array:
     """The normal distribution in the dtype of x, from float64."""
-    erf = np.vectorize(math.erf, otypes=[np.float64])
-    return np.asarray((1 + erf(x / np.sqrt(2.0))) / 2, x.dtype)
+    scaled = (x / np.sqrt(2.0)).reshape(-1)
+    erf = np.fromiter(map(math.erf, scaled.tolist()), np.float64, scaled.size).reshape(x.shape)
+    return np.asarray((1 + erf) / 2, x.dtype)
 
 
 @register

@@ -133,7 +133,8 @@ class Gemm(SplitOperator):
         a, b, c = (*inputs, None)[:3]
         assert a is not None
         assert b is not None
-        a, b = (x.transpose(order_of(node, ORDERS[i], x.ndim)) for i, x in enumerate((a, b)))
+        if is_ordered(node):
+            a, b = (x.transpose(order_of(node, ORDERS[i], x.ndim)) for i, x in enumerate((a, b)))
         a = a.swapaxes(-1, -2) if node.attr_int("transA", 0) else a
         b = b.swapaxes(-1, -2) if node.attr_int("transB", 0) else b
         y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
@@ -141,7 +142,7 @@ class Gemm(SplitOperator):
         if c is not None and beta != 0.0:
             y = y + c * a.dtype.type(beta)
         y = finished(node, y, gate_array(inputs, GATE_INPUT))
-        return (y.transpose(order_of(node, RESULT_ORDER, y.ndim)),)
+        return (y.transpose(order_of(node, RESULT_ORDER, y.ndim)) if is_ordered(node) else y,)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = alpha dY op(B)^T, dB = alpha op(A)^T dY, dC = beta times the sum over the axes C was broadcast along."""
