@@ -163,4 +163,5 @@ def _members(values: Array, known: Array) -> Array:
     bits = min(max(12, (SLOTS * known.size).bit_length()), MOST_SLOT_BITS)
     slots = np.zeros(1 << bits, bool)
     slots[known.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)] = True
-    return slots[values.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)]
+    among: Array = slots[values.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)]
+    return among

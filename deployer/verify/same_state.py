@@ -13,6 +13,7 @@ from deployer.core.traits.training import Optimizer
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
 from deployer.verify.checked import checked_passes
+from deployer.verify.mean_rounding import MeanRounding
 from deployer.verify.reference import Hook, Memory, initial_memory, run_graph, run_pass
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import norm, root_mean_square
@@ -50,16 +51,18 @@ class Rounding:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Change of a tensor, flat, from and to which values."""
+    """Change of a tensor, flat, from and to which values, and what sums behind it round, if that is known."""
 
     by: Array
     before: Array
     after: Array
+    summed: Array | None
 
     @cached_property
     def unit(self) -> Array:
-        """The unit in the last place of each element."""
-        return verdict.roundings(self.before, self.after, 1) / TOLERANCES.roundings
+        """The unit in the last place of each element, and what sums round."""
+        unit = verdict.roundings(self.before, self.after, 1) / TOLERANCES.roundings
+        return unit if self.summed is None else unit + self.summed
 
     @cached_property
     def squares(self) -> tuple[float, int]:
@@ -82,7 +85,8 @@ class OnePass:
     optimizer changes, `along` what it changes by per relative change of all gradients, and `narrow` how far its own
     arithmetic in float32 is off. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
     `loss_rounding` to the loss. `gradient_norm` is that of all gradients together, as the reference sums them up, and
-    `deciding` has what nodes with decision boundaries read in it, by their names.
+    `deciding` has what nodes with decision boundaries read in it, by their names. `summed` is what the rounding of
+    means does to running statistics that they are added to.
     """
 
     program: Program
@@ -98,6 +102,7 @@ class OnePass:
     loss_rounding: float = 0.0
     gradient_norm: float | None = None
     deciding: Mapping[str, list[Array | None]] = field(default_factory=dict)
+    summed: Arrays = field(default_factory=dict)
 
     @property
     def updates(self) -> int:
@@ -118,7 +123,7 @@ class OnePass:
         if (name, whole) not in self._changes:
             before, after = verdict.wide(self.before[name]), verdict.wide(self.after[name])
             by = after if whole else verdict.minus(after, before)
-            self._changes[name, whole] = Change(by, before, after)
+            self._changes[name, whole] = Change(by, before, after, self.summed.get(name))
         return self._changes[name, whole]
 
     @cached_property
@@ -138,12 +143,14 @@ class OnePass:
         memory, optimizer = self.memory(), self.program.graphs[-1]
         trained: dict[str, Array] = {}
         deciding: dict[str, list[Array | None]] = {}
+        means = MeanRounding(self.program, frozenset(self.after))
 
         def look(node: Node, memory: Memory) -> None:
             if not trained and node is optimizer.nodes[0]:
                 trained.update(memory.arrays)
             if numerics_of(node).decides:
                 deciding[node.name] = memory.operands(node)
+            means.look(node, memory)
             if before is not None:
                 before(node, memory)
 
@@ -151,7 +158,7 @@ class OnePass:
         after = {name: _in_range(memory[name]) for name in self.after}
         norm = _gradient_norm(self.program, trained if self.updates else memory.arrays)
         done = replace(self, after=after, loss=float(_in_range(np.array(loss))), gradient_norm=norm)
-        done = replace(done, deciding=deciding)
+        done = replace(done, deciding=deciding, summed=means.found)
         return self._with_update(done, trained) if self.updates else done
 
     def _with_update(self, done: "OnePass", trained: Mapping[str, Array]) -> "OnePass":

@@ -15,9 +15,10 @@ class Tolerances:
     `movement`, `roundings` and `cancellation` are the factors of the three terms of a movement's bound, `element` is
     that of a single element in a pass; a pass is odd from the share `odd` of its bounds on, and `left` is the share of
     an error that may be left of one that is explained. A decision is near its border within `near` of the largest
-    magnitude. An update may store a weight `stored` times. A step's result is right within `step` times the error of
-    its reference in float32 and `step_units` of its change. Where rounding is estimated, results are off by `rounded`
-    of themselves, and `shared` of their root mean square, besides.
+    magnitude. An update may store a weight `stored` times, and a mean is rounded by `summed` of the mean magnitude of
+    what it sums. A step's result is right within `step` times the error of its reference in float32 and `step_units` of
+    its change. Where rounding is estimated, results are off by `rounded` of themselves, and `shared` of their root mean
+    square, besides.
 
     A systematic error may be `slope` of what is due, `deviations` standard deviations of rounding and `seen` times
     what disturbed passes show; one pass `norm` of its change and `sigmas` deviations as a 2-norm. The deviation of an
@@ -37,6 +38,7 @@ class Tolerances:
     left: float
     near: float
     stored: float
+    summed: float
     step: float
     step_units: float
     rounded: float
