@@ -60,14 +60,15 @@ def small_errors(rows: Sequence[Row]) -> str:
     lines = [
         f"{len(places)} results in {nets_seen} nets, {len(seen)} of which change a trained tensor: {shares}.",
         "",
-        "| operator | results | with an effect | found from e on | in the mean |",
-        "|---|---:|---:|---:|---:|",
+        "| operator | results | with an effect | found from e on | in the mean | visible by the bounds from |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for op, found in sorted(by.items()):
         sizes = [p["smallest"] for p in found if p["effect"] > LEAST]
         mean = f"{10 ** (sum(map(_log, sizes)) / len(sizes)):.0e}" if sizes else ""
         worst = f"{max(sizes):.0e}" if sizes else ""
-        lines.append(f"| {op} | {len(found)} | {len(sizes)} | {worst} | {mean} |")
+        visible = f"{max(p['visible'] for p in found if p['effect'] > LEAST):.0e}" if sizes else ""
+        lines.append(f"| {op} | {len(found)} | {len(sizes)} | {worst} | {mean} | {visible} |")
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from deployer.pipeline import Case
 from deployer.verify.checks import Judge
 from deployer.verify.reference import Memory, initial_memory, run_pass
 from deployer.verify.same_state import recorded_passes
+from deployer.verify.systematic import Directions, Systematic
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.support.graphs.turned import Hook, recorded_run
 
@@ -23,7 +24,10 @@ LEAST = 2.0**-5
 
 @dataclass(frozen=True)
 class Scaled:
-    """A node's output of a case, the share of e by which it changes what is trained, and the smallest e found."""
+    """A node's output of a case, the share of e by which it changes what is trained, and the smallest e found.
+
+    `visible` is the smallest e that is beyond the bounds of a pass that does not magnify rounding.
+    """
 
     node: str
     op: str
@@ -31,6 +35,7 @@ class Scaled:
     effect: float
     smallest: float
     elements: int
+    visible: float = np.inf
 
 
 def places(case: Case) -> list[tuple[Node, int]]:
@@ -110,7 +115,20 @@ def scan(case: Case) -> Iterator[Scaled]:
     for node, at in places(case):
         share = effect(case, node, at)
         smallest = _smallest(case, node, at) if share > LEAST else np.inf
-        yield Scaled(node.name, node.op, at, share, smallest, case.program.tensors[node.outputs[at]].type.size)
+        seen = visible(case, node, at) if share > LEAST else np.inf
+        yield Scaled(node.name, node.op, at, share, smallest, case.program.tensors[node.outputs[at]].type.size, seen)
+
+
+def visible(case: Case, node: Node, at: int, size: float = 2.0**-10) -> float:
+    """The smallest e by the bounds of systematic errors: of one that is far beyond rounding, and as much larger."""
+    dataset = case.dataset
+    assert dataset is not None
+    recorded, sums, severity = recorded_run(case, *planted(case, node, at, 1 + size)), Systematic(), 0.0
+    for one in recorded_passes(case.program, dataset, recorded, dataset.n_batches):
+        rows = list(Directions(one.reference(), TOLERANCES.loss).rows(one))
+        sums = sums.after(rows)
+        severity = max(severity, sums.found(rows).severity)
+    return size / severity if severity else float(np.inf)
 
 
 def _smallest(case: Case, node: Node, at: int) -> float:
