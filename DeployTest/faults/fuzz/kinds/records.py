@@ -289,7 +289,8 @@ def manifest(trial: Trial) -> str:
         _odd_folder(folder, trial.secret, odd)
     if what != "write":
         return _folder_kept(trial, folder, path, what)
-    names = ["network.c", "mine.txt", "new.txt"] if draw.chance(0.5) else ["network.c", "sub/b.h"]
+    deep = draw.one(("new/b.h", "new/deep/c.h", "sub/deep/er/d.h"))
+    names = ["network.c", "mine.txt", "new.txt"] if draw.chance(0.5) else ["network.c", "sub/b.h", deep]
     try:
         with refusing(trial, path, mine, folder):
             output.write(folder, {name: "text" for name in names})

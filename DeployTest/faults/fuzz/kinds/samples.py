@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from deployer.core.errors import DeployerWarning
 from deployer.core.files.arrays import read_npz
 from deployer.core.ir import TensorType
 from deployer.fitting.data.sources import read_samples
@@ -237,8 +238,12 @@ def tensors(trial: Trial) -> str:
     same_arrays(found, due[0])
     if list(found) != list(due[0]) or metadata != due[1]:
         raise Finding("read otherwise", f"{list(found)} and {metadata}, not {list(due[0])} and {due[1]}")
+    warned: list[DeployerWarning] = []
     with refusing(trial, path), warnings.catch_warnings():
-        samples = read_samples(draw.one((path, str(path))), TYPES, warn=lambda _: None)
+        samples = read_samples(draw.one((path, str(path))), TYPES, warn=warned.append)
+    spare = [name for name in due[0] if name not in TYPES]
+    if bool(spare) != any("does not take" in each.cause for each in warned):
+        raise Finding("read otherwise", f"of {len(warned)} warnings, where {spare!r:.200} are not read")
     if samples.count == ROWS and due[0]["x"].shape == (ROWS, WIDTH):
         same_arrays({"x": samples.arrays["x"]}, {"x": due[0]["x"].astype(np.float32)})
     return f"equal to its header, {min(samples.count, 1)} samples"
