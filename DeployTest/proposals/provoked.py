@@ -459,7 +459,8 @@ _REASONS = {
     ),
     _OTHER_COMMAND: (
         "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own",
-        " --data DATA -o run`, then `deployer package run`; or `deployer train-graph`",
+        " --loss model --data DATA -o case`, then `deployer package case`",
+        "--library FOLDER of a library that trains",
         "make it again; to change a plan, edit its tiling.json and give that to `deployer compile --from`",
     ),
     _TORCH: ("--loss model",),
