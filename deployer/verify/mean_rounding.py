@@ -56,7 +56,7 @@ class MeanRounding:
         self.units[node.outputs[mean]] = TOLERANCES.summed * np.asarray(sizes)
 
     def _add(self, node: Node, memory: Memory) -> None:
-        """What the operator makes of means that are a unit larger, or smaller."""
+        """Compare the results of means that are a unit larger, or smaller."""
         operands = memory.operands(node)
         operator = operator_of(node)
         plain = operator.reference(node, operands)

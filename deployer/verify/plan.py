@@ -26,8 +26,7 @@ from deployer.verify.cross_step import (
     cross_step_lifetimes,
     outer_slots,
 )
-from deployer.verify.options import verify_running
-from deployer.verify.tiling import check_tables, need, target_of
+from deployer.verify.tiling import check_tables, need, target_of, verify_running
 
 COMPARED = 256
 """So many buffers are compared with all others at a time: pairs of all at once are most of a large plan's memory."""

@@ -38,9 +38,8 @@ from deployer.core.plan import (
 from deployer.core.target import Target
 from deployer.core.traits.training import Optimizer
 from deployer.verify.cross_step import check_variant
-from deployer.verify.options import verify_options, verify_running
 from deployer.verify.plan import check_kernel, check_moves, check_room
-from deployer.verify.tiling import check_choice, check_depth, need
+from deployer.verify.tiling import check_choice, check_depth, need, verify_options, verify_running
 
 GRAPHS = (("train", "optimizer"), ("train",), ("infer",))
 LARGEST = (1 << 31) - 1

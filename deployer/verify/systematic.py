@@ -39,7 +39,7 @@ def _dot(left: Array, right: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Direction:
+class ErrorDirection:
     """Direction u of a tensor's change in a pass of the reference, at the elements that rounding does not decide.
 
     `decided` is None where all elements are, `narrow` is how far the optimizer's own reference in float32 is off, None
@@ -63,17 +63,17 @@ class Direction:
         """The sum of u^2 sigma^2."""
         return float(np.square(self.due * self.sigma).sum())
 
-    def where(self, at: Array) -> "Direction":
+    def where(self, at: Array) -> "ErrorDirection":
         """The direction at some of its elements."""
         narrow = None if self.narrow is None else self.narrow[at]
-        return Direction(self.name, self.along, self.due[at], self.sigma[at], narrow, None)
+        return ErrorDirection(self.name, self.along, self.due[at], self.sigma[at], narrow, None)
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
     """One tensor in one pass along one direction, and its error d."""
 
-    direction: Direction
+    direction: ErrorDirection
     error: Array
 
     @property
@@ -162,25 +162,25 @@ class Directions:
     tolerance: float
 
     @cached_property
-    def of_loss(self) -> Direction | None:
+    def of_loss(self) -> ErrorDirection | None:
         """That of the loss; None where it is no number, or zero."""
         due = np.array([self.reference.loss])
         if not np.isfinite(due).all() or not due.any():
             return None
         sigma = self.tolerance * TOLERANCES.of_loss * np.maximum(1.0, np.abs(due))
-        return Direction(LOSS, CHANGE, due, sigma, None, None)
+        return ErrorDirection(LOSS, CHANGE, due, sigma, None, None)
 
     @cached_property
-    def of_tensors(self) -> Mapping[str, Sequence[Direction]]:
+    def of_tensors(self) -> Mapping[str, Sequence[ErrorDirection]]:
         """Those of each tensor."""
-        found = dict[str, list[Direction]]()
+        found = dict[str, list[ErrorDirection]]()
         for group in self.reference.groups:
             names = [n for n in group if self.reference.program.tensors[n].type.dtype == "float32"]
             scale = size_of([self.reference.change(n, content=False) for n in names])
             found.update({name: list(self._of(name, scale)) for name in names})
         return found
 
-    def _of(self, name: str, scale: float) -> Iterator[Direction]:
+    def _of(self, name: str, scale: float) -> Iterator[ErrorDirection]:
         """The directions of a tensor."""
         reference = self.reference
         change = reference.change(name, content=False)
@@ -192,13 +192,13 @@ class Directions:
                 continue
             decided = np.isfinite(change.by) & np.isfinite(direction) & (np.abs(direction) > least)
             if decided.all():
-                yield Direction(name, along, direction, sigma, reference.narrow.get(name), None)
+                yield ErrorDirection(name, along, direction, sigma, reference.narrow.get(name), None)
             elif decided.any():
-                whole = Direction(name, along, direction, sigma, reference.narrow.get(name), None)
+                whole = ErrorDirection(name, along, direction, sigma, reference.narrow.get(name), None)
                 yield replace(whole.where(decided), decided=decided)
 
     def rows(self, actual: OnePass) -> Iterator[Row]:
-        """What a pass is off by along each direction."""
+        """Errors of a pass along each direction."""
         if self.of_loss is not None and math.isfinite(actual.loss):
             yield Row(self.of_loss, actual.loss - self.of_loss.due)
         for name, directions in self.of_tensors.items():

@@ -4,21 +4,24 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from deployer.core.errors import VerifyFailed
+from deployer.core.errors import OptionProblem, VerifyFailed
 from deployer.core.ir import Program, Role
 from deployer.core.kernel import SCALARS, Kernel
 from deployer.core.operator import registry
-from deployer.core.plan import Lifetime, Options, Step, StepTiling, Tiling
-from deployer.core.target import Target, load
+from deployer.core.plan import Lifetime, Options, RunOptions, Step, StepTiling, Tiling
+from deployer.core.target import Target, load, names
 from deployer.lr_schedules.run_time import kernel_args
+from deployer.tilers.strategies import strategy
 from deployer.verify.boxes import (
     all_pieces,
     axis_spans,
     strided_levels,
     written_once,
 )
-from deployer.verify.options import verify_options
 
+MOST_PASSES = (1 << 31) - 1
+LARGEST_FLOAT = 3.4028234663852886e38
+"""The largest float32: the harness compares losses in that type."""
 DMA_LEVELS = 2
 """Strided levels a transfer of the HAL has besides its contiguous run."""
 
@@ -384,3 +387,30 @@ def _covers(step: Step, choice: StepTiling) -> None:
         text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
         once = not o.writes or written_once(o, step.access, choice)
         need(once, "cover", text, ("tile", str(choice.tile)))
+
+
+def verify_options(options: Options) -> Target:
+    """The target with the options' budgets and cores; raises OptionProblem for options that it cannot have."""
+    _need_option(options.target in names(), f"there is no target {options.target!r}")
+    _need_option(options.strategy in strategy.registry(), f"there is no buffering {options.strategy!r}")
+    _need_option(0 < options.accumulate <= MOST_PASSES, f"{options.accumulate} passes per update")
+    try:
+        target = load(options.target).with_options(options.budgets or {}, options.cores)
+        target.within(options.outermost)
+    except OptionProblem as problem:
+        hint = f"make the artefact again with other options: {problem.hint}"
+        raise OptionProblem(f"the options do not fit: {problem.cause}", problem.facts, hint) from problem
+    return target
+
+
+def verify_running(running: RunOptions) -> None:
+    """Raise OptionProblem for numbers of passes or a tolerance of the loss that a harness cannot have."""
+    _need_option(1 <= running.passes <= MOST_PASSES, f"{running.passes} passes")
+    tolerable = math.isfinite(running.tolerance) and 0 <= running.tolerance <= LARGEST_FLOAT
+    _need_option(tolerable, f"a tolerance of {running.tolerance}")
+    _need_option(0 <= running.checked <= running.passes, f"{running.checked} of {running.passes} passes to check")
+
+
+def _need_option(holds: bool, cause: str) -> None:
+    if not holds:
+        raise OptionProblem(f"the options do not fit: {cause}", hint="make the artefact again with other options")

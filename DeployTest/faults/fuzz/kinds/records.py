@@ -338,7 +338,10 @@ def _folder_kept(trial: Trial, folder: Path, manifest: Path, what: str) -> str:
         else:
             known = output.foreign(folder, names)
             listed = output.listed(folder)
-            output.claim(folder, ["mine.txt"], force=True)
+            (folder / "link.txt").symlink_to(trial.draw("link").one((folder / "mine.txt", folder / "nowhere")))
+            output.claim(folder, ["mine.txt", "link.txt"], force=True)
+            if os.path.lexists(folder / "link.txt") or (folder / "mine.txt").read_text() != "mine":
+                raise Finding("user's file", "a link was claimed, and was left or followed")
     assert owned is not None
     ours = {name for name in before if hashlib.sha256(before[name]).hexdigest() in owned.get(name, ())}
     if what == "discard":

@@ -1,0 +1,1 @@
+"""Bounds of rounding: of sums, of running means, of small errors."""
