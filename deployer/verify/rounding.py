@@ -20,6 +20,8 @@ from deployer.verify.tolerances import TOLERANCES
 PROBES = 4
 LARGEST_WHOLE = 2.0**22
 """Whole numbers up to here are places, counts and masks, which do not round, and which what follows may choose by."""
+FEW = 16
+"""So many values are searched for without sorting."""
 SLOTS, MOST_SLOT_BITS = 16, 24
 """Slots of a hash table for each value in it, and the bits of the number of all at most."""
 MULTIPLIER = np.uint32(2654435761)
@@ -159,9 +161,16 @@ def _exact(node: Node, memory: Memory, name: str) -> Array:
 
 
 def _members(values: Array, known: Array) -> Array:
-    """Mask of the float32 values that are among known ones, and of few others, whose bits have the hash of one."""
+    """Mask of the float32 values that are among known ones; a table of hashes tells most others apart."""
     bits = min(max(12, (SLOTS * known.size).bit_length()), MOST_SLOT_BITS)
     slots = np.zeros(1 << bits, bool)
     slots[known.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)] = True
     among: Array = slots[values.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)]
+    if among.any():
+        candidates = values[among]
+        if candidates.size <= FEW:
+            among[among] = (known[:, None] == candidates).any(0)
+        else:
+            known = np.sort(known)
+            among[among] = known[np.minimum(np.searchsorted(known, candidates), known.size - 1)] == candidates
     return among
