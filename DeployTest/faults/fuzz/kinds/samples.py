@@ -100,7 +100,7 @@ def archive(trial: Trial) -> str:
     with zipfile.ZipFile(path) as z:
         inside = {info.filename.removesuffix(".npy"): _by_numpy(z.read(info)) for info in z.infolist()}
     same_arrays(found, {name: np.array([]) if each is None else each for name, each in inside.items()})
-    if "a" in found and found["a"].ndim:
+    if "a" in found and found["a"].dtype.kind == "f" and found["a"].size and found["a"].ndim:
         taken = {"a": TensorType("float32", (1, *found["a"].shape[1:]))}
         with refusing(trial, path, right=None), warnings.catch_warnings():
             samples = read_samples(path, taken, warn=lambda _: None)
