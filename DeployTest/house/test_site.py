@@ -53,9 +53,10 @@ def test_every_page_is_reached() -> None:
 def test_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of Python and of commands that need no PyTorch, one after another."""
     monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
     for language, needs, text in _blocks(page):
         if language == "python" and not needs:
-            exec(compile(text, page, "exec"), {})
+            exec(compile(text, page, "exec"), names)
         for line in text.splitlines() if language == "sh" else ():
             command, *words = shlex.split(line)
             assert command == "deployer"
