@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements.lock"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 FOREIGN = {"torch", "tensorboard", "mlflow", "wandb"}
-"""What an extra needs and no lock has: one build per accelerator, or a service that is installed already."""
+"""Packages of extras that no lock has: they have a build per accelerator, or belong to a service of the user's."""
 
 
 @pytest.fixture(scope="module")

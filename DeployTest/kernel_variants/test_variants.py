@@ -305,7 +305,7 @@ FAULTS_OF_MACROS = {
     'body = "copy_f32.h"\nmacro = "A"\ndoes = 1': "does is 1, and not a text",
     'body = "no_such.h"\nmacro = "A"': "relu_f32 includes no_such.h, which is no header of all targets",
 }
-"""What is said of an entry of relu_f32 in the list of a folder."""
+"""Wrong entries of relu_f32 in the list of a folder, and the cause that the error names."""
 
 
 @pytest.mark.parametrize("entry", FAULTS_OF_MACROS)

@@ -21,7 +21,7 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--predict", default="", metavar="VALUE", help=text)
     text = "of a run: begin with the weights of the best epoch or of the last pass (default: best with validation)"
     p.add_argument("--weights", choices=("best", "last"), default="", help=text)
-    text = "of a run: the optimizer begins anew, which saves constants (default: it goes on)"
+    text = "of a run: begin with an empty state of the optimizer, which needs less flash (default: that of the run)"
     p.add_argument("--reset-optimizer", action="store_true", help=text)
     text = "of a run of a PyTorch module: samples of a prediction, 1 or the batch of the run (default: 1)"
     p.add_argument("--predict-batch", type=positive, metavar="N", help=text)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 SETTING = "setting:"
 """Prefix of a hyperparameter's name in the parsed arguments."""
-BETAS = ("beta1", "beta2")
-"""Hyperparameters that are an option together, too."""
 
 
 class _Choices(Collection[str]):
@@ -278,7 +276,7 @@ def _initial_rules() -> Collection[str]:
 def _add_settings(p: LazyParser) -> None:
     """Add an option for each hyperparameter that losses and optimizers declare."""
     from deployer.core.packages import PackageProblem
-    from deployer.training.settings import declared_settings, shown
+    from deployer.training.settings import PAIRS, declared_settings, shown
 
     groups = [group for group in p._action_groups if str(group.title).startswith(SCHEDULE_GROUP)]
     rates = groups[0] if groups else p.add_argument_group(SCHEDULE_GROUP)
@@ -296,13 +294,14 @@ def _add_settings(p: LazyParser) -> None:
         defaults = ", ".join(f"{owner} {shown(setting)}" for owner, setting in owners)
         kind, text = whole if first.whole else finite, f"{text}, in {first.range} (default: {defaults})"
         options.add_argument(f"--{name}", type=kind, metavar="N" if first.whole else "X", dest=place, help=text)
-    if {f"--{name}" for name in BETAS} <= p._option_string_actions.keys():
-        text = f"{' and '.join(f'--{name}' for name in BETAS)} in one, as in PyTorch"
-        options.add_argument("--betas", type=numbers, action=_Betas, metavar="B1,B2", help=text)
+    for name, both in PAIRS.items():
+        if {f"--{each}" for each in both} <= p._option_string_actions.keys():
+            text = f"{' and '.join(f'--{each}' for each in both)} in one, as in PyTorch"
+            options.add_argument(f"--{name}", type=numbers, action=_Pair, const=both, metavar="X,Y", help=text)
 
 
-class _Betas(argparse.Action):
-    """Stores both decay rates of moments as the settings that they are."""
+class _Pair(argparse.Action):
+    """Stores two numbers as the settings that `const` names."""
 
     def __call__(
         self,
@@ -312,9 +311,9 @@ class _Betas(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Store them; ArgumentError where there are not two."""
-        if len(values or ()) != len(BETAS):
+        if len(values or ()) != len(self.const):
             raise argparse.ArgumentError(self, "two numbers, such as 0.9,0.999")
-        for name, value in zip(BETAS, values or (), strict=True):
+        for name, value in zip(self.const, values or (), strict=True):
             setattr(namespace, SETTING + name, value)
 
 

@@ -15,7 +15,7 @@ def word(name: str, *operands: Expr) -> Call:
 
 
 def is_call(value: Expr, function: Function) -> bool:
-    """Whether an expression is a call of a function."""
+    """Whether an expression is a call of this function."""
     return isinstance(value, Call) and value.function is function
 
 

@@ -1,5 +1,6 @@
 """Parts that all libraries share: build files, steps, constants, and what their templates print of them."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -30,10 +31,10 @@ VENDOR = "deployer"
 KEYWORDS = ("neural network", "machine learning", "on-device", "C11")
 """Words by which registries of libraries find one."""
 ONCE = (1,)
-"""What a template goes through once where it prints something at all."""
+"""A sequence of one: a template's loop over it prints its body once, over an empty one not at all."""
 OWN_FMA_SOURCE = "fma_f32.c"
 NEEDED = ("exact_f32.h", FLAGS, OWN_FMA_SOURCE)
-"""How a library finds out how its machine rounds, and a way out where that is another one."""
+"""Files by which a library tests how its machine rounds, and multiplies and adds where that is wrong."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,12 @@ def library_tools(target: Target) -> Toolchain:
 
 
 class CommonView:
-    """All that templates print of any library; `initial` are tensors with their first content."""
+    """All that templates print of any library; `initial` are tensors with their first content.
+
+    `struct_bytes` is the size of the library's struct, which depends on its kind.
+    """
+
+    struct_bytes: int
 
     def __init__(self, made: PlannedModel, purpose: str, title: str, initial: Sequence[state.InitialTensor]) -> None:
         plan, program, rules = made.plan, made.program, library_rules()
@@ -197,6 +203,27 @@ def _platformio(view: CommonView) -> dict[str, object]:
         "frameworks": "*",
         "platforms": "*",
         "build": {"includeDir": "include", "srcDir": "src", "flags": list(library_rules().flags)},
+    }
+
+
+def manifest(view: CommonView, files: Mapping[str, str | bytes], own: Mapping[str, object]) -> dict[str, object]:
+    """The library's manifest for programs: names, sizes, what is the library's `own`, and a digest of each file."""
+    made = view.made
+    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
+    return {
+        "version": 1,
+        "name": made.name,
+        "compiler": deployer.__version__,
+        "plan": digest(made.plan),
+        "target": made.plan.options.target,
+        "bytes": {
+            "struct": view.struct_bytes,
+            "weights": view.weight_bytes,
+            "steps": view.steps.bytes,
+            "frozen": view.frozen_words * state.WORD,
+        },
+        **own,
+        "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())},
     }
 
 

@@ -1,13 +1,10 @@
 """A library as files: everything a template prints, and the texts by their names in the folder."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-import deployer
 from deployer.codegen.render import number_count
 from deployer.core import target as targets
-from deployer.core.artefact import digest
 from deployer.core.plan import target_of
 from deployer.core.safe_text import CText, code, json_text
 from deployer.firmware import interface, pages, state
@@ -17,6 +14,7 @@ from deployer.firmware.common import (
     PlannedModel,
     described,
     library_tools,
+    manifest,
     printed_files,
     tensor_title,
 )
@@ -67,7 +65,7 @@ def library_files(made: Material) -> dict[str, str | bytes]:
         "README.md": "README.md",
     }
     files = printed_files(view, own, {"weights.bin": state.first_image(view.layout, view.first)})
-    files["manifest.json"] = json_text(_manifest(view, files))
+    files["manifest.json"] = json_text(manifest(view, files, _own_facts(view)))
     return dict(sorted(files.items()))
 
 
@@ -134,8 +132,8 @@ def _kept(
     )
 
 
-def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object]:
-    """Build the library's manifest for programs: sizes, tensors, offsets in weights.bin, a digest of each file."""
+def _own_facts(view: _View) -> dict[str, object]:
+    """Members of the manifest of this kind of library alone: segments, tensors, offsets in weights.bin, identities."""
     made, place = view.made, state.HEADER.size
     tensors = []
     for kept in view.layout.kept:
@@ -143,24 +141,11 @@ def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object
         kind = {"name": home.storage, "type": home.type.dtype, "shape": list(home.type.shape)}
         tensors.append({**kind, "weight": kept.is_weight, "at": place})
         place += home.bytes
-    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     return {
-        "version": 1,
-        "name": made.name,
-        "compiler": deployer.__version__,
-        "plan": digest(made.plan),
-        "target": made.plan.options.target,
-        "bytes": {
-            "struct": view.struct_bytes,
-            "weights": view.weight_bytes,
-            "steps": view.steps.bytes,
-            "frozen": view.frozen_words * state.WORD,
-        },
         "segments": [asdict(segment) for segment in view.segments],
         "inputs": [described(made, name) for name in made.plan.data],
         "output": [described(made, name) for name in made.plan.outputs[1:]],
         "state": tensors,
         "accumulate": made.plan.options.accumulate,
         "identities": [f"{number:016x}" for number in view.layout.identities],
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())},
     }

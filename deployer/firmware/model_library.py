@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import deployer
 from deployer.codegen.harness import data_read
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
@@ -15,7 +14,7 @@ from deployer.core.operator import Array
 from deployer.core.plan import target_of
 from deployer.core.safe_text import json_text
 from deployer.firmware import interface, pages, state
-from deployer.firmware.common import CommonView, PlannedModel, described, library_tools, printed_files
+from deployer.firmware.common import CommonView, PlannedModel, described, library_tools, manifest, printed_files
 from deployer.firmware.segments import segments
 
 WORDS_BESIDE = 2
@@ -53,7 +52,7 @@ def model_files(made: ModelMaterial) -> dict[str, str | bytes]:
         "README.md": "predict_README.md",
     }
     files = printed_files(view, own, {})
-    files["manifest.json"] = json_text(_manifest(view, files))
+    files["manifest.json"] = json_text(manifest(view, files, _own_facts(view)))
     return dict(sorted(files.items()))
 
 
@@ -75,23 +74,10 @@ class _View(CommonView):
         )
 
 
-def _manifest(view: _View, files: Mapping[str, str | bytes]) -> dict[str, object]:
-    """Build the library's manifest for programs: sizes, inputs and outputs, a digest of each file."""
+def _own_facts(view: _View) -> dict[str, object]:
+    """Members of the manifest of this kind of library alone: inputs and outputs."""
     made = view.made
-    contents = {name: text.encode() if isinstance(text, str) else text for name, text in files.items()}
     return {
-        "version": 1,
-        "name": made.name,
-        "compiler": deployer.__version__,
-        "plan": digest(made.plan),
-        "target": made.plan.options.target,
-        "bytes": {
-            "struct": view.struct_bytes,
-            "weights": view.weight_bytes,
-            "steps": view.steps.bytes,
-            "frozen": view.frozen_words * state.WORD,
-        },
         "inputs": [described(made, name) for name in made.plan.data],
         "output": [described(made, name) for name in made.plan.outputs],
-        "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(contents.items())},
     }

@@ -166,7 +166,7 @@ def _names(program: Program, predicted: Program) -> Iterator[tuple[str, str]]:
 
 
 def _is_read(tensor: Tensor, known: Tensor) -> bool:
-    """Whether a data input is the training graph's tensor of this name; of another batch, it is an input of its own."""
+    """Whether an input of the prediction is that of training; one of another batch size is an input of its own."""
     return tensor.role == "data" and (known.role != "data" or tensor.type == known.type)
 
 

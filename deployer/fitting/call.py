@@ -19,6 +19,7 @@ from deployer.frontend.prepare import Axes
 from deployer.lr_schedules.lr_schedule import LrSchedule
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 from deployer.training.groups import ParameterGroup, read_group
+from deployer.training.settings import PAIRS
 from deployer.training.update_graph import Limits
 
 GroupSpec: TypeAlias = ParameterGroup | str | Mapping[str, Any]
@@ -108,7 +109,8 @@ def fit(
       or a list of names, and "frozen": True leaves them as they are; or texts as of `--param-group`.
     - `lr_scheduler`: a text as of `--lr-scheduler`, such as "cosine". `warmup_steps`: updates in which the rate rises
       to `lr` first, or the text UPDATES:FIRST. `any_rate` allows rates that are negative or very large.
-    - `init`: a rule that draws the initial weights anew; by default they are the file's. `dropout` "off" leaves it out.
+    - `init`: the rule by which initial weights are drawn; by default they are the file's. `dropout` "off" leaves
+      dropout out.
 
     The run:
 
@@ -138,9 +140,6 @@ def fit(
     Raises OptionProblem for options without meaning, and what reading, planning and running raise. Values that are
     wrong, and a run that diverges, are no exceptions: `verdict` and `faults` say so.
     """
-    if dropout not in ("on", "off"):
-        raise OptionProblem(f"dropout is {dropout!r}", hint="one of on, off")
-    machine = load(target) if target else native()
     task = Task(
         loss=loss,
         optimizer=optimizer,
@@ -162,7 +161,7 @@ def fit(
         groups=[group_of(each, regular_expression) for each in param_groups],
         limits=grad_limits(max_grad_norm, max_grad_value),
         free_rates=any_rate,
-        dropout=dropout == "on",
+        dropout=check_dropout(dropout),
         axes=Axes(batch_size, {}),
         lr_scheduler=lr_scheduler,
         warmup_steps=str(warmup_steps or ""),
@@ -203,14 +202,37 @@ def fit(
         target_column=target_column,
         classes=classes,
         evaluated=evaluated,
-        options=Options(
-            machine.name, buffering, dict(budgets or {}), cores=cores, outermost=outermost or machine.levels[-1].name
-        ),
+        options=compiler_options(target, buffering, budgets, outermost, cores),
         force=force,
         callback=callback,
         progress=progress,
         warn=warn,
     )
+
+
+def compiler_options(
+    target: str, buffering: str, budgets: Mapping[str, int] | None, outermost: str, cores: int | None
+) -> Options:
+    """The compiler's options; without a target those of this machine at full speed."""
+    machine = load(target) if target else native()
+    last = outermost or machine.levels[-1].name
+    return Options(machine.name, buffering, dict(budgets or {}), cores=cores, outermost=last)
+
+
+def check_dropout(dropout: str) -> bool:
+    """Whether dropout drops; OptionProblem for another word than on and off."""
+    if dropout not in ("on", "off"):
+        raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
+    return dropout == "on"
+
+
+def takes_mean(accumulate: str, passes: int) -> bool:
+    """Whether an update takes the mean over several passes; OptionProblem for another reduction or no pass."""
+    if accumulate not in ACCUMULATIONS:
+        raise OptionProblem(f"accumulate is {accumulate!r}", hint=f"one of {', '.join(ACCUMULATIONS)}")
+    if passes < 1:
+        raise OptionProblem(f"accumulate_grad_batches is {passes}", hint="1 or more")
+    return accumulate == ACCUMULATIONS[1] and passes > 1
 
 
 def hyperparameters(
@@ -220,7 +242,7 @@ def hyperparameters(
     if betas is not None:
         if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
             raise OptionProblem(f"betas is {betas!r}", hint="two numbers, such as (0.9, 0.999)")
-        given = {**given, "beta1": float(betas[0]), "beta2": float(betas[1])}
+        given = {**given, **dict(zip(PAIRS["betas"], map(float, betas), strict=True))}
     found = {name.replace("_", "-"): value for name, value in given.items() if value is not None}
     return found | ({"nesterov": 1} if nesterov else {})
 

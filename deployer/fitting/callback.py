@@ -1,6 +1,6 @@
 """Hooks into a run over epochs: the interface of callbacks, and a group of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deployer.core.errors import OptionProblem
@@ -89,59 +89,21 @@ class CallbackGroup(Callback):
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = tuple(callbacks)
 
-    def on_data(self, place: str, samples: Samples) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_data(place, samples)
 
-    def on_tensors(self, lines: Sequence[str]) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_tensors(lines)
+def _of_each(hook: str) -> Callable[..., None]:
+    def call(group: CallbackGroup, *arguments: Any) -> None:
+        for each in group.callbacks:
+            getattr(each, hook)(*arguments)
 
-    def on_stage(self, text: str) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_stage(text)
+    return call
 
-    def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_begin(passes, per_epoch, place)
 
-    def on_message(self, text: str) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_message(text)
-
-    def on_step(self, step: int, loss: float, lr: float) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_step(step, loss, lr)
-
-    def on_segment(self, place: CheckpointPlace, loss: float, lr: float) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_segment(place, loss, lr)
-
-    def on_evaluation(self, epoch: int, metrics: Mapping[str, float]) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_evaluation(epoch, metrics)
-
-    def on_epoch_end(self, row: EpochRow) -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_epoch_end(row)
-
-    def on_end(self, fitted: "Fitted") -> None:
-        """Pass it on."""
-        for each in self.callbacks:
-            each.on_end(fitted)
+for _hook in [name for name in vars(Callback) if name.startswith("on_")]:
+    setattr(CallbackGroup, _hook, _of_each(_hook))
 
 
 Callbacks = Callback | Sequence[Callback] | None
-"""What `callback` may be: one, several, or none."""
+"""One callback, several, or none."""
 
 
 def callback_group(given: Callbacks, first: Callback | None = None) -> CallbackGroup:

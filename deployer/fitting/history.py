@@ -111,7 +111,7 @@ def exploded(losses: Array) -> str:
 
 
 def is_better(value: float, best: float | None, rising: bool) -> bool:
-    """Whether a value of a metric is better than the best one so far; every number is better than NaN."""
+    """Whether a metric has improved; `rising` metrics by a larger value. Every number is better than NaN."""
     if best is None or math.isnan(best):
         return best is None or not math.isnan(value)
     return value > best if rising else value < best

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn
+from deployer.core.errors import DatasetMismatch, DeployerWarning, Warn
 from deployer.core.operator import Array, losses
 from deployer.core.traits.training import Loss
 from deployer.torch.check import check_step
@@ -62,13 +62,6 @@ class ObjectiveStep:
 def targets_of(loss: LossSpec) -> str:
     """Number of data arrays that the loss takes."""
     return ANY if not isinstance(loss, str) else NONE if loss == OWN_LOSS else ONE
-
-
-def check_dropout(dropout: str) -> bool:
-    """Whether dropout drops; OptionProblem for another word than on and off."""
-    if dropout not in ("on", "off"):
-        raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
-    return dropout == "on"
 
 
 def split_hyperparameters(loss: LossSpec, given: Given) -> tuple[dict[str, float], dict[str, float]]:

@@ -18,7 +18,7 @@ from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
 from deployer.firmware.sources import library_rules
 from deployer.fitting.argument_names import named_parameters
-from deployer.fitting.call import GroupSpec, grad_limits, hyperparameters
+from deployer.fitting.call import GroupSpec, check_dropout, grad_limits, hyperparameters, takes_mean
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes
 from deployer.fitting.fit import Fitted
 from deployer.fitting.loop import DIVERGED
@@ -40,7 +40,6 @@ from deployer.torch.objective_step import (
     CaptureOptions,
     ObjectiveStep,
     capture_objective,
-    check_dropout,
     named_objective,
     split_hyperparameters,
     targets_of,
@@ -208,8 +207,7 @@ def package(
     missing = [n for n, given in {"example": example is None, "folder": not folder, "name": not name}.items() if given]
     if missing:
         raise OptionProblem(f"package lacks {missing[0]}", hint="a batch as (x, y), a folder, and a name")
-    if accumulate not in ACCUMULATIONS:
-        raise OptionProblem(f"accumulate is {accumulate!r}", hint=f"one of {', '.join(ACCUMULATIONS)}")
+    is_mean = takes_mean(accumulate, accumulate_grad_batches)
     given = hyperparameters(
         momentum=momentum,
         weight_decay=weight_decay,
@@ -225,7 +223,6 @@ def package(
     of_loss, of_optimizer = split_hyperparameters(loss, given)
     limits, groups = grad_limits(max_grad_norm, max_grad_value), parameter_groups(module, param_groups)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate)
-    is_mean = accumulate == ACCUMULATIONS[1] and accumulate_grad_batches > 1
     capture = CaptureOptions(seed, check_dropout(dropout), check, is_mean)
     steps = StepOptions(capture, of_loss, class_weights, accumulate_grad_batches, None, False, warn)
     columns = read_columns(example, module, warn, targets=targets_of(loss), loss=loss if isinstance(loss, str) else "")

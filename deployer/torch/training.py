@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed, Warn, python_warning
 from deployer.core.operator import Array
 from deployer.core.plan import Options
-from deployer.core.target import load, native
 from deployer.fitting.argument_names import named_parameters
-from deployer.fitting.call import GroupSpec, grad_limits, hyperparameters
+from deployer.fitting.call import GroupSpec, check_dropout, compiler_options, grad_limits, hyperparameters
 from deployer.fitting.callback import Callbacks
 from deployer.fitting.fit import Fitted, fit_task
 from deployer.fitting.history import LOSS
@@ -28,7 +27,6 @@ from deployer.torch.data import read_columns
 from deployer.torch.objective_step import (
     CaptureOptions,
     capture_objective,
-    check_dropout,
     named_objective,
     split_hyperparameters,
     targets_of,
@@ -168,10 +166,7 @@ def train(
     DatasetMismatch for data that does not fit and a run that diverges or does not learn what it was to learn by heart,
     RunFailed where the check found faults in the run, and what capturing, planning and running raise.
     """
-    machine = load(target) if target else native()
-    options = Options(
-        machine.name, buffering, dict(budgets or {}), cores=cores, outermost=outermost or machine.levels[-1].name
-    )
+    options = compiler_options(target, buffering, budgets, outermost, cores)
     given = hyperparameters(
         momentum=momentum,
         weight_decay=weight_decay,
@@ -190,27 +185,27 @@ def train(
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=live)
     reduction = accumulate if accumulate_grad_batches > 1 or accumulate not in ACCUMULATIONS else ACCUMULATIONS[0]
     scheduler = schedule_spec(lr_scheduler, rule, warmup_steps)
-    run: dict[str, Any] = {
-        "epochs": epochs,
-        "n_steps": n_steps,
-        "accumulate_grad_batches": accumulate_grad_batches,
-        "partial_accumulation": partial_accumulation,
-        "seed": seed,
-        "shuffle": shuffle is not False,
-        "drop_last": drop_last,
-        "patience": patience,
-        "monitor": monitor,
-        "monitor_mode": monitor_mode,
-        "restore_best": restore_best,
-        "metrics": _on_tensors(metrics),
-        "train_metrics": train_metrics,
-        "top": tuple(top),
-        "overfit": overfit,
-        "bound": bound,
-        "every": checkpoint_every,
-        "resume": resume,
-        "checks": check_passes,
-    }
+    run = TrainingRun(
+        epochs=epochs,
+        n_steps=n_steps,
+        accumulate_grad_batches=accumulate_grad_batches,
+        partial_accumulation=partial_accumulation,
+        seed=seed,
+        shuffle=shuffle is not False,
+        drop_last=drop_last,
+        patience=patience,
+        monitor=monitor,
+        monitor_mode=monitor_mode,
+        restore_best=restore_best,
+        metrics=_on_tensors(metrics),
+        train_metrics=train_metrics,
+        top=tuple(top),
+        overfit=overfit,
+        bound=bound,
+        every=checkpoint_every,
+        resume=resume,
+        checks=check_passes,
+    )
     drops = check_dropout(dropout)
     check_column(target_column, data, validation)
     named = loss if isinstance(loss, str) else ""
@@ -244,7 +239,7 @@ def train(
             model,
             samples.source(objective),
             task,
-            TrainingRun(**run, validation=held_out, class_balanced=balanced),
+            replace(run, validation=held_out, class_balanced=balanced),
             folder=place / RUN,
             classes=samples.classes,
             options=options,

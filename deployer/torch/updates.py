@@ -24,6 +24,7 @@ from deployer.torch.step import CapturedStep
 from deployer.torch.tracing.module_state import attributes_kept, held_by, random_state_kept
 from deployer.training.groups import GroupRule
 from deployer.training.problem import Problem
+from deployer.training.settings import PAIRS
 from deployer.verify.reference import Memory, run_graph
 
 UPDATES = 2
@@ -185,8 +186,9 @@ def options_of(rule: GroupRule) -> dict[str, Any]:
         value = rule.attributes.get(setting.place, setting.default)
         if value is not None:
             given[setting.name.replace("-", "_")] = bool(value) if setting.switch else value
-    if "beta1" in given:
-        given["betas"] = (given.pop("beta1"), given.pop("beta2"))
+    for name, both in PAIRS.items():
+        if both[0] in given:
+            given[name] = tuple(given.pop(each) for each in both)
     return given
 
 

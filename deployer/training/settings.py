@@ -9,6 +9,8 @@ from deployer.core.traits.training import Hyperparameter, Loss, Optimizer
 Given = Mapping[str, float]
 """Numbers by the names of settings."""
 Attributes = dict[str, float]
+PAIRS = {"betas": ("beta1", "beta2")}
+"""Arguments that are two settings at once, as in PyTorch."""
 
 
 def declared_settings() -> dict[str, list[tuple[str, Hyperparameter]]]:

@@ -183,3 +183,14 @@ def test_refused_arguments(given: dict[str, Any], found: str, tmp_path: Path) ->
         trained.package(tmp_path / "lib", **{"name": "net", **given})
     assert found in str(caught.value)
     assert not (tmp_path / "lib").exists()
+
+
+@pytest.mark.parametrize(
+    "given", [{"accumulate_grad_batches": 0}, {"accumulate": "median"}, {"dropout": "maybe"}, {"folder": ""}], ids=str
+)
+def test_refused_packages_of_modules(given: dict[str, Any], tmp_path: Path) -> None:
+    """A module's library is refused before anything is captured, by the name of the argument."""
+    options = {"example": (X[:8], Y[:8]), "folder": tmp_path / "lib", "name": "net", **given}
+    with pytest.raises(OptionProblem, match=next(iter(given))):
+        front.package(net(False), "cross_entropy", **options)
+    assert not (tmp_path / "lib").exists()

@@ -88,7 +88,7 @@ class Numerics:
 
     @property
     def decides(self) -> bool:
-        """Whether the function may jump."""
+        """Whether a small change of an operand may change the result by a step."""
         return self.decision_boundaries is not NO_NUMERICS.decision_boundaries
 
     def overflow_of(self, node: Node) -> Overflow:

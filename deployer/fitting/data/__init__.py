@@ -1,1 +1,1 @@
-"""Samples of `fit`: arrays and tables, folders of images, and sources that are read anew in every epoch."""
+"""Samples of `fit`: arrays and tables, folders of images, and sources of batches that every epoch reads again."""

@@ -5,11 +5,11 @@ from typing import Any
 
 from torch import nn
 
-from deployer.core.errors import OptionProblem, Warn, python_warning
+from deployer.core.errors import Warn, python_warning
 from deployer.fitting.argument_names import named_parameters
-from deployer.fitting.call import GroupSpec, grad_limits, hyperparameters
+from deployer.fitting.call import GroupSpec, check_dropout, grad_limits, hyperparameters, takes_mean
 from deployer.lr_schedules.windows import ACCUMULATIONS
-from deployer.torch.objective_step import CaptureOptions, check_dropout, split_hyperparameters
+from deployer.torch.objective_step import CaptureOptions, split_hyperparameters
 from deployer.torch.objectives import LossSpec
 from deployer.torch.own_loop.compiled import CompiledStep
 from deployer.torch.own_loop.step_variant import StepOptions
@@ -73,10 +73,7 @@ def compile_step(
     Raises OptionProblem for arguments without meaning, CaptureMismatch where the captured step is not PyTorch's, and
     what capturing, planning and compiling raise.
     """
-    if accumulate not in ACCUMULATIONS:
-        raise OptionProblem(f"accumulate is {accumulate!r}", hint=f"one of {', '.join(ACCUMULATIONS)}")
-    if accumulate_grad_batches < 1:
-        raise OptionProblem(f"accumulate_grad_batches is {accumulate_grad_batches}", hint="1 or more")
+    is_mean = takes_mean(accumulate, accumulate_grad_batches)
     given = hyperparameters(
         momentum=momentum,
         weight_decay=weight_decay,
@@ -93,7 +90,6 @@ def compile_step(
     limits = grad_limits(max_grad_norm, max_grad_value)
     groups = parameter_groups(module, param_groups)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=True)
-    is_mean = accumulate == ACCUMULATIONS[1] and accumulate_grad_batches > 1
     capture = CaptureOptions(seed, check_dropout(dropout), check, is_mean)
     options = StepOptions(capture, of_loss, class_weights, accumulate_grad_batches, cores, recompile, warn)
     step = CompiledStep(module, loss, rule, options)

@@ -13,15 +13,13 @@ from deployer.core.operator import optimizers, registry
 from deployer.core.traits.training import Optimizer
 from deployer.fitting.call import exactly
 from deployer.training.groups import ParameterGroup
-from deployer.training.settings import Given, with_settings
+from deployer.training.settings import PAIRS, Given, with_settings
 from deployer.training.update_graph import Limits
 
 OptimizerSpec: TypeAlias = str | torch.optim.Optimizer | type[torch.optim.Optimizer]
 """An optimizer by name or class, or one of `torch.optim` with its groups of parameters."""
 WITHOUT_EFFECT = {"params", "lr", "foreach", "fused", "capturable", "differentiable"}
 """Keys of a parameter group that change no number, or are no setting."""
-PAIRS = {"betas": ("beta1", "beta2")}
-"""Arguments of PyTorch that are several settings here."""
 
 
 @dataclass(frozen=True, eq=False)
