@@ -18,7 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = {"deployer": "deployer", **{name: f"deployer/{name}" for name in ("targets", "templates", "tilers")}}
-SUFFIXES = (".py", ".toml", ".c", ".h", ".mako", ".ld", ".S", ".txt")
 STARTED = time.perf_counter()
 
 
@@ -59,7 +58,7 @@ def build_wheel(checkout: Path, folder: Path) -> Path:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     expected = set()
     for source, inside in FOLDERS.items():
-        files = [p for p in (ROOT / source).rglob("*") if p.suffix in SUFFIXES]
+        files = [p for p in (ROOT / source).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
         expected |= {f"{inside}/{p.relative_to(ROOT / source)}" for p in files}
     if packed != expected:
         sys.exit(f"{wheel.name}: missing {sorted(expected - packed)}, too many {sorted(packed - expected)}")
