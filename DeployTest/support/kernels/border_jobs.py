@@ -95,6 +95,10 @@ def row_jobs() -> Iterator[KernelJob]:
         yield whole_job("LayerNormalize", f"{label}-relu", (x, mean, inv_std, scale, bias), {"activation": "Relu"})
         yield whole_job("LayerNormalizeRows", label, (x, scale, bias), {}, 4)
         yield whole_job("LayerNormalizeRows", f"{label}-unbiased", (x, scale), {}, 1)
+        yield whole_job("RmsRows", label, (x, scale), {}, 2)
+        yield whole_job("RmsRows", f"{label}-alone", (x, scale), {}, 1)
+        yield whole_job("RmsInputGrad", label, (dy, x, scale, inv_std), {})
+        yield whole_job("LayerScaleGrad", f"{label}-rms", (dy, x, None, inv_std), {}, 1)
         yield whole_job("LayerScaleGrad", label, (dy, x, mean, inv_std), {}, 1)
         yield whole_job("LayerScaleGrad", f"{label}-bias", (dy, x, mean, inv_std), {}, 2)
 

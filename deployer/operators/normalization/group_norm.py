@@ -2,18 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from deployer.core.ir import BIAS, GAIN, AttrValue, Node, TensorType
-from deployer.core.operator import Array, Operator, mismatch, register, registry, unsupported
-from deployer.core.signatures import CONSUMED, Signature
+from deployer.core.operator import Array, Operator, mismatch, register, unsupported
+from deployer.core.signatures import CONSUMED
 from deployer.core.traits.file import FileSpec
 from deployer.core.traits.training import Training
 from deployer.operators.base.operands import arrays, floats, operands
 from deployer.operators.base.views import normalized_axes
-from deployer.operators.normalization.layer_norm_steps import first_axis
 from deployer.operators.reduction.reduction import constant_scalar
 
 # A group of a sample is a channel of one image for BatchNormalization.
@@ -314,102 +312,3 @@ def _axes(node: Node, x: TensorType) -> tuple[int, ...]:
     """Axes counted from the front; by default all but the channels."""
     axes = node.attr_ints("axes", (0, 2, 3))
     return normalized_axes(node, axes, len(x.shape), (x,))
-
-
-NAMES = ("eps", "epsilon")
-"""Names of the attribute that is added to the mean."""
-
-
-@register
-class RMSNorm(Operator):
-    """Y = X scale / sqrt(mean(X X) + eps), the name that exporters of microcontroller compilers give it.
-
-    RMSNormalization, whose epsilon has two names here and no default that all exporters share.
-    """
-
-    name = "RMSNorm"
-    file = FileSpec(
-        custom=Signature((2, 2), (1, 1), {"axis": "INT", "stash_type": "INT", **dict.fromkeys(NAMES, "FLOAT")}),
-        domain="",
-    )
-    composite = True
-
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X."""
-        given = [name for name in NAMES if name in node.attrs]
-        if len(given) != 1:
-            why = (
-                "both eps and epsilon"
-                if given
-                else "neither eps nor epsilon, for which exporters have several defaults"
-            )
-            raise unsupported(node, f"it has {why}", "one of eps and epsilon")
-        return registry()["RMSNormalization"].infer(_plain(node), inputs)
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """That of RMSNormalization."""
-        return registry()["RMSNormalization"].reference(_plain(node), inputs)
-
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """RMSNormalization."""
-        return [_plain(node)]
-
-
-def _plain(node: Node) -> Node:
-    """The node of the operator that ONNX has."""
-    attrs: dict[str, AttrValue] = {name: value for name, value in node.attrs.items() if name not in NAMES}
-    attrs["epsilon"] = next(node.attrs[name] for name in NAMES if name in node.attrs)
-    return replace(node, op="RMSNormalization", attrs=attrs)
-
-
-@register
-class RMSNormalization(Operator):
-    """Y = X scale / sqrt(mean(X X) + epsilon), with the mean over the axes from `axis` on.
-
-    Made of Mul, ReduceMean, Add, Sqrt and Div; files of older versions of ONNX may have it, too.
-    """
-
-    name = "RMSNormalization"
-    training = Training(learned={1: GAIN})
-    file = FileSpec(
-        versions=(23,),
-        custom=Signature((2, 2), (1, 1), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"}),
-        domain="",
-    )
-    composite = True
-
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X; scale broadcasts to it."""
-        x, scale = floats(node, inputs, 2)
-        first_axis(node, x.shape)
-        if node.attr_int("stash_type", 1) != 1:
-            raise unsupported(node, f"stash_type is {node.attrs['stash_type']}, not float32", "stash_type 1")
-        ending = x.shape[len(x.shape) - len(scale.shape) :] if len(scale.shape) <= len(x.shape) else ()
-        if any(a not in (1, b) for a, b in zip(scale.shape, ending, strict=False)) or len(ending) < len(scale.shape):
-            raise mismatch(node, "scale does not broadcast to X", inputs)
-        return (x,)
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """X over the root of the mean of its squares, times scale."""
-        x, scale = arrays(inputs, 2)
-        axes = tuple(range(first_axis(node, x.shape), x.ndim))
-        mean = np.square(x).mean(axes, dtype=x.dtype, keepdims=True)
-        return (np.asarray(x / np.sqrt(mean + x.dtype.type(node.attr_float("epsilon", EPSILON))) * scale, x.dtype),)
-
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """X over the root of the mean of its squares, times scale."""
-        shape = floats(node, inputs, 2)[0].shape
-        axes = tuple(range(first_axis(node, shape), len(shape)))
-        squares, mean, epsilon, above, root, unit = (
-            f"{node.name}/{label}" for label in ("squares", "mean", "epsilon", "above", "root", "unit")
-        )
-        x, scale = node.inputs
-        return [
-            Node(squares, "Mul", (x, x), (squares,)),
-            Node(mean, "ReduceMean", (squares,), (mean,), {"axes": axes, "keepdims": 1}),
-            constant_scalar(epsilon, node.attr_float("epsilon", EPSILON)),
-            Node(above, "Add", (mean, epsilon), (above,)),
-            Node(root, "Sqrt", (above,), (root,)),
-            Node(unit, "Div", (x, root), (unit,)),
-            Node(node.name, "Mul", (unit, scale), node.outputs),
-        ]

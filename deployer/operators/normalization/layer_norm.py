@@ -1,4 +1,4 @@
-"""Layer normalization, with and without a mean, fused with a residual, and its gradients."""
+"""Layer normalization, its gradients, and norms that are fused with a residual."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -174,106 +174,6 @@ class LayerNormalizationGrad(Operator):
 def _norm(node: Node, outputs: tuple[str, ...]) -> Node:
     """The norm whose gradient a node of four inputs is."""
     return Node(f"{node.name}/norm", LayerNormalization.name, node.inputs[1:3], outputs, dict(node.attrs))
-
-
-@register
-class SimplifiedLayerNormalization(Operator):
-    """Y = X scale / sqrt(mean(X X) + epsilon), ONNX Runtime's name of an RMS norm.
-
-    X and scale to Y and, for the gradient, 1 / sqrt(mean(X X) + epsilon) of each row.
-    """
-
-    name = "SimplifiedLayerNormalization"
-    file = FileSpec(
-        custom=Signature((2, 2), (1, 2), {"axis": "INT", "epsilon": "FLOAT", "stash_type": "INT"}), domain=""
-    )
-    composite = True
-
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X, and one element per row."""
-        x, scale = floats(node, inputs, 2)
-        if node.attr_int("stash_type", 1) != 1:
-            raise unsupported(node, f"stash_type is {node.attrs['stash_type']}, not float32", "stash_type 1")
-        axis = first_axis(node, x.shape)
-        if scale.shape != x.shape[axis:]:
-            raise mismatch(node, f"scale is not of shape {list(x.shape[axis:])}", inputs)
-        return (x, TensorType("float32", x.shape[:axis] + (1,) * (len(x.shape) - axis)))
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """X inv_std scale, and inv_std."""
-        x, scale = arrays(inputs, 2)
-        axes = tuple(range(first_axis(node, x.shape), x.ndim))
-        mean = np.square(x).mean(axes, dtype=x.dtype, keepdims=True)
-        inv_std = np.asarray(1 / np.sqrt(mean + x.dtype.type(node.attr_float("epsilon", EPSILON))), x.dtype)
-        return (np.asarray(x * inv_std * scale), inv_std)
-
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Mul, ReduceMean, Add, Sqrt, Reciprocal."""
-        (x, scale), (y, inv_std) = node.inputs, (*node.outputs, "")[:2]
-        shape, graph = floats(node, inputs, 1)[0].shape, Construction(node.name)
-        axes = tuple(range(first_axis(node, shape), len(shape)))
-        mean = graph.emit("ReduceMean", (graph.emit("Mul", (x, x)),), axes=axes, keepdims=1)
-        above = graph.emit("Add", (mean, graph.number(node.attr_float("epsilon", EPSILON))))
-        inv_std = graph.emit("Reciprocal", (graph.emit("Sqrt", (above,)),), inv_std)
-        if y:
-            graph.emit("Mul", (graph.emit("Mul", (x, inv_std)), scale), y)
-        return graph.nodes
-
-
-@register
-class SimplifiedLayerNormalizationGrad(Operator):
-    """dX and dscale of an RMS norm from the inverse root that its rows had.
-
-    dY, X, scale and inv_std to dX and dscale; an output may be absent.
-    """
-
-    name = "SimplifiedLayerNormalizationGrad"
-    file = FileSpec(
-        custom=Signature((4, 4), (1, 2), {"axis": "INT", "epsilon": "FLOAT"}),
-        extras=(Extra("stash_type", ("INT",), "the type of saved statistics, which here is float32"),),
-    )
-    composite = True
-    no_gradient = "it belongs to a backward pass"
-
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The types of X and scale."""
-        dy, x, scale, inv_std = floats(node, inputs, 4)
-        axis = first_axis(node, x.shape)
-        if dy != x or scale.shape != x.shape[axis:]:
-            raise mismatch(node, "dY, X and scale do not belong together", inputs)
-        if inv_std.size != math.prod(x.shape[:axis]):
-            raise mismatch(node, "inv_std does not have one element per row", inputs)
-        return (x, scale)
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """dX from one mean per row; dscale is a sum over the rows."""
-        dy, x, scale, inv_std = arrays(inputs, 4)
-        axis = first_axis(node, x.shape)
-        columns, rows = tuple(range(axis, x.ndim)), tuple(range(axis))
-        inv_std = inv_std.reshape(x.shape[:axis] + (1,) * len(columns))
-        unit, scaled = x * inv_std, dy * scale
-        dot = (scaled * unit).mean(columns, keepdims=True, dtype=x.dtype)
-        return np.asarray(inv_std * (scaled - unit * dot)), (dy * unit).sum(rows, dtype=x.dtype)
-
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """Products, ReduceMean of each row, ReduceSum of all rows."""
-        (dy, x, scale, inv_std), (dx, dscale) = node.inputs, (*node.outputs, "")[:2]
-        shape, graph = floats(node, inputs, 2)[1].shape, Construction(node.name)
-        axis = first_axis(node, shape)
-        columns = tuple(range(axis, len(shape)))
-        row = graph.emit("Reshape", (inv_std,), shape=shape[:axis] + (1,) * len(columns))
-        unit = graph.emit("Mul", (x, row))
-        if dx:
-            scaled = graph.emit("Mul", (dy, scale))
-            dot = graph.emit("ReduceMean", (graph.emit("Mul", (scaled, unit)),), axes=columns, keepdims=1)
-            rest = graph.emit("Sub", (scaled, graph.emit("Mul", (unit, dot))))
-            graph.emit("Mul", (row, rest), dx)
-        if dscale and axis:
-            total = graph.emit("Mul", (dy, unit))
-            graph.emit("ReduceSum", (total,), dscale, axes=tuple(range(axis)), keepdims=0)
-        elif dscale:
-            graph.emit("Mul", (dy, unit), dscale)
-        return graph.nodes
 
 
 SKIP_EPSILON = 1e-12

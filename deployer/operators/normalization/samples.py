@@ -38,15 +38,11 @@ from deployer.operators.normalization.group_norm import (
     InstanceNormalization,
     LpNormalization,
     MeanVarianceNormalization,
-    RMSNorm,
-    RMSNormalization,
 )
 from deployer.operators.normalization.layer_norm import (
     TOTAL,
     LayerNormalization,
     LayerNormalizationGrad,
-    SimplifiedLayerNormalization,
-    SimplifiedLayerNormalizationGrad,
     SkipNormalization,
 )
 from deployer.operators.normalization.layer_norm_steps import (
@@ -55,6 +51,13 @@ from deployer.operators.normalization.layer_norm_steps import (
     LayerNormalizeRows,
     LayerScaleGrad,
     Layerwise,
+)
+from deployer.operators.normalization.rms_norm import (
+    RMSNorm,
+    RMSNormalization,
+    RmsRows,
+    SimplifiedLayerNormalization,
+    SimplifiedLayerNormalizationGrad,
 )
 from deployer.operators.normalization.softmax import (
     LogSoftmax,
@@ -295,11 +298,13 @@ def rms_norm_samples(op: RMSNorm) -> Iterator[Sample]:
 
 @samples_of(RMSNormalization)
 def rms_normalization_samples(op: RMSNormalization) -> Iterator[Sample]:
-    """Rows, axes in the middle, another epsilon."""
+    """Rows, axes in the middle, a scale that broadcasts, another epsilon."""
     r = rng(122)
     for label, shape, axis in (("rows", (7, 5), -1), ("sequence", (2, 6, 9), -1), ("middle", (2, 3, 4, 5), 2)):
         yield Sample(label, (normal(r, *shape), normal(r, *shape[axis:])), {"axis": axis}, onnx=False)
     yield Sample("epsilon", (normal(r, 3, 4), normal(r, 4)), {"epsilon": 0.1}, onnx=False)
+    yield Sample("number", (normal(r, 3, 4), normal(r, 1)), {}, onnx=False)
+    yield Sample("places", (normal(r, 2, 3, 4), normal(r, 3, 1)), {"axis": 1}, onnx=False)
 
 
 @samples_of(LayerNormalization)
@@ -333,9 +338,9 @@ def layer_normalization_grad_samples(op: LayerNormalizationGrad) -> Iterator[Sam
 
 @samples_of(SimplifiedLayerNormalization)
 def simplified_layer_normalization_samples(op: SimplifiedLayerNormalization) -> Iterator[Sample]:
-    """Rows and axes in the middle, with and without the second output."""
+    """Rows, axes in the middle and long rows, with and without the second output."""
     r = rng(139)
-    for label, shape, axis in (("rows", (7, 5), -1), ("middle", (2, 3, 4, 5), 2)):
+    for label, shape, axis in (("rows", (7, 5), -1), ("middle", (2, 3, 4, 5), 2), ("long", (2, LONGEST_ROW + 7), 1)):
         inputs = (normal(r, *shape), normal(r, *shape[axis:]))
         yield Sample(label, inputs, {"axis": axis, "epsilon": 0.01})
         yield Sample(f"{label}_all", inputs, {"axis": axis, "epsilon": 0.01}, 2)
@@ -343,9 +348,10 @@ def simplified_layer_normalization_samples(op: SimplifiedLayerNormalization) -> 
 
 @samples_of(SimplifiedLayerNormalizationGrad)
 def simplified_layer_normalization_grad_samples(op: SimplifiedLayerNormalizationGrad) -> Iterator[Sample]:
-    """Both gradients of rows, of axes in the middle and of all, and dX alone."""
+    """Both gradients of rows, of axes in the middle, of all and of long rows, and dX alone."""
     r = rng(140)
-    for label, shape, axis in (("rows", (7, 5), -1), ("middle", (2, 3, 4, 5), 2), ("whole", (3, 4), 0)):
+    cases = (("rows", (7, 5), -1), ("middle", (2, 3, 4, 5), 2), ("whole", (3, 4), 0), ("long", (2, LONGEST_ROW + 7), 1))
+    for label, shape, axis in cases:
         first = axis % len(shape)
         statistic = shape[:first] + (1,) * (len(shape) - first)
         inputs = (normal(r, *shape), normal(r, *shape), normal(r, *shape[first:]), np.abs(normal(r, *statistic)))
@@ -408,6 +414,8 @@ def layer_scale_grad_samples(op: LayerScaleGrad) -> Iterator[Sample]:
     for sample in inherited_samples(op, LayerScaleGrad):
         yield sample
         yield replace(sample, label=f"{sample.label}_scale", outputs=1)
+        dy, x, _, inv_std, _ = sample.inputs
+        yield replace(sample, label=f"{sample.label}_rms", inputs=(dy, x, None, inv_std), outputs=1)
 
 
 @sweep_of(LayerScaleGrad)
@@ -426,6 +434,14 @@ def layer_normalize_rows_samples(op: LayerNormalizeRows) -> Iterator[Sample]:
         yield replace(sample, label=f"{sample.label}_unbiased", inputs=sample.inputs[:2])
         yield replace(sample, label=f"{sample.label}_alone", outputs=1)
         yield replace(sample, label=f"{sample.label}_relu", attrs={**sample.attrs, ACTIVATION: RELU})
+
+
+@samples_of(RmsRows)
+def rms_rows_samples(op: RmsRows) -> Iterator[Sample]:
+    """Each form with both outputs, and Y alone."""
+    for sample in inherited_samples(op, RmsRows):
+        yield replace(sample, attrs={**sample.attrs, "epsilon": 0.01})
+        yield replace(sample, label=f"{sample.label}_alone", outputs=1)
 
 
 @samples_of(LogSoftmaxGrad)

@@ -114,6 +114,55 @@ def _cross_entropy_of(
     return cross_entropy(input, target, weight, ignore_index, float(label_smoothing), reduction)[0]
 
 
+@torch.library.custom_op(f"{LIBRARY}::rms_norm", mutates_args=())
+def rms_norm(x: Tensor, scale: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """x over the root of the mean of its squares along the axes of scale, times scale; and one over each root."""
+    raise NotImplementedError("it is traced, and computed by the program alone")
+
+
+@rms_norm.register_fake
+def _(x: Tensor, scale: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    row = (*x.shape[: x.dim() - scale.dim()], *[1] * scale.dim())
+    return torch.empty_like(x, memory_format=torch.contiguous_format), x.new_empty(row)
+
+
+@torch.library.custom_op(f"{LIBRARY}::rms_norm_backward", mutates_args=())
+def rms_norm_backward(grad: Tensor, x: Tensor, scale: Tensor, inv_std: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """The gradients of x and of scale."""
+    raise NotImplementedError("it is traced, and computed by the program alone")
+
+
+@rms_norm_backward.register_fake
+def _(grad: Tensor, x: Tensor, scale: Tensor, inv_std: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x, memory_format=torch.contiguous_format), torch.empty_like(scale)
+
+
+def _rms_norm_setup(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: tuple[Tensor, Tensor]) -> None:
+    x, scale, ctx.eps = inputs
+    ctx.save_for_backward(x, scale, output[1])
+
+
+def _rms_norm_grad(ctx: Any, grad: Tensor, unread: Tensor) -> tuple[Any, ...]:
+    return *rms_norm_backward(grad, *ctx.saved_tensors, ctx.eps), None
+
+
+rms_norm.register_autograd(_rms_norm_grad, setup_context=_rms_norm_setup)
+
+
+@_replaces("rms_norm")
+def _rms_norm_of(
+    draws: Draws, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Any:
+    """Of floats; shapes that do not fit are traced, so that PyTorch says so."""
+    shape = tuple(normalized_shape)
+    if input.dtype != torch.float32 or not shape or input.shape[-len(shape) :] != shape:
+        return NotImplemented
+    if weight is not None and (weight.dtype != torch.float32 or weight.shape != shape):
+        return NotImplemented
+    scale = input.new_ones(shape) if weight is None else weight
+    return rms_norm(input, scale, torch.finfo(input.dtype).eps if eps is None else float(eps))[0]
+
+
 @torch.library.custom_op(f"{LIBRARY}::dropout", mutates_args=())
 def dropout(x: Tensor, share: float, stream: int) -> Tensor:
     """x without a share of its elements, the others scaled; the gradient is the same of what arrives."""

@@ -195,6 +195,27 @@ def layer_norm_backward(
     return tuple(found.get(i) for i in range(3))
 
 
+@lowers("deployer::rms_norm")
+def rms_norm(g: GraphBuilder, x: Value, scale: Operand, eps: float) -> tuple[Value, Value]:
+    """Y, and one over the root of each row."""
+    scale = g.value(scale)
+    axis = x.rank - scale.rank
+    row = (*x.shape[:axis], *[1] * scale.rank)
+    y, inv_std = g.emit_several("SimplifiedLayerNormalization", [x, scale], [x.shape, row], axis=axis, epsilon=eps)
+    return y, inv_std
+
+
+@lowers("deployer::rms_norm_backward")
+def rms_norm_backward(
+    g: GraphBuilder, dy: Value, x: Value, scale: Operand, inv_std: Value, eps: float
+) -> tuple[Value | None, ...]:
+    """Those of X and scale."""
+    scale = g.value(scale)
+    axis = x.rank - scale.rank
+    outputs, arriving = [None, inv_std], [dy, None]
+    return g.backward("SimplifiedLayerNormalization", [x, scale], outputs, arriving, [0, 1], axis=axis, epsilon=eps)
+
+
 def _channel(g: GraphBuilder, values: Value, rank: int) -> Value:
     """One number per channel, in a shape that broadcasts with X."""
     return g.reshape(values, (values.shape[0], *[1] * (rank - 2)))
