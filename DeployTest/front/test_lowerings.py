@@ -102,6 +102,7 @@ FORMS: dict[str, tuple[Function, tuple[int, ...]]] = {
     "layer norm": (lambda x: F.layer_norm(x, (3, 4)), (2, 3, 4)),
     "group norm": (lambda x: F.group_norm(x, 2), (2, 4, 5)),
     "rms norm": (lambda x: F.rms_norm(x, (4,)), (3, 4)),
+    "rms norm of planes": (lambda x: F.rms_norm(x, (3, 4), torch.ones(3, 4) * 0.5, 0.01), (2, 3, 4)),
     "response norm": (lambda x: F.local_response_norm(x, 3), (2, 5, 4, 4)),
 }
 

@@ -10,6 +10,7 @@ from typing import ClassVar, TypeVar, cast
 import numpy as np
 
 from deployer.core.access import Access
+from deployer.core.errors import InternalError
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel import ArgValue, Const, CType, Kernel, Work
 from deployer.core.kernel_model import KernelModel
@@ -204,6 +205,14 @@ def elementwise(cls: D) -> D:
         if rule is not None:
             register(rule)
     return cls
+
+
+def derived(cls: type[ElementwiseFormula], operand: Input) -> type[ElementwiseFormula]:
+    """The operator that gives an operand of a complete class its gradient."""
+    rule = cls.backward[operand.name]
+    if rule is None:
+        raise InternalError(f"operator {cls.name} has no gradient of {operand.name}")
+    return rule
 
 
 def _backward(cls: type[ElementwiseFormula], operand: Input) -> type[ElementwiseFormula] | None:

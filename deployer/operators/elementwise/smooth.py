@@ -1,19 +1,22 @@
 """Smooth activations: sigmoid, tanh, softplus and functions built on them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, register, registry
 from deployer.core.signatures import CONSUMED, Signature
 from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
 from deployer.expressions.formula import Attr, Input
-from deployer.expressions.tree import call
-from deployer.operators.base.elementwise_dsl import DY, Pointwise, X, elementwise
+from deployer.expressions.tree import call, replaced
+from deployer.operators.base.elementwise_dsl import DY, Pointwise, X, derived, elementwise
 from deployer.operators.base.operands import floats
+from deployer.operators.elementwise.arithmetic import Mul
 
 
 @elementwise
@@ -138,15 +141,54 @@ class Softsign(Pointwise):
     derivatives: ClassVar = {"x": DY / ((1.0 + call("abs", X)) * (1.0 + call("abs", X)))}
 
 
+def _swish_joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """Both, where X is multiplied by its own sigmoid."""
+    for other in near:
+        if other.op == Sigmoid.name and set(node.inputs) == {*other.inputs, *other.outputs} and not node.attrs:
+            return Node(node.name, Swish.name, other.inputs, node.outputs), [other]
+    return None
+
+
 @elementwise
 class Swish(Pointwise):
     """Y = X / (1 + e^(-alpha X)). Elementwise."""
 
     name = "Swish"
     file = FileSpec(versions=(24,))
+    fusion = Fusion(multi_output_of=Mul.name, joint=_swish_joint)
     formula = X * call("sigmoid", Attr("alpha") * X)
     defaults: ClassVar = {"alpha": 1.0}
     trials = ({"alpha": 1.7},)
+
+
+def _gate_grad_joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """Both, where what arrives is a product of two tensors of X's shape."""
+    for other in near:
+        if other.op == Mul.name and other.outputs == node.inputs[:1] and not other.attrs:
+            inputs = (*other.inputs, *node.inputs[1:])
+            if len({types[name].shape for name in inputs}) == 1:
+                return Node(node.name, SwishGateGrad.name, inputs, node.outputs, node.attrs), [other]
+    return None
+
+
+SWISH_GRAD = derived(Swish, X)
+
+
+@elementwise
+class SwishGateGrad(Pointwise):
+    """The gradient of X under Swish where the result was multiplied by U: SwishGrad of dY U. Elementwise."""
+
+    name = "SwishGateGrad"
+    fusion = Fusion(multi_output_of=SWISH_GRAD.name, joint=_gate_grad_joint)
+    operands = (DY, Input("u"), X)
+    formula = replaced(SWISH_GRAD.formula, DY, DY * Input("u"))
+    defaults: ClassVar = {"alpha": 1.0}
+    no_gradient = "it belongs to a backward pass"
+    result = "dx"
 
 
 @elementwise

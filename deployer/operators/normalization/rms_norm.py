@@ -292,6 +292,6 @@ class RMSNormalization(Operator):
             return [Node(node.name, SimplifiedLayerNormalization.name, (x, scale), node.outputs, attrs)]
         ones = graph.emit("Constant", (), value_floats=(1.0,) * math.prod(row))
         ones = ones if len(row) == 1 else graph.emit("Reshape", (ones,), shape=row)
-        unit = graph.emit(SimplifiedLayerNormalization.name, (x, ones), **attrs)
+        unit = graph.emit(SimplifiedLayerNormalization.name, (x, ones), "", **attrs)
         graph.emit("Mul", (unit, scale), node.outputs[0])
         return graph.nodes

@@ -44,6 +44,7 @@ def _of_argument(aten: str, op: str) -> None:
 
 
 _of_argument("mish_backward", "Mish")
+_of_argument("silu_backward", "Swish")
 
 
 @lowers("hardsigmoid_backward")

@@ -195,12 +195,21 @@ def layer_norm_backward(
     return tuple(found.get(i) for i in range(3))
 
 
+@lowers("rms_norm")
+def rms_norm(
+    g: GraphBuilder, x: Value, shape: Sequence[int], weight: Value | None = None, eps: float | None = None
+) -> Value:
+    """x over the root of its mean square in the last axes."""
+    scale = g.constant(np.ones(shape, np.float32)) if weight is None else weight
+    return traced_rms_norm(g, x, scale, float(np.finfo(np.float32).eps) if eps is None else eps)[0]
+
+
 @lowers("deployer::rms_norm")
-def rms_norm(g: GraphBuilder, x: Value, scale: Operand, eps: float) -> tuple[Value, Value]:
+def traced_rms_norm(g: GraphBuilder, x: Value, scale: Operand, eps: float) -> tuple[Value, Value]:
     """Y, and one over the root of each row."""
     scale = g.value(scale)
-    axis = x.rank - scale.rank
-    row = (*x.shape[:axis], *[1] * scale.rank)
+    axis = x.rank - len(scale.shape)
+    row = (*x.shape[:axis], *[1] * len(scale.shape))
     y, inv_std = g.emit_several("SimplifiedLayerNormalization", [x, scale], [x.shape, row], axis=axis, epsilon=eps)
     return y, inv_std
 
@@ -211,7 +220,7 @@ def rms_norm_backward(
 ) -> tuple[Value | None, ...]:
     """Those of X and scale."""
     scale = g.value(scale)
-    axis = x.rank - scale.rank
+    axis = x.rank - len(scale.shape)
     outputs, arriving = [None, inv_std], [dy, None]
     return g.backward("SimplifiedLayerNormalization", [x, scale], outputs, arriving, [0, 1], axis=axis, epsilon=eps)
 
@@ -295,18 +304,6 @@ def instance_norm(
         raise g.refusal("it keeps running statistics", "track_running_stats=False")
     operands = [x, *_scale_and_bias(g, weight, bias, (x.shape[1],))]
     return g.emit("InstanceNormalization", operands, x.shape, epsilon=eps)
-
-
-@lowers("rms_norm")
-def rms_norm(
-    g: GraphBuilder, x: Value, shape: Sequence[int], weight: Value | None = None, eps: float | None = None
-) -> Value:
-    """x over the root of its mean square in the last axes."""
-    axes = list(range(x.rank - len(shape), x.rank))
-    mean = g.reduce("ReduceMean", g.binary("Mul", x, x), axes, True)
-    root = g.unary("Sqrt", g.binary("Add", mean, float(np.finfo(np.float32).eps) if eps is None else eps))
-    y = g.binary("Div", x, root)
-    return y if weight is None else g.binary("Mul", y, weight)
 
 
 @lowers("local_response_norm")
