@@ -9,6 +9,7 @@ import pytest
 from deployer.core.operator import Array, execution_of, registry
 from deployer.core.samples import Sample
 from deployer.core.traits.execution import BLOCK, CARRIED, CARRIED_FLOATS, GROUP, SHORT
+from deployer.operators.update import accumulation
 from deployer.running.build import COMMON
 from deployer.testing.bench import BenchStep, bits, lawful, run_step, step_of
 from DeployTest.support.kernels.functions import sweep
@@ -144,3 +145,20 @@ def test_samples_have_short_and_long_sums(name: str) -> None:
     labels = samples(name)
     assert labels[False]
     assert labels[True]
+
+
+@pytest.mark.parametrize("length", [2048, 2049, 4095, 9216])
+@pytest.mark.parametrize("behind", [False, True], ids=["first", "behind"])
+def test_shared_squares(length: int, behind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups that cores share, and their total, give the bits of the sum that one core makes, in any tiles."""
+    random = np.random.default_rng(length)
+    x, before = random.standard_normal(length).astype(np.float32), [np.float32(3.7).reshape(())] * behind
+    with monkeypatch.context() as patch:
+        patch.setattr(accumulation, "SHARED", length + 1)
+        whole = step_of(registry()["SquareSum"], Sample("whole", (x, *before)))
+    expected, *_ = run_step(whole, whole.access.sizes)
+    apart = step_of(registry()["SquareGroups"], Sample("groups", (x,)))
+    for tile in (1, 2, apart.access.sizes["g"]):
+        [groups] = run_step(apart, {"g": tile})
+        total = step_of(registry()["GroupTotal"], Sample("total", (groups, *before)))
+        assert bits(run_step(total, total.access.sizes)[0]) == bits(expected)

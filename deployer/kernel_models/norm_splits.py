@@ -93,6 +93,21 @@ class LayerScaleGradSplit(WorkSplit):
         columns, fours = tile["c"], tile["c"] // model.block
         is_wide = fours >= model.cores_assumed
         parallel = fours + columns % model.block if is_wide else columns
-        cost_class = "_".join(filter(None, ("fours" if is_wide else "", "biased" if bias_sum(node) else "")))
+        cost_class = "_".join(filter(None, ("fours" if is_wide else "", "biased" if self.is_biased(node) else "")))
         count = tile["r"] * columns
         return Work(count, count, parallel, cost_class, inner_loop_starts=parallel)
+
+    def is_biased(self, node: Node) -> bool:
+        """Whether the kernel makes a second sum."""
+        return bool(bias_sum(node))
+
+
+@register_split
+class RmsScaleGradSplit(LayerScaleGradSplit):
+    """Gradients of an RMS norm's scale."""
+
+    kernel = "rms_scale_grad_f32"
+
+    def is_biased(self, node: Node) -> bool:
+        """Whether the kernel makes a second sum: never."""
+        return False

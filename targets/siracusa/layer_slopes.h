@@ -31,6 +31,6 @@ static inline void slope_row(float *dx, const float *dy, const float *x, const f
                      : "ft0", "ft1", "fa0", "fa1", "fa2", "fa3", "memory");
 }
 
-static __attribute__((noinline)) void gate_row(float *dx, const float *x, uint32_t count) { gate_line(dx, dx, x, count); }
+static __attribute__((noinline, unused)) void gate_row(float *dx, const float *x, uint32_t count) { gate_line(dx, dx, x, count); }
 
 #endif

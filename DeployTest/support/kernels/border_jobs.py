@@ -98,7 +98,7 @@ def row_jobs() -> Iterator[KernelJob]:
         yield whole_job("RmsRows", label, (x, scale), {}, 2)
         yield whole_job("RmsRows", f"{label}-alone", (x, scale), {}, 1)
         yield whole_job("RmsInputGrad", label, (dy, x, scale, inv_std), {})
-        yield whole_job("LayerScaleGrad", f"{label}-rms", (dy, x, None, inv_std), {}, 1)
+        yield whole_job("RmsScaleGrad", label, (dy, x, inv_std), {})
         yield whole_job("LayerScaleGrad", label, (dy, x, mean, inv_std), {}, 1)
         yield whole_job("LayerScaleGrad", f"{label}-bias", (dy, x, mean, inv_std), {}, 2)
 

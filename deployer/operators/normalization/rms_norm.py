@@ -13,15 +13,16 @@ from deployer.core.ir import GAIN, AttrValue, Node, TensorType
 from deployer.core.kernel import ArgValue, Const
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, registry, unsupported
 from deployer.core.signatures import Extra, Signature
-from deployer.core.traits.execution import Execution
+from deployer.core.traits.execution import Execution, Sums
 from deployer.core.traits.file import FileSpec
 from deployer.core.traits.training import Training
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.base.sums import LONGEST_ROW
+from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.normalization.layer_norm_steps import (
     EPSILON,
     SCALARS,
-    LayerScaleGrad,
+    Layerwise,
     WholeRows,
     first_axis,
     layer_kernel,
@@ -75,6 +76,21 @@ class RmsInputGrad(WholeRows):
         unit, scaled = x * inv_std, dy * scale
         dot = (scaled * unit).mean(1, keepdims=True, dtype=x.dtype)
         return (inv_std * (scaled - unit * dot),)
+
+
+@register
+class RmsScaleGrad(SplitOperator, Layerwise):
+    """Per column the sum of dY X inv_std over the rows, the gradient of an RMS norm's scale."""
+
+    name = "RmsScaleGrad"
+    layout: ClassVar[dict[str, str]] = {"dy": "rc", "x": "rc", "inv_std": "r", "dscale": "c"}
+    kernel = layer_kernel("rms_scale_grad_f32", layout, ("dscale",), sums=True)
+    execution = Execution(sums=Sums(("r",)))
+
+    def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
+        """The sum of dY X inv_std over the rows."""
+        dy, x, inv_std = operands
+        return ((dy * (x * inv_std)).sum(0, dtype=x.dtype),)
 
 
 def _epsilon(node: Node) -> float:
@@ -188,8 +204,7 @@ class SimplifiedLayerNormalizationGrad(Operator):
         axis = first_axis(node, shape)
         rows: dict[str, AttrValue] = {"axis": axis}
         if dscale:
-            operands = (dy, x, "", inv_std)
-            graph.nodes.append(Node(f"{node.name}/dscale", LayerScaleGrad.name, operands, (dscale,), rows))
+            graph.nodes.append(Node(f"{node.name}/dscale", RmsScaleGrad.name, (dy, x, inv_std), (dscale,), rows))
         if dx and math.prod(shape[axis:]) <= LONGEST_ROW:
             graph.nodes.append(Node(node.name, RmsInputGrad.name, node.inputs, (dx,), rows))
         elif dx:

@@ -414,8 +414,6 @@ def layer_scale_grad_samples(op: LayerScaleGrad) -> Iterator[Sample]:
     for sample in inherited_samples(op, LayerScaleGrad):
         yield sample
         yield replace(sample, label=f"{sample.label}_scale", outputs=1)
-        dy, x, _, inv_std, _ = sample.inputs
-        yield replace(sample, label=f"{sample.label}_rms", inputs=(dy, x, None, inv_std), outputs=1)
 
 
 @sweep_of(LayerScaleGrad)

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from deployer.core.access import Access, At, Broadcast, Dim, Operand
+from deployer.core.access import Access, At, Broadcast, Dim, Operand, Whole, Window
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Kernel, Last, Work
+from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Kernel, Last, Length, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, execution_of, mismatch, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits.execution import Execution, Sums
+from deployer.core.traits.execution import BLOCK, GROUP, Execution, Sums
 from deployer.core.traits.file import FileSpec, Limiter
 from deployer.core.traits.training import Accumulator, Counter, State
 from deployer.operators.base.elementwise import Flat
@@ -143,6 +143,17 @@ class SquareSum(Operator):
         total = np.square(x).sum(dtype=x.dtype)
         return (np.asarray(before[0].reshape(()) + total if before else total, dtype=x.dtype),)
 
+    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
+        """Of many elements the sums of groups, which all cores share, and their total."""
+        if floats(node, inputs, 1)[0].size < SHARED:
+            return None
+        x, *before = node.inputs
+        groups = f"{node.name}/groups"
+        return [
+            Node(groups, SquareGroups.name, (x,), (groups,)),
+            Node(node.name, GroupTotal.name, (groups, *before), node.outputs),
+        ]
+
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """One flat reduction dim."""
         size = types[node.inputs[0]].size
@@ -160,6 +171,95 @@ class SquareSum(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A multiply-accumulate per element, all on one core."""
         return Work(macs=tile["n"], elements=0, parallel=1)
+
+
+GROUPED = GROUP * BLOCK
+"""Elements of a group of a long sum (sum_f32.h)."""
+SHARED = 4 * GROUPED
+"""From so many elements on cores share a sum of squares: a step more costs less than what half of the cores wait."""
+
+
+@register
+class SquareGroups(Operator):
+    """The sums of the squares of each group of a long sum over X, in the order of SquareSum.
+
+    X to a number for each group; the last one may be shorter.
+    """
+
+    name = "SquareGroups"
+    kernel = Kernel(
+        "square_groups_f32",
+        pointers=(("x", "float32", False), ("y", "float32", True)),
+        scalars=(("groups", "u32"), ("n", "u32")),
+    )
+    no_gradient = "it belongs to an update"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """A number for each group."""
+        return (TensorType("float32", (-(-floats(node, inputs, 1)[0].size // GROUPED),)),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The sum of the squares of each group."""
+        squares = np.square(arrays(inputs, 1)[0].reshape(-1))
+        return (np.add.reduceat(squares, np.arange(0, squares.size, GROUPED)),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Dim g over groups, which are windows of X."""
+        size, count = types[node.inputs[0]].size, types[node.outputs[0]].size
+        x = Operand("x", node.inputs[0], "in", (size,), (Window("g", GROUPED, GROUPED),))
+        return Access((Dim("g", count),), (x, Operand("y", node.outputs[0], "out", (count,), (At("g"),))))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The tile's groups and elements."""
+        return {"groups": Extent("g"), "n": Length("x", 0)}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """A multiply-accumulate per element; a group is one core's."""
+        return Work(macs=tile["g"] * GROUPED, elements=0, parallel=tile["g"])
+
+
+@register
+class GroupTotal(Operator):
+    """y = before + the total of groups of a long sum, which loses nothing until the end.
+
+    The sums of groups and, behind the first of a chain, the sum before.
+    """
+
+    name = "GroupTotal"
+    kernel = Kernel(
+        "group_total_f32",
+        pointers=(("x", "float32", False), ("before", "float32", False), ("y", "float32", True)),
+        scalars=(("n", "u32"),),
+    )
+    no_gradient = "it belongs to an update"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """A scalar, as what comes before."""
+        if floats(node, inputs, len(inputs))[-1].size != 1 and len(inputs) > 1:
+            raise mismatch(node, "the sum before has more than one element", inputs)
+        return (TensorType("float32", ()),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """before + sum(x)."""
+        x, *before = (a for a in inputs if a is not None)
+        total = x.sum(dtype=x.dtype)
+        return (np.asarray(before[0].reshape(()) + total if before else total, dtype=x.dtype),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """No dim is cut: there are few groups."""
+        x, *before = node.inputs
+        size = types[x].size
+        listed = [Operand("x", x, "in", (size,), (Whole(),))]
+        listed += [Operand("before", name, "in", (1,), (Broadcast(),)) for name in before]
+        return Access((Dim("one", 1),), (*listed, Operand("y", node.outputs[0], "out", (1,), (At("one"),))))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """The number of groups."""
+        return {"n": Const(access.operand("x").view[0])}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """An operation per group, all on one core."""
+        return Work(macs=0, elements=access.operand("x").view[0], parallel=1)
 
 
 # Nodes of an update that clip gradients: by value and by norm.

@@ -8,7 +8,15 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import rng
 from deployer.core.samples import Sample, measured, samples_of, sweep_of
 from deployer.operators.base.operands import normal
-from deployer.operators.update.accumulation import InPlaceAccumulatorV2, NormScale, SquareSum, UpdateCount
+from deployer.operators.update.accumulation import (
+    GROUPED,
+    GroupTotal,
+    InPlaceAccumulatorV2,
+    NormScale,
+    SquareGroups,
+    SquareSum,
+    UpdateCount,
+)
 from deployer.operators.update.onnx_optimizers import TensorUpdates
 from deployer.operators.update.optimizers import SGD, AdamW, WeightUpdate
 from deployer.operators.update.outer_sgd import OuterSGD
@@ -34,9 +42,43 @@ def norm_scale_samples(op: NormScale) -> Iterator[Sample]:
 def square_sum_samples(op: SquareSum) -> Iterator[Sample]:
     """With and without a sum before, short and long."""
     r = rng(51)
-    for label, shape in (("one", (1,)), ("vector", (37,)), ("long", (5, 67))):
+    for label, shape in (("one", (1,)), ("vector", (37,)), ("long", (5, 67)), ("shared", (33, 71))):
         yield Sample(label, (normal(r, *shape),), onnx=False)
         yield Sample(f"{label}_behind", (normal(r, *shape), np.square(normal(r))), onnx=False)
+
+
+@samples_of(SquareGroups)
+def square_groups_samples(op: SquareGroups) -> Iterator[Sample]:
+    """One group and several, the last of them whole or shorter."""
+    r = rng(53)
+    for label, shape in (("one", (512,)), ("part", (37,)), ("whole", (4, 512)), ("several", (67, 71)), ("few", (515,))):
+        yield Sample(label, (normal(r, *shape),), onnx=False)
+
+
+@sweep_of(SquareGroups)
+def square_groups_sweep(op: SquareGroups) -> Iterator[Sample]:
+    """One group for each core, fewer and more."""
+    r = rng(55)
+    for groups in (1, 3, 8, 13, 16, 24, 32):
+        yield Sample(f"groups{groups}", (normal(r, groups * GROUPED),), onnx=False)
+
+
+@samples_of(GroupTotal)
+def group_total_samples(op: GroupTotal) -> Iterator[Sample]:
+    """With and without a sum before."""
+    r = rng(54)
+    for label, count in (("one", 1), ("several", 9)):
+        groups = np.square(normal(r, count))
+        yield Sample(label, (groups,), onnx=False)
+        yield Sample(f"{label}_behind", (groups, np.square(normal(r))), onnx=False)
+
+
+@sweep_of(GroupTotal)
+def group_total_sweep(op: GroupTotal) -> Iterator[Sample]:
+    """Few groups and many."""
+    r = rng(56)
+    for count in (2, 4, 8, 16, 64, 256):
+        yield Sample(f"groups{count}", (np.square(normal(r, count)),), onnx=False)
 
 
 @samples_of(UpdateCount)

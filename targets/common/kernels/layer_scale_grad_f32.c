@@ -1,5 +1,5 @@
 /* Per column the sum of dY ((X - mean) inv_std + rest) over rows, and where asked that of dY, in the order of sum_f32.h. The
- * mean of a row, and its rest, what the mean's own rounding leaves, may be absent. Between tiles of
+ * rest of a row, what the mean's own rounding leaves, may be absent. Between tiles of
  * rows the sums wait in the outputs. */
 #include "layer_scale_grad_f32.h"
 #include "hal.h"
@@ -20,8 +20,7 @@ void layer_scale_grad_f32(const void *args) {
             sum_next(&bias, size, p->start + r, count);
             for (const uint32_t end = r + count; r < end; r++) {
                 const float rest = p->rest ? p->rest[r] : 0.0f;
-                const float mean = p->mean ? p->mean[r] : 0.0f;
-                const float unit = __builtin_fmaf(x[r * p->x_r] - mean, p->inv_std[r], rest);
+                const float unit = __builtin_fmaf(x[r * p->x_r] - p->mean[r], p->inv_std[r], rest);
                 scale.block = __builtin_fmaf(dy[r * p->dy_r], unit, scale.block);
                 bias.block += dy[r * p->dy_r];
             }

@@ -5,7 +5,7 @@
 #include "pulp.h"
 #include "sum_f32.h"
 
-#define ROW FLW("fa0", "%[mean]", 0) FLW("fa1", "%[inv_std]", 0) ADD("%[mean]", "%[mean_step]") ADDI("%[inv_std]", 4)
+#define ROW FLW("fa0", "%[mean]", 0) FLW("fa1", "%[inv_std]", 0) ADDI("%[mean]", 4) ADDI("%[inv_std]", 4)
 #define REST FLW("fa2", "%[rest]", 0) ADD("%[rest]", "%[step]")
 #define UNIT(x) "fmadd.s " x ", " x ", fa1, fa2\n"
 #define PLUS(sum, x) "fadd.s " sum ", " sum ", " x "\n"
@@ -18,15 +18,14 @@
 #define OPERANDS [x] "+&r"(x), [dy] "+&r"(dy), [mean] "+&r"(mean), [inv_std] "+&r"(inv_std), [rest] "+&r"(rest)
 #define SUMS(s) [s0] "+&f"(s[0]), [s1] "+&f"(s[1]), [s2] "+&f"(s[2]), [s3] "+&f"(s[3])
 #define TOTALS(t) [t0] "+&f"(t[0]), [t1] "+&f"(t[1]), [t2] "+&f"(t[2]), [t3] "+&f"(t[3])
-#define CONSTANTS [x_r] "r"(4 * p->x_r), [dy_r] "r"(4 * p->dy_r), [count] "r"(count), [step] "r"(step), \
-    [mean_step] "r"(mean_step)
+#define CONSTANTS [x_r] "r"(4 * p->x_r), [dy_r] "r"(4 * p->dy_r), [count] "r"(count), [step] "r"(step)
 #define CLOBBERS "ft0", "ft1", "ft2", "ft3", "fa0", "fa1", "fa2", "memory"
 
 /* The open blocks of four columns, and of dY in `t` where there are sums of it, with rows from r on. */
 static inline void add_four(const layer_scale_grad_f32_args_t *p, uint32_t c, uint32_t r, uint32_t count, float *s, float *t) {
-    const float *x = p->x + r * p->x_r + c, *dy = p->dy + r * p->dy_r + c, *inv_std = p->inv_std + r;
-    const float none = 0.0f, *mean = p->mean ? p->mean + r : &none, *rest = p->rest ? p->rest + r : &none;
-    const uint32_t mean_step = p->mean ? sizeof(float) : 0, step = p->rest ? sizeof(float) : 0;
+    const float *x = p->x + r * p->x_r + c, *dy = p->dy + r * p->dy_r + c, *mean = p->mean + r, *inv_std = p->inv_std + r;
+    const float none = 0.0f, *rest = p->rest ? p->rest + r : &none;
+    const uint32_t step = p->rest ? sizeof(float) : 0;
     if (p->dbias)
         __asm__ volatile(LOOP("%[count]", 32) ROW REST
                          TWO(0, 4, "s0", "s1", PLUS("%[t0]", "ft2") PLUS("%[t1]", "ft3"))
@@ -39,9 +38,9 @@ static inline void add_four(const layer_scale_grad_f32_args_t *p, uint32_t c, ui
 
 /* The same of one column. */
 static inline void add_one(const layer_scale_grad_f32_args_t *p, uint32_t c, uint32_t r, uint32_t count, float *s, float *t) {
-    const float *x = p->x + r * p->x_r + c, *dy = p->dy + r * p->dy_r + c, *inv_std = p->inv_std + r;
-    const float none = 0.0f, *mean = p->mean ? p->mean + r : &none, *rest = p->rest ? p->rest + r : &none;
-    const uint32_t mean_step = p->mean ? sizeof(float) : 0, step = p->rest ? sizeof(float) : 0;
+    const float *x = p->x + r * p->x_r + c, *dy = p->dy + r * p->dy_r + c, *mean = p->mean + r, *inv_std = p->inv_std + r;
+    const float none = 0.0f, *rest = p->rest ? p->rest + r : &none;
+    const uint32_t step = p->rest ? sizeof(float) : 0;
     __asm__ volatile(LOOP("%[count]", 14) ROW REST
                      FLW("ft0", "%[x]", 0) FLW("ft2", "%[dy]", 0) "fsub.s ft0, ft0, fa0\n" NEXT_ROW
                      UNIT("ft0") PLUS("%[t0]", "ft2") FMA("%[s0]", "ft2", "ft0") LOOP_END(14)
