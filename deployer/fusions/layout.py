@@ -13,7 +13,7 @@ from deployer.core.operator import operator_of
 from deployer.core.plan import Options
 from deployer.fusions.pair import absorb, is_private, is_unwritten
 
-AFTER = ("finish",)
+AFTER = ("finish", "rotation")
 """What is fused by then belongs to the result as it is computed; nothing is fused to one in another order."""
 
 

@@ -60,7 +60,8 @@ class Fusion:
     """Trait: the nodes that a kernel absorbs, and how another kernel absorbs the operator. Default: none.
 
     As a consumer: `epilogue` says how another kernel applies this operator to its result. `is_sum` says that the
-    operator adds two inputs and does no more. `permutation` returns, for a node and the rank of its input, the axes of
+    operator adds two inputs and does no more; `signs` that it adds its inputs times these, 1 or -1, and rounds once;
+    `is_product` that it multiplies two. `permutation` returns, for a node and the rank of its input, the axes of
     the input in the order of its output; `multiple` returns, for constants by position, the input of which the operator
     is a multiple, rounded once, and the factor. Both return None where the operator does something else, or more.
 
@@ -70,6 +71,9 @@ class Fusion:
     default, that it multiplies its complete result by before anything is added; the product is rounded by itself.
     `orders` are attributes with the order of axes of inputs, by position, and `result_order` the one of the result.
     `prologue` says that the operator is another one with a product and a sum in front.
+
+    `is_rotation` says that the operator turns pairs of elements by angles, and that nodes which do so together are one
+    of it; `deployer/fusions/rotation.py` says what its operands and attributes are.
 
     For several results: `multi_output_of` names the operator of the last of the nodes that one of this operator
     replaces. `joint` returns that node and the others for such a last node, the nodes `near` it, which read or write
@@ -85,6 +89,8 @@ class Fusion:
 
     epilogue: Epilogue | None = None
     is_sum: bool = False
+    signs: tuple[int, ...] = ()
+    is_product: bool = False
     permutation: Callable[[Node, int], tuple[int, ...] | None] = never
     multiple: Callable[[Mapping[int, float]], tuple[int, float] | None] = never
 
@@ -95,6 +101,8 @@ class Fusion:
     orders: Mapping[int, str] = field(default_factory=dict)
     result_order: str = ""
     prologue: Preparation | None = None
+
+    is_rotation: bool = False
 
     multi_output_of: str = ""
     joint: Callable[[Node, Sequence[Node], Mapping[str, TensorType], KernelModel], Joint | None] = never

@@ -69,7 +69,7 @@ class Add(Binary):
         pointers=(*_UNGATED.pointers[:2], GATE_POINTER, *_UNGATED.pointers[2:]),
         scalars=(*loop_scalars(("a", "b", "y", GATE)), RELU_SCALAR),
     )
-    fusion = Fusion(epilogue_operands={GATE: GATE_INPUT}, is_sum=True)
+    fusion = Fusion(epilogue_operands={GATE: GATE_INPUT}, is_sum=True, signs=(1, 1))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The broadcast shape of two operands of one dtype."""
@@ -276,7 +276,7 @@ class Mul(Binary):
     at_run_time = "IntegerMul"
     file = FileSpec(versions=(7, 13, 14), older={1: limited, 6: limited})
     kernel = binary_kernel("mul_f32")
-    fusion = Fusion(multiple=_mul_multiple)
+    fusion = Fusion(multiple=_mul_multiple, is_product=True)
 
     def apply(self, a: Array, b: Array) -> Array:
         """A * B."""
@@ -416,6 +416,7 @@ class Sub(Binary):
     at_run_time = "IntegerSub"
     file = FileSpec(versions=(7, 13, 14), older={1: limited, 6: limited})
     kernel = binary_kernel("sub_f32")
+    fusion = Fusion(signs=(1, -1))
 
     def apply(self, a: Array, b: Array) -> Array:
         """A - B."""

@@ -9,6 +9,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, GradientBuilder, register, unsupported
 from deployer.core.signatures import CONSUMED, Signature
 from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
 from deployer.core.traits.numerics import Numerics
 from deployer.expressions.derivative import ZERO
 from deployer.expressions.formula import Attr, Input, choose
@@ -190,6 +191,7 @@ class Neg(Pointwise):
     name = "Neg"
     numerics = Numerics(overflow="any")
     file = FileSpec(versions=(6, 13), older={1: CONSUMED})
+    fusion = Fusion(signs=(-1,))
     formula = -X
     integers = True
 

@@ -20,6 +20,7 @@ from deployer.operators.elementwise.integers import SIZES, IntegerWrap
 from deployer.operators.elementwise.pointwise import FloorMod, Mod
 from deployer.operators.elementwise.quantization import DequantizeLinear
 from deployer.operators.elementwise.random import Dropout, DropoutGrad, KeyedDropout, KeyedUniform
+from deployer.operators.elementwise.rotation import Rotation
 from deployer.operators.elementwise.smooth import QuickGelu, QuickGeluGrad
 
 
@@ -292,3 +293,32 @@ def quick_gelu_grad_samples(op: QuickGeluGrad) -> Iterator[Sample]:
     r = rng(134)
     yield Sample("vector", (normal(r, 37), normal(r, 37)), onnx=False)
     yield Sample("one", (normal(r, 5, 7), normal(r, 5, 7)), {"alpha": 1.0}, onnx=False)
+
+
+@samples_of(Rotation)
+def rotation_samples(op: Rotation) -> Iterator[Sample]:
+    """Halves and neighbours, heads in front of places and behind them, forwards and backwards, one pair."""
+    r = rng(151)
+    cases: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, AttrValue]]] = {
+        "halves": ((2, 3, 5, 8), (5, 4), {"outer": 6}),
+        "inner": ((2, 5, 3, 8), (5, 4), {"outer": 2, "inner": 3, "inverse": 1}),
+        "neighbours": ((2, 3, 5, 8), (5, 4), {"outer": 6, "neighbours": 1}),
+        "inner_neighbours": ((1, 7, 3, 6), (7, 3), {"inner": 3, "neighbours": 1, "inverse": 1, "adds_zero": 1}),
+        "pair": ((2,), (1, 1), {}),
+        "wide": ((3, 5, 8), (5, 8), {"outer": 3}),
+        "steps": ((3, 5, 8), (5, 8), {"outer": 3, "neighbours": 1, "step": 2}),
+    }
+    for label, (shape, table, attrs) in cases.items():
+        angles = normal(r, *table)
+        yield Sample(label, (normal(r, *shape), np.cos(angles), np.sin(angles)), attrs, onnx=False)
+
+
+@sweep_of(Rotation)
+def rotation_sweep(op: Rotation) -> Iterator[Sample]:
+    """Queries of a few heads."""
+    r = rng(152)
+    for heads, places, half in ((4, 32, 8), (1, 16, 4), (8, 64, 16), (2, 7, 5), (4, 100, 2), (2, 24, 32)):
+        table = normal(r, places, half)
+        inputs = (normal(r, heads, places, 2 * half), table, table)
+        yield Sample(f"{heads}x{places}x{half}", inputs, {"outer": heads}, onnx=False)
+        yield Sample(f"{heads}x{places}x{half} neighbours", inputs, {"outer": heads, "neighbours": 1}, onnx=False)

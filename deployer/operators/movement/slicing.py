@@ -273,6 +273,7 @@ class SliceGrad(Picking):
     kernel = pick_kernel(
         "slice_grad_f32", "dy", "dx", *per_loop("at", "i32"), *per_loop("len", "u32"), *per_loop("step", "u32")
     )
+    execution = Execution(moved=("dy", "dx"))
     no_gradient = "it belongs to a backward pass"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
