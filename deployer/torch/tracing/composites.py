@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from deployer.core.errors import UnsupportedOperator
+from deployer.torch.tracing.complex_numbers import Complex, computed, is_complex
 from deployer.torch.tracing.draws import LIBRARY, Draws
+from deployer.torch.tracing.norms import Norms
 
 REPLACED: dict[str, Callable[..., Any]] = {}
 """Replacements of functions, by name: (draws, *arguments) -> the result, or NotImplemented."""
@@ -27,23 +29,39 @@ def _replaces(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return register
 
 
+COMPLEX: dict[str, Callable[..., Complex]] = {
+    "view_as_complex": lambda x: Complex(x[..., 0], x[..., 1]),
+    "polar": lambda size, angle: Complex(size * torch.cos(angle), size * torch.sin(angle)),
+    "complex": Complex,
+}
+"""Functions that make complex numbers of real ones."""
+
+
 class Composites(TorchFunctionMode):
     """Replaces the functions of REPLACED."""
 
     def __init__(self, draws: Draws) -> None:
         super().__init__()
         self.draws = draws
+        self.norms = Norms(lambda x, scale, epsilon: rms_norm(x, scale, epsilon)[0])
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The function itself, or what stands for it."""
-        stands = REPLACED.get(getattr(func, "__name__", ""))
+        name = getattr(func, "__name__", "")
+        if name in COMPLEX or is_complex(name, args):
+            return COMPLEX[name](*args) if name in COMPLEX else computed(name, args, kwargs or {})
+        if not kwargs and (norm := self.norms.replaced(name, args)) is not NotImplemented:
+            return norm
+        stands = REPLACED.get(name)
         if stands is not None and getattr(func, "__module__", "") in (None, "torch.nn.functional", "torch"):
             result = stands(self.draws, *args, **(kwargs or {}))
             if result is not NotImplemented:
                 return result
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        self.norms.see(name, args, kwargs or {}, result)
+        return result
 
 
 @torch.library.custom_op(f"{LIBRARY}::cross_entropy", mutates_args=())

@@ -33,6 +33,15 @@ def converted(g: GraphBuilder, x: Value, *args: Any, **options: Any) -> Value:
     return g.cast(x, "float32" if wanted.is_floating_point else "bool" if wanted is torch.bool else "int64")
 
 
+@lowers("view_as_real")
+def view_as_real(g: GraphBuilder, x: Operand) -> Operand:
+    """Both parts of complex numbers that are known; others are pairs by then (tracing/complex_numbers.py)."""
+    if isinstance(x, Value):
+        raise g.refusal("it is of complex numbers that are computed", "real and imaginary parts")
+    numbers = np.asarray(x)
+    return np.stack((numbers.real, numbers.imag), -1)
+
+
 @lowers("view", "reshape", "_unsafe_view", "view_copy")
 def view(g: GraphBuilder, x: Value, shape: Sequence[int]) -> Value:
     """Another shape, one axis of which may be -1."""

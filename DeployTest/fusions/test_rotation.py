@@ -1,0 +1,161 @@
+"""Rotations of pairs in every form that models write them in: one node, with the bits of the many."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from deployer.core.ir import Program
+from deployer.core.operator import Array
+from deployer.core.plan import Options
+from deployer.testing.bench import bits
+from deployer.verify.reference import run_inference
+from DeployTest.support.graphs.fusing import EVERY, fused
+from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+BATCH, HEADS, PLACES, WIDTH = 2, 3, 5, 8
+HALF = WIDTH // 2
+ANGLES = np.random.default_rng(7).uniform(0, 6, (PLACES, HALF)).astype(np.float32)
+
+
+@dataclass
+class Writer:
+    """Nodes of a graph whose results get names by themselves."""
+
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    constants: list[onnx.TensorProto] = field(default_factory=list)
+
+    def __call__(self, op: str, *inputs: str | Array, **attrs: object) -> str:
+        """Append a node; arrays become initializers."""
+        names = [x if isinstance(x, str) else self.constant(x) for x in inputs]
+        output = f"{op.lower()}{len(self.nodes)}"
+        self.nodes.append(node(op, tuple(names), (output,), output, **attrs))
+        return output
+
+    def constant(self, array: Array) -> str:
+        """The name of an initializer with these elements, shared by equal ones."""
+        for tensor in self.constants:
+            known = numpy_helper.to_array(tensor)
+            if known.shape == array.shape and known.tobytes() == array.tobytes():
+                return tensor.name
+        self.constants.append(numpy_helper.from_array(array, f"constant{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def part(self, x: str, first: int, end: int, step: int = 1) -> str:
+        """Elements of the last axis."""
+        return self("Slice", x, *(np.array([i], np.int64) for i in (first, end, -1, step)))
+
+    def shape(self, x: str, *sizes: int) -> str:
+        """The tensor in another shape."""
+        return self("Reshape", x, np.array(sizes, np.int64))
+
+
+def halves(w: Writer, x: str, cos: Array, sin: Array) -> str:
+    """Both halves apart, put together again."""
+    a, b = w.part(x, 0, HALF), w.part(x, HALF, WIDTH)
+    first = w("Sub", w("Mul", a, cos), w("Mul", b, sin))
+    return w("Concat", first, w("Add", w("Mul", b, cos), w("Mul", a, sin)), axis=-1)
+
+
+def back(w: Writer, x: str, cos: Array, sin: Array) -> str:
+    """The gradient of that, as automatic differentiation writes it."""
+    a, b = w.part(x, 0, HALF), w.part(x, HALF, WIDTH)
+    first = w("Add", w("Mul", b, sin), w("Mul", a, cos))
+    return w("Concat", first, w("Add", w("Neg", w("Mul", a, sin)), w("Mul", b, cos)), axis=-1)
+
+
+def swapped(w: Writer, x: str, cos: Array, sin: Array) -> str:
+    """A copy whose halves are swapped, and tables of full width."""
+    wide = [np.concatenate([table, table], -1) for table in (cos, sin)]
+    copy = w("Concat", w("Neg", w.part(x, HALF, WIDTH)), w.part(x, 0, HALF), axis=-1)
+    return w("Add", w("Mul", x, wide[0]), w("Mul", copy, wide[1]))
+
+
+def padded(w: Writer, x: str, cos: Array, sin: Array) -> str:
+    """The gradient of that: zeros beside each half, and three tensors are added."""
+    wide = [np.concatenate([table, table], -1) for table in (cos, sin)]
+    turned = w("Mul", x, wide[1])
+    pads = [np.array([0, 0, 0, a, 0, 0, 0, b], np.int64) for a, b in ((HALF, 0), (0, HALF))]
+    first = w("Pad", w("Neg", w.part(turned, 0, HALF)), pads[0])
+    second = w("Pad", w.part(turned, HALF, WIDTH), pads[1])
+    return w("Add", w("Add", w("Mul", x, wide[0]), first), second)
+
+
+def neighbours(w: Writer, x: str, cos: Array, sin: Array) -> str:
+    """Every second element, stacked along an axis of its own."""
+    a, b = (w("Unsqueeze", w.part(x, i, WIDTH, 2), np.array([-1], np.int64)) for i in (0, 1))
+    c, s = cos[..., np.newaxis], sin[..., np.newaxis]
+    first = w("Sub", w("Mul", a, c), w("Mul", b, s))
+    return w("Concat", first, w("Add", w("Mul", a, s), w("Mul", b, c)), axis=-1)
+
+
+FORMS: dict[str, Callable[[Writer, str, Array, Array], str]] = {
+    form.__name__: form for form in (halves, back, swapped, padded, neighbours)
+}
+ORDERS = {
+    "heads": ((BATCH, HEADS, PLACES, WIDTH), (PLACES, HALF)),
+    "places": ((BATCH, PLACES, HEADS, WIDTH), (PLACES, 1, HALF)),
+}
+
+
+def program(form: str, order: str, folder: Path) -> Program:
+    """A graph that turns x."""
+    shape, table = ORDERS[order]
+    w = Writer()
+    result = FORMS[form](w, "x", np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table))
+    model = Model(tuple(w.nodes), (value("x", shape),), (value(result, None),), tuple(w.constants))
+    return infer(folder, model)
+
+
+def same(before: Program, options: Options = EVERY) -> Program:
+    """The program after fusion, which gives the same bits on drawn numbers and on zeros of both signs."""
+    after = fused(before, options)
+    (name,), random = before.data, np.random.default_rng(3)
+    shape = before.tensors[name].type.shape
+    for x in (random.standard_normal(shape), random.choice([0.0, -0.0, 1.0], shape)):
+        inputs = {name: x.astype(np.float32)}
+        results = [run_inference(p, inputs) for p in (before, after)]
+        assert [bits(y) for y in results[0].values()] == [bits(y) for y in results[1].values()]
+    return after
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_one_node(form: str, order: str, tmp_path: Path) -> None:
+    """Nothing but the rotation is left, and it has the bits of what it stands for."""
+    before = program(form, order, tmp_path)
+    after = same(before)
+    assert ops(after) == ["Rotation"]
+    assert after.nodes[0].attr_int("inverse", 0) == (form in ("back", "padded"))
+    assert ops(same(before, Options(disabled_rewrites=("rotation",)))) != ["Rotation"]
+    assert "Rotation" not in ops(same(before, Options(opt_out=(before.nodes[0].name,))))
+
+
+def test_no_rotation(tmp_path: Path) -> None:
+    """Where angles differ between both of a pair nothing is fused: here by one number of one table."""
+    shape, table = ORDERS["heads"]
+    w = Writer()
+    cos, sin = np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table)
+    a, b = w.part("x", 0, HALF), w.part("x", HALF, WIDTH)
+    other = sin.copy()
+    other[2, 1] *= np.float32(1.5)
+    first = w("Sub", w("Mul", a, cos), w("Mul", b, sin))
+    last = w("Concat", first, w("Add", w("Mul", b, cos), w("Mul", a, other)), axis=-1)
+    model = Model(tuple(w.nodes), (value("x", shape),), (value(last, None),), tuple(w.constants))
+    assert "Rotation" not in ops(same(infer(tmp_path, model)))
+
+
+def test_parts_that_others_read_stay(tmp_path: Path) -> None:
+    """A product that is an output, too, is computed, and the rotation beside it."""
+    w = Writer()
+    result = halves(w, "x", np.cos(ANGLES), np.sin(ANGLES))
+    kept = next(n.output[0] for n in w.nodes if n.op_type == "Mul")
+    outputs = (value(result, None), value(kept, None))
+    model = Model(tuple(w.nodes), (value("x", ORDERS["heads"][0]),), outputs, tuple(w.constants))
+    assert sorted(ops(same(infer(tmp_path, model)))) == ["Mul", "Rotation", "Slice"]
