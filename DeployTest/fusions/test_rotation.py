@@ -138,7 +138,7 @@ def test_every_form_is_one_node(form: str, order: str, tmp_path: Path) -> None:
 
 
 def test_no_rotation(tmp_path: Path) -> None:
-    """Where angles differ between both of a pair nothing is fused: here by one number of one table."""
+    """Nothing is fused if angles differ between both of a pair: here by one number of one table."""
     shape, table = ORDERS["heads"]
     w = Writer()
     cos, sin = np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table)

@@ -17,7 +17,7 @@ from deployer.core.operator import execution_of, operator_of, registry
 from deployer.core.plan import Options
 from deployer.fusions.pair import is_plain, is_unwritten
 
-Places = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.int32]
 Factors = npt.NDArray[np.float32]
 LARGEST = 1 << 24
 """Elements of the largest tensor that is followed."""
@@ -27,11 +27,11 @@ LARGEST = 1 << 24
 class Mixed:
     """A tensor as a sum of up to two elements of `source`, each times a factor, in the order of its own elements.
 
-    A place counts from 1; at 0 there is nothing. `zeros` tells where 0 was added.
+    An index counts from 1; at 0 there is nothing. `zeros` tells where 0 was added.
     """
 
     source: str
-    places: tuple[Places, ...]
+    indices: tuple[Indices, ...]
     factors: tuple[Factors, ...]
     zeros: npt.NDArray[np.int32]
     nodes: frozenset[str] = frozenset()
@@ -49,15 +49,15 @@ class _Follower:
         self.makers = {name: node for node in self.graph.nodes for name in node.outputs if name}
 
     def mixed(self, name: str) -> Mixed:
-        """What a tensor is; at worst itself."""
+        """Return what a tensor is; at worst itself."""
         if name not in self.known:
             self.known[name] = self._found(name) or self._itself(name)
         return self.known[name]
 
     def _itself(self, name: str) -> Mixed:
         shape = self._shape(name)
-        places = np.arange(1, self.program.tensors[name].type.size + 1, dtype=np.int32).reshape(shape)
-        return Mixed(name, (places,), (np.ones(shape, np.float32),), np.zeros(shape, np.int32))
+        indices = np.arange(1, self.program.tensors[name].type.size + 1, dtype=np.int32).reshape(shape)
+        return Mixed(name, (indices,), (np.ones(shape, np.float32),), np.zeros(shape, np.int32))
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self.program.tensors[name].type.shape
@@ -98,7 +98,7 @@ class _Follower:
         source = parts[0].source
         if any(part.source != source for part in parts):
             return None
-        operator, terms = operator_of(node), max(len(part.places) for part in parts)
+        operator, terms = operator_of(node), max(len(part.indices) for part in parts)
 
         def moved(arrays: list[npt.NDArray[np.generic]]) -> npt.NDArray[np.generic]:
             return operator.reference(node, arrays)[0]
@@ -106,10 +106,10 @@ class _Follower:
         if moved([np.zeros(self._shape(name), np.int32) for name in node.inputs]).any():
             return None
         parts = [_extended(part, terms) for part in parts]
-        places = [moved([part.places[i] for part in parts]).astype(np.int32) for i in range(terms)]
+        indices = [moved([part.indices[i] for part in parts]).astype(np.int32) for i in range(terms)]
         factors = [moved([part.factors[i] for part in parts]).astype(np.float32) for i in range(terms)]
         zeros = moved([part.zeros for part in parts]).astype(np.int32)
-        return Mixed(source, tuple(places), tuple(factors), zeros, _nodes(parts, node))
+        return Mixed(source, tuple(indices), tuple(factors), zeros, _nodes(parts, node))
 
     def _product(self, node: Node) -> Mixed | None:
         """One element times a number, where it was multiplied by nothing but 1 or -1 before."""
@@ -120,10 +120,10 @@ class _Follower:
             if number.size == 1 and abs(number.reshape(())) != 1:  # no angle: what it scales is turned as a whole
                 return None
             (factors, *others), shape = part.factors, self._shape(node.outputs[0])
-            if others or shape != part.places[0].shape or (np.abs(factors) != 1).any() or not part.places[0].all():
+            if others or shape != part.indices[0].shape or (np.abs(factors) != 1).any() or not part.indices[0].all():
                 return None
             product = np.asarray(factors * np.broadcast_to(number, shape), np.float32)
-            return Mixed(part.source, part.places, (product,), part.zeros, _nodes([part], node))
+            return Mixed(part.source, part.indices, (product,), part.zeros, _nodes([part], node))
         return None
 
     def _sum(self, node: Node, signs: tuple[int, ...]) -> Mixed | None:
@@ -133,18 +133,18 @@ class _Follower:
         parts, shape = [self.mixed(name) for name in node.inputs], self._shape(node.outputs[0])
         if any(part.source != parts[0].source or part.zeros.shape != shape for part in parts):
             return None
-        places = np.stack([p for part in parts for p in part.places])
+        indices = np.stack([p for part in parts for p in part.indices])
         factors = np.stack(
             [f * np.float32(sign) for part, sign in zip(parts, signs, strict=True) for f in part.factors]
         )
-        count = (places > 0).sum(0)
+        count = (indices > 0).sum(0)
         if (count > 2).any():
             return None
-        order = np.argsort(places == 0, axis=0, kind="stable")[:2]
-        places, factors = np.take_along_axis(places, order, 0), np.take_along_axis(factors, order, 0)
-        empty = sum((np.stack(part.places) > 0).any(0).astype(np.int32) == 0 for part in parts)
+        order = np.argsort(indices == 0, axis=0, kind="stable")[:2]
+        indices, factors = np.take_along_axis(indices, order, 0), np.take_along_axis(factors, order, 0)
+        empty = sum((np.stack(part.indices) > 0).any(0).astype(np.int32) == 0 for part in parts)
         zeros = np.asarray((sum(part.zeros for part in parts) + (empty if len(parts) > 1 else 0)) > 0, np.int32)
-        return Mixed(parts[0].source, tuple(places), tuple(factors), zeros, _nodes(parts, node))
+        return Mixed(parts[0].source, tuple(indices), tuple(factors), zeros, _nodes(parts, node))
 
 
 def _nodes(parts: list[Mixed], node: Node) -> frozenset[str]:
@@ -152,20 +152,20 @@ def _nodes(parts: list[Mixed], node: Node) -> frozenset[str]:
 
 
 def _shaped(part: Mixed, shape: tuple[int, ...]) -> Mixed:
-    places, factors = tuple(p.reshape(shape) for p in part.places), tuple(f.reshape(shape) for f in part.factors)
-    return replace(part, places=places, factors=factors, zeros=part.zeros.reshape(shape))
+    indices, factors = tuple(p.reshape(shape) for p in part.indices), tuple(f.reshape(shape) for f in part.factors)
+    return replace(part, indices=indices, factors=factors, zeros=part.zeros.reshape(shape))
 
 
 def _extended(part: Mixed, terms: int) -> Mixed:
     """The mixture with so many terms, of which more are absent."""
-    more = terms - len(part.places)
-    places = (*part.places, *[np.zeros_like(part.places[0])] * more)
-    return replace(part, places=places, factors=(*part.factors, *[np.zeros_like(part.factors[0])] * more))
+    more = terms - len(part.indices)
+    indices = (*part.indices, *[np.zeros_like(part.indices[0])] * more)
+    return replace(part, indices=indices, factors=(*part.factors, *[np.zeros_like(part.factors[0])] * more))
 
 
 @dataclass(frozen=True)
 class Angles:
-    """A rotation of pairs that are `distance` apart, with tables [places, pairs], as the operator has it."""
+    """A rotation of pairs with tables [places, pairs], as the operator has it."""
 
     cos: Factors
     sin: Factors
@@ -174,14 +174,14 @@ class Angles:
 
 def rotation_of(part: Mixed) -> Angles | None:
     """The rotation that a mixture is; None where it is something else, or angles depend on more than one axis."""
-    if len(part.places) != 2 or not all(p.all() for p in part.places) or part.zeros.min() != part.zeros.max():
+    if len(part.indices) != 2 or not all(p.all() for p in part.indices) or part.zeros.min() != part.zeros.max():
         return None
     own = np.arange(1, part.zeros.size + 1, dtype=np.int32).reshape(part.zeros.shape)
-    is_first = part.places[0] == own
-    if not (is_first | (part.places[1] == own)).all():
+    is_first = part.indices[0] == own
+    if not (is_first | (part.indices[1] == own)).all():
         return None
     near, far = np.where(is_first, *part.factors), np.where(is_first, *part.factors[::-1])
-    distance = np.where(is_first, *part.places[::-1]) - own
+    distance = np.where(is_first, *part.indices[::-1]) - own
     half, rows = int(abs(distance.reshape(-1)[0])), part.zeros.shape[:-1]
     width = part.zeros.shape[-1]
     if half == 1 and width == 2 and rows:  # pairs that are an axis of their own
@@ -212,8 +212,8 @@ def _table(cos: Factors, sin: Factors) -> tuple[Factors, Factors, int, int] | No
     *rows, width = cos.shape
     varying = [a for a in range(len(rows)) if any((x != x.take([0], a)).any() for x in (cos, sin))]
     first, end = (varying[0], varying[-1] + 1) if varying else (len(rows), len(rows))
-    outer, places, inner = (int(np.prod(rows[a:b], dtype=np.int64)) for a, b in ((0, first), (first, end), (end, None)))
-    tables = [np.ascontiguousarray(x.reshape(outer, places, inner, width)[0, :, 0]) for x in (cos, sin)]
+    outer, spots, inner = (int(np.prod(rows[a:b], dtype=np.int64)) for a, b in ((0, first), (first, end), (end, None)))
+    tables = [np.ascontiguousarray(x.reshape(outer, spots, inner, width)[0, :, 0]) for x in (cos, sin)]
     return tables[0], tables[1], outer, inner
 
 
@@ -284,7 +284,7 @@ def _view_of(tensors: dict[str, Tensor], source: str, shape: tuple[int, ...]) ->
 
 
 @dataclass(frozen=True)
-class Table:
+class AngleTable:
     """A constant as rows of `shape`: each `step`-th number from the first on is a table's, or its opposite."""
 
     name: str
@@ -293,7 +293,7 @@ class Table:
     is_opposite: bool
 
 
-def _table_in(program: Program, names: set[str], table: Factors) -> Table | None:
+def _table_in(program: Program, names: set[str], table: Factors) -> AngleTable | None:
     """The constant of these that has the table's numbers; None without one: fusion makes no constants."""
     rows, width = table.shape
     for name in sorted(names):
@@ -305,7 +305,7 @@ def _table_in(program: Program, names: set[str], table: Factors) -> Table | None
             part = numbers[:, : width * step : step]
             for is_opposite in (False, True):
                 if part.shape == table.shape and np.array_equal(-part if is_opposite else part, table):
-                    return Table(name, (rows, numbers.shape[1]), step, is_opposite)
+                    return AngleTable(name, (rows, numbers.shape[1]), step, is_opposite)
     return None
 
 

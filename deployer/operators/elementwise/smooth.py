@@ -188,7 +188,6 @@ class SwishGateGrad(Pointwise):
     formula = replaced(SWISH_GRAD.formula, DY, DY * Input("u"))
     defaults: ClassVar = {"alpha": 1.0}
     no_gradient = "it belongs to a backward pass"
-    declared_by = Swish.name
     result = "dx"
 
 

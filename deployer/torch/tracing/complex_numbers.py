@@ -15,7 +15,7 @@ LIKE_REAL = (
 )
 """Functions of a tensor that do the same to both parts."""
 FACTS = ("shape", "ndim", "device", "requires_grad", "dim", "size", "numel", "__len__")
-"""What of a pair is asked as of its real part."""
+"""Facts of a pair that are those of its real part."""
 
 
 class Complex:
@@ -32,7 +32,7 @@ class Complex:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """What a function of PyTorch gives for pairs; UnsupportedOperator where it is not known here."""
+        """Return what a function of PyTorch gives for pairs; UnsupportedOperator where it is not known here."""
         return computed(getattr(func, "__name__", ""), args, kwargs or {})
 
     def __getattr__(self, name: str) -> Any:
@@ -148,7 +148,7 @@ KNOWN: Mapping[str, Callable[..., Any]] = {
 
 
 def computed(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What a function of that name gives; UnsupportedOperator for one that is not known of complex numbers."""
+    """Return what a function of that name gives; UnsupportedOperator for one that is not known of complex numbers."""
     if name in KNOWN:
         return KNOWN[name](*args, **kwargs)
     first = _pair(args[0])

@@ -24,7 +24,7 @@ POWERS = ("pow", "__pow__")
 
 @dataclass(frozen=True)
 class Fact:
-    """What a tensor is of x: its `kind`, over how many last axes, with which epsilon, when x was at that version."""
+    """A tensor's relation to x: its `kind`, over how many last axes, with which epsilon, when x was at that version."""
 
     kind: str
     x: Tensor
@@ -46,7 +46,7 @@ class Norms:
     facts: dict[int, tuple[Tensor, Fact]] = field(default_factory=dict)
 
     def replaced(self, name: str, args: Sequence[Any]) -> Any:
-        """What stands for a call, and NotImplemented where it ends no norm."""
+        """Return what stands for a call, and NotImplemented where it ends no norm."""
         if len(args) != 2 or name not in (*PRODUCTS, *QUOTIENTS) or not all(isinstance(a, Tensor) for a in args):
             return NotImplemented
         pairs = [tuple(args)] if name in QUOTIENTS else [tuple(args), tuple(args[::-1])]
