@@ -140,7 +140,6 @@ def test_functions(tmp_path: Path) -> None:
         ("acuracy", "did you mean accuracy"),
         (["speed"], r"there is no metric 'speed'[\s\S]*top_K"),
         (["top_0"], "there is no metric 'top_0'"),
-        ([lambda a, b: 0], "needs a name"),
         ({"f1": largest_error}, "'f1' is there already"),
         ({"a b": largest_error}, "needs a name"),
         ([3], "is a int, neither a name nor a function"),

@@ -317,7 +317,7 @@ def test_steps_do_not_share_memory() -> None:
 
 def test_unknown_arguments() -> None:
     """They are answered by the name that is meant."""
-    for given, meant in (("learning_rate", "lr"), ("momentun", "momentum"), ("n_accum", "accumulate_grad_batches")):
+    for given, meant in (("weight", "class_weights"), ("momentun", "momentum"), ("n_accum", "accumulate_grad_batches")):
         with pytest.raises(OptionProblem) as caught:
             front.compile_step(perceptron(), F.cross_entropy, **{given: 1})
         assert caught.value.hint == f"did you mean {meant}?"

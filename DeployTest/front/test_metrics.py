@@ -87,4 +87,4 @@ def test_what_cannot_be_measured() -> None:
     with pytest.raises(OptionProblem, match=r"train_metrics needs the samples[\s\S]*in_memory=True"):
         front.train(linear(3), loader, "cross_entropy", train_metrics=True, **more)
     with pytest.raises(OptionProblem, match="did you mean restore_best"):
-        front.train(linear(3), (X, Y), "cross_entropy", restore_best_weights=True, **OPTIONS)
+        front.train(linear(3), (X, Y), "cross_entropy", restore_bests=True, **OPTIONS)

@@ -36,7 +36,7 @@ def imports(path: Path) -> Iterator[str]:
         yield from (name.removeprefix("deployer.") for name in names if name.startswith("deployer."))
 
 
-ENTRIES = {"cli": "commands", "__main__": "commands", "loggers": "fitting"}
+ENTRIES = {"cli": "commands", "__main__": "commands", "loggers": "fitting", "callbacks": "fitting"}
 """Modules above all folders that belong to a room; the others are the pipeline, a room of its own."""
 
 

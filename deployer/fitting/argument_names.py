@@ -1,76 +1,114 @@
-"""Unknown arguments and options, answered by the name that was probably meant."""
+"""Names of arguments: those of other libraries are taken, unknown ones answered by the name that was meant."""
 
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import ParamSpec, TypeVar
 
 from deployer.core.errors import OptionProblem
 
-SYNONYMS = {
+TAKEN_AS = {
     "learning_rate": "lr",
+    "train_batch_size": "batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "gradient_accumulation_steps": "accumulate_grad_batches",
+    "max_norm": "max_grad_norm",
+    "clip_norm": "max_grad_norm",
+    "clip_grad_norm": "max_grad_norm",
+    "gradient_clip_val": "max_grad_norm",
+    "clip_value": "max_grad_value",
+    "scheduler": "lr_scheduler",
+    "lr_scheduler_type": "lr_scheduler",
+    "num_epochs": "epochs",
+    "n_epochs": "epochs",
+    "max_epochs": "epochs",
+    "num_train_epochs": "epochs",
+    "max_steps": "n_steps",
+    "train_data": "data",
+    "train_dataset": "data",
+    "train_loader": "data",
+    "train_dataloader": "data",
+    "train_dataloaders": "data",
+    "dataloader": "data",
+    "val_data": "validation",
+    "validation_data": "validation",
+    "val_dataset": "validation",
+    "eval_dataset": "validation",
+    "val_loader": "validation",
+    "valid_loader": "validation",
+    "val_dataloader": "validation",
+    "val_dataloaders": "validation",
+    "validation_split": "validation",
+    "criterion": "loss",
+    "loss_fn": "loss",
+    "class_weight": "class_weights",
+    "sample_weights": "sample_weight",
+    "callbacks": "callback",
+    "metric": "metrics",
+    "mode": "monitor_mode",
+    "metric_for_best_model": "monitor",
+    "early_stopping_patience": "patience",
+    "restore_best_weights": "restore_best",
+    "load_best_model_at_end": "restore_best",
+    "verbose": "progress",
+    "progress_bar": "progress",
+    "enable_progress_bar": "progress",
+    "random_state": "seed",
+    "random_seed": "seed",
+    "save_dir": "folder",
+    "output_dir": "folder",
+    "default_root_dir": "folder",
+    "example_input": "example",
+    "example_inputs": "example",
+    "example_input_array": "example",
+    "sample_input": "example",
+    "model": "module",
+    "target": "core",
+    "board": "core",
+}
+"""Names of other libraries for an argument that is the same here; they are taken, unless a function has such a name."""
+SYNONYMS = {
     "batch": "batch_size",
     "n_accum": "accumulate_grad_batches",
-    "gradient_accumulation_steps": "accumulate_grad_batches",
     "limits": "max_grad_norm",
-    "clip_norm": "max_grad_norm",
-    "gradient_clip_val": "max_grad_norm",
-    "clip_grad_norm": "max_grad_norm",
-    "clip_value": "max_grad_value",
     "schedule": "lr_scheduler",
-    "scheduler": "lr_scheduler",
     "warm_up": "warmup_steps",
     "warmup": "warmup_steps",
     "groups": "param_groups",
     "params": "param_groups",
     "group": "param_group",
     "free_rates": "any_rate",
-    "num_epochs": "epochs",
-    "max_epochs": "epochs",
-    "n_epochs": "epochs",
-    "max_steps": "n_steps",
-    "num_train_epochs": "epochs",
-    "val_data": "validation",
-    "validation_data": "validation",
-    "val_loader": "validation",
-    "val_dataloader": "validation",
-    "val_dataloaders": "validation",
-    "eval_dataset": "validation",
-    "train_dataset": "data",
-    "train_loader": "data",
-    "train_dataloader": "data",
-    "train_dataloaders": "data",
-    "dataloader": "data",
-    "criterion": "loss",
-    "loss_fn": "loss",
-    "callbacks": "callback",
-    "restore_best_weights": "restore_best",
-    "load_best_model_at_end": "restore_best",
-    "metric": "metrics",
-    "metric_for_best_model": "monitor",
-    "mode": "monitor_mode",
     "greater_is_better": "monitor_mode",
-    "verbose": "progress",
-    "enable_progress_bar": "progress",
-    "progress_bar": "progress",
     "weight": "class_weights",
-    "early_stopping_patience": "patience",
     "sampler": "class_balanced",
-    "random_seed": "seed",
-    "device": "target",
     "checks": "check_passes",
     "every": "checkpoint_every",
     "initial": "init",
     "beta1": "betas",
     "beta2": "betas",
+    "x": "data",
+    "y": "data",
+    **TAKEN_AS,
 }
 """Names that others use, and the name here."""
+RESUME = "resume=True, with folder=... of the run that goes on and a larger number of epochs"
+HERE = "leave it out: the generated code runs on this machine; target=... names another one"
 BY_OTHER_MEANS = {
-    "sample_weight": 'a loss function of (output, target), with target["weights"] from data={"x": ..., "weights": ...}',
+    "sample_weight": "deployer.torch.train(..., sample_weight=...), or step(x, y, weights) of compile_step",
+    "pos_weight": "a loss of torch.nn with pos_weight=..., as loss",
     "num_workers": "DataLoader(..., num_workers=...) as data",
     "setting": "an argument for each setting, such as weight_decay",
     "precision": "leave it out: numbers are float32",
+    "amp": "leave it out: numbers are float32",
+    "device": HERE,
+    "accelerator": HERE,
+    "ckpt_path": RESUME,
+    "checkpoint": RESUME,
+    "resume_from_checkpoint": RESUME,
+    "warmup_ratio": "warmup_steps=..., a number of updates",
+    "logging_step": "callback=..., whose on_step gets each loss",
+    "logger": "callback=..., one of deployer.loggers",
 }
 """Arguments that others have, and what does the same here."""
 CLOSE = 0.7
@@ -101,14 +139,36 @@ def unknown_argument(function: str, name: str, known: Collection[str]) -> Option
 
 
 def named_parameters(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function answer an unknown argument by the name that was probably meant."""
+    """Make a function take other libraries' names, and answer an unknown one by the name that was probably meant."""
     known = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        strange = [name for name in kwargs if name not in known]
-        if strange:
-            raise unknown_argument(function.__name__, strange[0], known)
-        return function(*args, **kwargs)
+        given = named_here(function.__name__, kwargs, known)
+        for name in known[: len(args)]:
+            if name in given:
+                hint = f"one of them; validation samples are validation=, and the order is {', '.join(known[:4])}"
+                raise OptionProblem(f"{function.__name__} gets {name} twice, by its place and by name", hint=hint)
+        return function(*args, **given)  # type: ignore[arg-type]
 
     return checked
+
+
+def named_here(function: str, given: Mapping[str, object], known: Collection[str]) -> dict[str, object]:
+    """The arguments by their names here; OptionProblem for one that is unknown, and for one that is given twice."""
+    found = dict[str, object]()
+    for name, value in given.items():
+        own = name if name in known else TAKEN_AS.get(name, name)
+        if own not in known:
+            raise unknown_argument(function, name, known)
+        if own in found:
+            raise OptionProblem(f"{function} gets {own} twice: {name} is another name of it", hint=f"{own} alone")
+        found[own] = value
+    return found
+
+
+def choice_of(text: str, known: Collection[str]) -> str:
+    """The name of a loss or an optimizer that is written in another way, such as CrossEntropyLoss; else the text."""
+    plain = {name.replace("_", ""): name for name in known}
+    word = text.lower().replace("_", "")
+    return next((plain[each] for each in (word, word.removesuffix("loss")) if each in plain), text)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deployer.core.errors import OptionProblem
+from deployer.core.operator import Array
 from deployer.fitting.argument_names import meant
 from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.history import EpochRow
@@ -62,6 +63,9 @@ class Callback:
     def on_epoch_end(self, row: EpochRow) -> None:
         """An epoch has ended: its losses and metrics."""
 
+    def on_checkpoint(self, weights: Mapping[str, Array], is_best: bool) -> None:
+        """A checkpoint was written: weights and running statistics by the model's names; of the best epoch so far?"""
+
     def on_end(self, fitted: "Fitted") -> None:
         """The run has ended and its files are written; not called after an exception."""
 
@@ -79,6 +83,7 @@ ELSEWHERE = {
     "on_validation_epoch_end": "on_evaluation",
     "on_train_epoch_end": "on_epoch_end",
     "on_epoch": "on_epoch_end",
+    "on_save_checkpoint": "on_checkpoint",
 }
 """Hooks of other libraries, with the name here."""
 

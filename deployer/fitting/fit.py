@@ -19,10 +19,11 @@ from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_
 from deployer.fitting.data.sources import Feed, read_samples
 from deployer.fitting.data.streams import AnySource, BatchSource, SampleStream, StreamFeed, stream_of, watch
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
-from deployer.fitting.history import LOSS, EpochRow, FitReport, exploded, history_csv
+from deployer.fitting.history import LOSS, EpochRow, FitReport, History, exploded, history_csv, history_of
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.metrics import Measurements, Metrics, metrics_of
 from deployer.fitting.progress import progress_bar
+from deployer.fitting.runs.run_callbacks import with_callbacks
 from deployer.fitting.runs.run_files import (
     BEST,
     CHECKPOINT,
@@ -99,6 +100,21 @@ class Fitted:
     files: dict[str, bytes] = field(default_factory=dict)
 
     @property
+    def history(self) -> History:
+        """A list for each column of `history.csv`, with a number for each epoch."""
+        return history_of(self.rows)
+
+    @property
+    def val_losses(self) -> list[float]:
+        """The loss of the validation samples after each epoch."""
+        return [row.metrics[LOSS] for row in self.rows if LOSS in row.metrics]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the validation samples after the last epoch."""
+        return dict(self.rows[-1].metrics) if self.rows else {}
+
+    @property
     def page(self) -> RunPage:
         """The content of the run's page, but for what its plan says."""
         lines, checks = (self.checked, *self.faults, *self.notes), self.checks.rows
@@ -154,7 +170,7 @@ def fit_task(
     there, by default its file's, and `command` the command line. Raises what reading, planning and running raise.
     Values that are wrong, and a run that diverges, are no exceptions: `verdict` and `faults` say so.
     """
-    path, directory = Path(model), Path(folder)
+    path, directory, run = Path(model), Path(folder), with_callbacks(run, callback)
     options, posed = options or Options(native().name), task.problem(path, run.seed, warn)
     named = RunFacts(title or path.name, _source_name(data), command=command)
     case = _Case(task, run, path, posed, options, evaluated or path, named)
@@ -238,11 +254,11 @@ class _Case:
         metrics.check()
         asked = [*metrics.choice.names, *metrics.choice.functions] if held_out is None and not run.train_metrics else []
         monitored = run.monitored
-        if monitored not in metrics.names or (monitored != LOSS and held_out is None) or asked:
+        if monitored not in metrics.names or (run.monitor != LOSS and held_out is None) or asked:
             is_known = monitored in metrics.names
             hint = "validation samples" if is_known else "one of these"
             hint += ", or train_metrics" if asked and is_known else ""
-            cause = f"nothing measures {(asked or [monitored])[0] if is_known else run.monitor!r}"
+            cause = f"nothing measures {asked[0] if asked and is_known else run.monitor!r}"
             raise OptionProblem(cause, [("metrics", ", ".join(metrics.names))], hint)
         metrics.is_rising(monitored, run.monitor_mode)
 
@@ -466,6 +482,8 @@ class _Fit:
         content = checkpoint_bytes(place, self.origin)
         files = {**({BEST: content} if is_best else {}), CHECKPOINT: content}
         output.write(self.directory, files, self.force, lasting=True)
+        weights, running = self._weights(place.state)
+        self.callback.on_checkpoint(weights | running, is_best)
 
     def _weights(self, state: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
         """Parameters, and running statistics, by the model's names."""

@@ -82,6 +82,36 @@ class FitReport:
     figures: Figures | None = None
 
 
+class History(dict[str, list[float]]):
+    """A list for each column of `history.csv`; `val_loss` is another name of `validation_loss`, and so on."""
+
+    def __missing__(self, name: str) -> list[float]:
+        """The column by its other name; KeyError with the names that there are."""
+        own = f"validation_{name.removeprefix('val_')}"
+        if name.startswith("val_") and own in self:
+            return self[own]
+        more = "; validation=... or train_metrics=True measure more"
+        raise KeyError(f"{name!r} is not in the history, which has {', '.join(self)}{more}")
+
+    @property
+    def history(self) -> "History":
+        """The columns themselves, as Keras has them."""
+        return self
+
+
+def history_of(rows: Sequence[EpochRow]) -> History:
+    """The numbers of all rows by the columns of `history.csv`."""
+    names = list(dict.fromkeys(name for row in rows for name in row.named_metrics))
+    found = History(
+        epoch=[row.epoch for row in rows],
+        passes=[row.passes for row in rows],
+        loss=[row.loss for row in rows],
+        learning_rate=[row.rate for row in rows],
+    )
+    found.update({name: [row.named_metrics.get(name, math.nan) for row in rows] for name in names})
+    return found
+
+
 def history_csv(rows: Sequence[EpochRow]) -> str:
     """The rows as CSV with a heading; numbers have as many digits as bring them back exactly."""
     names = list(dict.fromkeys(name for row in rows for name in row.named_metrics))

@@ -14,6 +14,7 @@ from deployer.core.traits.training import Loss
 from deployer.fitting.argument_names import meant
 from deployer.fitting.history import ACCURACY, ERROR, LOSS, mean_loss
 from deployer.reports.confusion import Confusion, confusion_of
+from deployer.training.attached_loss import AttachedLoss
 from deployer.training.order import Samples
 from deployer.training.problem import TrainGraph
 
@@ -22,19 +23,19 @@ MOST_CLASSES = 1000
 CHUNK_BYTES = 1 << 25
 """Bytes of held-out samples that lie in memory at a time."""
 PRECISION, RECALL, F1, CONFUSION = "precision", "recall", "f1", "confusion_matrix"
-RMSE, R2 = "rmse", "r2"
-OF_CLASSES, OF_VALUES = (ACCURACY, PRECISION, RECALL, F1, CONFUSION), (ERROR, RMSE, R2)
+MSE, RMSE, R2 = "mean_squared_error", "rmse", "r2"
+OF_CLASSES, OF_VALUES = (ACCURACY, PRECISION, RECALL, F1, CONFUSION), (ERROR, MSE, RMSE, R2)
 """Metrics of losses over labels, besides top_K, and of other losses."""
 RISING = frozenset({ACCURACY, PRECISION, RECALL, F1, R2})
 """Metrics of which more is better, besides top_K."""
 ALIASES = {
     "acc": ACCURACY,
-    "mae": ERROR,
     "f1_score": F1,
     "f1_macro": F1,
     "root_mean_squared_error": RMSE,
     "r2_score": R2,
     "confusion": CONFUSION,
+    **{"".join(word[0] for word in name.split("_")): name for name in (ERROR, MSE)},
 }
 """Other names of metrics."""
 TOP = re.compile(r"top_?([1-9][0-9]{0,8})")
@@ -87,7 +88,7 @@ def read_metrics(given: MetricSpecs, top: Sequence[int] = ()) -> MetricChoice:
         if isinstance(item, str) and not name:
             names.append(metric_name(item))
         else:
-            functions[_function_name(name, item)] = item
+            functions[_function_name(name, item, len(functions) + 1)] = item
     return MetricChoice(tuple(dict.fromkeys(names)), functions)
 
 
@@ -107,11 +108,13 @@ def metric_name(text: str) -> str:
     return name
 
 
-def _function_name(name: str, function: Any) -> str:
+def _function_name(name: str, function: Any, number: int) -> str:
+    """The name of a function, or of its type; one without a name is called by its number."""
     if not callable(function):
         cause = f"metric {name or function!r} is a {type(function).__name__}, neither a name nor a function"
         raise OptionProblem(cause, hint="the name of a metric, or a function of (outputs, targets)")
-    name = name or getattr(function, "__name__", "")
+    name = name or str(getattr(function, "__name__", type(function).__name__))
+    name = f"metric_{number}" if name == "<lambda>" else name
     if not (isinstance(name, str) and name.isidentifier()):
         hint = 'metrics={"name": function}, with a name of letters, digits and _'
         raise OptionProblem(f"a metric needs a name, and {name or function!r} is none", hint=hint)
@@ -124,7 +127,8 @@ def _function_name(name: str, function: Any) -> str:
 class Metrics:
     """The metrics of a training problem: its loss, for labels the accuracy, else the error, and those of `choice`.
 
-    Without a node the output is the loss, and nothing else can be measured.
+    Without a node the output is the loss, and nothing else can be measured. What lies `aside` is part of the samples
+    and neither input nor target: weights of samples, which count alike here.
     """
 
     node: Node | None
@@ -134,6 +138,7 @@ class Metrics:
     class_axis: int | None
     ignored: int | None = None
     choice: MetricChoice = field(default_factory=MetricChoice)
+    aside: tuple[str, ...] = ()
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -183,7 +188,8 @@ class Metrics:
         """The metrics over all samples, as if these were one batch; what fills up the last batch does not count."""
         names, outputs, labels = list(samples.types), list[Array](), list[Array]()
         for chunk in _chunks(samples.in_order()):
-            inputs = [tuple(v for n, v in zip(names, sample, strict=True) if n != self.target) for sample in chunk]
+            no_inputs = (self.target, *self.aside)
+            inputs = [tuple(v for n, v in zip(names, sample, strict=True) if n not in no_inputs) for sample in chunk]
             outputs.append(forward(inputs))
             labels += [sample[names.index(self.target)] for sample in chunk if self.target]
         scores, count = np.concatenate(outputs), samples.count
@@ -221,6 +227,12 @@ def metrics_of(graph: TrainGraph, choice: MetricChoice | None = None) -> Metrics
     loss, choice = graph.scored or graph.loss, choice or MetricChoice()
     if not loss.nodes:
         return Metrics(None, graph.model.output, "", {}, None, choice=choice)
+    found = metrics_of_loss(loss, choice)
+    return replace(found, aside=tuple(name for name in graph.loss.targets if name != found.target))
+
+
+def metrics_of_loss(loss: AttachedLoss, choice: MetricChoice) -> Metrics:
+    """The metrics of a loss by its name."""
     node = loss.nodes[0]
     declared = operator_of(node).role(Loss)
     assert declared is not None, f"{node.op} is not a loss"
@@ -263,6 +275,8 @@ def _of_values(outputs: Array, targets: Array, names: Sequence[str]) -> dict[str
     wide, targets = outputs.astype(np.float64), targets.astype(np.float64)
     off = wide - targets
     found = {ERROR: float(np.abs(off).mean())}
+    if MSE in names:
+        found[MSE] = float(np.square(off).mean())
     if RMSE in names:
         found[RMSE] = float(np.sqrt(np.square(off).mean()))
     if R2 in names:

@@ -1,5 +1,6 @@
 """Settings of a run over epochs: the task to learn, and the options of the run."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -21,6 +22,10 @@ CHECKS = 8
 """So many passes of a run are repeated in float64 by default."""
 OVERFIT_BOUND = 0.05
 """The loss that a few samples must fall below by default."""
+
+
+VALIDATED = re.compile("^(val|valid|validation)_")
+"""What other libraries put before the name of a metric; the monitored one is always that of validation samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +151,10 @@ class TrainingRun:
     @property
     def monitored(self) -> str:
         """The name of the monitored metric."""
-        is_own = self.monitor in self.metric_choice.functions
-        return self.monitor if is_own else ALIASES.get(self.monitor, self.monitor)
+        if self.monitor in self.metric_choice.functions:
+            return self.monitor
+        name = VALIDATED.sub("", self.monitor)
+        return ALIASES.get(name, name)
 
     @property
     def flush(self) -> bool:

@@ -16,14 +16,15 @@ from deployer.core.traits.training import Loss
 from deployer.fitting.data.images import image_shape, read_images
 from deployer.fitting.data.sources import ReadArrays, read_source, to_array
 from deployer.frontend.data_numbers import narrowed
-from deployer.torch.objectives import arguments_of
+from deployer.torch.loss_choice import ANY, NONE, ONE
+from deployer.torch.objectives import arguments_of, takes_any_number
 from deployer.training.batches import taken_arrays, tell_unread
-from deployer.training.tables import Request, Taken, is_table, read_table
+from deployer.training.tables import TARGETS, Request, Taken, is_table, read_table
 
 COLLATED = 256
 """Samples of a data set that are put together at a time."""
-ONE, NONE, ANY = "one", "none", "any"
-"""Number of arrays that the loss takes: one by name, none where the module returns its loss, any for a function."""
+WEIGHTS = ("sample_weight", "sample_weights", "weight", "weights")
+"""Names of a mapping's weights of samples, for a loss by name."""
 SAMPLES = "a tuple (x, y), batches of these, a Dataset, a file, or a folder of images"
 
 
@@ -32,7 +33,7 @@ class Columns:
     """Inputs of a module, then the targets of its loss, samples along the first axis; `classes` names the labels.
 
     `inputs` and `targets` are the names of both; with `keywords` the module's arguments have those of the inputs.
-    `taken` says what they were in the source.
+    `taken` says what they were in the source. With `weighted` the last array has a weight for each sample.
     """
 
     arrays: list[Array]
@@ -41,6 +42,16 @@ class Columns:
     targets: tuple[str, ...] = ()
     keywords: bool = False
     taken: Taken | None = None
+    weighted: bool = False
+
+    def with_weights(self, weights: Any) -> "Columns":
+        """The same with a weight for each sample behind the target; DatasetMismatch for another number of them."""
+        array, count = _array(weights, WEIGHTS[0]), len(self.arrays[0])
+        if self.weighted or len(array) != count:
+            found = "the data have weights already" if self.weighted else f"{len(array)} weights, and {count} samples"
+            raise DatasetMismatch(f"sample_weight does not fit: {found}", hint="one weight for each sample")
+        targets = (*self.targets, WEIGHTS[0])
+        return replace(self, arrays=[*self.arrays, array], targets=targets, weighted=True)
 
     def source(self, arrays: list[Array]) -> ReadArrays:
         """The arrays for `fit`, in the types of its model."""
@@ -64,8 +75,8 @@ def read_columns(
     set, which has a length and gives a sample for a number, or a loader of one, is read once, in its order. A table is
     as `read_table` has it, with class numbers as its target unless `loss` takes floats. `like` are the samples that are
     trained, where others are read for validation.
-    `targets` says how many arrays are the loss's and not the module's: ONE; NONE; or ANY, the last one of a tuple, and
-    of a mapping all that are no arguments.
+    `targets` says how many arrays are the loss's and not the module's: ONE, behind which weights of the samples may be;
+    NONE; or ANY, the last one of a tuple, and of a mapping all that are no arguments.
     DatasetMismatch for data that are no arrays, beside what reading raises.
     """
     called, classes = _Called(module, targets), like.classes if like else ()
@@ -112,12 +123,17 @@ def _named_columns(module: "_Called", names: list[str], arrays: list[Array], cla
     keywords = bool(names) and not names[0].isdigit()
     if keywords:
         known = module.arguments if names != ["images", "labels"] else {"images": True}
-        inputs = [n for n in names if n in known and not (module.targets == ONE and n == names[-1])]
+        weighted = module.targets == ONE and names[-1] in WEIGHTS and len(names) > 2
+        behind = names[-1 - weighted :] if module.targets == ONE else []
+        inputs = [n for n in names if n in known and n not in behind]
         own = not set(inputs) <= module.arguments.keys()
-        return Columns(arrays, classes, tuple(inputs), tuple(n for n in names if n not in inputs), not own)
-    count = len(names) - (0 if module.targets == NONE else 1)
+        targets = tuple(n for n in names if n not in inputs)
+        return Columns(arrays, classes, tuple(inputs), targets, not own, weighted=weighted)
+    weighted = module.targets == ONE and not module.takes_any and len(names) == len(module.arguments) + 2
+    count = len(names) - (0 if module.targets == NONE else 1 + weighted)
     inputs = [*module.arguments, *(f"input_{i}" for i in range(len(module.arguments), count))][:count]
-    return Columns(arrays, classes, tuple(inputs), tuple("target" for _ in names[count:]))
+    targets = ("target", WEIGHTS[0])[: len(names) - count]
+    return Columns(arrays, classes, tuple(inputs), targets, weighted=weighted)
 
 
 def gives_samples(data: Any) -> bool:
@@ -163,6 +179,7 @@ class _Called:
 
     def __init__(self, module: nn.Module, targets: str) -> None:
         self.arguments, self.targets = arguments_of(module), targets
+        self.takes_any = takes_any_number(module)
 
 
 def _needed(module: _Called) -> list[str]:
@@ -176,7 +193,12 @@ def _named(columns: Mapping[str, Any], module: "_Called", place: str, warn: Warn
     """
     targets = {found.target for op in losses().values() if (found := op.role(Loss))}
     needed, rest = _needed(module), [name for name in columns if name not in module.arguments]
-    target = [name for name in columns if name in targets] if module.targets == ONE else rest
+    target, weights = rest, list[str]()
+    if module.targets == ONE:
+        weights = [name for name in rest if name in WEIGHTS][:1]
+        left = [name for name in rest if name not in weights]
+        usual = [[n for n in columns if n in targets], [n for n in left if n.lower() in TARGETS], left]
+        target = next((names for names in usual if names), [])
     counts = {ONE: len(target) == 1, NONE: True, ANY: bool(rest)}
     target = [] if module.targets == NONE else target
     if not columns.keys() >= set(needed) or not counts[module.targets]:
@@ -184,15 +206,16 @@ def _named(columns: Mapping[str, Any], module: "_Called", place: str, warn: Warn
         facts = [("needed", f"{', '.join(needed)}{wanted[module.targets]}")]
         facts += [("found", ", ".join(columns) or "nothing")]
         raise DatasetMismatch(f"{place} lacks arrays of the module", facts, "arrays of these names")
-    names = [*(name for name in module.arguments if name in columns and name not in target), *target]
+    names = [*(name for name in module.arguments if name in columns and name not in target), *target, *weights]
     tell_unread(columns, names, place, warn)
     return {name: columns[name] for name in names}
 
 
-def _array(values: Any, index: int) -> Array:
+def _array(values: Any, index: int | str) -> Array:
     """Floats as float32 and integers as int64; DatasetMismatch for one number, and for numbers beyond float32."""
     array = to_array(values)
-    place, facts = f"data: array {index}", [("found", f"{array.dtype}{list(array.shape)}")]
+    place = index if isinstance(index, str) else f"data: array {index}"
+    facts = [("found", f"{array.dtype}{list(array.shape)}")]
     if not array.ndim:
         raise DatasetMismatch(f"{place} is one number", facts, "arrays, samples along their first axis")
     return narrowed(array, "float32", place, facts) if array.dtype.kind == "f" else array.astype("int64")

@@ -1,22 +1,23 @@
 """From samples of a module to its captured and checked training step: what every way of training begins with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deployer.core.errors import DatasetMismatch, DeployerWarning, Warn
+from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn
 from deployer.core.operator import Array, losses
 from deployer.core.traits.training import Loss
 from deployer.torch.check import check_step
-from deployer.torch.data import ANY, NONE, ONE, Columns
-from deployer.torch.objectives import LossSpec, Objective, objective_of
+from deployer.torch.data import Columns
+from deployer.torch.loss_choice import LossChoice
+from deployer.torch.objectives import Objective, named_loss, objective_of
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.training.attached_loss import OWN_LOSS
-from deployer.training.settings import Given, split_settings
+from deployer.training.settings import split_settings
 
 CHECKED = "the captured step was compared with PyTorch in float64"
 UNCHECKED = "the captured step was not compared with PyTorch, as asked"
@@ -59,41 +60,51 @@ class ObjectiveStep:
         return self.step.save(path, **known, targets=targets)
 
 
-def targets_of(loss: LossSpec) -> str:
-    """Number of data arrays that the loss takes."""
-    return ANY if not isinstance(loss, str) else NONE if loss == OWN_LOSS else ONE
+def named_objective(module: nn.Module, loss: LossChoice, columns: Columns) -> Objective:
+    """The objective of a loss for columns of samples.
 
-
-def split_hyperparameters(loss: LossSpec, given: Given) -> tuple[dict[str, float], dict[str, float]]:
-    """The settings of the loss, and those that it has not, which are the optimizer's."""
-    _, rest = split_settings(given, losses().get(loss) if isinstance(loss, str) else None)
-    return {n: v for n, v in given.items() if n not in rest}, rest
-
-
-def named_objective(
-    module: nn.Module, loss: LossSpec, columns: Columns, settings: Given, class_weights: Sequence[float]
-) -> Objective:
-    """The objective of a loss, with its settings, for columns of samples."""
-    operator, targets = losses().get(loss) if isinstance(loss, str) else None, columns.targets
-    declared = operator.role(Loss) if operator is not None else None
-    if declared is not None and len(targets) == 1:
-        targets = (declared.target,)
-    return objective_of(
+    OptionProblem for weights of samples beside a loss without a name.
+    """
+    targets, own = columns.targets, _takes(loss, columns)
+    if columns.weighted and not own:
+        example = 'target["weights"] in the function, with data={"x": ..., "labels": ..., "weights": ...}'
+        cause = "sample_weight needs a loss by its name, and this one is a function or the module's"
+        raise OptionProblem(cause, [("losses", ", ".join(losses()))], f"one of these, or {example}")
+    if own and loss.name in losses():
+        targets = (losses()[loss.name].role(Loss).target, *targets[1:])  # type: ignore[union-attr]
+    named = isinstance(loss.given, str)
+    found = objective_of(
         module,
-        loss,
+        loss.given,
         columns.inputs,
         targets,
         keywords=columns.keywords,
-        settings=settings,
-        class_weights=class_weights,
+        settings=loss.settings if named else {},
+        class_weights=loss.class_weights if named else (),
     )
+    if not own or (named and not columns.weighted):
+        return found
+    attributes, _ = split_settings(loss.settings, losses()[loss.name])
+    known = replace(found, name=loss.name, settings=attributes, weights=loss.class_weights)
+    if not columns.weighted:
+        return known
+    return replace(known, weighted=True, function=named_loss(loss.name, attributes, loss.class_weights, True))
+
+
+def _takes(loss: LossChoice, columns: Columns) -> bool:
+    """Whether the loss is one by name that compares the target as it is: PyTorch's functions take more than that."""
+    if not loss.name:
+        return False
+    target = columns.arrays[len(columns.inputs)] if len(columns.arrays) > len(columns.inputs) else None
+    return isinstance(loss.given, str) or not loss.takes_labels or (target is not None and target.dtype.kind in "iub")
 
 
 def typed(objective: Objective, arrays: Sequence[Array]) -> list[Array]:
-    """Return the arrays, with an integer target as float32 if the loss compares floats."""
+    """Return the arrays, with an integer target as float32 if the loss compares floats, and weights of samples too."""
     declared = losses()[objective.name].role(Loss) if objective.name else None
     floats = declared is not None and declared.class_axis is None
-    return [x.astype(np.float32) if floats and i == len(arrays) - 1 else x for i, x in enumerate(arrays)]
+    floating = [len(objective.inputs)] * floats + [len(arrays) - 1] * objective.weighted
+    return [x.astype(np.float32) if i in floating else x for i, x in enumerate(arrays)]
 
 
 def capture_objective(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.operator import losses
 from deployer.core.traits.training import Loss
+from deployer.fitting.argument_names import meant
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import Given, split_settings
 
@@ -24,7 +25,8 @@ class Objective:
     """The loss of a module for data tensors in order: `inputs` go to the module, `targets` to the loss.
 
     With `keywords` the inputs are arguments by name. `name` is that of a loss of ours, `settings` and `weights` are its
-    attributes and class weights. `outputs` gives what metrics compare with the target.
+    attributes and class weights. With `weighted` the last target is a weight for each sample. `outputs` gives what
+    metrics compare with the target.
     """
 
     inputs: tuple[str, ...]
@@ -34,6 +36,7 @@ class Objective:
     name: str = ""
     settings: dict[str, float] = field(default_factory=dict)
     weights: tuple[float, ...] = ()
+    weighted: bool = False
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -53,6 +56,8 @@ class Objective:
         if self.function is None:
             return own_loss(output)
         rest = data[len(self.inputs) :]
+        if self.weighted:
+            return self.function(output, rest)
         target = rest[0] if len(rest) == 1 else dict(zip(self.targets, rest, strict=True))
         return self.function(output, target)
 
@@ -79,13 +84,23 @@ def objective_of(
         _check_function(loss, settings, class_weights)
         return Objective((*inputs, *targets), (), keywords, None)
     if loss not in losses():
+        guess = meant(loss, [*losses(), OWN_LOSS])
         hint = f"one of {', '.join((*losses(), OWN_LOSS))}, or a function of output and target"
+        hint = f"did you mean {guess}? It is {hint}" if guess else hint
         raise OptionProblem(f"there is no loss {loss!r}", hint=hint)
     attributes, strange = split_settings(settings or {}, losses()[loss])
     assert not strange, f"settings {strange} are not the loss's"
-    weight = torch.tensor(class_weights, dtype=torch.float32) if class_weights else None
-    function = _Named(loss, attributes, weight)
+    function = named_loss(loss, attributes, class_weights)
     return Objective(*names, keywords, function, loss, attributes, tuple(class_weights))
+
+
+def named_loss(
+    name: str, attributes: Mapping[str, float], class_weights: Sequence[float] = (), weighted: bool = False
+) -> Callable[[Any, Any], Tensor]:
+    """The function of output and target that a loss by its name is, or of output and (target, weights of samples)."""
+    weight = torch.tensor(class_weights, dtype=torch.float32) if len(class_weights) else None
+    function = _Named(name, attributes, weight)
+    return _Weighted(function) if weighted else function
 
 
 def _check_function(loss: Any, settings: Given | None, class_weights: Sequence[float]) -> None:
@@ -108,10 +123,19 @@ class _Named:
 
     def __call__(self, output: Any, target: Tensor) -> Tensor:
         """The mean over the batch."""
-        scores = scores_of(output)
-        declared = losses()[self.name].role(Loss)
-        assert declared is not None
-        options: dict[str, Any] = {**self.attributes, **declared.arguments}
+        return self.of(scores_of(output), target, self.declared.arguments)
+
+    @property
+    def declared(self) -> Loss:
+        """The declaration of the loss."""
+        found = losses()[self.name].role(Loss)
+        assert found is not None
+        return found
+
+    def of(self, scores: Tensor, target: Tensor, arguments: Mapping[str, str]) -> Tensor:
+        """PyTorch's function with these arguments."""
+        declared = self.declared
+        options: dict[str, Any] = {**self.attributes, **arguments}
         if self.weight is not None:
             if self.weight.shape != scores.shape[1:2]:
                 counts = [("weights", str(len(self.weight))), ("classes", str(scores.shape[1:2]))]
@@ -134,6 +158,44 @@ class _Named:
                 f"the target does not have the shape that loss {self.name!r} compares", facts, "equal shapes"
             )
         return target.reshape(scores.shape).to(scores.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighted:
+    """A loss by name with a weight for each sample: the weighted sum, divided by what the loss itself divides by.
+
+    So weights of 1 give the loss itself.
+    """
+
+    loss: _Named
+
+    def __call__(self, output: Any, rest: Sequence[Tensor]) -> Tensor:
+        """The weighted mean of a batch; `rest` are the target and the weights."""
+        target, weights = rest
+        scores = scores_of(output)
+        each = self.loss.of(scores, target, {"reduction": "none"})
+        weights = weights.to(each.dtype)
+        if weights.shape != each.shape:
+            if weights.numel() != len(each):
+                facts = [("weights", str(list(weights.shape))), ("losses", str(list(each.shape)))]
+                raise ShapeMismatch("sample_weight fits neither samples nor losses", facts, "one for each sample")
+            weights = weights.reshape(-1, *[1] * (each.dim() - 1))
+        return (each * weights).sum() / self._divisor(each, target)
+
+    def _divisor(self, each: Tensor, target: Tensor) -> Any:
+        """The divisor of the loss: samples, elements, or labels that count, by their class weights."""
+        declared, weight = self.loss.declared, self.loss.weight
+        if declared.class_axis is None:
+            return len(each) if declared.arguments else each.numel()
+        ignored = self.loss.attributes.get("ignore_index", IGNORED)
+        counted = target != ignored
+        if weight is None:
+            return counted.sum()
+        return (weight.to(each.dtype)[torch.where(counted, target, 0)] * counted).sum()
+
+
+IGNORED = -100
+"""The label that PyTorch ignores by default."""
 
 
 def torch_function(name: str) -> Callable[..., Tensor]:
@@ -181,3 +243,9 @@ def arguments_of(module: nn.Module) -> dict[str, bool]:
     """The arguments of a module's forward pass that have a name, in their order, and whether it needs each."""
     arguments = inspect.signature(module.forward).parameters.values()
     return {a.name: a.default is a.empty for a in arguments if a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)}
+
+
+def takes_any_number(module: nn.Module) -> bool:
+    """Whether a module's forward pass takes any number of arguments."""
+    arguments = inspect.signature(module.forward).parameters.values()
+    return any(a.kind is a.VAR_POSITIONAL for a in arguments)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deployer.core.errors import DatasetMismatch, OptionProblem, RunFailed, Warn, python_warning
+from deployer.core.errors import DatasetMismatch, RunFailed, Warn, python_warning
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.fitting.argument_names import named_parameters
@@ -19,35 +19,36 @@ from deployer.fitting.callback import Callbacks
 from deployer.fitting.fit import Fitted, fit_task
 from deployer.fitting.history import LOSS
 from deployer.fitting.loop import DIVERGED
-from deployer.fitting.metrics import MetricChoice, MetricFunction, MetricSpecs, read_metrics
+from deployer.fitting.metrics import MetricSpecs
 from deployer.fitting.task import CHECKS, OVERFIT_BOUND, Task, TrainingRun
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
+from deployer.torch.boards.packaging import write_forward
+from deployer.torch.call_forms import data_apart
 from deployer.torch.capture import capture_outputs
 from deployer.torch.data import read_columns
+from deployer.torch.loss_choice import ClassWeights, choose_loss
 from deployer.torch.objective_step import (
     CaptureOptions,
     capture_objective,
     named_objective,
-    split_hyperparameters,
-    targets_of,
 )
 from deployer.torch.objectives import LossSpec
-from deployer.torch.packaging import Trained, as_trained, write_forward
 from deployer.torch.rules.parameter_groups import parameter_groups
 from deployer.torch.rules.schedules import SchedulerSpec, schedule_spec
 from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
 from deployer.torch.samples.run_samples import reader, run_samples
 from deployer.torch.samples.streams import StreamOptions
 from deployer.torch.step import CapturedStep
+from deployer.torch.trained import Trained, as_trained
 from deployer.torch.updates import FirstUpdates
+from deployer.torch.weights import on_tensors
 from deployer.training.tables import check_column
 
-WEIGHTS = ("best", "last")
-"""Weights of a run that a module can be given."""
 MODEL, EVALUATED, RUN = "module.onnx", "evaluated.onnx", "run"
 """The captured step, the forward pass in evaluation, and the folder of the run, in the folder of a call."""
 
 
+@data_apart
 @named_parameters
 def train(
     module: nn.Module,
@@ -79,7 +80,8 @@ def train(
     class_balanced: bool = False,
     in_memory: bool = False,
     seed: int = 0,
-    class_weights: Sequence[float] = (),
+    sample_weight: Any = None,
+    class_weights: ClassWeights = (),
     label_smoothing: float | None = None,
     ignore_index: int | None = None,
     delta: float | None = None,
@@ -113,13 +115,15 @@ def train(
 ) -> Trained:
     """Train the module on `data`: its inputs and then its labels or target, samples along the first axis of each.
 
-    `data` is a tuple of arrays or tensors, a DataLoader or another iterable of batches, a Dataset of single samples, a
-    folder of images, or a file, as `read_columns` has them. Loaders and datasets are read anew in every epoch, and no
-    more than some batches of them lie in memory; a generator is read once. `loss` is a name as in `deployer
-    train-graph`, a function or module of (output, target), or "model" where the module returns its loss. `optimizer` is
-    a name or an optimizer of `torch.optim`, whose groups and settings count; what it has and no optimizer here has is
-    an error. PyTorch itself differentiates: what it stops, scales or replaces on the way is so here, and buffers that
-    forward writes are renewed in each pass. The module keeps its weights; `load_into` gives it the trained ones.
+    `data` is a tuple of arrays or tensors (`train(module, x, y, loss=...)` is the same), a DataLoader or another
+    iterable of batches, a Dataset of single samples, a folder of images, or a file, as `read_columns` has them. Loaders
+    and datasets are read anew in every epoch, and no more than some batches of them lie in memory; a generator is read
+    once. `loss` is a name as in `deployer train-graph`, a function or module of (output, target), of which those of
+    PyTorch are known by name, or "model" where the module returns its loss. `optimizer` is a name or an optimizer of
+    `torch.optim`, whose groups and settings count; what it has and no optimizer here has is an error. PyTorch itself
+    differentiates: what it stops, scales or replaces on the way is so here, and buffers that forward writes are renewed
+    in each pass. The module keeps its weights; `load_into` gives it the trained ones. Arguments may also have the names
+    that other libraries give them, such as `learning_rate`, `max_epochs` or `val_loader`.
 
     The update:
 
@@ -141,6 +145,8 @@ def train(
     - `shuffle` in every epoch, by `seed`, which is that of dropout and of a split, too; by default so, but a loader has
       its own order. `drop_last` drops an incomplete last batch instead of filling it up. `class_balanced` draws each
       class as often as any other. `in_memory` reads a loader or a dataset once and keeps its samples.
+    - `sample_weight`: a weight for each sample of arrays, for a loss by name; or the samples are (x, y, weight). The
+      loss is the weighted sum, divided by what it is divided by without weights. Validation counts all samples alike.
     - `class_weights`, `label_smoothing`, `ignore_index`, `delta`, `beta`: those of a loss by name.
     - `validation`: samples in any form of `data`, or a share of them; in evaluation mode. `monitor` is the metric of
       the best epoch, `patience` so many epochs without a better one end the run (0: never). With `restore_best` the
@@ -179,7 +185,7 @@ def train(
         delta=delta,
         beta=beta,
     )
-    of_loss, of_optimizer = split_hyperparameters(loss, given)
+    chosen, of_optimizer = choose_loss(loss, given, class_weights)
     limits, groups = grad_limits(max_grad_norm, max_grad_value), parameter_groups(module, param_groups)
     live = isinstance(lr_scheduler, torch.optim.lr_scheduler.LRScheduler)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=live)
@@ -197,7 +203,7 @@ def train(
         monitor=monitor,
         monitor_mode=monitor_mode,
         restore_best=restore_best,
-        metrics=_on_tensors(metrics),
+        metrics=on_tensors(metrics),
         train_metrics=train_metrics,
         top=tuple(top),
         overfit=overfit,
@@ -208,11 +214,10 @@ def train(
     )
     drops = check_dropout(dropout)
     check_column(target_column, data, validation)
-    named = loss if isinstance(loss, str) else ""
-    read = reader(read_columns, module, warn, targets=targets_of(loss), loss=named, target_column=target_column)
+    read = reader(read_columns, module, warn, targets=chosen.targets, loss=chosen.name, target_column=target_column)
     ordering = StreamOptions(batch_size, seed, shuffle, drop_last, class_balanced, n_steps)
-    samples = run_samples(data, validation, read, ordering, in_memory, warn)
-    objective = named_objective(module, loss, samples.columns, of_loss, class_weights)
+    samples = run_samples(data, validation, read, ordering, in_memory, warn, sample_weight)
+    objective = named_objective(module, chosen, samples.columns)
     first, held_out = samples.first(objective), samples.held_out(objective, read, warn)
     capture = CaptureOptions(seed, drops, check, reduction == ACCUMULATIONS[1])
     captured = capture_objective(module, objective, first, samples.may_ignore, capture, warn)
@@ -258,16 +263,6 @@ def train(
     return as_trained(_with_counts(module, captured.step, fitted), captured)
 
 
-def _on_tensors(given: MetricSpecs) -> MetricSpecs:
-    """The metrics, with functions that are called with tensors."""
-
-    def of(function: MetricFunction) -> MetricFunction:
-        return lambda *arrays: function(*(torch.from_numpy(np.array(array)) for array in arrays))
-
-    choice = read_metrics(given)
-    return MetricChoice(choice.names, {name: of(function) for name, function in choice.functions.items()})
-
-
 def _with_counts(module: nn.Module, step: CapturedStep, fitted: Fitted) -> Fitted:
     """The run with the module's counters of passes among its buffers."""
     passes = len(fitted.losses)
@@ -285,30 +280,6 @@ def _raise_faults(fitted: Fitted, learns_by_heart: bool) -> None:
         raise DatasetMismatch("the run failed", facts, "a smaller learning rate, or more epochs")
     if fitted.faults:
         raise RunFailed("the check found faults in the run", facts)
-
-
-def load_into(module: nn.Module, trained: Fitted, weights: str = "") -> nn.Module:
-    """Give the module the trained weights, buffers and numbers of batches, in place.
-
-    `weights` are those of the "best" epoch or of the "last" pass; by default the best ones of a run with validation
-    samples, and else the last ones. KeyError, and nothing changed, where the module has no parameter or buffer of a
-    name; OptionProblem for another word.
-    """
-    if weights not in ("", *WEIGHTS):
-        raise OptionProblem(f"weights is {weights!r}", hint=f"one of {', '.join(WEIGHTS)}")
-    validated = any(row.metrics for row in trained.rows)
-    best = weights == WEIGHTS[0] or (not weights and validated)
-    tensors = dict(module.named_parameters()), dict(module.named_buffers())
-    given = (trained.best, trained.best_buffers) if best else (trained.weights, trained.buffers)
-    for known, arrays, what in zip(tensors, given, ("parameters", "buffers"), strict=True):
-        missing = sorted(arrays.keys() - known.keys())
-        if missing:
-            raise KeyError(f"the module has no {what} {missing}")
-    with torch.no_grad():
-        for known, arrays in zip(tensors, given, strict=True):
-            for name, array in arrays.items():
-                known[name].copy_(torch.from_numpy(array.reshape(known[name].shape).copy()))
-    return module
 
 
 def _counts(module: nn.Module, step: CapturedStep, passes: int) -> dict[str, Array]:

@@ -6,7 +6,7 @@ gradient of which initializer, and which is the next value of which state.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from onnx import ModelProto
 
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.files.reading import damage, parse_json
-from deployer.core.ir import CONSTANT, FROZEN, STATE, TRAINED, GraphNames, Node
+from deployer.core.ir import CONSTANT, FROZEN, STATE, TRAINED, AttrValue, GraphNames, Node
 from deployer.core.operator import Array, losses
 from deployer.core.safe_text import json_line, parameter_name
 from deployer.core.traits.training import Loss
@@ -169,20 +169,31 @@ def tensor_fates(source: Forward, record: StepRecord, parameters: Collection[str
 
 
 def _scored(record: StepRecord, model: Forward) -> AttachedLoss | None:
-    """The loss by its name, as metrics take it of scores and the target; None where it has no name."""
-    operator = losses().get(record.loss)
-    declared = operator.role(Loss) if operator else None
-    if operator is None or declared is None or len(record.targets) != 1:
+    """The loss by its name, as metrics take it of scores and the target; None where it has no name.
+
+    Behind the target there may be weights of the samples, which metrics leave out.
+    """
+    if record.loss not in losses() or not record.targets:
         return None
-    [target] = record.targets
-    attrs = {**declared.attrs, **record.settings}
+    target = record.targets[0]
+    found = scored_loss(record.loss, record.settings, record.class_weights, target)
+    return replace(found, targets={target: model.inputs[target]})
+
+
+def scored_loss(
+    name: str, settings: Mapping[str, AttrValue], class_weights: Sequence[float], target: str
+) -> AttachedLoss:
+    """A loss by its name of `scores` and a target."""
+    operator = losses()[name]
+    declared = operator.role(Loss)
+    assert declared is not None, f"{name} is a loss"
     inputs, constants = ["scores", target], dict[str, Array]()
-    if record.class_weights and declared.weights is not None:
+    if class_weights and declared.weights is not None:
         inputs += [""] * (declared.weights + 1 - len(inputs))
         inputs[declared.weights] = "class_weights"
-        constants["class_weights"] = np.array(record.class_weights, np.float32)
-    node = Node("scored", operator.name, tuple(inputs), declared.outputs, attrs)
-    return AttachedLoss(declared.outputs[0], (node,), {target: model.inputs[target]}, constants)
+        constants["class_weights"] = np.array(class_weights, np.float32)
+    node = Node("scored", operator.name, tuple(inputs), declared.outputs, {**declared.attrs, **settings})
+    return AttachedLoss(declared.outputs[0], (node,), {}, constants)
 
 
 def check_options(path: Path, record: StepRecord, loss: str, given: Mapping[str, Any]) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deployer.core.errors import OptionProblem
+from deployer.core.errors import DatasetMismatch, OptionProblem
+from deployer.sizing.boards import CORES, core_of
+from deployer.sizing.emulated import compile_words, link_words, run_program
 from DeployTest.firmware.test_library import manifest, ran, state_of
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.tolerances import table
+from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -194,3 +197,51 @@ def test_refused_packages_of_modules(given: dict[str, Any], tmp_path: Path) -> N
     with pytest.raises(OptionProblem, match=next(iter(given))):
         front.package(net(False), "cross_entropy", **options)
     assert not (tmp_path / "lib").exists()
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_only_predicts(batch: int, tmp_path: Path) -> None:
+    """A module without a loss: the library returns its output in evaluation mode."""
+    module = net(True)
+    library = front.package(module, X, tmp_path / "net", predict_batch=batch)
+    assert library.name == "net"
+    header = (tmp_path / "net/include/net.h").read_text()
+    assert "net_train_step" not in header
+    program = PREDICTION.replace("INPUT", "x").replace("COUNT", str(batch * 6))
+    content = executed(tmp_path / "net", program, X.numpy().tobytes(), tmp_path)
+    scores = np.frombuffer(content, np.float32).reshape(-1, 3)
+    expected = module.eval().double()(X.double()).detach().numpy()
+    np.testing.assert_allclose(scores, expected, **table()["several"]["float32"])
+
+
+def test_predicts_of_several_inputs_by_name(tmp_path: Path) -> None:
+    """Inputs come as a tuple or by name, and what is no argument, or a setting of training, is refused."""
+
+    class Two(nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any, scale: Any) -> Any:
+            return x * scale, x
+
+    by_place: list[Any] = []
+    front.package(Two(), (X, X), tmp_path / "one", "net", warn=by_place.append)
+    front.package(Two(), example={"scale": X, "x": X}, folder=tmp_path / "two", name="net", warn=by_place.append)
+    assert ["first output" in w.cause for w in by_place] == [True, True]
+    assert {p.name for p in (tmp_path / "one/src").iterdir()} == {p.name for p in (tmp_path / "two/src").iterdir()}
+    with pytest.raises(DatasetMismatch, match=r"not what forward takes[\s\S]*2 arrays[\s\S]*loss="):
+        front.package(net(True), (X, Y), tmp_path / "lib")
+    with pytest.raises(OptionProblem, match=r"lr has no effect without a loss[\s\S]*loss="):
+        front.package(net(True), X, tmp_path / "lib", lr=0.1)
+    assert not (tmp_path / "lib").exists()
+
+
+@pytest.mark.cortex_m
+def test_prediction_under_qemu(tmp_path: Path) -> None:
+    """The example of a library that predicts gives the first sample's output on a Cortex-M4."""
+    needs_core("cortex-m4")
+    core, module, folder = core_of("cortex-m4"), net(True), tmp_path / "net"
+    front.package(module, X, folder, core=core.name)
+    sources = [*sorted((folder / "src").glob("*.c")), folder / "examples/main.c", CORES / "start.c"]
+    includes = [f"-I{folder / 'include'}", f"-I{folder / 'examples'}"]
+    ran(*compile_words(core), *includes, *sources, *link_words(core), "-lm", "-o", tmp_path / "net.elf")
+    printed = [float(line.split()[-1]) for line in run_program(core, tmp_path / "net.elf").splitlines() if line]
+    expected = module.eval().double()(X[:1].double()).detach().numpy()[0]
+    np.testing.assert_allclose(printed, expected, **table()["several"]["float32"])

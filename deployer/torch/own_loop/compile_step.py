@@ -9,7 +9,8 @@ from deployer.core.errors import Warn, python_warning
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.call import GroupSpec, check_dropout, grad_limits, hyperparameters, takes_mean
 from deployer.lr_schedules.windows import ACCUMULATIONS
-from deployer.torch.objective_step import CaptureOptions, split_hyperparameters
+from deployer.torch.loss_choice import ClassWeights, choose_loss
+from deployer.torch.objective_step import CaptureOptions
 from deployer.torch.objectives import LossSpec
 from deployer.torch.own_loop.compiled import CompiledStep
 from deployer.torch.own_loop.step_variant import StepOptions
@@ -37,7 +38,7 @@ def compile_step(
     any_rate: bool = False,
     accumulate_grad_batches: int = 1,
     accumulate: str = ACCUMULATIONS[1],
-    class_weights: Sequence[float] = (),
+    class_weights: ClassWeights = (),
     label_smoothing: float | None = None,
     ignore_index: int | None = None,
     delta: float | None = None,
@@ -86,13 +87,13 @@ def compile_step(
         delta=delta,
         beta=beta,
     )
-    of_loss, of_optimizer = split_hyperparameters(loss, given)
+    chosen, of_optimizer = choose_loss(loss, given, class_weights)
     limits = grad_limits(max_grad_norm, max_grad_value)
     groups = parameter_groups(module, param_groups)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=True)
     capture = CaptureOptions(seed, check_dropout(dropout), check, is_mean)
-    options = StepOptions(capture, of_loss, class_weights, accumulate_grad_batches, cores, recompile, warn)
-    step = CompiledStep(module, loss, rule, options)
+    options = StepOptions(capture, accumulate_grad_batches, cores, recompile, warn)
+    step = CompiledStep(module, chosen, rule, options)
     if example is not None:
         step.compile(example)
     return step

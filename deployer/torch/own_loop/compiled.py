@@ -19,13 +19,13 @@ from deployer.lr_schedules.lr_schedule import check_rate
 from deployer.lr_schedules.windows import Updates
 from deployer.running.output import write_file
 from deployer.torch.data import read_columns
+from deployer.torch.loss_choice import LossChoice
 from deployer.torch.objective_step import (
     capture_objective,
     named_objective,
-    targets_of,
     typed,
 )
-from deployer.torch.objectives import LossSpec, Objective
+from deployer.torch.objectives import Objective
 from deployer.torch.own_loop.evaluation import ModuleOutputs
 from deployer.torch.own_loop.step_variant import StepOptions, StepVariant
 from deployer.torch.rules.update_rule import UpdateRule
@@ -43,7 +43,7 @@ class CompiledStep:
     The state lies in the step, the module keeps its own weights until `to_module`. Made by `compile_step`.
     """
 
-    def __init__(self, module: nn.Module, loss: LossSpec, rule: UpdateRule, options: StepOptions) -> None:
+    def __init__(self, module: nn.Module, loss: LossChoice, rule: UpdateRule, options: StepOptions) -> None:
         self.module, self._loss, self._rule, self._options = module, loss, rule, options
         self._variants: dict[tuple[torch.Size, ...], StepVariant] = {}
         self._variant: StepVariant | None = None
@@ -218,6 +218,8 @@ class CompiledStep:
             weights = {old: variant.library.tensors[new] for new, old in graph.original.items()}
             return self._outputs.of(data, named, weights)
 
+    predict = evaluate
+
     def check(self, *data: Any, **named: Any) -> str:
         """Repeat a pass, by default over the last batch, from the present state in float64, and compare everything.
 
@@ -307,10 +309,8 @@ class CompiledStep:
         """Compile the step for the first batch."""
         raw: Any = dict(named) if named else tuple(map(to_numpy, data))
         loss, options = self._loss, self._options
-        columns = read_columns(
-            raw, self.module, options.warn, targets=targets_of(loss), loss=loss if isinstance(loss, str) else ""
-        )
-        self._objective = named_objective(self.module, loss, columns, options.settings, options.class_weights)
+        columns = read_columns(raw, self.module, options.warn, targets=loss.targets, loss=loss.name)
+        self._objective = named_objective(self.module, loss, columns)
         arrays = typed(self._objective, columns.arrays)
         counts = [len(x) for x in arrays]
         if len(set(counts)) > 1 or not counts[0]:

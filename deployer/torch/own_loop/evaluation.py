@@ -47,7 +47,9 @@ class ModuleOutputs:
             program = evaluated_program(graph, known)
             self.library = StepLibrary(program, Options(native().name, cores=cores), Path(scratch) / "code")
         self.weights = [n for n in program.weights if n in self.library.tensors]
-        self.output = self.library.tensors[program.storage(program.outputs[0])]
+        [output] = program.outputs
+        shape = program.tensors[output].type.shape  # a view of its storage may have another one
+        self.output = self.library.tensors[program.storage(output)].reshape(shape)
 
     def of(self, data: Sequence[Any], named: Mapping[str, Any], weights: Mapping[str, Array]) -> Tensor:
         """The output for inputs in order or by name, with these weights by the module's names."""

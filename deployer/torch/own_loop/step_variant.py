@@ -2,7 +2,7 @@
 
 import ctypes
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +37,6 @@ class StepOptions:
     """
 
     capture: CaptureOptions
-    settings: Mapping[str, float]
-    class_weights: Sequence[float]
     accumulate: int
     cores: int | None
     recompile: bool

@@ -11,6 +11,7 @@ from torch import nn
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import optimizers, registry
 from deployer.core.traits.training import Optimizer
+from deployer.fitting.argument_names import choice_of
 from deployer.fitting.call import exactly
 from deployer.training.groups import ParameterGroup
 from deployer.training.settings import PAIRS, Given, with_settings
@@ -89,18 +90,17 @@ def update_rule(
     """
     bounds = limits or Limits()
     if isinstance(optimizer, torch.optim.Optimizer):
-        beside = [
-            *(["lr"] if lr is not None else []),
-            *(n.replace("-", "_") for n in given),
-            *(["groups"] if groups else []),
-        ]
+        settings = {n.replace("-", "_"): value for n, value in given.items()} | ({} if lr is None else {"lr": lr})
+        own = optimizer.param_groups
+        beside = [n for n, value in settings.items() if any(group.get(n) != value for group in own)]
+        beside = beside or (["param_groups"] if groups else [])
         if beside:
             hint = "set it in the optimizer, or give the optimizer by name"
             raise OptionProblem(f"{beside[0]} has no effect beside an optimizer of torch.optim", hint=hint)
         return _of_torch(module, optimizer, bounds, any_rate, apart)
     if isinstance(optimizer, type):
         optimizer = _known(optimizer)
-    choice = optimizer or next(iter(optimizers()))
+    choice = choice_of(optimizer, optimizers()) or next(iter(optimizers()))
     rate = RATE if lr is None else lr
     return UpdateRule(choice, rate, reduced(choice, given), tuple(groups), bounds, any_rate)
 

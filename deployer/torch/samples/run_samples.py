@@ -60,8 +60,11 @@ class RunSamples:
         if isinstance(given, ReadArrays):
             return given
         if is_streamed(given):
-            return validation_stream(given, self.size, warn).as_inputs(_inputs(self.columns, objective))
+            stream = validation_stream(given, self.size, warn, objective.weighted)
+            return stream.as_inputs(_inputs(self.columns, objective))
         others = read(given, self.columns)
+        if objective.weighted and not others.weighted:  # validation counts all samples alike
+            others = others.with_weights(np.ones(len(others.arrays[0]), np.float32))
         return others.source(typed(objective, others.arrays))
 
     @property
@@ -72,7 +75,13 @@ class RunSamples:
 
 
 def run_samples(
-    data: Any, validation: Any, read: Reader, options: StreamOptions, in_memory: bool, warn: Warn
+    data: Any,
+    validation: Any,
+    read: Reader,
+    options: StreamOptions,
+    in_memory: bool,
+    warn: Warn,
+    sample_weight: Any = None,
 ) -> RunSamples:
     """The samples of `data`, and those of `validation`, if any; a loader or a dataset is a stream unless `in_memory`.
 
@@ -82,7 +91,11 @@ def run_samples(
     if in_memory or not is_streamed(data):
         size = (getattr(data, "batch_size", None) or 1) if options.batch_size is None else options.batch_size
         columns = read(data, None)
+        columns = columns if sample_weight is None else columns.with_weights(sample_weight)
         return RunSamples(columns, size, columns.classes, None, validation)
+    if sample_weight is not None:
+        cause = "sample_weight has no effect on a loader or a dataset, whose samples come in its own order"
+        raise OptionProblem(cause, hint="samples of (x, y, weight), or in_memory=True")
     if options.batch_size is not None and options.batch_size < 1:
         raise OptionProblem(f"batch_size is {options.batch_size}", hint="1 or more")
     if isinstance(validation, float | int):

@@ -37,7 +37,8 @@ class StreamOptions:
 class TorchStream(BatchSource):
     """Raw batches of an epoch by `read`, as tuples in the order of `inputs`; `raw` is the first one.
 
-    With `regroup` batches of any size are put together to whole ones, as validation may.
+    With `regroup` batches of any size are put together to whole ones, as validation may. With `weighted` the last input
+    is a weight for each sample, 1 where a batch has none.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TorchStream(BatchSource):
     conversion: Conversion
     inputs: tuple[DataInput, ...] = ()
     regroup: bool = False
+    weighted: bool = False
 
     def as_inputs(self, inputs: tuple[DataInput, ...]) -> "TorchStream":
         """The same with the names and types that the model's inputs have."""
@@ -60,6 +62,8 @@ class TorchStream(BatchSource):
 
     def _arrays(self, raw: Any) -> Batch:
         values = [raw[x.name] for x in self.inputs if x.name in raw] if isinstance(raw, Mapping) else list(raw)
+        if self.weighted and len(values) == len(self.inputs) - 1:
+            values.append(np.ones(len(values[-1]), np.float32))
         if len(values) != len(self.inputs):
             names = ", ".join(x.name for x in self.inputs)
             found = ", ".join(map(str, raw)) if isinstance(raw, Mapping) else f"{len(values)} arrays"
@@ -129,8 +133,11 @@ def _passes(data: Any, size: int, drops: bool, options: StreamOptions) -> int:
     raise OptionProblem("nothing says how many batches an epoch has", hint=hint)
 
 
-def validation_stream(data: Any, batch: int, warn: Warn) -> TorchStream:
-    """The batches of validation samples, in batches of that size whatever the loader's is."""
+def validation_stream(data: Any, batch: int, warn: Warn, weighted: bool = False) -> TorchStream:
+    """The batches of validation samples, in batches of that size whatever the loader's is.
+
+    With `weighted` they may come without the weights that training samples have.
+    """
     name = "the validation loader"
     loader = DataLoader(data, batch_size=batch, collate_fn=collated) if gives_samples(data) else data
     first = _first(loader, name)
@@ -138,9 +145,8 @@ def validation_stream(data: Any, batch: int, warn: Warn) -> TorchStream:
         count = len(loader.dataset) if hasattr(loader, "dataset") else sum(_rows(raw) for raw in loader)
     except TypeError:
         count = sum(_rows(raw) for raw in loader)
-    return TorchStream(
-        name, batch, math.ceil(count / batch), lambda epoch: iter(loader), first, Conversion(warn), (), True
-    )
+    conversion, passes = Conversion(warn), math.ceil(count / batch)
+    return TorchStream(name, batch, passes, lambda epoch: iter(loader), first, conversion, (), True, weighted)
 
 
 def split_dataset(data: Any, share: float, seed: int) -> tuple[Any, Any]:

@@ -108,7 +108,7 @@ def test_schedulers_that_are_refused(make: Any, word: str) -> None:
 def test_settings_beside_an_optimizer_of_pytorch() -> None:
     """They would have no effect."""
     module = perceptron()
-    for given in ({"lr": 0.1}, {"weight_decay": 0.1}):
+    for given in ({"lr": 0.2}, {"weight_decay": 0.1}):
         with pytest.raises(OptionProblem, match=f"{next(iter(given))} has no effect"):
             front.train(module, (X, Y), F.cross_entropy, torch.optim.SGD(module.parameters(), 0.1), **given)
 
@@ -129,14 +129,12 @@ def test_groups_as_in_pytorch() -> None:
 @pytest.mark.parametrize(
     ("name", "proposed"),
     [
-        ("learning_rate", "lr"),
         ("batch", "batch_size"),
         ("momentun", "momentum"),
-        ("max_epochs", "epochs"),
-        ("gradient_clip_val", "max_grad_norm"),
-        ("scheduler", "lr_scheduler"),
+        ("warmup", "warmup_steps"),
+        ("weight", "class_weights"),
         ("n_accum", "accumulate_grad_batches"),
-        ("val_dataloaders", "validation"),
+        ("learning_rates", "lr"),
     ],
 )
 def test_unknown_arguments(name: str, proposed: str) -> None:
@@ -148,7 +146,7 @@ def test_unknown_arguments(name: str, proposed: str) -> None:
 
 def test_arguments_that_are_something_else_here() -> None:
     """The error names an alternative."""
-    for name, word in (("sample_weights", "loss function"), ("num_workers", "DataLoader")):
+    for name, word in (("ckpt_path", "resume=True"), ("num_workers", "DataLoader"), ("device", "this machine")):
         with pytest.raises(OptionProblem) as caught:
             front.train(perceptron(), (X, Y), F.cross_entropy, **{name: 1})
         assert word in caught.value.hint

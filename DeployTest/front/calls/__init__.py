@@ -1,0 +1,1 @@
+"""Calls of the functions for PyTorch: names, forms, weights of samples."""

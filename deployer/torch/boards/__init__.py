@@ -1,0 +1,1 @@
+"""Libraries of C from runs and from modules."""

@@ -1,0 +1,121 @@
+"""`package`: from a module that was not trained here to a library of C that trains it, or that only predicts."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from deployer.core.errors import OptionProblem, Warn, python_warning
+from deployer.core.operator import Array
+from deployer.fitting.argument_names import named_parameters
+from deployer.fitting.call import GroupSpec, check_dropout, grad_limits, hyperparameters, takes_mean
+from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes
+from deployer.fitting.runs.run_files import CHECKPOINT, GRAPHS, RunRecord, example_passes, record_files
+from deployer.lr_schedules.windows import ACCUMULATIONS
+from deployer.sizing.library_folder import Library
+from deployer.torch.boards.packaging import LibraryOptions, batch_file, forward_of, write
+from deployer.torch.boards.prediction_library import write_prediction_library
+from deployer.torch.call_forms import example_second
+from deployer.torch.data import read_columns
+from deployer.torch.loss_choice import ClassWeights, choose_loss
+from deployer.torch.objective_step import CaptureOptions, capture_objective, named_objective, typed
+from deployer.torch.objectives import LossSpec
+from deployer.torch.own_loop.step_variant import StepOptions, posed_problem
+from deployer.torch.rules.parameter_groups import parameter_groups
+from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
+
+
+@example_second
+@named_parameters
+def package(
+    module: nn.Module,
+    loss: LossSpec | None = None,
+    optimizer: OptimizerSpec = "",
+    example: Any = None,
+    folder: Path | str = "",
+    name: str = "",
+    *,
+    lr: float | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    betas: tuple[float, float] | None = None,
+    eps: float | None = None,
+    alpha: float | None = None,
+    nesterov: bool = False,
+    max_grad_norm: float | None = None,
+    max_grad_value: float | None = None,
+    param_groups: Sequence[GroupSpec] = (),
+    any_rate: bool = False,
+    accumulate_grad_batches: int = 1,
+    accumulate: str = ACCUMULATIONS[1],
+    class_weights: ClassWeights = (),
+    label_smoothing: float | None = None,
+    ignore_index: int | None = None,
+    delta: float | None = None,
+    beta: float | None = None,
+    dropout: str = "on",
+    seed: int = 0,
+    check: bool = True,
+    predict_batch: int = 1,
+    core: str = "",
+    budgets: Mapping[str, int] | None = None,
+    compiled: bool = True,
+    force: bool = False,
+    warn: Warn = python_warning,
+) -> Library:
+    """Write a library of C to a folder: one that trains the module from its present weights, or one that only predicts.
+
+    With a `loss`, `example` is a batch, (x, y) or a mapping by the names of arguments: passes of the library are of its
+    size, and the library's own example trains on it. Without one, `package(module, x, folder)` writes the forward pass
+    in evaluation mode, whose weights are constants. Nothing is trained here. `name` is by default the folder's. The
+    other arguments are those of `compile_step`, and from `predict_batch` on those of `Trained.package`. Raises what
+    these raise.
+    """
+    missing = [n for n, given in {"example": example is None, "folder": not folder}.items() if given]
+    if missing:
+        raise OptionProblem(f"package lacks {missing[0]}", hint="inputs x, or with a loss a batch (x, y), and a folder")
+    options = LibraryOptions(name or Path(folder).name, "", True, predict_batch, core, budgets, compiled, force)
+    if loss is None:
+        return write_prediction_library(module, example, Path(folder), options, warn)
+    is_mean = takes_mean(accumulate, accumulate_grad_batches)
+    given = hyperparameters(
+        momentum=momentum,
+        weight_decay=weight_decay,
+        betas=betas,
+        eps=eps,
+        alpha=alpha,
+        nesterov=nesterov,
+        label_smoothing=label_smoothing,
+        ignore_index=ignore_index,
+        delta=delta,
+        beta=beta,
+    )
+    chosen, of_optimizer = choose_loss(loss, given, class_weights)
+    limits, groups = grad_limits(max_grad_norm, max_grad_value), parameter_groups(module, param_groups)
+    rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate)
+    capture = CaptureOptions(seed, check_dropout(dropout), check, is_mean)
+    steps = StepOptions(capture, accumulate_grad_batches, None, False, warn)
+    columns = read_columns(example, module, warn, targets=chosen.targets, loss=chosen.name)
+    objective = named_objective(module, chosen, columns)
+    batch = {n: np.asarray(x) for n, x in zip(objective.data, typed(objective, columns.arrays), strict=True)}
+    captured = capture_objective(module, objective, batch, True, capture, warn)
+    with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
+        problem = posed_problem(captured, rule, steps, Path(scratch))
+        paths = [Path(scratch) / graph for graph in GRAPHS]
+        problem.write(*paths)
+        program, graph = problem.program(*paths), problem.graph
+        files = {path.name: path.read_bytes() for path in paths}
+    state: dict[str, Array] = {
+        n: np.asarray(x, program.tensors[n].type.dtype).reshape(program.tensors[n].type.shape)
+        for n, x in graph.weights.items()
+    }
+    row = [*batch.values(), *([np.ones((), np.float32)] * len(graph.share))]
+    share = len(program.data) if graph.share else 0
+    record = RunRecord(accumulate_grad_batches, len(program.data), share, dict(graph.original))
+    files |= record_files(record, example_passes(accumulate_grad_batches, accumulate_grad_batches, lambda _: row))
+    files[CHECKPOINT] = checkpoint_bytes(CheckpointPlace(state=state), {})
+    files[batch_file(predict_batch)] = forward_of(captured, predict_batch)
+    return write(files, Path(folder), options, warn)

@@ -1,0 +1,152 @@
+"""The result of training a module: its weights, predictions, metrics, and the library that goes on from it."""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from deployer.core.errors import OptionProblem, Warn, python_warning
+from deployer.fitting.argument_names import named_parameters
+from deployer.fitting.fit import Fitted
+from deployer.fitting.loop import DIVERGED
+from deployer.fitting.metrics import MetricSpecs, metrics_of_loss, read_metrics
+from deployer.running.output import write_file
+from deployer.sizing.library_folder import Library
+from deployer.torch.boards.packaging import LibraryOptions, batch_file, forward_files, forward_of, write
+from deployer.torch.data import read_columns
+from deployer.torch.loss_choice import ANY, ONE
+from deployer.torch.objective_step import ObjectiveStep, typed
+from deployer.torch.own_loop.evaluation import ModuleOutputs
+from deployer.torch.samples.conversion import Conversion
+from deployer.torch.weights import has_best, load_into, on_tensors
+from deployer.training.step_problem import scored_loss
+
+ELSEWHERE = {
+    "save": 'torch.save(run.state_dict(), path); train(..., folder="run") keeps checkpoints, and resume=True goes on',
+    "save_checkpoint": 'train(..., folder="run") keeps checkpoints, and resume=True goes on from them',
+    "to_onnx": "run.export_onnx(path)",
+    "val_loss": "run.val_losses",
+    "validation_losses": "run.val_losses",
+    "train_losses": 'run.losses, of each pass, or run.history["loss"], of each epoch',
+    "best_model": "run.model",
+    "module": "run.model",
+    "callback_metrics": "run.metrics",
+    "fit": "deployer.torch.train, or deployer.torch.fit",
+}
+"""What results of other libraries have, and what does the same here."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained(Fitted):
+    """A run of a module, which keeps its own weights: `captured` is its step. A copy from a file has no module.
+
+    `predict`, `evaluate`, `model` and `state_dict` are those of the best epoch of a run with validation samples, and
+    else those after the last pass, as `load_into` has them.
+    """
+
+    captured: ObjectiveStep | None = field(default=None, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the module, and with the forward passes that a library needs."""
+        files = self.files if self.captured is None else self.files | forward_files(self.captured)
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"captured": None, "files": files}
+
+    def __getattr__(self, name: str) -> Any:
+        """AttributeError for what the results of other libraries have, with what does the same here."""
+        hint = f"; try {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+
+    @property
+    def model(self) -> nn.Module:
+        """A copy of the module with the trained weights and buffers, in evaluation mode."""
+        return load_into(copy.deepcopy(self._step.module), self).eval()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The trained weights and buffers, as the module's `state_dict` has them."""
+        return dict(self.model.state_dict())
+
+    def predict(self, *data: Any, **named: Any) -> Tensor:
+        """The module's output in evaluation mode for any number of samples, by generated C in this process."""
+        weights = self.best | self.best_buffers if has_best(self) else self.weights | self.buffers
+        return self._outputs.of(data, named, weights)
+
+    def evaluate(self, *data: Any, metrics: MetricSpecs = ()) -> dict[str, float]:
+        """Loss and metrics of samples, `(x, y)` or any form of data that `train` takes, which are read at once."""
+        captured, given = self._step, data[0] if len(data) == 1 else data
+        objective = captured.objective
+        columns = read_columns(given, captured.module, python_warning, targets=ONE if objective.name else ANY)
+        arrays = typed(objective, columns.arrays)
+        count = len(objective.inputs)
+        if not objective.name:
+            raise OptionProblem(
+                "the loss is a function, of which nothing but the loss of training is known",
+                hint="predict(x), and your own comparison",
+            )
+        scored = scored_loss(objective.name, objective.settings, objective.weights, "target")
+        found = metrics_of_loss(scored, read_metrics(on_tensors(metrics)))
+        found.check()
+        return found.compare(self.predict(*arrays[:count]).numpy(), arrays[count]).values
+
+    def export_onnx(self, path: Path | str, batch: int = 1) -> Path:
+        """Write the forward pass in evaluation mode with the trained weights, for a batch of this size."""
+        place = Path(path)
+        write_file(place, forward_of(replace(self._step, module=self.model), batch))
+        return place
+
+    @cached_property
+    def _outputs(self) -> ModuleOutputs:
+        return ModuleOutputs(self._step, Conversion(python_warning), None)
+
+    @property
+    def _step(self) -> ObjectiveStep:
+        if self.captured is None:
+            raise OptionProblem("a run from a file has no module", hint="load_into(module, run), and the module")
+        return self.captured
+
+    @named_parameters
+    def package(
+        self,
+        folder: Path | str,
+        *,
+        name: str = "",
+        weights: str = "",
+        optimizer_state: bool = True,
+        predict_batch: int = 1,
+        core: str = "",
+        budgets: Mapping[str, int] | None = None,
+        compiled: bool = True,
+        force: bool = False,
+        warn: Warn = python_warning,
+    ) -> Library:
+        """Write a library of C that goes on from this run, to a folder.
+
+        - `name`: name of the library and prefix of its symbols, by default the folder's.
+        - `weights`: those of the "best" epoch or of the "last" pass; by default the best ones of a run with validation
+          samples, and else the last ones. `optimizer_state`: the optimizer goes on, too; otherwise it begins anew,
+          which saves constants.
+        - `predict_batch`: samples of a prediction.
+        - `core` of `targets/cores/cores.toml`: also compile for it, and list sizes. `budgets`: bytes by level.
+        - `compiled`: compile the library on this machine before it is written. `force` replaces files of others.
+
+        The learning rates are those that the run began with. Frozen parameters are constants of the library.
+        Raises OptionProblem for arguments without meaning, and what planning and compiling raise.
+        """
+        if self.ended == DIVERGED:
+            raise OptionProblem("the run diverged, and has no weights to go on from", hint="a smaller learning rate")
+        files = dict(self.files)
+        if self.captured is not None:
+            files = {n: x for n, x in files.items() if not n.startswith("predict_")}
+            files[batch_file(predict_batch)] = forward_of(self.captured, predict_batch)
+        options = LibraryOptions(
+            name or Path(folder).name, weights, optimizer_state, predict_batch, core, budgets, compiled, force
+        )
+        return write(files, Path(folder), options, warn)
+
+
+def as_trained(fitted: Fitted, captured: ObjectiveStep) -> Trained:
+    """The run with what it needs to be packaged and to predict."""
+    return Trained(**{f.name: getattr(fitted, f.name) for f in fields(Fitted)}, captured=captured)
