@@ -295,7 +295,7 @@ def load(name: str) -> Target:
 
 def native() -> Target:
     """The target that is this machine itself: one memory, and programs that run without a simulator."""
-    found = [target for target in map(load, names()) if target.toolchain and not target.hops]
+    found = (target for target in map(load, names()) if target.toolchain and not target.hops)
     return next(target for target in found if target.toolchain and target.toolchain.run[0] == "{program}")
 
 

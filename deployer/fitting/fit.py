@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
 from deployer.fitting.history import LOSS, EpochRow, FitReport, History, exploded, history_csv, history_of
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.metrics import Measurements, Metrics, metrics_of
-from deployer.fitting.progress import progress_bar
 from deployer.fitting.runs.run_callbacks import with_callbacks
 from deployer.fitting.runs.run_files import (
     BEST,
@@ -57,6 +57,9 @@ from deployer.training.tables import Request, Taken, check_column
 from deployer.training.tensors.decisions import records, told
 from deployer.training.tensors.edits import NO_EDITS
 from deployer.training.tensors.selection import Expected
+
+if TYPE_CHECKING:
+    from deployer.fitting.progress import ProgressBar
 
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
 TRAINED = ("trained.npz", "trained.safetensors")
@@ -133,6 +136,13 @@ class Fitted:
         return self.page.fragment()
 
 
+def _progress_bar() -> "ProgressBar | None":
+    """A bar, whose library is loaded where one is asked for."""
+    from deployer.fitting.progress import progress_bar
+
+    return progress_bar()
+
+
 Inspection = Callable[[Problem, Program, Feed, Array], None]
 """Check of a problem, its program, the data of its passes and the rates, before C is generated; it may raise."""
 
@@ -174,7 +184,7 @@ def fit_task(
     options, posed = options or Options(native().name), task.problem(path, run.seed, warn)
     named = RunFacts(title or path.name, _source_name(data), command=command)
     case = _Case(task, run, path, posed, options, evaluated or path, named)
-    bar = progress_bar() if progress else None
+    bar = _progress_bar() if progress else None
     callback = callback_group(callback, bar)
     check_column(target_column, data, run.validation)
     samples, held_out = case.split_samples(data, target_data, Request(target_column, tuple(classes)), callback, warn)

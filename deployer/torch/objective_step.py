@@ -16,6 +16,7 @@ from deployer.torch.data import Columns
 from deployer.torch.loss_choice import LossChoice
 from deployer.torch.objectives import Objective, named_loss, objective_of
 from deployer.torch.step import CapturedStep, capture_step
+from deployer.torch.tracing.imported import import_tracer
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import split_settings
 
@@ -119,6 +120,7 @@ def capture_objective(
 
     Unless it `ignores`, no label is below zero. Raises what `capture_step` and `check_step` raise.
     """
+    import_tracer()
     tensors = {n: torch.from_numpy(x) for n, x in batch.items()}
     seed = options.seed
     step = capture_step(module, objective, tensors, seed=seed, share=options.mean, drops=options.drops, ignores=ignores)
