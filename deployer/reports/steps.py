@@ -73,13 +73,34 @@ def _picture(rows: Sequence[StepTime]) -> str:
     for number, (row, end) in enumerate(zip(rows, ends, strict=True)):
         top = HEAD + number * ROW
         label = html_text(f"{row.step} {row.name} ({row.operator}): {row.cycles} cycles, {row.tiles} tiles")
-        names.append(f'<text x="0" y="{top + 13}">{html_text(row.name or row.operator)}<title>{label}</title></text>')
+        names.append(_name(row.name or row.operator, top + 13, label))
         shapes.append(f"<g><title>{label}</title>{_bars(row, end - row.cycles, top, total)}</g>")
         if number and row.graph != rows[number - 1].graph:
             shapes.append(f'<line class="limit" x1="0" x2="100%" y1="{top}" y2="{top}"/>')
     title = "Timeline of a pass: cycles to the right, a row for each step"
     picture = framed(title, "".join(names), "".join(shapes), HEAD + len(rows) * ROW, "named")
     return f'<div class="tall">{picture}</div><p class="soft">cycles to the right, a row for each step</p>'
+
+
+WIDTHS = {"long": 28, "short": 16}
+"""Characters of a step's name, by the class of pages on which it is shown."""
+
+
+def _name(name: str, y: int, label: str) -> str:
+    """A step's name with its full text as a title; a long one loses its middle, since steps differ at the ends."""
+    shown = {kind: _within(name, longest) for kind, longest in WIDTHS.items()}
+    kinds = [""] if len({*shown.values()}) == 1 else list(shown)
+    classes = {kind: f' class="{kind}"' if kind else "" for kind in kinds}
+    return "".join(
+        f'<text{classes[kind]} x="0" y="{y}">{html_text(shown.get(kind, name))}<title>{label}</title></text>'
+        for kind in kinds
+    )
+
+
+def _within(name: str, longest: int) -> str:
+    """The name in so many characters, without its middle."""
+    begin = (longest - 1) // 2
+    return name if len(name) <= longest else f"{name[:begin]}…{name[begin + 1 - longest :]}"
 
 
 def _numbers(total: int) -> str:
