@@ -21,6 +21,7 @@ exclude_patterns = ["requirements.txt"]
 html_theme = "furo"
 html_title = f"deployer {release}"
 html_show_sourcelink = False
+html_static_path = html_css_files = ["site.css"]
 autodoc_mock_imports = ["torch"]
 # A stand-in for a type of PyTorch's may be one side of `Tensor | None`, which Sphinx's own does not know.
 _MockObject.__or__ = _MockObject.__ror__ = lambda self, other: self  # type: ignore[attr-defined]
