@@ -35,7 +35,8 @@ def judged(
 ) -> tuple[Report, Judge | None]:
     """The report of a run with its verdict, and the judge of its states."""
     judge = judge_of(case, plan, outcome, tolerance)
-    return make_report(plan, outcome, expectation(case, plan), tolerance, relative, judge), judge
+    expected = expectation(case, plan, judge.begun if judge and plan.accumulators else None)
+    return make_report(plan, outcome, expected, tolerance, relative, judge), judge
 
 
 def divergence(case: Case, plan: Plan, judge: Judge, directory: Path, index: int) -> tuple[Divergence | None, str]:

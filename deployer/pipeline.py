@@ -32,7 +32,7 @@ from deployer.running.run import Outcome
 from deployer.training.samples import drawn_inputs
 from deployer.verify.checked import moments, state_bytes, usual_checks
 from deployer.verify.program import verify_program
-from deployer.verify.reference import as_float32, completed, final_memory, run_inference, with_oracle
+from deployer.verify.reference import Memory, as_float32, completed, final_memory, run_inference, with_oracle
 from deployer.verify.tolerances import TOLERANCES
 from deployer.verify.verdict import Expected
 
@@ -227,10 +227,11 @@ def load_inference_case(directory: Path, warn: Warn = python_warning, axes: Axes
     return Case(directory, program, None, inputs, expected, f"{REFERENCE} (there is no {OUTPUTS})")
 
 
-def expectation(case: Case, plan: Plan) -> Expected:
+def expectation(case: Case, plan: Plan, begun: Memory | None = None) -> Expected:
     """Return the losses and arrays that a run of the case must produce.
 
-    Accumulators that the plan keeps get the content that the float64 reference computes.
+    Accumulators that the plan keeps get the content that the float64 reference computes. `begun` is its memory after
+    the first pass, where that is known.
     """
     program, dataset = case.program, case.dataset
     initial = dataset.weights if dataset else case.inputs
@@ -239,7 +240,7 @@ def expectation(case: Case, plan: Plan) -> Expected:
     outputs = {program.storage(n) for node in program.nodes for n in node.outputs if n}
     accumulators = {}
     if dataset and plan.accumulators:
-        memory = final_memory(program, dataset, np.float64)[1]
+        memory = final_memory(program, dataset, np.float64, begun=begun)[1]
         accumulators = {home.storage: as_float32(memory[home.storage]) for home in plan.accumulators}
     return Expected(
         reference=case.note,

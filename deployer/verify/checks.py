@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from deployer.core.ir import Program
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
 from deployer.verify.flips import Budget, Flip, at_pass, explanation, flipping, near_units, search_flips
-from deployer.verify.reference import initial_memory, run_pass
+from deployer.verify.reference import Memory, initial_memory, run_pass
 from deployer.verify.rounding import PROBES, disturbed_passes, held_pass, with_rounding
 from deployer.verify.same_state import OnePass, misfit
 from deployer.verify.systematic import LOSS, Directions, Found, Key, Systematic
@@ -94,11 +94,21 @@ class Judge:
     budget: Budget = field(default_factory=Budget)
     sums: Systematic = field(default_factory=Systematic)
 
+    @cached_property
+    def first(self) -> OnePass | None:
+        """The reference of the run's first pass; None where that is not checked."""
+        return self.passes[0].reference() if self.passes and self.passes[0].index == 0 else None
+
+    @property
+    def begun(self) -> Memory | None:
+        """Memory of the float64 run after its first pass, which starts as the program's does."""
+        return self.first.end if self.first is not None else None
+
     def checks(self) -> Checks:
         """Compare every recorded pass; where one fails, look for decisions that account for it."""
         rows, faults, explained, failed = [], list[str](), list[Explained](), list[int]()
         for one in self.passes:
-            reference = one.reference()
+            reference = self.first if one is self.passes[0] and self.first is not None else one.reference()
             result = misfit(one, reference, self.tolerance)
             plain = result
             if magnifies := bool(result.severity > WELL_WITHIN and not faults):

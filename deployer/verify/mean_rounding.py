@@ -40,8 +40,6 @@ class MeanRounding:
 
     def look(self, node: Node, memory: Memory) -> None:
         """Note what a node, which is about to run, sums, or what the rounding of its means does to its results."""
-        if not self.readers:
-            return
         centre = numerics_of(node).centre
         if centre is not None and centre.makes:
             self._sum(node, centre.mean, memory)

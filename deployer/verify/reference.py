@@ -102,14 +102,19 @@ def run_training(
 
 
 def final_memory(
-    program: Program, dataset: Dataset, dtype: type[np.floating] = np.float32, trace: Trace | None = None
+    program: Program,
+    dataset: Dataset,
+    dtype: type[np.floating] = np.float32,
+    trace: Trace | None = None,
+    begun: Memory | None = None,
 ) -> tuple[list[float], Memory]:
-    """The loss of each forward pass, and the memory after the last one.
+    """The loss of each forward pass, and the memory after the last one; `begun` is a memory after the first one.
 
     The first pass of an update sets the flag; the optimizer runs after each full `n_accum` passes.
     """
-    memory = initial_memory(program, dataset, dtype)
-    losses = [run_pass(program, dataset, memory, index, trace) for index in range(dataset.n_batches)]
+    memory = initial_memory(program, dataset, dtype) if begun is None else replace(begun, arrays=dict(begun.arrays))
+    made = range(0 if begun is None else 1, dataset.n_batches)
+    losses = [run_pass(program, dataset, memory, index, trace) for index in made]
     return losses, memory
 
 

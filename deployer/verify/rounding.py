@@ -135,7 +135,7 @@ def _noisy(values: Array, exact: Array, noise: np.random.Generator) -> Array:
     """Values in float32 that are a bit off, but for exact ones."""
     flat = values.reshape(-1)
     with np.errstate(over="ignore", invalid="ignore"):
-        shared = math.sqrt(np.square(flat, dtype=np.float64).sum() / flat.size)
+        shared = math.sqrt(float(np.square(flat).sum()) / flat.size)
         if not math.isfinite(shared):
             shared = verdict.root_mean_square([values.astype(np.float64)])
         off: Array = np.abs(flat) * np.float32(TOLERANCES.rounded)

@@ -9,6 +9,7 @@ import numpy as np
 
 from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, numerics_of, operator_of
+from deployer.core.traits.numerics import NO_NUMERICS
 from deployer.core.traits.training import Optimizer
 from deployer.frontend.dataset import Dataset
 from deployer.verify import verdict
@@ -86,7 +87,8 @@ class OnePass:
     arithmetic in float32 is off. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
     `loss_rounding` to the loss. `gradient_norm` is that of all gradients together, as the reference sums them up, and
     `deciding` has what nodes with decision boundaries read in it, by their names. `summed` is what the rounding of
-    means does to running statistics that they are added to.
+    means does to running statistics that they are added to. `end` is the reference's memory after the
+    first pass.
     """
 
     program: Program
@@ -103,6 +105,7 @@ class OnePass:
     gradient_norm: float | None = None
     deciding: Mapping[str, list[Array | None]] = field(default_factory=dict)
     summed: Arrays = field(default_factory=dict)
+    end: Memory | None = None
 
     @property
     def updates(self) -> int:
@@ -148,9 +151,11 @@ class OnePass:
         def look(node: Node, memory: Memory) -> None:
             if not trained and node is optimizer.nodes[0]:
                 trained.update(memory.arrays)
-            if numerics_of(node).decides:
+            numerics = numerics_of(node)
+            if numerics is not NO_NUMERICS and numerics.decides:
                 deciding[node.name] = memory.operands(node)
-            means.look(node, memory)
+            if means.readers:
+                means.look(node, memory)
             if before is not None:
                 before(node, memory)
 
@@ -158,7 +163,7 @@ class OnePass:
         after = {name: _in_range(memory[name]) for name in self.after}
         norm = _gradient_norm(self.program, trained if self.updates else memory.arrays)
         done = replace(self, after=after, loss=float(_in_range(np.array(loss))), gradient_norm=norm)
-        done = replace(done, deciding=deciding, summed=means.found)
+        done = replace(done, deciding=deciding, summed=means.found, end=None if self.index else memory)
         return self._with_update(done, trained) if self.updates else done
 
     def _with_update(self, done: "OnePass", trained: Mapping[str, Array]) -> "OnePass":
@@ -228,7 +233,8 @@ def _in_range(values: Array) -> Array:
     """The values, with infinities where float32 has those."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
-    return np.where(np.isinf(narrow), narrow, values)
+    infinite = np.isinf(narrow)
+    return np.where(infinite, narrow, values) if infinite.any() else values
 
 
 def recorded_passes(program: Program, dataset: Dataset, recorded: Recorded, count: int) -> list[OnePass]:
