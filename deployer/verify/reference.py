@@ -74,7 +74,12 @@ def run_graph(
     for node, reads, writes in memory.program.accesses(graph):
         if before is not None:
             before(node, memory)
-        operands = [None if layout is None else memory.at(layout) for layout in reads]
+        operands = list[Array | None]()
+        for layout in reads:
+            array = arrays.get(layout[0]) if layout is not None else None
+            if layout is not None and (array is None or array.shape != layout[1]):
+                array = memory.at(layout)
+            operands.append(array)
         results = operator_of(node).reference(at_rates(node, rates), operands)
         for layout, value in zip(writes, results, strict=False):
             if layout is not None:

@@ -22,6 +22,8 @@ LARGEST_WHOLE = 2.0**22
 """Whole numbers up to here are places, counts and masks, which do not round, and which what follows may choose by."""
 FEW = 16
 """So many values are searched for without sorting."""
+MOST_SORTED = 4096
+"""Of so many values together sorting is faster than a table of hashes."""
 SLOTS, MOST_SLOT_BITS = 16, 24
 """Slots of a hash table for each value in it, and the bits of the number of all at most."""
 MULTIPLIER = np.uint32(2654435761)
@@ -153,15 +155,32 @@ def _exact(node: Node, memory: Memory, name: str) -> Array:
     """
     own, values = memory.program.layout(name)[0], np.abs(memory[name].reshape(-1))
     exact: Array = (values == np.rint(values)) & (values < LARGEST_WHOLE)
+    if exact.all():
+        return exact
     operands = [memory[n].reshape(-1) for n in set(node.inputs) if n and memory.program.layout(n)[0] != own]
-    known = [np.abs(operand) for operand in operands if operand.dtype == np.float32]
-    if known and not exact.all():
-        exact |= _members(values, np.concatenate(known))
+    known = [operand for operand in operands if operand.dtype == np.float32]
+    if known:
+        exact |= _members(values, np.abs(known[0] if len(known) == 1 else np.concatenate(known)))
     return exact
 
 
 def _members(values: Array, known: Array) -> Array:
-    """Mask of the float32 values that are among known ones; a table of hashes tells most others apart."""
+    """Mask of the float32 values that are among known ones."""
+    return (_by_sorting if values.size + known.size <= MOST_SORTED else _by_hashes)(values, known)
+
+
+def _by_sorting(values: Array, known: Array) -> Array:
+    """The mask by what both have in common; most often that is nothing, or everything."""
+    known, ascending = np.sort(known), np.sort(values)
+    common: Array = known.take(known.searchsorted(ascending), mode="clip") == ascending
+    if common.all() or not common.any():
+        return common
+    shared = ascending[common]
+    return np.asarray(shared.take(shared.searchsorted(values), mode="clip") == values)
+
+
+def _by_hashes(values: Array, known: Array) -> Array:
+    """The mask by a table of hashes, which tells most others apart."""
     bits = min(max(12, (SLOTS * known.size).bit_length()), MOST_SLOT_BITS)
     slots = np.zeros(1 << bits, bool)
     slots[known.view(np.uint32) * MULTIPLIER >> np.uint32(32 - bits)] = True

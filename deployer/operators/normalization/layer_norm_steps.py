@@ -55,8 +55,13 @@ class Layerwise(Operator):
         for kind, operand in zip(self.layout.values(), inputs, strict=False):
             if operand is not None and (operand.dtype != "float32" or operand.size != sizes[kind]):
                 raise mismatch(node, f"{operand} is not of {sizes[kind]} floats", inputs)
-        shapes = {"rc": x.shape, "r": x.shape[:axis] + (1,) * (len(x.shape) - axis), "c": x.shape[axis:]}
-        return tuple(TensorType("float32", shapes[self.layout[arg]]) for arg in self._arguments(outputs=True))
+        return tuple(TensorType("float32", shape) for shape in self.result_shapes(node, x.shape))
+
+    def result_shapes(self, node: Node, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """The shapes of all outputs by that of X."""
+        axis = first_axis(node, shape)
+        shapes = {"rc": shape, "r": shape[:axis] + (1,) * (len(shape) - axis), "c": shape[axis:]}
+        return tuple(shapes[self.layout[arg]] for arg in self._arguments(outputs=True))
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The step's `formula` on arrays of rows by columns, its outputs in their own shapes."""
@@ -67,9 +72,9 @@ class Layerwise(Operator):
         zero = np.zeros((1, 1), first.dtype)
         names = ((given.get(name), self.layout[name]) for name in self._arguments(outputs=False))
         outputs = self.formula(node, *(zero if x is None else x.reshape(flat[kind]) for x, kind in names))
-        types = self.infer(node, [None if x is None else TensorType("float32", x.shape) for x in inputs])
-        found = outputs[: len(types)]
-        return tuple(x.reshape(t.shape).astype(first.dtype) for x, t in zip(found, types, strict=True))
+        shapes = self.result_shapes(node, first.shape)
+        found = outputs[: len(shapes)]
+        return tuple(x.reshape(s).astype(first.dtype) for x, s in zip(found, shapes, strict=True))
 
     @abstractmethod
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
@@ -263,9 +268,9 @@ class LayerScaleGrad(SplitOperator, Layerwise):
     execution = Execution(sums=Sums(("r",), together=2, results=2), optional_outputs={"dbias": BIAS})
     fusion = Fusion(multi_output_of=name, joint=_layer_scale_grad_joint)
 
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+    def result_shapes(self, node: Node, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         """A number per column, or two."""
-        return super().infer(node, inputs)[: max(len(node.outputs), 1)]
+        return super().result_shapes(node, shape)[: max(len(node.outputs), 1)]
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
         """The sums of dY ((X - mean) inv_std + rest) and of dY over the rows."""
@@ -418,11 +423,10 @@ class LayerNormalizeRows(WholeRows):
     fusion = Fusion(multi_output_of=LayerNormalize.name, joint=_layer_normalize_rows_joint)
     walks = 3
 
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The type of X, and three times a number for each row, as the moments of channels are."""
-        y, *_ = super().infer(node, inputs)
-        rows = TensorType("float32", (math.prod(y.shape[: first_axis(node, y.shape)]),))
-        return (y, rows, rows, rows)[: len(node.outputs)]
+    def result_shapes(self, node: Node, shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """The shape of X, and three times a number for each row, as the moments of channels are."""
+        rows = (math.prod(shape[: first_axis(node, shape)]),)
+        return (shape, rows, rows, rows)[: len(node.outputs)]
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The formula, then Relu where it is fused."""

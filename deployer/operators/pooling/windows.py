@@ -126,8 +126,9 @@ def sides(node: Node, shape: tuple[int, ...]) -> tuple[AxisWindows, ...]:
 def padded(x: Array, axes: Sequence[AxisWindows], fill: float) -> Array:
     """X as [N C, H, W], or [N C, D, H, W], with all the padding that windows touch."""
     image = x.reshape(-1, *(a.size for a in axes))
-    ends = [(a.pad, max(a.span - a.size - a.pad, 0)) for a in axes]
-    return np.pad(image, ((0, 0), *ends), constant_values=fill)
+    whole = np.full((len(image), *(max(a.span, a.pad + a.size) for a in axes)), fill, x.dtype)
+    whole[inner(axes)] = image
+    return whole
 
 
 def inner(axes: Sequence[AxisWindows]) -> tuple[slice, ...]:

@@ -148,8 +148,10 @@ class Geometry:
 
     def padded(self, x: Array) -> Array:
         """X as [n, group, c, rows, columns] with zeros for the padding, in float64."""
-        around = [(0, 0)] * 3 + list(zip(self.begin, self.end, strict=True))
-        return np.pad(x.reshape(self.x).astype(np.float64), around)
+        sizes = (a + n + b for a, n, b in zip(self.begin, self.size, self.end, strict=True))
+        whole = np.zeros((*self.x[:3], *sizes))
+        whole[self.inner] = x.reshape(self.x)
+        return whole
 
     def taps(self) -> Iterator[tuple[Index, Index]]:
         """Each tap as an index of W, and the index of padded X that it reads: an element for each output."""

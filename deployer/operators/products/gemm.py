@@ -137,10 +137,11 @@ class Gemm(SplitOperator):
             a, b = (x.transpose(order_of(node, ORDERS[i], x.ndim)) for i, x in enumerate((a, b)))
         a = a.swapaxes(-1, -2) if node.attr_int("transA", 0) else a
         b = b.swapaxes(-1, -2) if node.attr_int("transB", 0) else b
-        y = (a @ b) * a.dtype.type(node.attr_float("alpha", 1.0))
-        beta = node.attr_float("beta", 1.0)
+        y, alpha, beta = a @ b, node.attr_float("alpha", 1.0), node.attr_float("beta", 1.0)
+        if alpha != 1.0:
+            y = y * a.dtype.type(alpha)
         if c is not None and beta != 0.0:
-            y = y + c * a.dtype.type(beta)
+            y = y + (c if beta == 1.0 else c * a.dtype.type(beta))
         y = finished(node, y, gate_array(inputs, GATE_INPUT))
         return (y.transpose(order_of(node, RESULT_ORDER, y.ndim)) if is_ordered(node) else y,)
 
