@@ -66,10 +66,14 @@ class Change:
         return unit if self.summed is None else unit + self.summed
 
     @cached_property
+    def finite(self) -> Array:
+        """The finite elements."""
+        return verdict.finite(self.by)
+
+    @cached_property
     def squares(self) -> tuple[float, int]:
         """The sum of squares of the finite elements, and how many these are."""
-        finite = verdict.finite(self.by)
-        return float(np.square(finite).sum()), finite.size
+        return float(np.square(self.finite).sum()), self.finite.size
 
 
 def size_of(changes: Sequence[Change]) -> float:
@@ -87,8 +91,8 @@ class OnePass:
     arithmetic in float32 is off. In a pass that magnifies rounding, `rounding` is what it may do to each tensor, and
     `loss_rounding` to the loss. `gradient_norm` is that of all gradients together, as the reference sums them up, and
     `deciding` has what nodes with decision boundaries read in it, by their names. `summed` is what the rounding of
-    means does to running statistics that they are added to. `end` is the reference's memory after the
-    first pass.
+    means does to running statistics that they are added to. `end` is the reference's memory after the first pass, and
+    `begins` has the state before the pass in float64 as far as it was asked for.
     """
 
     program: Program
@@ -106,6 +110,7 @@ class OnePass:
     deciding: Mapping[str, list[Array | None]] = field(default_factory=dict)
     summed: Arrays = field(default_factory=dict)
     end: Memory | None = None
+    begins: dict[str, Array] = field(default_factory=dict)
 
     @property
     def updates(self) -> int:
@@ -124,10 +129,26 @@ class OnePass:
         whole = self.program.tensors[name].role == "accumulator"
         whole = whole and (content or self.index % self.dataset.n_accum == 0)
         if (name, whole) not in self._changes:
-            before, after = verdict.wide(self.before[name]), verdict.wide(self.after[name])
+            before, after = self._begin(name), self.end_of(name)
             by = after if whole else verdict.minus(after, before)
             self._changes[name, whole] = Change(by, before, after, self.summed.get(name))
         return self._changes[name, whole]
+
+    def _begin(self, name: str) -> Array:
+        """A tensor before the pass in float64, flat; a pass has it in common with its reference."""
+        if name not in self.begins:
+            self.begins[name] = verdict.wide(self.before[name])
+        return self.begins[name]
+
+    @cached_property
+    def _ends(self) -> dict[str, Array]:
+        return {}
+
+    def end_of(self, name: str) -> Array:
+        """A tensor after the pass in float64, flat."""
+        if name not in self._ends:
+            self._ends[name] = verdict.wide(self.after[name])
+        return self._ends[name]
 
     @cached_property
     def groups(self) -> list[list[str]]:
@@ -302,7 +323,7 @@ def _tensor(actual: OnePass, reference: OnePass, name: str, scale: float) -> tup
         return 0.0, 0.0, ""
     rounding = TOLERANCES.stored * TOLERANCES.roundings * (actual.updates + 1) / 2 * due.unit
     small = rounding + reference.spread.get(name, TOLERANCES.cancellation * scale)
-    usable = np.abs(verdict.finite(expected))
+    usable = np.abs(due.finite)
     magnified = actual.rounding.get(name, Rounding())
     allowed = TOLERANCES.element * float(usable.max(initial=0.0)) + small + magnified.largest
     size, off, rounded = math.sqrt(due.squares[0]), norm(error), norm(small) + magnified.norm

@@ -141,7 +141,9 @@ class SlopeSums:
     def allowed(self) -> float:
         """The bound of the slope's magnitude."""
         rounding = TOLERANCES.deviations * math.sqrt(self.variance) + TOLERANCES.seen * abs(self.narrow)
-        seen = TOLERANCES.seen * max(map(verdict.share, map(abs, self.probes), self.probed))
+        seen = 0.0
+        if any(self.probes):
+            seen = TOLERANCES.seen * max(map(verdict.share, map(abs, self.probes), self.probed))
         return TOLERANCES.slope + seen + (rounding / self.squares if self.squares else 0.0)
 
 
@@ -190,7 +192,11 @@ class Directions:
         for along, direction in ((CHANGE, change.by), (GRADIENT, reference.along.get(name))):
             if direction is None:
                 continue
-            decided = np.isfinite(change.by) & np.isfinite(direction) & (np.abs(direction) > least)
+            decided = np.abs(direction) > least
+            if change.finite.size < decided.size:
+                decided &= np.isfinite(change.by)
+            if direction is not change.by:
+                decided &= np.isfinite(direction)
             if decided.all():
                 yield ErrorDirection(name, along, direction, sigma, reference.narrow.get(name), None)
             elif decided.any():
@@ -204,7 +210,7 @@ class Directions:
         for name, directions in self.of_tensors.items():
             if not directions:
                 continue
-            whole = verdict.minus(verdict.wide(actual.after[name]), verdict.wide(self.reference.after[name]))
+            whole = verdict.minus(actual.end_of(name), self.reference.end_of(name))
             for direction in directions:
                 error = whole if direction.decided is None else whole[direction.decided]
                 known = np.isfinite(error)
