@@ -3,6 +3,7 @@
 import random
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
@@ -108,7 +109,7 @@ def damaged(data: bytes, draw: Draw) -> bytes:
         return draw.bytes(draw.number(0, 8))
     at = draw.number(0, len(data) - 1)
     length = min(draw.number(1, 16), len(data) - at)
-    match draw.number(0, 8):
+    match draw.number(0, 9):
         case 0:
             return data[:at]
         case 1:
@@ -126,4 +127,7 @@ def damaged(data: bytes, draw: Draw) -> bytes:
             return data[:at] + struct.pack("<q", draw.integer())[:length] + data[at + length :]
         case 7:
             return data[:at] + draw.one((b"\xff", b"\x00", b"\x80")) * length + data[at + length :]
+        case 8:
+            with suppress(UnicodeDecodeError):
+                return data.decode().encode(draw.one(("utf-8-sig", "utf-16", "utf-16-le", "utf-32")))
     return data[:at] + bytes([draw.one((0, 1, 0x7F, 0x80, 0xFE, 0xFF))]) + data[at + 1 :]

@@ -29,9 +29,17 @@ def refusing(trial: Trial, *paths: Path, right: bool | None = None) -> Iterator[
             raise Finding("message", f"without facts and a way out: {error}") from error
         if right:
             raise Finding("refused otherwise", f"it breaks no rule: {error}") from error
+        _judge_cause(error)
         raise
     if right is False:
         raise Finding("read otherwise", f"{paths[0].name} breaks a rule, and was taken")
+
+
+def _judge_cause(error: UserError) -> None:
+    """Finding where something is called missing that is not: no key was looked for in vain, when this was raised."""
+    missing = [text for label, text in error.facts if label == "cause" and text.endswith(" is missing")]
+    if missing and error.__context__ is not None and not isinstance(error.__context__, KeyError):
+        raise Finding("message", f"{missing[0]}, where the fault is {type(error.__context__).__name__}") from error
 
 
 def same_arrays(found: Mapping[str, np.ndarray], due: Mapping[str, np.ndarray]) -> None:

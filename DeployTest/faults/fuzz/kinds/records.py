@@ -340,6 +340,7 @@ def _folder_kept(trial: Trial, folder: Path, manifest: Path, what: str) -> str:
             listed = output.listed(folder)
             (folder / "link.txt").symlink_to(trial.draw("link").one((folder / "mine.txt", folder / "nowhere")))
             output.claim(folder, ["mine.txt", "link.txt"], force=True)
+            _folder_claimed(trial, folder)
             if os.path.lexists(folder / "link.txt") or (folder / "mine.txt").read_text() != "mine":
                 raise Finding("user's file", "a link was claimed, and was left or followed")
     assert owned is not None
@@ -361,6 +362,21 @@ def _folder_kept(trial: Trial, folder: Path, manifest: Path, what: str) -> str:
     if changed and written != {"version": 1, "files": rest}:
         raise Finding("read otherwise", f"the manifest is {str(written)[:300]}, not of {sorted(rest)}")
     return f"{what}: what is not ours stays"
+
+
+def _folder_claimed(trial: Trial, folder: Path) -> None:
+    """Finding where a folder in the place of a file is claimed, or gone."""
+    if not trial.draw("folder").chance(0.3):
+        return
+    place = folder / "folder.txt"
+    place.mkdir()
+    try:
+        output.claim(folder, [place.name], force=True)
+    except OptionProblem as error:
+        if place.name not in error.cause or not place.is_dir():
+            raise Finding("message", str(error)) from error
+        return
+    raise Finding("user's file", "a folder was claimed")
 
 
 def _owned(folder: Path, manifest: Path) -> dict[str, list[str]] | None:
@@ -416,6 +432,10 @@ target = "siracusa"
 """
 
 
+MOST_BYTES = 1 << 20
+"""Longest file of options, or of a board."""
+
+
 def _toml(trial: Trial, text: str, draw: Draw) -> bytes:
     """The file with some edits of lines or bytes, or none."""
     lines = text.splitlines()
@@ -423,6 +443,9 @@ def _toml(trial: Trial, text: str, draw: Draw) -> bytes:
         trial.edit("toml", lines, least=0)
     content = "".join(f"{line}\n" for line in lines).encode()
     content = content.replace(b"[]", b"[" * 5000 + b"]" * 5000, 1) if draw.chance(0.02) else content
+    if draw.chance(0.03):
+        trial.log.append("about as long as a file may be")
+        return b"#".ljust(MOST_BYTES - len(content) + draw.number(-1, 1), b"x") + b"\n" + content
     return damage(trial, content) if draw.chance(0.25) else content
 
 
@@ -459,6 +482,10 @@ def configuration(trial: Trial) -> str:
     more, overruled = draw.one(GIVEN)
     words = [name, "--config", str(path), *more]
     parsers: Any = commands()
+    if draw.chance(0.05):
+        plain = draw.one(([], ["nobody", "--config", str(path)], ["--config", str(path)], ["-h"], ["train"]))
+        if (found := with_config(plain, parsers)) != plain:
+            raise Finding("read otherwise", f"{found}, not {plain}")
     due = _due_words(path.read_bytes(), name, parsers, overruled)
     fits = all(any(word.startswith(option) for option in _options(parsers[name])) for word in more[:1])
     with refusing(trial, path, right=(due is not None) if fits else None):
@@ -479,6 +506,8 @@ def _options(parser: Any) -> dict[str, Any]:
 
 def _due_words(content: bytes, name: str, parsers: Any, overruled: set[str]) -> list[str] | None:
     """The words that a file of options stands for; None where it breaks a rule."""
+    if len(content) > MOST_BYTES:
+        return None
     try:
         tables = tomllib.loads(content.decode())
     except (ValueError, RecursionError):
@@ -535,6 +564,9 @@ def board(trial: Trial) -> str:
     """A board's file."""
     draw, path = trial.draw("which"), trial.case / "board.toml"
     lines = draw.one((BOARD, BOARD, BOARD, TARGET_BOARD)).splitlines()
+    if draw.chance(0.1):
+        trial.log.append("keys that have no effect, or are none")
+        lines = draw.some(("z = 1", "mhz = 1", "b = 2", "flash = 1", "energy = 1", 'core = "cortex-m4"'), 3) + lines
     if draw.chance(0.5):
         trial.edit("board", lines)
     path.write_bytes(_toml(trial, "\n".join(lines) + "\n", draw))
@@ -543,7 +575,7 @@ def board(trial: Trial) -> str:
         with refusing(trial, path, right=due is not None):
             found = boards.read_board(path)
     except UserError as error:
-        _first_unknown(path.read_bytes(), error)
+        _names_in_order(path.read_bytes(), error)
         raise
     assert due is not None
     sizes = [(memory.name, memory.bytes) for memory in found.memories]
@@ -557,8 +589,11 @@ def board(trial: Trial) -> str:
     return "equal to Python's reader"
 
 
-def _first_unknown(content: bytes, error: UserError) -> None:
-    """Finding where an error names another key than the first of those that a board does not have."""
+def _names_in_order(content: bytes, error: UserError) -> None:
+    """Finding where an error names another key than the first of those that a board does not have, or not by name."""
+    listed = [text.split(", ") for label, text in error.facts if label == "keys"]
+    if any(names != sorted(names) for names in listed):
+        raise Finding("message", f"{listed} are not in order")
     said = [part for part in ("there is no key ", " has no effect on a board with a target") if part in error.cause]
     if said:
         keys = BOARD_KEYS if said[0].startswith("there") else {"name", "source", "target"}
@@ -572,6 +607,8 @@ BOARD_KEYS = {"name", "source", "core", "target", "mhz", "flash", "memory", "ene
 
 def _due_board(content: bytes) -> dict[str, Any] | None:
     """Return the expected content of a board's file; None if it breaks a rule."""
+    if len(content) > MOST_BYTES:
+        return None
     try:
         raw = tomllib.loads(content.decode())
     except (ValueError, RecursionError):

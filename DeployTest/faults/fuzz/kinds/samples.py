@@ -221,15 +221,19 @@ def tensors(trial: Trial) -> str:
     arrays = {"x": draw.array((ROWS, WIDTH)), "labels": (np.arange(ROWS) % 3).astype(draw.one(("<i8", "<i4", "u1")))}
     if draw.chance(0.5):
         arrays["rate"] = draw.array(())
+    bare = draw.chance(0.15)  # a header and no byte behind it
+    if bare:
+        arrays = {name: array[:0] for name, array in arrays.items() if array.ndim and draw.chance(0.5)}
+        trial.log.append(f"{len(arrays)} arrays, all of them empty")
     content = safetensors_bytes(arrays, {"who": "me"} if draw.chance(0.5) else None)
-    if draw.chance(0.75):
+    if arrays and draw.chance(0.75):
         length = int.from_bytes(content[:8], "little")
         holder = [json.loads(content[8 : 8 + length])]
         which = draw.one(("artefact", "packed", "packed"))
         trial.edit(which, holder if which == "artefact" and draw.chance(0.2) else holder[0])
         text = json.dumps(holder[0], ensure_ascii=draw.chance(0.8)).encode("utf-8", "surrogatepass")
         content = len(text).to_bytes(8, "little") + text + content[8 + length :]
-    if draw.chance(0.2):
+    if draw.chance(0.6 if bare else 0.2):
         trial.edit("length", holder := [content])
         content = holder[0]
     if draw.chance(0.2):

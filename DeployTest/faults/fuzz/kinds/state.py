@@ -93,6 +93,8 @@ def dump(trial: Trial) -> str:
         content += _slot(draw, number & 0xFFFFFFFF, count >= MOST_SLOTS and draw.chance(0.97))
     if draw.chance(0.1):
         content = content[SLOT.size :]
+    if draw.chance(0.1):  # a head that is the last of what there is
+        content += _sealed(SLOT_MAGIC + struct.pack("<I", first))
     if draw.chance(0.3):
         content = damage(trial, content)
     path.write_bytes(content)
@@ -224,7 +226,11 @@ def tensor_moved(manifest: dict[str, Any], draw: Draw) -> None:
     if not isinstance(rows, list) or not rows:
         return
     row = draw.one(rows)
-    match draw.number(0, 5):
+    match draw.number(0, 6):
+        case 6:
+            manifest["plan"] = draw.one(({}, None, "x"))
+            for key in draw.one(((), ("state",), ("state",), (*manifest,))):
+                manifest.pop(key, None)
         case 0 if isinstance(row, dict):
             row["shape"] = draw.one(
                 ([3, 2], [6], [-1], [2, 3.0], [True, 4], [1] * 33, [1] * 32, None, [], [2, 4], "", 4)
@@ -276,6 +282,8 @@ def state(trial: Trial) -> str:
     except Refused:
         if due is not None:
             raise Finding("refused otherwise", errors) from None
+        if _only_predicts(manifest) and "only predicts" not in errors:
+            raise Finding("message", f"without what the library is: {errors}") from None
         raise
     if due is None:
         raise Finding("read otherwise", f"{way} takes what breaks a rule")
@@ -327,6 +335,15 @@ def _exported(manifest: bytes, first: bytes, image: bytes, in_npz: bool) -> dict
             return None
         arrays["image.passes"] = np.array(found.passes)
     return arrays
+
+
+def _only_predicts(manifest: bytes) -> bool:
+    """Whether a manifest is that of a library that does not train, which has a plan and no state."""
+    try:
+        table = strict_json(manifest.decode())
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(table, dict) and "plan" in table and "state" not in table
 
 
 Tensors = list[tuple[str, str, list[int], bool]]

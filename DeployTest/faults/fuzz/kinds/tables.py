@@ -98,6 +98,8 @@ def table(trial: Trial) -> str:
     whole = types["x"].dtype == "int32"
     rows = [[_number(draw, whole) for _ in range(WIDTH)] for _ in range(ROWS)]
     lines = names + [[*row, label if n % 2 else "dog" if words else "0"] for n, row in enumerate(rows)]
+    if alone := draw.chance(0.1):  # the model's own output is the loss
+        lines, types = [row[:WIDTH] for row in lines], {"x": types["x"]}
     request, first = Request(), list(map(list, lines))
     if draw.chance(0.05):
         request = Request(like=draw.one((Taken("arrays", 6, ("x",), "labels"), Taken("images", 6, ("x",), "labels"))))
@@ -105,7 +107,7 @@ def table(trial: Trial) -> str:
     elif draw.chance(0.4):
         request = _as_trained(trial, types, first, mark)
         if headed and draw.chance(0.5):
-            order = draw.some(range(WIDTH + 1), WIDTH + 1)
+            order = draw.some(range(len(first[0])), len(first[0]))
             lines = [[row[place] for place in order] for row in lines]
     if draw.chance(0.85):
         trial.edit("table", lines, least=0)
@@ -117,7 +119,7 @@ def table(trial: Trial) -> str:
     content = damage(trial, content) if draw.chance(0.2) else content
     path = trial.case / f"t{draw.one(('.csv', '.csv', '.tsv'))}"
     path.write_bytes(content)
-    column = draw.one(("a", "label", "nobody", " a ")) if draw.chance(0.15) else ""
+    column = draw.one(("a", "label", "nobody", " a ")) if not alone and draw.chance(0.15) else ""
     trial.log += [f"column {column}"] if column else []
     request = replace(request, column=column)
     due, sure = _by_rules(content, types, request), b'"' not in content
@@ -177,9 +179,10 @@ def _number(draw: Draw, whole: bool) -> str:
 
 
 def _compare(found: Samples, due: Due, types: dict[str, TensorType]) -> None:
+    flat = {"x": due.numbers.reshape(-1), "labels": due.labels}
     same_arrays(
         {name: np.asarray(array).reshape(-1) for name, array in found.arrays.items()},
-        {"x": due.numbers.reshape(-1).astype(types["x"].dtype), "labels": due.labels.astype(types["labels"].dtype)},
+        {name: flat[name].astype(each.dtype) for name, each in types.items()},
     )
     taken = found.taken
     assert taken is not None
@@ -203,10 +206,10 @@ def _by_rules(content: bytes, types: dict[str, TensorType], request: Request) ->
     rows = [[cell.strip() for cell in line.split(marks[0] if marks else ",")] for line in lines]
     headed = not any(map(DECIMAL.fullmatch, rows[0]))
     names = rows[0] if headed else [str(place + 1) for place in range(len(rows[0]))]
-    target = _target(names, headed, request.column.strip())
+    target = _target(names, headed, request.column.strip()) if "labels" in types else ""
     unclear = headed and ("" in names or max(Counter(names).values()) > 1)
     rows = rows[headed:]
-    if unclear or len(names) < 2 or target is None or not rows or any(len(row) != len(names) for row in rows):
+    if unclear or len(names) < len(types) or target is None or not rows or any(len(row) != len(names) for row in rows):
         return None
     inputs = [name for name in names if name != target]
     if request.like is not None and request.like.kind == "table":
@@ -215,8 +218,10 @@ def _by_rules(content: bytes, types: dict[str, TensorType], request: Request) ->
         inputs = list(request.like.inputs)
     cells = [[row[names.index(name)] for name in inputs] for row in rows]
     numbers = [_numbers(row, types["x"].dtype) for row in cells]
-    texts = [row[names.index(target)] for row in rows]
-    labelled = _labels(texts, types["labels"].dtype, headed, request)
+    labelled: Labelled | None = np.array([]), request.classes, False
+    if "labels" in types:
+        texts = [row[names.index(target)] for row in rows]
+        labelled = _labels(texts, types["labels"].dtype, headed, request)
     if labelled is None or len(inputs) != WIDTH or any(row is None for row in numbers):
         return None
     labels, classes, words = labelled
@@ -241,9 +246,10 @@ def _numbers(cells: Sequence[str], dtype: str) -> list[float] | None:
     return numbers if right else None
 
 
-def _labels(
-    texts: Sequence[str], dtype: str, headed: bool, request: Request
-) -> tuple[np.ndarray, tuple[str, ...], bool] | None:
+Labelled = tuple[np.ndarray, tuple[str, ...], bool]
+
+
+def _labels(texts: Sequence[str], dtype: str, headed: bool, request: Request) -> Labelled | None:
     """Labels, names of classes, and whether there are words; None where the target breaks a rule."""
     like = request.like
     are = [DECIMAL.fullmatch(text) is not None for text in texts]
@@ -306,6 +312,14 @@ def target_changed(rows: list[list[str]], draw: Draw) -> None:
     """Another label in a row, or in all."""
     for row in rows if draw.chance(0.2) else [draw.one(rows)] if rows else []:
         row[-1] = draw.one((*CELLS, "cat", "dog", "b", "bird", "Label", "y"))
+
+
+@edits_of("table")
+def first_row_like_headings(rows: list[list[str]], draw: Draw) -> None:
+    """The word of a heading as the label of the first row, or of the first two."""
+    word = draw.one((*TARGETS, "Label", "Y"))
+    for row in rows[: draw.one((1, 1, 2))]:
+        row[-1] = word
 
 
 BOUNDS = ("2147483647", "-2147483647", "2147483648", "2.5", "2.0", "3.4028234663852886e38", "3.4028235677973366e38")
