@@ -10,6 +10,7 @@ from deployer import pipeline
 from deployer.core.ir import Node
 from deployer.pipeline import Case
 from deployer.training.train_graph import build_train_graph
+from deployer.verify import rounding
 from deployer.verify.checks import Checks, Judge
 from deployer.verify.reference import Memory
 from deployer.verify.rounding import with_rounding
@@ -179,3 +180,19 @@ def test_two_operands_decide(shape: tuple[int, ...], tmp_path: Path) -> None:
     for one in judge_of(pipeline.load_training(problem.train)).passes:
         rounding = with_rounding(one, one.reference()).rounding
         assert 0 < rounding["m"].norm < TOLERANCES.loss
+
+
+@pytest.mark.parametrize("count", [3, 40, rounding.MOST_SORTED // 2, rounding.MOST_SORTED])
+@pytest.mark.parametrize("common", [0.0, 0.3, 1.0])
+def test_exact_results(count: int, common: float) -> None:
+    """Results that are one of the operands' elements are found: none, some and all, NaN never, few and many."""
+    draw = np.random.default_rng(count)
+    known = draw.standard_normal(count).astype(np.float32)
+    known[-1] = np.nan
+    results = draw.standard_normal(count).astype(np.float32)
+    taken = draw.random(count) < common
+    results[taken] = -draw.permutation(known)[taken]
+    due = np.isin(np.abs(results), np.abs(known))
+    assert due.mean() >= common / 2
+    found = rounding._members(np.abs(results), np.abs(known))
+    assert found.tolist() == due.tolist()
