@@ -80,10 +80,11 @@ def test_overfull_sections(spans: list[tuple[int, int, int]], loads: list[int], 
     assert all(buffer in buffers for buffer, buffers in zip(_furthest(low, high, count), inside, strict=True))
     witness = np.array([draw.choice(buffers) for buffers in inside])
     part = _Subproblem(np.arange(len(low)), low, low, high, 0, 0, witness)
+    room = np.array([capacity - load if load else PLACED for load in loads])
     for placed in (False, True):
         least = np.where((draw.random(len(low)) < 0.3) & placed, PLACED, least)
         over = [s for s in range(count) if loads[s] and min(least[inside[s]]) + loads[s] > capacity]
-        assert search._overfull(part, least, np.array(loads)) == (over[0] if over else None)
+        assert search._overfull(part, least, room) == (over[0] if over else None)
 
 
 def by_expressions(problem: HomeProblem, start: HomeSelection | None) -> cp_model.CpModel:
@@ -128,13 +129,17 @@ def test_first_fit_takes_the_lowest_place(items: list[Item], fixed: list[Item]) 
     for x in fixed:
         placed.append((x, at))
         at += x.bytes
-    packing = _filled(items, placed, 0)
+    given = list(placed)
+    packing = _filled(items, given, 0)
+    assert packing is not None
     for x in items:
         near = [(b, b + y.bytes) for y, b in placed if y.first <= x.last and x.first <= y.last]
         starts = sorted({0, *(end for _, end in near)})
         free = [b for b in starts if all(b + x.bytes <= begin or end <= b for begin, end in near)]
         placed.append((x, free[0]))
     assert packing.offsets == {x.name: at for x, at in placed}
+    assert _filled(items, given, 0, packing.height) is None
+    assert _filled(items, given, 0, packing.height + 1) == packing
 
 
 def test_steps_of_equal_geometry_share_their_run(models_root: Path) -> None:

@@ -11,7 +11,7 @@ which nothing lies. Ours are the orders that are learnt, and the bounding of all
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
@@ -85,6 +85,8 @@ class _Subproblem:
     section: int
     pairs: int
     witness: Ints
+    _beside: dict[int, Bools] = field(default_factory=dict)
+    _members: dict[int, Ints] = field(default_factory=dict)
 
     @property
     def sections(self) -> int:
@@ -93,32 +95,44 @@ class _Subproblem:
 
     def overlaps(self, buffer: int) -> Bools:
         """Return the mask of the buffers that share a section with this one, except itself."""
-        others: Bools = (self.low < self.high[buffer]) & (self.high > self.low[buffer])
-        others[buffer] = False
+        others = self._beside.get(buffer)
+        if others is None:
+            others = (self.low < self.high[buffer]) & (self.high > self.low[buffer])
+            others[buffer] = False
+            self._beside[buffer] = others
         return others
+
+    def members(self, section: int) -> Ints:
+        """Return the buffers of a section, those first that end last."""
+        found = self._members.get(section)
+        if found is None:
+            found = ((self.low <= section) & (section < self.high)).nonzero()[0]
+            found = self._members[section] = found[np.argsort(-self.high[found], kind="stable")]
+        return found
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A state of a subproblem: least offsets of buffers, unplaced units per section, buffers across each border.
+    """A state of a subproblem: least offsets of buffers, buffers across each border, and the `room` of each section.
 
-    `floor` and `rank` are the offset and the index of the last placed buffer.
+    That is the capacity less the unplaced units, the highest offset at which all of these can begin; PLACED where there
+    are none. `floor` and `rank` are the offset and the index of the last placed buffer.
     """
 
     subproblem: _Subproblem
     least: Ints
-    load: Ints
+    room: Ints
     spanning: Ints
     floor: int
     rank: int
 
 
 class _Child(NamedTuple):
-    """The index of the buffer to place next, with least offsets and unplaced units per section after that."""
+    """The index of the buffer to place next, with least offsets and the room of each section after that."""
 
     buffer: int
     least: Ints
-    load: Ints
+    room: Ints
 
 
 def pack(items: Sequence[Sized], capacity: int, alignment: int, node_limit: int) -> Solution:
@@ -235,8 +249,8 @@ class _Search:
         subproblem, least = node.subproblem, node.least
         ascending = least > node.floor
         ascending[node.rank :] |= least[node.rank :] == node.floor
-        most = min(int((least + subproblem.size).min()) - 1, self.capacity - int(node.load.max()))
-        candidates = np.flatnonzero(ascending & (least <= most))
+        most = min(int((least + subproblem.size).min()) - 1, int(node.room.min()))
+        candidates = (ascending & (least <= most)).nonzero()[0]
         candidates = candidates[np.argsort(least[candidates], kind="stable")]
         # Most runs need the first child alone; an order that learns does so from all children of a batch.
         count = 1 if self.order in FIXED_ORDERS else BATCH
@@ -251,28 +265,30 @@ class _Search:
         """The child that places the buffer at its least offset, and the first section that it overfills, if any."""
         subproblem, least = node.subproblem, node.least
         at, size = int(least[buffer]), int(subproblem.size[buffer])
-        load = node.load.copy()
-        load[subproblem.low[buffer] : subproblem.high[buffer]] -= size
-        after = np.where(subproblem.overlaps(buffer), np.maximum(least, at + size), least)
+        room, after = node.room.copy(), least.copy()
+        own = room[subproblem.low[buffer] : subproblem.high[buffer]]
+        own += size
+        own[own == self.capacity] = PLACED
+        np.maximum(least, at + size, out=after, where=subproblem.overlaps(buffer))
         after[buffer] = PLACED
-        return _Child(buffer, after, load), self._overfull(subproblem, after, load)
+        return _Child(buffer, after, room), self._overfull(subproblem, after, room)
 
-    def _overfull(self, subproblem: _Subproblem, least: Ints, load: Ints) -> int | None:
+    def _overfull(self, subproblem: _Subproblem, least: Ints, room: Ints) -> int | None:
         """The first section in which all unplaced buffers begin too high for what is to place in it, if any.
 
         A section with one that does not is not overfull; that one often is the same as for the node before, and for
         sections next to each other.
         """
-        most = np.where(load > 0, self.capacity - load, PLACED)
-        open_sections = np.flatnonzero(least.take(subproblem.witness) > most)
+        open_sections = (least.take(subproblem.witness) > room).nonzero()[0]
         while len(open_sections):
             section = int(open_sections[0])
-            low_enough = (subproblem.low <= section) & (section < subproblem.high) & (least <= most[section])
-            ends = np.where(low_enough, subproblem.high, 0)
-            witness = int(ends.argmax())
-            if not ends[witness]:
+            members = subproblem.members(section)
+            low_enough = least.take(members) <= room[section]
+            first = low_enough.argmax()
+            if not low_enough[first]:
                 return section
-            found = (open_sections < subproblem.high[witness]) & (least[witness] <= most[open_sections])
+            witness = members[first]
+            found = (open_sections < subproblem.high[witness]) & (least[witness] <= room[open_sections])
             subproblem.witness[open_sections[found]] = witness
             open_sections = open_sections[~found]
         return None
@@ -282,8 +298,8 @@ class _Search:
         if self.order in FIXED_ORDERS:
             return
         self.overfull[subproblem.section + section] += 1
-        covering = (subproblem.low <= section) & (section < subproblem.high)
-        self.moments[subproblem.index] += covering & (child.least != PLACED)
+        members = subproblem.members(section)
+        self.moments[subproblem.index[members[child.least[members] != PLACED]]] += 1
 
     def _after(self, node: _Node, child: _Child) -> Iterator[_Node]:
         """The nodes that remain after a child: none, one of the same subproblem, or one of each part it falls into."""
@@ -292,8 +308,8 @@ class _Search:
         spanning = node.spanning.copy()
         spanning[low : high - 1] -= 1
         if high - low == 1 or spanning[low : high - 1].all():
-            if child.load.any():
-                yield _Node(subproblem, child.least, child.load, spanning, int(node.least[buffer]), buffer)
+            if child.room.min() != PLACED:
+                yield _Node(subproblem, child.least, child.room, spanning, int(node.least[buffer]), buffer)
             return
         unplaced = child.least != PLACED
         yield from self._split(
@@ -329,7 +345,8 @@ class _Search:
         index, witness = index[order], _furthest(low, high, len(load))
         subproblem = _Subproblem(index, self.size[index], low, high, section, int((high - low).sum()), witness)
         spanning = _sums(low, high - 1, np.ones_like(low), len(load) - 1)
-        return _Node(subproblem, least[order], load, spanning, 0, 0)
+        room = np.where(load > 0, self.capacity - load, PLACED)
+        return _Node(subproblem, least[order], room, spanning, 0, 0)
 
 
 def _sections(items: Sequence[Sized]) -> Ints:

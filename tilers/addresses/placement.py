@@ -91,23 +91,29 @@ def place(items: Sequence[Item], capacity: int, alignment: int = 4, nodes: int =
     return best
 
 
-def _filled(items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: int) -> Placement:
+def _filled(
+    items: Sequence[Item], placed: Sequence[tuple[Item, int]], bound: int, below: int | None = None
+) -> Placement | None:
     """First fit of the items, in their order, beside the placed ones: each at the lowest offset without an overlap.
 
-    `bound` is the lower bound of all of them together.
+    `bound` is the lower bound of all of them together. None as soon as the height is not `below` a given one.
     """
     everything = [*(x for x, _ in placed), *items]
     first, last = np.array([x.first for x in everything]), np.array([x.last for x in everything])
     begin = np.array([*(at for _, at in placed), *(0 for _ in items)], np.int64)
     end = begin + [x.bytes for x in everything]
+    if below is not None and end[: len(placed)].max(initial=0) >= below:
+        return None
     for i, item in enumerate(items, len(placed)):
-        near = np.flatnonzero((first[:i] <= item.last) & (last[:i] >= item.first))
-        near = near[np.argsort(begin[near])]
+        near = ((first[:i] <= item.last) & (last[:i] >= item.first)).nonzero()[0]
+        near = near[begin[near].argsort()]
         # Below each neighbour, the highest end of those before it, if the gap between the two is large enough.
-        below = np.maximum.accumulate(np.concatenate(([0], end[near])))
-        free = np.flatnonzero(below[:-1] + item.bytes <= begin[near])
-        begin[i] = below[free[0] if len(free) else -1]
+        ends = np.maximum.accumulate(np.concatenate(([0], end[near])))
+        free = (ends[:-1] + item.bytes <= begin[near]).nonzero()[0]
+        begin[i] = ends[free[0] if len(free) else -1]
         end[i] = begin[i] + item.bytes
+        if below is not None and end[i] >= below:
+            return None
     offsets = dict(zip((x.name for x in everything), begin.tolist(), strict=True))
     return Placement(offsets, int(end.max(initial=0)), bound)
 
@@ -137,10 +143,11 @@ def _first_fits(items: Sequence[Item], bound: int, placed: Sequence[tuple[Item, 
     """The lowest first fit over all orders, beside the placed items; it stops at an order that reaches the bound."""
     first, *others = _orders(items)
     best = _filled([items[i] for i in first], placed, bound)
+    assert best is not None
     for order in others:
         if best.height == bound:
             break
-        best = min(best, _filled([items[i] for i in order], placed, bound), key=lambda p: p.height)
+        best = _filled([items[i] for i in order], placed, bound, best.height) or best
     return best
 
 
