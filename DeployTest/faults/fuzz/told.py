@@ -36,10 +36,14 @@ def refusing(trial: Trial, *paths: Path, right: bool | None = None) -> Iterator[
 
 
 def _judge_cause(error: UserError) -> None:
-    """Finding where something is called missing that is not: no key was looked for in vain, when this was raised."""
-    missing = [text for label, text in error.facts if label == "cause" and text.endswith(" is missing")]
-    if missing and error.__context__ is not None and not isinstance(error.__context__, KeyError):
-        raise Finding("message", f"{missing[0]}, where the fault is {type(error.__context__).__name__}") from error
+    """Finding where a cause is that of another kind of exception than the one that was met."""
+    met = error.__context__
+    if met is None:
+        return
+    for text in (text for label, text in error.facts if label == "cause"):
+        missing, nested = text.endswith(" is missing"), text == "it is nested too deeply"
+        if (missing and not isinstance(met, KeyError)) or nested != isinstance(met, RecursionError):
+            raise Finding("message", f"{text}, where the fault is {type(met).__name__}") from error
 
 
 def same_arrays(found: Mapping[str, np.ndarray], due: Mapping[str, np.ndarray]) -> None:

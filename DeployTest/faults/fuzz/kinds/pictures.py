@@ -71,6 +71,7 @@ def _odd_pictures() -> tuple[tuple[str, bytes], ...]:
         ("png", _saved(image, "png", transparency=tuple(map(int, pixels[0, 0])))),
         ("png", _saved(image, "png", transparency=(0, 0, 0))),
         ("png", _saved(image.convert("P"), "png", transparency=3)),
+        ("png", _saved(image.convert("P"), "png", transparency=b"\xff" * 256)),
         ("jpeg", _saved(image.convert("CMYK"), "jpeg")),
         ("jpeg", _saved(image, "jpeg", progressive=True)),
         ("png", _saved(image, "bmp")),
@@ -177,8 +178,9 @@ def _by_pillow(path: Path, shape: Sequence[int]) -> np.ndarray | None:
                 if not right or not modes or frames > 1 or depth > 8:
                     return None
                 image.load()
-                clear = np.asarray(image.convert("RGBA"))[..., 3].min() < 255
-                pixels = np.asarray(image.convert("RGB").convert("RGB" if shape[0] == 3 else "L"), np.float32)
+                full = image.convert("RGBA")
+                clear = np.asarray(full)[..., 3].min() < 255
+                pixels = np.asarray(full.convert("RGB").convert("RGB" if shape[0] == 3 else "L"), np.float32)
     except Exception:  # Pillow's errors are of many kinds
         return None
     return (

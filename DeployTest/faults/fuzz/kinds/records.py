@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -291,6 +291,11 @@ def manifest(trial: Trial) -> str:
         return _folder_kept(trial, folder, path, what)
     deep = draw.one(("new/b.h", "new/deep/c.h", "sub/deep/er/d.h"))
     names = ["network.c", "mine.txt", "new.txt"] if draw.chance(0.5) else ["network.c", "sub/b.h", deep]
+    if not trial.log and draw.chance(0.3):
+        output.write(folder, dict.fromkeys(names, "text"), force=True)
+        _written(folder, path, names)
+        return "written by force"
+    changed = (folder / "network.c").is_file() and odd == "changed"
     try:
         with refusing(trial, path, mine, folder):
             output.write(folder, {name: "text" for name in names})
@@ -304,11 +309,19 @@ def manifest(trial: Trial) -> str:
         if finding.sort != "whole file refused" or "mine.txt" not in names:
             raise
         return "refused to replace a file of the user's"
-    if "mine.txt" in names:
-        raise Finding("user's file", "mine.txt was replaced")
+    if "mine.txt" in names or changed:
+        raise Finding("user's file", "mine.txt or network.c was replaced")
+    _written(folder, path, names)
+    return "written"
+
+
+def _written(folder: Path, manifest: Path, names: Sequence[str]) -> None:
+    """Finding where files do not have their content, or the manifest other digests of them than that content's."""
     if any((folder / name).read_text() != "text" for name in names):
         raise Finding("read otherwise", "a file was not written")
-    return "written"
+    files, due = json.loads(manifest.read_bytes())["files"], [hashlib.sha256(b"text").hexdigest()]
+    if any(files.get(name) != due for name in names):
+        raise Finding("read otherwise", f"the manifest has {str(files)[:300]}")
 
 
 def _odd_folder(folder: Path, secret: Path, odd: str) -> None:
@@ -566,10 +579,16 @@ def board(trial: Trial) -> str:
     lines = draw.one((BOARD, BOARD, BOARD, TARGET_BOARD)).splitlines()
     if draw.chance(0.1):
         trial.log.append("keys that have no effect, or are none")
-        lines = draw.some(("z = 1", "mhz = 1", "b = 2", "flash = 1", "energy = 1", 'core = "cortex-m4"'), 3) + lines
+        extra = ("mhz = 1", "memory = 1", "flash = 1", "energy = 1")
+        extra = extra if draw.chance(0.6) else ("z = 1", "b = 2", "y = 1", "c = 2", 'core = "cortex-m4"')
+        lines = draw.some(extra, 4) + (lines if draw.chance(0.3) else TARGET_BOARD.splitlines())
     if draw.chance(0.5):
         trial.edit("board", lines)
-    path.write_bytes(_toml(trial, "\n".join(lines) + "\n", draw))
+    if draw.chance(0.02):
+        trial.log.append("a file that the system writes as it is read, of 0 bytes")
+        path.symlink_to("/proc/version")
+    else:
+        path.write_bytes(_toml(trial, "\n".join(lines) + "\n", draw))
     due = _due_board(path.read_bytes())
     try:
         with refusing(trial, path, right=due is not None):

@@ -243,7 +243,17 @@ def tensor_moved(manifest: dict[str, Any], draw: Draw) -> None:
             draw.random.shuffle(rows)
         case 4:
             manifest["identities"] = draw.one(
-                (["1", "1", "3"], ["1", "1"], ["1"] * 4, ["-1", "1", "2"], [1, 1, 2], "112")
+                (
+                    ["1", "1", "3"],
+                    ["1", "1", "0"],
+                    ["1", "0", "2"],
+                    ["f" * 16, "1", "2"],
+                    ["1", "1"],
+                    ["1"] * 4,
+                    ["-1", "1", "2"],
+                    [1, 1, 2],
+                    "112",
+                )
             )
         case _:
             manifest["accumulate"] = draw.one((0, 1, -1, 2**32, 2**32 - 1, True, 2.0, "2", None))

@@ -129,6 +129,7 @@ def table(trial: Trial) -> str:
     except UserError as error:
         if sure:
             _place_is_right(error.cause, content.decode("utf-8-sig", "replace"))
+            _facts_are_right(error)
         raise
     if sure and due is not None:
         _compare(found, due, types)
@@ -140,6 +141,7 @@ def table(trial: Trial) -> str:
 
 
 CELL = re.compile(r"line (\d+) \(row (-?\d+)\), column ('.*?'|\".*?\"|\d+): ('.*'|\".*\") (.*)", re.DOTALL)
+PLACE = re.compile(r"line \d+ \(row -?\d+\), ")
 LINE = re.compile(r"line (\d+)(?: \(row (-?\d+)\))? ")
 
 
@@ -157,12 +159,33 @@ def _place_is_right(cause: str, text: str) -> None:
         rows = sum(bool(each.strip(" ")) for each in lines[:line]) - headed
         if not told[5].strip():
             raise Finding("message", f"{cause[:500]}: without what is wrong with the cell")
+        comma = cell is not None and "," in cell and DECIMAL.fullmatch(cell.replace(",", "."))
+        if ("decimal comma" in told[5]) and not comma:
+            raise Finding("message", f"{cause[:500]}: there is none")
         if cell is None or row != rows or shown not in (repr(cell), repr(f"{cell[:100]}...")) or len(shown) > 700:
             raise Finding("message", f"{cause[:500]}: line {line} has {str(cell)[:100]!r} in row {rows}")
+    elif PLACE.search(cause):
+        raise Finding("message", f"{cause[:500]}: the column is not named as the table does")
     elif (told := LINE.search(cause)) and told[2]:
         rows = [sum(bool(each.strip(" ")) for each in lines[: int(told[1])]) - headed for headed in (0, 1)]
         if int(told[2]) not in rows:
             raise Finding("message", f"{cause[:500]}: row {rows}")
+
+
+def _facts_are_right(error: UserError) -> None:
+    """Finding where an error of a row's width lacks the widths, or one of a row without headings names no number."""
+    facts = dict(error.facts)
+    if error.cause.endswith(" cells") and not {"columns", "row", "separator"} <= {*facts}:
+        raise Finding("message", f"{error.cause[:500]}: {sorted(facts)} are too few facts")
+    told = re.search(r"since '(.*)' is a number$", facts.get("read as", ""))
+    if told and not DECIMAL.fullmatch(told[1]):
+        raise Finding("message", f"{told[1]!r} is no number")
+
+
+def _well_quoted(text: str, mark: str) -> bool:
+    """Whether each cell with a quote is in quotes as a whole, where those inside come twice."""
+    field = rf'(?: *"(?:[^"]|"")*" *|[^"{mark}\r\n]*)'
+    return re.fullmatch(rf"(?:{field}[{mark}\r\n])*{field}", text) is not None
 
 
 def _as_trained(trial: Trial, types: dict[str, TensorType], rows: list[list[str]], mark: str) -> Request:
@@ -285,6 +308,8 @@ def _compare_quoted(found: Samples, text: str) -> None:
     csv.field_size_limit(1 << 24)
     first = re.sub('"[^"]*"', "", text.strip("\r\n ")).split("\n")[0]
     marks = [mark for mark in MARKS if mark in first]
+    if not _well_quoted(text, (*marks, ",")[0]):
+        raise Finding("read otherwise", "quotes within a cell were taken")
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=(*marks, ",")[0], skipinitialspace=True)
     rows = [[cell.strip() for cell in row] for row in lines]
     rows = [row for row in rows if any(row) or len(row) > 1]
@@ -369,4 +394,5 @@ def quotes_added(rows: list[list[str]], draw: Draw) -> None:
         at = draw.number(0, len(row) - 1)
         row[at] = draw.one(
             (f'"{row[at]}"', f'"{row[at]}', f'"{row[at]},"', f'"{row[at]}\n"', f'{row[at]}"', f' "{row[at]}" ')
+            + (f'x""{row[at]}', f'{row[at]}""', f'"{row[at]}""y"', f'""{row[at]}')
         )
