@@ -392,7 +392,6 @@ def quotes_added(rows: list[list[str]], draw: Draw) -> None:
     if rows:
         row = draw.one(rows)
         at = draw.number(0, len(row) - 1)
-        row[at] = draw.one(
-            (f'"{row[at]}"', f'"{row[at]}', f'"{row[at]},"', f'"{row[at]}\n"', f'{row[at]}"', f' "{row[at]}" ')
-            + (f'x""{row[at]}', f'{row[at]}""', f'"{row[at]}""y"', f'""{row[at]}')
-        )
+        cell = row[at]
+        whole = (f'"{cell}"', f'"{cell}', f'"{cell},"', f'"{cell}\n"', f'{cell}"', f' "{cell}" ')
+        row[at] = draw.one((*whole, f'x""{cell}', f'{cell}""', f'"{cell}""y"', f'""{cell}'))
