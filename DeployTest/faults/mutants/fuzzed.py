@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return report(judge.all(mutants), len(mutants), a.folder / f"fuzzed-{a.seed}.json")
 
 
-READING = ("samples", "pictures", "records", "state", "tables")
+READING = ("folders", "samples", "pictures", "records", "state", "tables")
 """Modules of kinds whose inputs are files that no graph belongs to: thousands of them take seconds."""
 
 
