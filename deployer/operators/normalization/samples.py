@@ -508,6 +508,17 @@ def masked_softmax_samples(op: MaskedSoftmax) -> Iterator[Sample]:
     for label, (shape, mask) in cases.items():
         attrs: dict[str, AttrValue] = {} if label in ("vector", "batch") else {"alpha": 0.35}
         yield Sample(label, (normal(r, *shape), *([] if mask is None else [mask])), attrs, onnx=False)
+    hidden = np.where(normal(r, 5, 7) > 0, 0, -np.inf).astype(np.float32)
+    hidden[2] = -np.inf
+    for label, rows in {
+        "rows": (2, 5, 7),
+        "more rows": (2, 3, 9, 4),
+        "few": (3, 2, 9),
+        "row blocks": (2, 150, 140),
+    }.items():
+        yield Sample(f"causal {label}", (normal(r, *rows),), {"alpha": 0.35, "causal": 1}, onnx=False)
+    yield Sample("hidden", (normal(r, 3, 5, 7), hidden), {"safe": 1}, onnx=False)
+    yield Sample("causal hidden", (normal(r, 3, 5, 7), hidden), {"safe": 1, "causal": 1}, onnx=False)
 
 
 @sweep_of(MaskedSoftmax)

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from deployer.core.access import Access, At, Axis, Broadcast, Dim, Operand, Whole
 from deployer.core.ir import AttrValue, Node, TensorType
-from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Stride, Work
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, register, unsupported
 from deployer.core.signatures import Signature
@@ -217,7 +218,9 @@ class MaskedSoftmax(Operator):
 
     X, and a mask that broadcasts to it along its first axes or along those behind, but the last; either is absent.
 
-    `alpha` multiplies X, which is rounded before the mask is added: the bits are those of three steps.
+    `alpha` multiplies X, which is rounded before the mask is added: the bits are those of three steps. Where `causal`
+    is set, row i of the last but one axis has the softmax of its classes up to i, and zeros behind them. Where `safe`
+    is set, a row of which all scores are minus infinity becomes zeros, not NaN.
     """
 
     name = "MaskedSoftmax"
@@ -226,6 +229,7 @@ class MaskedSoftmax(Operator):
         pointers=(("x", "float32", False), ("mask", "float32", False), ("y", "float32", True)),
         scalars=(
             *((name, "u32") for name in ("outer", "inner", "classes", "x_o", "x_i", "mask_o", "mask_i", "y_o", "y_i")),
+            *((name, "u32") for name in ("seen", "safe")),
             ("alpha", "f32"),
         ),
     )
@@ -238,6 +242,8 @@ class MaskedSoftmax(Operator):
         rank = len(x.shape)
         if node.attr_int("axis", -1) not in (-1, rank - 1) or not rank:
             raise unsupported(node, "its axis is not the last", "the last axis")
+        if node.attr_int("causal", 0) and rank < 2:
+            raise mismatch(node, "a causal softmax of one axis", inputs)
         mask = inputs[MASK] if len(inputs) > MASK else None
         if mask is not None and (mask.dtype != "float32" or not _broadcasts(mask.shape, x.shape)):
             raise mismatch(node, f"the mask {mask} does not broadcast to X", inputs)
@@ -248,7 +254,10 @@ class MaskedSoftmax(Operator):
         x, mask = (*inputs, None)[:2]
         assert x is not None
         scores = x * x.dtype.type(node.attr_float("alpha", 1.0))
-        return (softmax(scores if mask is None else scores + mask, -1),)
+        scores = scores if mask is None else scores + mask
+        if node.attr_int("causal", 0):
+            scores = np.where(lower_triangle(x.shape), scores, x.dtype.type(-np.inf))
+        return (safe_softmax(scores) if node.attr_int("safe", 0) else softmax(scores, -1),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """X as [outer, inner, classes]: the mask is one for all of outer, or for all of inner, or for all rows."""
@@ -257,7 +266,8 @@ class MaskedSoftmax(Operator):
         mask = (1,) * (len(shape) - len(types[name].shape)) + types[name].shape if name else shape
         if mask[-1] != shape[-1]:
             raise unsupported(node, f"the mask {mask} is one for all classes", "a mask with a number for each class")
-        outer, inner, repeats = _rows(node, mask[:-1], shape[:-1])
+        split = len(shape) - 2 if node.attr_int("causal", 0) else None
+        outer, inner, repeats = _rows(node, mask[:-1], shape[:-1], split)
         view = (outer, inner, shape[-1])
         rows: tuple[Axis, ...] = (At("outer"), At("inner"), Whole())
         listed = [Operand("x", node.inputs[0], "in", view, rows)]
@@ -274,17 +284,39 @@ class MaskedSoftmax(Operator):
         strides |= {f"{o.arg}_{label}": Stride(o.arg, i) for o in access.operands for i, label in enumerate("oi")}
         lengths: dict[str, ArgValue] = {"outer": Extent("outer"), "inner": Extent("inner")}
         classes = Const(access.operand("x").view[-1])
-        return {**lengths, "classes": classes, **strides, "alpha": Const(node.attr_float("alpha", 1.0))}
+        seen: ArgValue = Start("inner") if node.attr_int("causal", 0) else classes
+        numbers = {"seen": seen, "safe": Const(node.attr_int("safe", 0)), "alpha": Const(node.attr_float("alpha", 1.0))}
+        return {**lengths, "classes": classes, **strides, **numbers}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """Return the work of a softmax plus two operations per element."""
+        """Return the work of a softmax plus two operations per element, of half of them in causal rows."""
         rows, classes = tile["outer"] * tile["inner"], access.operand("x").view[-1]
+        if node.attr_int("causal", 0):
+            classes = mean_seen(access.operand("x").view[-2], classes)
         return Work(
             macs=0,
             elements=rows * (classes + 1) * (model.transcendental_elements + 2),
             parallel=rows,
             inner_loop_starts=rows,
         )
+
+
+def lower_triangle(shape: Shape) -> npt.NDArray[np.bool_]:
+    """True where the last index is at most the one before."""
+    return np.tri(*shape[-2:], dtype=np.int8) > 0
+
+
+def mean_seen(rows: int, classes: int) -> int:
+    """Return the mean number of classes of causal rows, rounded up."""
+    total = sum(min(i + 1, classes) for i in range(rows))
+    return -(-total // rows)
+
+
+def safe_softmax(scores: Array) -> Array:
+    """The softmax along the last axis, zero in rows that are minus infinity."""
+    hidden = np.isneginf(scores).all(-1, keepdims=True)
+    zero = scores.dtype.type(0)
+    return np.where(hidden, zero, softmax(np.where(hidden, zero, scores), -1))
 
 
 def _broadcasts(mask: Shape, shape: Shape) -> bool:
@@ -294,12 +326,13 @@ def _broadcasts(mask: Shape, shape: Shape) -> bool:
         return False
 
 
-def _rows(node: Node, mask: Shape, rows: Shape) -> tuple[int, int, tuple[bool, bool]]:
-    """Split the axes of the rows in two, and return along which of both the mask repeats.
+def _rows(node: Node, mask: Shape, rows: Shape, at: int | None = None) -> tuple[int, int, tuple[bool, bool]]:
+    """Split the axes of the rows in two, before the axis `at` if it is given, and return along which of both the mask
+    repeats.
 
     Raise UnsupportedOperator if it repeats along others.
     """
-    for split in range(len(rows) + 1):
+    for split in range(len(rows) + 1) if at is None else (at,):
         halves = [(mask[:split], rows[:split]), (mask[split:], rows[split:])]
         sizes = [(math.prod(m), math.prod(r)) for m, r in halves]
         if all(m in (1, r) for m, r in sizes):

@@ -1,7 +1,8 @@
 /* y = exp(s - max) / sum(exp(s - max)) over the classes of each row of s = alpha x + mask, each rounded, in the order of
- * sum_f32.h. The mask may be absent. */
+ * sum_f32.h. The mask may be absent. Of row n of a tile the softmax has the first seen + n + 1 classes. */
 #include "masked_softmax_f32.h"
 #include "hal.h"
+#include "masked_row_f32.h"
 #include "row_shares.h"
 
 #define SCALED FLW("ft0", "%[x]", 0) ADDI("%[x]", 4) "fmul.s ft0, ft0, %[alpha]\n"
@@ -28,7 +29,12 @@ void masked_softmax_f32(const void *args) {
         const uint32_t o = p->outer > 1 ? i / p->inner : 0, n = i - o * p->inner;
         const float *const mask = p->mask ? p->mask + o * p->mask_o + n * p->mask_i : 0;
         float *const y = p->y + o * p->y_o + n * p->y_i;
-        const float largest = scores_of(y, p->x + o * p->x_o + n * p->x_i, mask, p->alpha, classes);
-        shares_of(y, 1, y, 1, classes, largest);
+        const uint32_t seen = hal_min(classes, p->seen + n + 1);
+        const float largest = scores_of(y, p->x + o * p->x_o + n * p->x_i, mask, p->alpha, seen);
+        fill_line_f32(y + seen, 0.0f, classes - seen);
+        if (p->safe && row_is_hidden(y, seen))
+            fill_line_f32(y, 0.0f, seen);
+        else
+            shares_of(y, 1, y, 1, seen, largest);
     }
 }

@@ -1,0 +1,84 @@
+"""Samples of attention: uses for tests."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from deployer.core.ir import AttrValue, Node, TensorType
+from deployer.core.operator import Array, rng
+from deployer.core.samples import Sample, samples_of
+from deployer.operators.attention.attention import (
+    ScaledDotProductAttention,
+    ScaledDotProductAttentionGrad,
+    Shape,
+    heads_of,
+)
+from deployer.operators.base.operands import normal
+from deployer.operators.base.sums import LONGEST_ROW
+from deployer.operators.normalization.softmax import softmax
+
+SHAPES: dict[str, tuple[Shape, Shape, int]] = {
+    "heads": ((2, 3, 5, 4), (2, 3, 5, 4), 4),
+    "groups": ((2, 4, 5, 4), (2, 2, 7, 4), 4),
+    "one of keys": ((1, 3, 4, 3), (1, 1, 6, 3), 3),
+    "values": ((3, 4, 5), (3, 6, 5), 2),
+    "matrix": ((6, 3), (4, 3), 5),
+    "blocks": ((1, 1, 3, 5), (1, 1, 150, 5), 2),
+    "rows": ((1, 2, 100, 3), (1, 1, 34, 3), 3),
+}
+"""Shapes of Q and K, and the width of V."""
+
+
+def _operands(r: np.random.Generator, q: Shape, k: Shape, width: int) -> tuple[Array, Array, Array]:
+    return normal(r, *q), normal(r, *k), normal(r, *k[:-1], width)
+
+
+def _hidden(r: np.random.Generator, *shape: int) -> Array:
+    """A mask of zeros and minus infinity, with a row that is hidden."""
+    mask = np.where(normal(r, *shape) > 0, 0, -np.inf).astype(np.float32)
+    mask[..., -1] = 0
+    mask[..., 0, :] = -np.inf
+    return mask
+
+
+@samples_of(ScaledDotProductAttention)
+def attention_samples(op: ScaledDotProductAttention) -> Iterator[Sample]:
+    """Heads and groups of heads, causal and masked in every form, with hidden rows, and rows of several blocks."""
+    r = rng(210)
+    for label, shapes in SHAPES.items():
+        yield Sample(label, _operands(r, *shapes), {}, 2, onnx=False)
+    for label in ("heads", "groups", "matrix", "values", "blocks", "rows"):
+        yield Sample(f"causal {label}", _operands(r, *SHAPES[label]), {"is_causal": 1, "scale": 0.3}, onnx=False)
+    masks = {
+        "heads": normal(r, 2, 3, 5, 5),
+        "groups": normal(r, 5, 7),
+        "one of keys": normal(r, 1, 1, 1, 6),
+        "values": normal(r, 3, 1, 6),
+        "matrix": normal(r, 6, 1),
+    }
+    for label, mask in masks.items():
+        yield Sample(f"masked {label}", (*_operands(r, *SHAPES[label]), mask), {"scale": 0.3}, 2, onnx=False)
+    hidden = {"heads": (2, 1, 5, 5), "groups": (5, 7), "values": (3, 4, 6)}
+    for label, shape in hidden.items():
+        for causal in (0, 1):
+            attrs: dict[str, AttrValue] = {"is_causal": causal}
+            values = (*_operands(r, *SHAPES[label]), _hidden(r, *shape))
+            yield Sample(f"hidden {label} {causal}", values, attrs, 2, onnx=False)
+    long = (1, 3, 2), (1, LONGEST_ROW + 3, 2), 2
+    yield Sample("long", _operands(r, *long), {"is_causal": 1}, onnx=False)
+    yield Sample("long hidden", (*_operands(r, *long), _hidden(r, 3, LONGEST_ROW + 3)), {}, onnx=False)
+
+
+@samples_of(ScaledDotProductAttentionGrad)
+def attention_grad_samples(op: ScaledDotProductAttentionGrad) -> Iterator[Sample]:
+    """All gradients, some, and rows too long for a tile."""
+    r = rng(211)
+    long = (1, 3, 2), (1, LONGEST_ROW + 3, 2), 2
+    for label, shapes in {**SHAPES, "long": long}.items():
+        q, k, v = _operands(r, *shapes)
+        types = [TensorType("float32", x.shape) for x in (q, k, v)]
+        heads = heads_of(Node(label, op.name, ("q", "k", "v"), ()), types)
+        shares = softmax(normal(r, *heads.scores), -1)
+        outputs = {"values": 1, "matrix": 2}.get(label, 3)
+        attrs: dict[str, AttrValue] = {} if label == "heads" else {"scale": 0.3}
+        yield Sample(label, (normal(r, *heads.y), q, k, v, shares), attrs, outputs, onnx=False)
