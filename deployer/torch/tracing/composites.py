@@ -6,6 +6,7 @@ without this mode, so that a mistake here is seen there.
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,12 +14,17 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from deployer.core.errors import UnsupportedOperator
+from deployer.torch.tracing.attention import attended, attending_inside
 from deployer.torch.tracing.complex_numbers import Complex, computed, is_complex
 from deployer.torch.tracing.draws import LIBRARY, Draws
 from deployer.torch.tracing.norms import Norms
 
 REPLACED: dict[str, Callable[..., Any]] = {}
 """Replacements of functions, by name: (draws, *arguments) -> the result, or NotImplemented."""
+
+
+MODULES = (None, "torch.nn.functional", "torch", "torch._C._nn")
+"""Modules of PyTorch whose functions are replaced."""
 
 
 def _replaces(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -35,6 +41,9 @@ COMPLEX: dict[str, Callable[..., Complex]] = {
     "complex": Complex,
 }
 """Functions that make complex numbers of real ones."""
+
+
+_replaces("scaled_dot_product_attention")(attended)
 
 
 class Composites(TorchFunctionMode):
@@ -55,11 +64,13 @@ class Composites(TorchFunctionMode):
         if not kwargs and (norm := self.norms.replaced(name, args)) is not NotImplemented:
             return norm
         stands = REPLACED.get(name)
-        if stands is not None and getattr(func, "__module__", "") in (None, "torch.nn.functional", "torch"):
+        if stands is not None and getattr(func, "__module__", "") in MODULES:
             result = stands(self.draws, *args, **(kwargs or {}))
             if result is not NotImplemented:
                 return result
-        result = func(*args, **(kwargs or {}))
+        inside = attending_inside(self.draws) if name == "multi_head_attention_forward" else nullcontext()
+        with inside:
+            result = func(*args, **(kwargs or {}))
         self.norms.see(name, args, kwargs or {}, result)
         return result
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.torch.graph import GraphBuilder, Operand, Value, lowers
+from deployer.torch.graph import GraphBuilder, Operand, Value, dtype_of, lowers
 
 
 @lowers("linear")
@@ -90,20 +90,85 @@ def attention(
     enable_gqa: bool = False,
 ) -> Value:
     """softmax(scale Q K^T + mask) V over the last two axes."""
-    if enable_gqa:
-        raise g.refusal("heads of queries share heads of keys", "as many heads of keys as of queries")
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    order = (*range(key.rank - 2), key.rank - 1, key.rank - 2)
-    scores = matmul(g, g.binary("Mul", query, factor), g.transpose(key, order))
+    groups = query.shape[-3] // key.shape[-3] if enable_gqa else 1
+    if attn_mask is not None and dtype_of(attn_mask) == "bool":
+        attn_mask = g.choose(attn_mask, 0.0, -math.inf)
+    return _written_out(g, (query, key, value), attn_mask, factor, is_causal, groups, dropout_p)
+
+
+def _written_out(
+    g: GraphBuilder,
+    operands: tuple[Value, Value, Value],
+    mask: Operand | None,
+    scale: float,
+    is_causal: bool,
+    groups: int,
+    dropout_p: float = 0.0,
+) -> Value:
+    """Two products and a softmax; the queries of all heads of a group are rows of one matrix."""
+    q, k, v = operands
+    rows = g.reshape(q, (*k.shape[:-2], groups * q.shape[-2], q.shape[-1])) if groups > 1 else q
+    scores = matmul(g, g.binary("Mul", rows, scale), swapped(g, k))
+    stacked = scores.shape
+    scores = g.reshape(scores, (*q.shape[:-1], k.shape[-2])) if groups > 1 else scores
     if is_causal:
         scores = g.binary("Add", scores, causal(*scores.shape[-2:]))
-    if attn_mask is not None:
-        if isinstance(attn_mask, Value) and attn_mask.dtype == "bool":
-            raise g.refusal("the mask is of booleans and computed at run time", "a mask of floats that are added")
-        if not isinstance(attn_mask, Value) and np.asarray(attn_mask).dtype == bool:
-            attn_mask = np.where(np.asarray(attn_mask), np.float32(0), np.float32(-np.inf))
-        scores = g.binary("Add", scores, attn_mask)
-    return matmul(g, g.dropout(g.unary("Softmax", scores, axis=scores.rank - 1), dropout_p), value)
+    scores = scores if mask is None else g.binary("Add", scores, mask)
+    axis = scores.rank - 1
+    if _may_hide(g, mask, is_causal):  # a query without keys has no shares
+        largest = g.reduce("ReduceMax", scores, [axis], True)
+        hidden = g.emit("Equal", [largest, g.constant(-math.inf)], largest.shape, "bool")
+        shares = g.choose(hidden, 0.0, g.unary("Softmax", g.choose(hidden, 0.0, scores), axis=axis))
+    else:
+        shares = g.unary("Softmax", scores, axis=axis)
+    shares = g.dropout(shares, dropout_p)
+    product = matmul(g, g.reshape(shares, stacked) if groups > 1 else shares, v)
+    return g.reshape(product, (*q.shape[:-1], v.shape[-1])) if groups > 1 else product
+
+
+def _may_hide(g: GraphBuilder, mask: Operand | None, is_causal: bool) -> bool:
+    """Whether a mask may leave a query without keys; one that is known may not if each row has a finite number."""
+    known = None if mask is None else g.known(mask)
+    if mask is None or known is None:
+        return mask is not None
+    seen = known > -np.inf
+    return not bool((seen[..., 0] if is_causal else seen.any(-1)).all())
+
+
+@lowers("deployer::attention")
+def attention_composite(
+    g: GraphBuilder, q: Value, k: Value, v: Value, mask: Operand | None, scale: float, is_causal: bool
+) -> tuple[Value, Value | None]:
+    """The operator of that meaning, and its softmax; for a file, ONNX's operators."""
+    y, scores = (*q.shape[:-1], v.shape[-1]), (*q.shape[:-1], k.shape[-2])
+    if not g.saves:
+        groups = q.shape[-3] // k.shape[-3] if q.rank > 2 else 1
+        return _written_out(g, (q, k, v), mask, scale, is_causal, groups), None
+    inputs = [q, k, v, *([] if mask is None else [mask])]
+    found = g.emit_several(
+        "ScaledDotProductAttention", inputs, [y, scores], scale=float(scale), is_causal=int(is_causal)
+    )
+    return found[0], found[1]
+
+
+@lowers("deployer::attention_backward")
+def attention_backward(
+    g: GraphBuilder,
+    dy: Value,
+    q: Value,
+    k: Value,
+    v: Value,
+    shares: Value,
+    mask: Operand | None,
+    scale: float,
+    is_causal: bool,
+    wanted: Sequence[int],
+) -> list[Value | None]:
+    """The gradients by the operator's own rule."""
+    inputs = [q, k, v, *([] if mask is None else [mask])]
+    attrs: dict[str, Any] = {"scale": float(scale), "is_causal": int(is_causal)}
+    return list(g.backward("ScaledDotProductAttention", inputs, [None, shares], [dy, None], wanted, **attrs))
 
 
 @lowers("linalg_solve_triangular")

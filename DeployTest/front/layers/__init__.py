@@ -1,0 +1,1 @@
+"""Layers that the front end keeps whole, trained beside PyTorch."""
