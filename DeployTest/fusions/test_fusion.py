@@ -376,6 +376,7 @@ def test_names_of_rules() -> None:
         "accumulate",
         "factor",
         "addend",
+        "attention",
         "finish",
         "joint",
         "layout",

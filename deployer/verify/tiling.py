@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deployer.core.errors import OptionProblem, VerifyFailed
 from deployer.core.ir import Program, Role
 from deployer.core.kernel import SCALARS, Kernel
-from deployer.core.operator import registry
+from deployer.core.operator import execution_of, operator_of, registry
 from deployer.core.plan import Lifetime, Options, RunOptions, Step, StepTiling, Tiling
 from deployer.core.target import Target, load, names
 from deployer.lr_schedules.run_time import kernel_args
@@ -382,8 +382,12 @@ def _inside(step: Step, choice: StepTiling, program: Program) -> None:
 
 
 def _covers(step: Step, choice: StepTiling) -> None:
-    """The tiles write each element of each output once; tiles on the same box may differ in reduction dims only."""
-    for o in step.access.operands:
+    """The tiles write each element of each output once; tiles on the same box may differ in reduction dims only.
+
+    The working memory of a kernel is written by each tile.
+    """
+    working = execution_of(operator_of(step.node)).working
+    for o in (o for o in step.access.operands if o.arg not in working):
         text = f"{_place(step)}: the tiles do not write each element of {o.arg!r} exactly once"
         once = not o.writes or written_once(o, step.access, choice)
         need(once, "cover", text, ("tile", str(choice.tile)))

@@ -59,11 +59,13 @@ class Execution:
     `sums` is the order in which it sums, with what waits from tile to tile in a pointer of its own. `optional_outputs`
     maps kernel pointers that are null where the node lacks an output to the output's position. `moved` are pointers to
     elements that are moved as words of four bytes, and never computed with, so that they may be integers as well.
+    `working` are pointers to memory in which each call computes, and leaves zeros; no other step reads it.
     """
 
     sums: Sums | None = None
     optional_outputs: Mapping[str, int] = field(default_factory=dict)
     moved: tuple[str, ...] = ()
+    working: tuple[str, ...] = ()
 
     def takes(self, arg: str, declared: str, dtype: str) -> bool:
         """Whether a buffer of `dtype` may be passed for a kernel pointer of the declared type."""

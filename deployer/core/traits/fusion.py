@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import Graph, Node, Program, TensorType
 from deployer.core.kernel_model import KernelModel
 
 ACTIVATION = "activation"
@@ -51,6 +51,20 @@ Joint = tuple[Node, Sequence[Node]]
 """A node that has the results of several, and the others of these besides the last."""
 
 
+@dataclass(frozen=True)
+class Region:
+    """Nodes of a graph that others replace, each group of these in the place of one of the nodes.
+
+    `types` are those of values that the new nodes have, by name. `viewed` maps a value that a removed node made to the
+    view of it that a new node makes instead.
+    """
+
+    removed: tuple[Node, ...]
+    added: Mapping[str, tuple[Node, ...]]
+    types: Mapping[str, TensorType]
+    viewed: Mapping[str, str] = field(default_factory=dict)
+
+
 def never(*_: object) -> None:
     """A rule that applies to no node."""
 
@@ -80,6 +94,10 @@ class Fusion:
     what it reads, the types, and the target's kernel model. The node has all their results as outputs, each in its
     place; those that nobody else reads are left out where the kernel can spare them.
 
+    For regions: `region_of` names the operator of a node that lies in a region which nodes of this operator and others
+    replace. `region` returns that for a program, one of its graphs, such a node in it, the bytes of the innermost level
+    and the number of cores.
+
     For an update: `fused_update` names the optimizer's operator whose formula the kernel applies to each element of a
     gradient as soon as that is complete, in place of the weight; the gradient is rounded to float32 before, and has no
     memory. The scalars that depend on the learning rate have the names that they have in the optimizer's kernel.
@@ -106,6 +124,9 @@ class Fusion:
 
     multi_output_of: str = ""
     joint: Callable[[Node, Sequence[Node], Mapping[str, TensorType], KernelModel], Joint | None] = never
+
+    region_of: str = ""
+    region: Callable[[Program, Graph, Node, int, int], Region | None] = never
 
     fused_update: str = ""
     updating: Callable[[Node, Node, Mapping[str, TensorType]], Node | None] = never

@@ -100,12 +100,10 @@ class ScaledDotProductAttention(Operator):
         q, k, v = arrays(inputs, 3)
         heads = heads_of(node, [TensorType("float32", x.shape) for x in (q, k, v)])
         mask = inputs[MASK] if len(inputs) > MASK else None
-        scores = (q @ np.swapaxes(_repeated(k, heads), -1, -2)) * q.dtype.type(scale_of(node, heads))
-        scores = scores if mask is None else scores + mask
-        if node.attr_int("is_causal", 0):
-            scores = np.where(lower_triangle(scores.shape), scores, q.dtype.type(-np.inf))
+        causal = bool(node.attr_int("is_causal", 0))
+        scores = scores_of(q, repeated(k, heads), mask, scale_of(node, heads), causal)
         shares = softmax(scores, -1) if mask is None else safe_softmax(scores)
-        return (np.asarray(shares @ _repeated(v, heads)), shares)
+        return (np.asarray(shares @ repeated(v, heads)), shares)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """ScaledDotProductAttentionGrad of what reads Y."""
@@ -205,9 +203,16 @@ def _broadcasts(mask: Shape, shape: Shape) -> bool:
         return False
 
 
-def _repeated(x: Array, heads: Heads) -> Array:
+def repeated(x: Array, heads: Heads) -> Array:
     """K or V with a head for each of Q."""
     return x if heads.groups == 1 else np.repeat(x, heads.groups, axis=-3)
+
+
+def scores_of(q: Array, k: Array, mask: Array | None, scale: float, causal: bool) -> Array:
+    """The scaled and masked scores; K has a head for each of Q."""
+    scores = (q @ np.swapaxes(k, -1, -2)) * q.dtype.type(scale)
+    scores = scores if mask is None else scores + mask
+    return np.asarray(np.where(lower_triangle(scores.shape), scores, q.dtype.type(-np.inf)) if causal else scores)
 
 
 @register

@@ -6,12 +6,18 @@ import numpy as np
 
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, rng
-from deployer.core.samples import Sample, samples_of
+from deployer.core.samples import Sample, measured, samples_of, sweep_of
 from deployer.operators.attention.attention import (
     ScaledDotProductAttention,
     ScaledDotProductAttentionGrad,
     Shape,
     heads_of,
+)
+from deployer.operators.attention.attention_steps import (
+    TOKENS_FIRST,
+    AttentionQueryGrad,
+    AttentionRows,
+    AttentionStep,
 )
 from deployer.operators.base.operands import normal
 from deployer.operators.base.sums import LONGEST_ROW
@@ -82,3 +88,69 @@ def attention_grad_samples(op: ScaledDotProductAttentionGrad) -> Iterator[Sample
         outputs = {"values": 1, "matrix": 2}.get(label, 3)
         attrs: dict[str, AttrValue] = {} if label == "heads" else {"scale": 0.3}
         yield Sample(label, (normal(r, *heads.y), q, k, v, shares), attrs, outputs, onnx=False)
+
+
+STEPS: dict[str, tuple[str, dict[str, AttrValue], Shape | None]] = {
+    "heads": ("heads", {}, None),
+    "groups": ("groups", {"causal": 1}, None),
+    "one of keys": ("one of keys", {}, (1, 1, 6)),
+    "hidden": ("heads", {"safe": 1}, (2, 1, 5, 5)),
+    "hidden causal": ("groups", {"safe": 1, "causal": 1}, (5, 7)),
+    "of heads": ("heads", {}, (1, 3, 1, 5)),
+    "values": ("values", {"causal": 1, "workers": 1}, (3, 1, 6)),
+    "matrix": ("matrix", {"causal": 1}, None),
+    "blocks": ("blocks", {}, None),
+    "rows": ("rows", {"causal": 1}, None),
+    "by token": ("groups", {"causal": 1}, None),
+}
+"""Shapes, attributes, and the shape of the mask."""
+
+
+def _with_numbers(
+    r: np.random.Generator, operands: tuple[Array, Array, Array], mask: Array | None, attrs: dict[str, AttrValue]
+) -> dict[str, Array | None]:
+    """All operands of the steps by name, of which some are numbers that others compute."""
+    q, k, v = operands
+    forward = Node("rows", AttentionRows.name, (), (), attrs)
+    _, stats, _ = AttentionRows().reference(forward, [q, k, v, mask])
+    dy = normal(r, *q.shape[:-1], v.shape[-1])
+    gradient = Node("gradient", AttentionQueryGrad.name, (), (), attrs)
+    _, dot, _ = AttentionQueryGrad().reference(gradient, [dy, q, k, v, mask, stats])
+    return {"q": q, "k": k, "v": v, "mask": mask, "dy": dy, "stats": stats, "dot": dot}
+
+
+def _step_sample(op: AttentionStep, label: str, found: dict[str, Array | None], attrs: dict[str, AttrValue]) -> Sample:
+    """The operands that a step has, without those that are absent at the end."""
+    values = [found[name] for name in (*op.headed, "mask", *op.saved)]
+    while values[-1] is None:
+        values.pop()
+    outputs = len([name for name, _, is_output in op.kernel.pointers if is_output])
+    return Sample(label, tuple(values), attrs, outputs, onnx=False)
+
+
+@samples_of(AttentionStep)
+def attention_step_samples(op: AttentionStep) -> Iterator[Sample]:
+    """Heads and groups, causal, masked, hidden, of several blocks, and stored by token."""
+    for label, (name, flags, shape) in STEPS.items():
+        r = rng(212)
+        operands = _operands(r, *SHAPES[name])
+        attrs: dict[str, AttrValue] = {"alpha": 0.3, "workers": 3, **flags}
+        mask = None if shape is None else _hidden(r, *shape) if "safe" in flags else normal(r, *shape)
+        found = _with_numbers(r, operands, mask, attrs)
+        if label == "by token":
+            for arg in (*op.headed, "y", "dq", "dk", "dv"):
+                attrs[f"order_{arg}"] = TOKENS_FIRST
+                if (x := found.get(arg)) is not None:
+                    found[arg] = np.ascontiguousarray(x.transpose(TOKENS_FIRST))
+        yield _step_sample(op, label, found, attrs)
+
+
+@sweep_of(AttentionStep)
+def attention_step_sweep(op: AttentionStep) -> Iterator[Sample]:
+    """Few and many heads and keys, causal and not."""
+    r = rng(213)
+    for heads, shared, length, width, causal in measured("attention"):
+        operands = _operands(r, (1, heads, length, width), (1, shared, length, width), width)
+        attrs: dict[str, AttrValue] = {"alpha": 0.3, "workers": 8, "causal": causal}
+        found = _with_numbers(r, operands, None, attrs)
+        yield _step_sample(op, f"{heads}/{shared}x{length}x{width}{' causal' * causal}", found, attrs)

@@ -13,10 +13,15 @@ static inline uint32_t row_is_hidden(const float *x, uint32_t count) {
     return 1;
 }
 
+/* The largest score of a row, and the sum of powers, which is 0 of a row of minus infinity. */
+typedef struct {
+    float max, sum;
+} row_stats_t;
+
 /* y = exp(s - max) / sum(exp(s - max)) over the first `seen` of the classes of s = alpha x + mask, each rounded, in the
  * order of sum_f32.h; the mask may be absent, and y may be x. With `safe` a row of minus infinity becomes zeros. */
-static inline void masked_row(float *y, const float *x, const float *mask, uint32_t classes, uint32_t seen, float alpha,
-                              uint32_t safe) {
+static inline row_stats_t masked_row(float *y, const float *x, const float *mask, uint32_t classes, uint32_t seen,
+                                     float alpha, uint32_t safe) {
     const uint32_t size = classes > SUM_BLOCK ? SUM_BLOCK : 0;
     float max = 0.0f;
     sum_t powers = {0};
@@ -28,7 +33,7 @@ static inline void masked_row(float *y, const float *x, const float *mask, uint3
     fill_line_f32(y + seen, 0.0f, classes - seen);
     if (safe && row_is_hidden(y, seen)) {
         fill_line_f32(y, 0.0f, seen);
-        return;
+        return (row_stats_t){max, 0.0f};
     }
     for (uint32_t c = 0; c < seen;)
         for (const uint32_t end = c + sum_next(&powers, size, c, seen - c); c < end; c++) {
@@ -37,6 +42,7 @@ static inline void masked_row(float *y, const float *x, const float *mask, uint3
         }
     const float sum = sum_value(&powers, size);
     for (uint32_t c = 0; c < seen; c++) y[c] = y[c] / sum;
+    return (row_stats_t){max, sum};
 }
 
 #endif

@@ -1,0 +1,213 @@
+"""Attention in steps that keep rows of scores: what becomes such steps, what stays, and the same bits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployer import pipeline
+from deployer.core.operator import registry
+from deployer.core.plan import Options
+from deployer.core.samples import Sample
+from deployer.fusions import attention
+from deployer.planning import fuse
+from deployer.testing.bench import bits, run_step, step_of
+from DeployTest.support.building.cases import Built, compile_case, result_hash
+from DeployTest.support.graphs.small_graphs import Model, node, ops, value
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+
+MICROSOFT = "com.microsoft"
+STEPS = ["AttentionRows", "AttentionQueryGrad", "AttentionKeyGrad"]
+APART = Options(disabled_rewrites=("attention",))
+RESULTS = ("y", "dq", "dk", "dv")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Sizes of attention: heads of queries and keys, lengths, widths; whether masked, causal, stored by token."""
+
+    length: int
+    heads: tuple[int, int] = (2, 1)
+    keys: int = 0
+    width: tuple[int, int] = (5, 7)
+    causal: bool = True
+    mask: bool = False
+    by_token: bool = False
+    batch: int = 2
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the operands."""
+        (heads, shared), (depth, width), keys = self.heads, self.width, self.keys or self.length
+        found = {"q": (heads, self.length, depth), "k": (shared, keys, depth), "v": (shared, keys, width)}
+        found["dy"] = (heads, self.length, width)
+        return {n: (self.batch, *s) for n, s in found.items()}
+
+    def model(self, gradient: bool = True, more: Sequence[object] = ()) -> Model:
+        """Attention and its gradient, from a gradient that is an input."""
+        names, before, after = {n: n for n in (*self.shapes, *RESULTS)}, [], []
+        shapes = dict(self.shapes)
+        if self.by_token:
+            for name in names:
+                names[name] = f"{name}_heads"
+                ends = (name, names[name]) if name in shapes else (names[name], name)
+                turned = node("Transpose", ends[:1], ends[1:], f"{name}_turned", perm=[0, 2, 1, 3])
+                (before if name in shapes else after).append(turned)
+            shapes = {n: (s[0], s[2], s[1], s[3]) for n, s in shapes.items()}
+        operands = [names[n] for n in "qkv"]
+        mask = ["mask"] if self.mask else []
+        attrs = {"domain": MICROSOFT, "scale": 0.3}
+        nodes = [
+            node(
+                "ScaledDotProductAttention", [*operands, *mask], (names["y"], "p"), "own", is_causal=int(self.causal),
+                **attrs,
+            ),
+            node(
+                "ScaledDotProductAttentionGrad", (names["dy"], *operands, "p"), [names[n] for n in RESULTS[1:]], "grad",
+                **attrs,
+            ),
+        ]  # fmt: skip
+        inputs = [value(n, s) for n, s in shapes.items() if gradient or n != "dy"]
+        inputs += [value("mask", (self.length, self.keys or self.length))] if mask else []
+        results = RESULTS if gradient else RESULTS[:1]
+        before = before if gradient else before[:3]
+        after = after if gradient else after[:1]
+        nodes = (*before, *(nodes if gradient else nodes[:1]), *after, *more)
+        return Model(tuple(nodes), tuple(inputs), tuple(value(n, None) for n in results))
+
+
+@pytest.fixture(autouse=True)
+def _always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the cost model says of the steps."""
+    monkeypatch.setattr(attention, "is_quicker", lambda program, found, target: True)
+
+
+def load(folder: Path, model: Model) -> pipeline.Case:
+    """The model as a case with drawn inputs."""
+    return pipeline.load_inference_case(model.save(folder / "model.onnx"))
+
+
+def bits_apart(case: pipeline.Case, folder: Path) -> str:
+    """The bits of the nodes apart."""
+    tiling, plan = pipeline.plan_case(case, replace(APART, strategy="single"))
+    pipeline.write_case(case, tiling, plan, folder)
+    pipeline.build_case(plan, folder)
+    return result_hash(Built(case, tiling, plan, folder).run())
+
+
+CASES = {
+    "heads": Attention(13, (3, 3), causal=False),
+    "groups": Attention(13, (4, 2), keys=19),
+    "causal": Attention(16),
+    "masked": Attention(11, mask=True, causal=False),
+    "masked, causal": Attention(19, (2, 2), mask=True),
+    "by token": Attention(13, (4, 2), by_token=True),
+    "more queries": Attention(19, keys=11),
+}
+
+
+@pytest.mark.parametrize("gradient", [True, False], ids=["gradient", "forward"])
+@pytest.mark.parametrize("name", CASES)
+def test_three_steps(name: str, gradient: bool, tmp_path: Path) -> None:
+    """One step forward and two backward; inputs that are stored by token are read as they are."""
+    case = load(tmp_path, CASES[name].model(gradient))
+    found = ops(fuse.fuse_program(case.program, Options()))
+    stored = ["Transpose"] * (4 if gradient else 1) if CASES[name].by_token else []
+    assert sorted(found) == sorted([*(STEPS if gradient else STEPS[:1]), *stored])
+    for options in (APART, Options(allow_rewrites=False), Options(opt_out=tuple(n.name for n in case.program.nodes))):
+        assert not set(STEPS) & set(ops(fuse.fuse_program(case.program, options)))
+
+
+@pytest.mark.parametrize("length", [11, 13, 16, 19, 63, 64, 65, 130])
+def test_same_bits_of_lengths(length: int, tmp_path: Path) -> None:
+    """For whole and partial blocks of every sum, causal and not, in one tile and in several, on some cores."""
+    for number, (heads, causal) in enumerate([((1, 1), True), ((4, 2), False)]):
+        folder = tmp_path / str(number)
+        case = load(folder, Attention(length, heads, causal=causal).model())
+        expected = bits_apart(case, folder / "apart")
+        for strategy, l1, cores in (("single", 200000, 1), ("double", 90000, 3), ("single", 45000, 2)):
+            built = compile_case(case, folder / f"{strategy}{l1}", strategy, l1, cores=cores)
+            assert [step.op for step in built.plan.steps] == STEPS, l1
+            assert result_hash(built.run("--dma-order", "late")) == expected, (causal, strategy, l1)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("target", ["host", "host_flat"])
+def test_same_bits_of_forms(name: str, target: str, tmp_path: Path) -> None:
+    """For every form, in small tiles of the simulator and in whole steps on this machine."""
+    case = load(tmp_path, CASES[name].model())
+    expected = bits_apart(case, tmp_path / "apart")
+    options = Options(target, budgets={"L1": 9000} if target == "host" else None)
+    tiling, plan = pipeline.plan_case(case, options)
+    assert set(STEPS) <= {step.op for step in plan.steps}
+    pipeline.write_case(case, tiling, plan, tmp_path / "code")
+    pipeline.build_case(plan, tmp_path / "code")
+    assert result_hash(Built(case, tiling, plan, tmp_path / "code").run()) == expected
+
+
+def test_rows_that_do_not_fit_stay_apart(tmp_path: Path) -> None:
+    """Keys, values and a row of scores that are larger than the budget leave the nodes as they are."""
+    case = load(tmp_path, Attention(65).model())
+    assert not set(STEPS) & set(ops(fuse.fuse_program(case.program, Options(budgets={"L1": 6000}))))
+
+
+def test_costs_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the fixture the nodes stay where steps without a measured cost take longer."""
+    monkeypatch.undo()
+    case = load(tmp_path, Attention(16, causal=False).model())
+    assert not set(STEPS) & set(ops(fuse.fuse_program(case.program, Options())))
+
+
+OTHERS: dict[str, object] = {
+    "scores that are read": node("Relu", ("p",), ("seen",)),
+    "a result that is read": node("Relu", ("y",), ("seen",)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_readers(name: str, tmp_path: Path) -> None:
+    """A softmax that another node reads stays; a result may have any readers."""
+    model = Attention(11).model(more=[OTHERS[name]])
+    model = replace(model, outputs=(*model.outputs, value("seen", None)))
+    found = ops(fuse.fuse_program(load(tmp_path, model).program, Options()))
+    assert set(STEPS) <= set(found) or name == "scores that are read"
+    assert ("Softmax" in "".join(found)) == (name == "scores that are read")
+
+
+def _rows(length: int, **attrs: float) -> tuple[list[np.ndarray], dict[str, float]]:
+    r = np.random.default_rng(4)
+    return [r.standard_normal((1, 1, length, 3)).astype(np.float32) for _ in "qkv"], {"alpha": 0.3, **attrs}
+
+
+def _run(op: str, inputs: Sequence[np.ndarray], outputs: int, attrs: dict[str, float]) -> list[np.ndarray]:
+    step = step_of(registry()[op], Sample("rows", tuple(inputs), {**attrs, "causal": 1, "workers": 2}, outputs))
+    return run_step(step, step.access.sizes)
+
+
+def test_keys_behind_are_not_read() -> None:
+    """NaN in keys and values behind a causal query has no effect on the queries before."""
+    inputs, attrs = _rows(40)
+    expected = _run(STEPS[0], inputs, 3, attrs)
+    for x in inputs[1:]:
+        x[:, :, 30:] = np.nan
+    found = _run(STEPS[0], inputs, 3, attrs)
+    assert bits(found[0][:, :, :30]) == bits(expected[0][:, :, :30])
+    assert np.isnan(found[0][:, :, 30:]).all()
+
+
+def test_zeros_that_underflow_keep_their_sign() -> None:
+    """A product that underflows to -0 becomes +0 by the zeros behind it, which a causal row leaves out."""
+    inputs, attrs = _rows(4)
+    q, k, v = inputs
+    q[:], k[:], v[:] = 1.0, 1.0, -np.float32(1e-45)
+    v[:, :, 2:] = 1.0
+    (y, *_), p = _run(STEPS[0], [q, k, v], 3, attrs), np.tri(4, dtype=np.float32)
+    p = p / p.sum(-1, keepdims=True)
+    step = step_of(registry()["Gemm"], Sample("apart", (p, v[0, 0])))
+    apart = run_step(step, step.access.sizes)[0]
+    assert bits(y[0, 0]) == bits(apart)
+    assert (apart[1] == 0).all()
+    assert not np.signbit(apart[1]).any()

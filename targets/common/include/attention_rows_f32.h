@@ -1,0 +1,43 @@
+/* Rows of attention: products of a row with matrices, the shares of a score, and cores with rows of their own.
+ *
+ * A causal row leaves out what is behind its own key: such terms are zeros, and change no sum but for one of -0, which only
+ * underflow makes. Where a result is -0, its row is computed again with all terms. */
+#ifndef ATTENTION_ROWS_F32_H
+#define ATTENTION_ROWS_F32_H
+
+#include "masked_row_f32.h"
+#include "product_columns_f32.h"
+
+/* y[j] = the sum of a[i] b[i, j] over `count` i, for j below n. */
+static inline void product_row(float *y, uint32_t n, const float *a, const float *b, uint32_t b_k, uint32_t b_n,
+                               uint32_t count) {
+    const columns_t columns = {count, 1, b_k, b_n, 1, 0};
+    uint32_t j = 0;
+    for (; j + FOUR <= n; j += FOUR) column_sums(&columns, a, b + j * b_n, y + j);
+    for (; j < n; j++) column_sum(&columns, a, b + j * b_n, y + j);
+}
+
+static inline uint32_t has_negative_zero(const float *y, uint32_t count) {
+    for (uint32_t j = 0; j < count; j++)
+        if (y[j] == 0.0f && __builtin_signbit(y[j])) return 1;
+    return 0;
+}
+
+/* The share of a score in a row of that largest score and sum of powers. */
+static inline float share_of_score(float product, float alpha, const float *mask, const float *stats) {
+    const float scaled = product * alpha, score = mask ? scaled + *mask : scaled;
+    return stats[1] == 0.0f ? 0.0f : expf_f32(score - stats[0]) / stats[1];
+}
+
+/* Cores that work: each has a row. */
+static inline uint32_t working_cores(uint32_t workers) {
+    return hal_min(hal_core_count(), workers);
+}
+
+/* Rows are left as zeros, whatever computed in them. */
+static inline void clear_rows(float *rows, uint32_t length, uint32_t workers) {
+    const uint32_t cores = working_cores(workers);
+    for (uint32_t row = hal_core_id(); row < workers; row += cores) fill_line_f32(rows + row * length, 0.0f, length);
+}
+
+#endif
