@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deployer import pipeline
+from deployer.core.errors import PlacementInfeasible
 from deployer.core.operator import registry
 from deployer.core.plan import Options
 from deployer.core.samples import Sample
@@ -82,7 +83,7 @@ class Attention:
 @pytest.fixture(autouse=True)
 def _always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the cost model says of the steps."""
-    monkeypatch.setattr(attention, "is_quicker", lambda program, found, target: True)
+    monkeypatch.setattr(attention, "is_quicker", lambda found, types, target: True)
 
 
 def load(folder: Path, model: Model) -> pipeline.Case:
@@ -159,6 +160,19 @@ def test_costs_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     case = load(tmp_path, Attention(16, causal=False).model())
     assert not set(STEPS) & set(ops(fuse.fuse_program(case.program, Options())))
+
+
+def test_scores_that_no_level_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that take longer stand where the matrices of scores are larger than the memory; they fit it."""
+    monkeypatch.undo()
+    case = load(tmp_path, Attention(130, causal=False).model())
+    expected = bits_apart(case, tmp_path / "apart")
+    built = compile_case(case, tmp_path / "code", "single", 50000, l2=250000)
+    assert [step.op for step in built.plan.steps] == STEPS
+    assert result_hash(built.run()) == expected
+    options = replace(built.tiling.lifetimes.schedule.options, disabled_rewrites=("attention",))
+    with pytest.raises(PlacementInfeasible):
+        pipeline.plan_case(case, options)
 
 
 OTHERS: dict[str, object] = {

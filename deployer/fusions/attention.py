@@ -2,7 +2,7 @@
 
 The scores, their softmax and the gradients of both are never in memory: the steps of the backward pass compute them
 again. Operators say by `region_of` and `region` what they replace. Where rows do not fit, or the steps take longer by
-the cost model, the nodes stay.
+the cost model and memory holds the scores, the nodes stay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,12 +36,19 @@ def _replaced(program: Program, options: Options, node: Node, operator: Operator
     found = operator.fusion.region(program, graph, node, target.levels[L_INNER].budget, target.cores)
     if found is None or {n.name for n in found.removed} & set(options.opt_out):
         return program
-    return _with_region(program, graph, found) if is_quicker(program, found, target) else program
-
-
-def is_quicker(program: Program, found: Region, target: Target) -> bool:
-    """Whether the new nodes of a region take fewer cycles than those that they replace."""
     types = {**{name: tensor.type for name, tensor in program.tensors.items()}, **found.types}
+    room = next(level.budget for level in target.levels if level.name == options.outermost)
+    chosen = largest_step(found.removed, types) > room or is_quicker(found, types, target)
+    return _with_region(program, graph, found) if chosen else program
+
+
+def largest_step(nodes: Iterable[Node], types: Mapping[str, TensorType]) -> int:
+    """Bytes of all operands of the node that has most; matrices of scores may be more than any level holds."""
+    return max(sum(types[name].bytes for name in (*node.inputs, *node.outputs) if name) for node in nodes)
+
+
+def is_quicker(found: Region, types: Mapping[str, TensorType], target: Target) -> bool:
+    """Whether the new nodes of a region take fewer cycles than those that they replace."""
     added = [node for group in found.added.values() for node in group]
     return _cycles(added, types, target) < _cycles(found.removed, types, target)
 

@@ -9,6 +9,7 @@
 #define HAL_INLINE_CORES
 #define HAL_QUOTIENT
 #define HAL_LINES
+#define HAL_ROWS
 
 /* The cluster's own words behind the stacks at the end of L1; link.ld keeps them free. */
 typedef struct {

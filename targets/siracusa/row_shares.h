@@ -28,14 +28,15 @@ static inline void divide(float *y, uint32_t step, uint32_t count, float sum, fl
                      : "ft0", "ft1", "memory");
 }
 
-/* y = e^(x - max) / sum(e^(x - max)) of a whole row, whose largest element is `max`; y may be x. */
-ROW_POWERS void shares_of(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max) {
+/* y = e^(x - max) / sum(e^(x - max)) of a whole row, whose largest element is `max`, and that sum; y may be x. */
+ROW_POWERS float shares_of(float *y, uint32_t y_step, const float *x, uint32_t step, uint32_t count, float max) {
     const powers_t powers = powers_of(y, y_step, x, step, count, max);
     const float inverse = inverse_of(powers.sum);
     if (powers.least < USUAL_POWER || powers.sum != powers.sum)
         divide_any(y, y_step, count, powers.sum, inverse);
     else
         divide(y, y_step, count, powers.sum, inverse);
+    return powers.sum;
 }
 
 #endif

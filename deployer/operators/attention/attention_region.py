@@ -162,13 +162,14 @@ class _Steps:
         groups: dict[str, tuple[Node, ...]] = {found.result.name: (forward,)}
         if found.dv and found.dp and found.dq and found.dk:
             dy = self.values.of_shape(found.dp.inputs[0], self.heads_y)
-            operands = (dy, q, self.k, self.v, self.mask, names[0])
+            operands = (dy, q, self.k, self.v, *([self.mask] if self.mask else []))
+            numbers = (dy, q, self.k, self.v, self.mask, names[0])
             dot, rows = f"{label}/dot", (f"{label}/query_rows", f"{label}/key_rows")
             dq, dk, dv = self._result(found.dq, self.heads_q), *(n.outputs[0] for n in (found.dk, found.dv))
             first = next(n for n in self.values.graph.nodes if n in found.backward)
             groups[first.name] = (
                 self._node(QUERY_GRAD, found.dq.name, operands, (dq, dot, rows[0])),
-                self._node(KEY_GRAD, f"{found.dk.name}+{found.dv.name}", (*operands, dot), (dk, dv, rows[1])),
+                self._node(KEY_GRAD, f"{found.dk.name}+{found.dv.name}", (*numbers, dot), (dk, dv, rows[1])),
             )
             if not dq or not dy:
                 return None

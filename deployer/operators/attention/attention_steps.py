@@ -19,7 +19,7 @@ from deployer.core.traits.fusion import Fusion
 from deployer.operators.attention.attention import Heads, Shape, heads_of, repeated, scores_of
 from deployer.operators.attention.attention_region import region
 from deployer.operators.base.operands import arrays, floats
-from deployer.operators.normalization.softmax import MaskedSoftmax, mean_seen
+from deployer.operators.normalization.softmax import MaskedSoftmax, mean_seen, safe_softmax, softmax
 
 TOKENS_FIRST = (0, 2, 1, 3)
 """The order of axes of heads that are stored with the heads of a token next to each other; it is its own inverse."""
@@ -230,7 +230,7 @@ FORWARD, BY_QUERY, BY_KEY = "attention_f32", "attention_grad_q_f32", "attention_
 _INPUTS = (*_each("q", "bhgt"), *_each("k", "bhs"), *_each("v", "bhs"), *_each("mask", "bhgt"))
 STRIDES: dict[str, tuple[str, ...]] = {
     FORWARD: (*_INPUTS, *_each("y", "bhgt"), *_each("stats", "bhgt")),
-    BY_QUERY: (*_INPUTS, *_each("dy", "bhgt"), *_each("stats", "bhgt"), *_each("dq", "bhgt"), *_each("dot", "bhgt")),
+    BY_QUERY: (*_INPUTS, *_each("dy", "bhgt"), *_each("dq", "bhgt"), *_each("dot", "bhgt")),
     BY_KEY: (
         *(*_INPUTS, *_each("dy", "bhgt"), *_each("stats", "bhgt"), *_each("dot", "bhgt")),
         *(*_each("dk", "bhs"), *_each("dv", "bhs")),
@@ -285,9 +285,15 @@ class AttentionRows(AttentionStep):
         return (_stored(node, "y", y), stats, self.empty_rows(node, x))
 
 
-def _score_grads(node: Node, x: Mapping[str, Array], mask: Array | None) -> tuple[Array, Array]:
-    """The shares, and the gradient of the shares."""
-    shares = _powers(_scores(node, x, mask), x["stats"])
+def _score_grads(
+    node: Node, x: Mapping[str, Array], mask: Array | None, stats: Array | None = None
+) -> tuple[Array, Array]:
+    """The shares, by numbers of each query if there are some, and the gradient of the shares."""
+    scores = _scores(node, x, mask)
+    if stats is not None:
+        shares = _powers(scores, stats)
+    else:
+        shares = safe_softmax(scores) if node.attr_int("safe", 0) else softmax(scores, -1)
     return shares, x["dy"] @ np.swapaxes(repeated(x["v"], _heads_of(node, x)), -1, -2)
 
 
@@ -295,18 +301,17 @@ def _score_grads(node: Node, x: Mapping[str, Array], mask: Array | None) -> tupl
 class AttentionQueryGrad(AttentionStep):
     """dQ of attention, as a step over queries.
 
-    dY, Q, K, V, mask or nothing, and the numbers of each query, to dQ, the product of dP and P of each query, and rows.
+    dY, Q, K, V[, mask] to dQ, the product of dP and P of each query, and rows.
     """
 
     name = "AttentionQueryGrad"
     headed = ("dy", "q", "k", "v")
-    saved = ("stats",)
     execution = Execution(working=("rows",))
     buffers = 2
     products = 3
     kernel = Kernel(
         BY_QUERY,
-        _pointers("dy", "q", "k", "v", "mask", "stats", results=("dq", "dot", "rows")),
+        _pointers("dy", "q", "k", "v", "mask", results=("dq", "dot", "rows")),
         _scalars(BY_QUERY, tuple("bhgt")),
     )
     fusion = Fusion(orders={i: ORDERS[name] for i, name in enumerate(headed)})
@@ -361,7 +366,7 @@ class AttentionKeyGrad(AttentionStep):
         """DS^T Q and P^T dY, summed over the heads of a group."""
         x, mask = self.used(node, inputs)
         heads = _heads_of(node, x)
-        shares, dp = _score_grads(node, x, mask)
+        shares, dp = _score_grads(node, x, mask, x["stats"])
         ds = shares * (dp - x["dot"]) * dp.dtype.type(node.attr_float("alpha", 1.0))
         q, dy, ds, shares = (y.reshape(heads.stacked(y.shape)) for y in (x["q"], x["dy"], ds, shares))
         dk, dv = np.asarray(np.swapaxes(ds, -1, -2) @ q), np.asarray(np.swapaxes(shares, -1, -2) @ dy)

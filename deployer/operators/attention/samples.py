@@ -115,7 +115,7 @@ def _with_numbers(
     _, stats, _ = AttentionRows().reference(forward, [q, k, v, mask])
     dy = normal(r, *q.shape[:-1], v.shape[-1])
     gradient = Node("gradient", AttentionQueryGrad.name, (), (), attrs)
-    _, dot, _ = AttentionQueryGrad().reference(gradient, [dy, q, k, v, mask, stats])
+    _, dot, _ = AttentionQueryGrad().reference(gradient, [dy, q, k, v, mask])
     return {"q": q, "k": k, "v": v, "mask": mask, "dy": dy, "stats": stats, "dot": dot}
 
 

@@ -1,4 +1,5 @@
-/* A row of shares: the softmax of its first elements, and zeros behind them. */
+/* A row of shares: the softmax of its first elements, and zeros behind them. A target with loops of its own says HAL_ROWS in
+ * its hal_target.h, and has them in a masked_row.h, which says what the function here does. */
 #ifndef MASKED_ROW_F32_H
 #define MASKED_ROW_F32_H
 
@@ -17,6 +18,10 @@ static inline uint32_t row_is_hidden(const float *x, uint32_t count) {
 typedef struct {
     float max, sum;
 } row_stats_t;
+
+#ifdef HAL_ROWS
+#include "masked_row.h"
+#else
 
 /* y = exp(s - max) / sum(exp(s - max)) over the first `seen` of the classes of s = alpha x + mask, each rounded, in the
  * order of sum_f32.h; the mask may be absent, and y may be x. With `safe` a row of minus infinity becomes zeros. */
@@ -44,5 +49,7 @@ static inline row_stats_t masked_row(float *y, const float *x, const float *mask
     for (uint32_t c = 0; c < seen; c++) y[c] = y[c] / sum;
     return (row_stats_t){max, sum};
 }
+
+#endif
 
 #endif

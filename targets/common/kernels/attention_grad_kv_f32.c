@@ -20,8 +20,8 @@ static inline void query_sums(float *y, const queries_t *p, const float *a, cons
             const uint32_t group = i / p->rows, next = hal_min(end, (group + 1) * p->rows);
             uint32_t t = i - group * p->rows;
             if (t < p->skipped) i += p->skipped - t, t = p->skipped;
-            const float *from = b + group * p->group_step + t * p->row_step;
-            for (; i < next; i++, from += p->row_step) blocks = four_fma(a[i], from, 1, blocks);
+            if (i < next)
+                blocks = add_products(blocks, a + i, b + group * p->group_step + t * p->row_step, p->row_step, next - i);
             i = next;
         }
         sums = four_add(sums, blocks, begin == 0);
@@ -69,10 +69,12 @@ static inline void key_grad(const attention_grad_kv_f32_args_t *p, const key_t *
         const float *q = x->q + g * p->q_g + begin * p->q_t, *dy = x->dy + g * p->dy_g + begin * p->dy_t;
         product_row(shares + begin, rows - begin, x->k, q, 1, p->q_t, p->depth);
         product_row(slopes + begin, rows - begin, x->v, dy, 1, p->dy_t, p->width);
+        const float *mask = x->mask ? x->mask + g * p->mask_g : 0, *group = x->stats + g * p->stats_g;
+        for (uint32_t t = begin; t < rows; t++)
+            shares[t] = below_largest(shares[t], p->alpha, mask ? mask + t * p->mask_t : 0, group + t * p->stats_t);
+        powers_row(shares + begin, rows - begin);
         for (uint32_t t = begin; t < rows; t++) {
-            const float *mask = x->mask ? x->mask + g * p->mask_g + t * p->mask_t : 0;
-            const float *stats = x->stats + g * p->stats_g + t * p->stats_t;
-            const float share = t < x->first ? 0.0f : share_of_score(shares[t], p->alpha, mask, stats);
+            const float share = t < x->first ? 0.0f : share_of_power(shares[t], group + t * p->stats_t);
             shares[t] = share;
             slopes[t] = share * (slopes[t] - x->dot[g * p->dot_g + t * p->dot_t]) * p->alpha;
         }

@@ -5,7 +5,7 @@
 #include "hal.h"
 
 typedef struct {
-    const float *q, *k, *v, *dy, *mask, *stats;
+    const float *q, *k, *v, *dy, *mask;
     float *dq, *dot, *shares, *slopes;
     uint32_t seen;
 } query_t;
@@ -17,8 +17,7 @@ static inline void query_grad(const attention_grad_q_f32_args_t *p, const query_
     sum_t sum = {0};
     product_row(shares, count, x->q, x->k, 1, p->k_s, p->depth);
     product_row(slopes, count, x->dy, x->v, 1, p->v_s, p->width);
-    for (uint32_t j = 0; j < count; j++)
-        shares[j] = j < x->seen ? share_of_score(shares[j], p->alpha, x->mask ? x->mask + j : 0, x->stats) : 0.0f;
+    masked_row(shares, shares, x->mask, p->keys, x->seen, p->alpha, p->safe);
     for (uint32_t j = 0; j < count;)
         for (const uint32_t end = j + sum_next(&sum, size, j, count - j); j < end; j++)
             sum.block = __builtin_fmaf(slopes[j], shares[j], sum.block);
@@ -41,7 +40,6 @@ void attention_grad_q_f32(const void *args) {
             .v = p->v + b * p->v_b + h * p->v_h,
             .dy = p->dy + b * p->dy_b + h * p->dy_h + g * p->dy_g + t * p->dy_t,
             .mask = p->mask ? p->mask + b * p->mask_b + h * p->mask_h + g * p->mask_g + t * p->mask_t : 0,
-            .stats = p->stats + b * p->stats_b + h * p->stats_h + g * p->stats_g + t * p->stats_t,
             .dq = p->dq + b * p->dq_b + h * p->dq_h + g * p->dq_g + t * p->dq_t,
             .dot = p->dot + b * p->dot_b + h * p->dot_h + g * p->dot_g + t * p->dot_t,
             .shares = row,
