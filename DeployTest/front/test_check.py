@@ -99,6 +99,27 @@ def test_a_wrong_optimizer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         train(module())
 
 
+def test_gradients_that_are_off_to_any_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the check of a step allows of gradients is no difference of weights, whatever its signs in each update.
+
+    Adam's second step depends on the quotient of both gradients: small ones that are off to the same side do not change
+    it, those that are off to different sides do.
+    """
+    check, draw, own = importlib.import_module("deployer.torch.check"), np.random.default_rng(0), updates.Evaluator.run
+
+    def off(self: Any, *args: Any) -> Any:
+        found = own(self, *args)
+        for name, grad in found.gradients.items():
+            found.gradients[name] = grad + 0.5 * check.BOUND * np.abs(grad).max() * draw.choice([-1.0, 1.0], grad.shape)
+        return found
+
+    monkeypatch.setattr(updates.Evaluator, "run", off)
+    net = nn.Linear(96, 96, bias=False)
+    x = 10 ** -torch.linspace(0, 6, 96).repeat(2, 1)
+    target = torch.zeros(2, 96)
+    front.train(net, (x, target), lambda scores, y: (scores - y).sum(), "adam", batch_size=1, shuffle=False)
+
+
 def test_a_lost_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A parameter that has a gradient in PyTorch alone."""
     step: Any = importlib.import_module("deployer.torch.step")

@@ -1,6 +1,7 @@
 """The first updates of a run beside `torch.optim` on the module itself, both in float64."""
 
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,7 +58,7 @@ class FirstUpdates:
         listed = [list(map(float, row)) for row in rates[:count]] if rates.size else [[]] * count
         ours = self._ours(problem, program, feed, rows, listed)
         theirs, slopes = self._theirs(problem, feed, rows, listed)
-        shifted = [self._stepped(problem, slopes, listed, sign) for sign in (1, -1)]
+        shifted = [self._stepped(problem, slopes, listed, signs) for signs in itertools.product((1, -1), repeat=count)]
         for name, new in theirs.items():
             before = self.step.constants[name]
             moved = float(np.abs(new - before).max(initial=0))
@@ -120,17 +121,21 @@ class FirstUpdates:
             return {name: p.detach().numpy().copy() for name, p in parameters.items()}, slopes
 
     def _stepped(
-        self, problem: Problem, slopes: Sequence[dict[str, Tensor]], rates: Sequence[Any], sign: int
+        self, problem: Problem, slopes: Sequence[dict[str, Tensor]], rates: Sequence[Any], signs: Sequence[int]
     ) -> dict[str, Array]:
-        """Weights by gradients that are off by what `check_step` allows, in a direction that is drawn."""
+        """Weights by gradients that are off by what `check_step` allows, in a direction that is drawn.
+
+        `signs` turn it around in some updates: what two of them are off by may cancel out in one weight and add up in
+        another.
+        """
         names = problem.graph.trained.values()
         parameters = {n: nn.Parameter(torch.from_numpy(np.array(self.step.constants[n]))) for n in names}
         optimizer = torch_optimizer(parameters, _rules(problem))
         for index, gradients in enumerate(slopes):
             largest = max((float(g.abs().max()) for g in gradients.values() if g.numel()), default=0.0)
-            draw = np.random.default_rng(index)
+            draw = np.random.default_rng(0)
             for name, grad in gradients.items():
-                off = sign * (STEP_BOUND * float(grad.abs().max()) + NOISE * largest)
+                off = signs[index] * (STEP_BOUND * float(grad.abs().max()) + NOISE * largest)
                 parameters[name].grad = grad + off * torch.from_numpy(draw.choice([-1.0, 1.0], tuple(grad.shape)))
             _update(problem, optimizer, parameters, rates[index])
         return {name: p.detach().numpy() for name, p in parameters.items()}
