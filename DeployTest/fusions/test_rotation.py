@@ -137,6 +137,18 @@ def test_every_form_is_one_node(form: str, order: str, tmp_path: Path) -> None:
     assert "Rotation" not in ops(same(before, Options(opt_out=(before.nodes[0].name,))))
 
 
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_part_of_a_tensor(form: str, first: int, tmp_path: Path) -> None:
+    """Queries that are sliced from a tensor with keys, at its begin or behind, are turned after that."""
+    shape, table = (1, 2 * HEADS, PLACES, WIDTH), (PLACES, HALF)
+    w = Writer()
+    part = w("Slice", "x", *(np.array([i], np.int64) for i in (first * HEADS, (first + 1) * HEADS, 1)))
+    result = FORMS[form](w, part, np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table))
+    model = Model(tuple(w.nodes), (value("x", shape),), (value(result, None),), tuple(w.constants))
+    assert ops(same(infer(tmp_path, model))) == ["Slice", "Rotation"]
+
+
 def test_no_rotation(tmp_path: Path) -> None:
     """Nothing is fused if angles differ between both of a pair: here by one number of one table."""
     shape, table = ORDERS["heads"]

@@ -39,10 +39,11 @@ class Mixed:
 
 @dataclass
 class _Follower:
-    """The tensors of a graph as mixtures of others."""
+    """The tensors of a graph as mixtures of others, none of which has more elements than `size`."""
 
     program: Program
     graph: Graph
+    size: int
     known: dict[str, Mixed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,6 +59,9 @@ class _Follower:
         shape = self._shape(name)
         indices = np.arange(1, self.program.tensors[name].type.size + 1, dtype=np.int32).reshape(shape)
         return Mixed(name, (indices,), (np.ones(shape, np.float32),), np.zeros(shape, np.int32))
+
+    def _size(self, name: str) -> int:
+        return self.program.tensors[name].type.size
 
     def _shape(self, name: str) -> tuple[int, ...]:
         return self.program.tensors[name].type.shape
@@ -87,12 +91,13 @@ class _Follower:
     def _moved(self, node: Node) -> Mixed | None:
         """The elements of one tensor in other places; what a node puts between them must be zeros.
 
-        All elements of one input in another order are not followed: pairs are turned in the order that they have then.
+        All elements of one input in another order are not followed, nor is a part of what is larger than the result:
+        pairs are turned where they are then.
         """
-        size = self.program.tensors[node.outputs[0]].type.size
-        if any(
-            self._constant(name) is not None or self.program.tensors[name].type.size == size for name in node.inputs
-        ):
+        sizes = [self._size(name) for name in node.inputs]
+        if self._size(node.outputs[0]) in sizes or max(sizes) > self.size:
+            return None
+        if any(self._constant(name) is not None for name in node.inputs):
             return None
         parts = [self.mixed(name) for name in node.inputs]
         source = parts[0].source
@@ -233,9 +238,8 @@ def _ends(program: Program, graph: Graph) -> Iterator[Node]:
     for node in graph.nodes:
         fusion = operator_of(node).fusion
         roots = [program.tensors[program.storage(name)] for name in node.inputs if name]
-        scales = (
-            fusion is not None and fusion.is_product and any(t.role == "constant" and t.type.size > 1 for t in roots)
-        )
+        is_product = fusion is not None and fusion.is_product
+        scales = is_product and any(t.role == "constant" and t.type.size > 1 for t in roots)
         sources = [makers[t.name].name for t in roots if t.name in makers]
         follows = any(behind[name] for name in sources if name in behind)
         moves = bool(execution_of(operator_of(node)).moved) or (fusion is not None and bool(fusion.signs))
@@ -250,8 +254,10 @@ def _fused(program: Program, options: Options, graph_name: str, last: Node, rota
     if last not in graph.nodes:
         return program
     result = program.tensors[last.outputs[0]]
-    part = _Follower(program, graph).mixed(result.name)
+    part = _Follower(program, graph, result.type.size).mixed(result.name)
     if part.nodes & set(options.opt_out) or result.storage != result.name or part.source == result.name:
+        return program
+    if program.tensors[part.source].type.size != result.type.size:
         return program
     angles = rotation_of(part)
     first = next(n for n in graph.nodes if n.name in part.nodes) if part.nodes else last
