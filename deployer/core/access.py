@@ -180,8 +180,19 @@ class Broadcast:
         return 0, 1
 
 
+@dataclass(frozen=True)
+class Fixed(Broadcast):
+    """Every tile touches the same one index of the axis, such as that of a sample of a batch."""
+
+    index: int = 0
+
+    def span(self, tile: Tile, size: int) -> tuple[int, int]:
+        """First index and length on this axis for a tile."""
+        return self.index, 1
+
+
 Windowed = Window | Reach | Around
-Axis = At | Mirror | Windowed | Whole | Broadcast
+Axis = At | Mirror | Windowed | Whole | Broadcast | Fixed
 Mode = Literal["in", "out", "inout"]
 
 

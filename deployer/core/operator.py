@@ -2,7 +2,7 @@
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -111,6 +111,10 @@ class Operator(ABC):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Return the work of a tile of these lengths by kernels of this model."""
         raise InternalError(f"operator {self.name} has no work")
+
+    def cost_form(self, node: Node, access: Access) -> tuple[Node, Access]:
+        """The node and the access by which its work is counted. Default: its own."""
+        return node, access
 
     @classmethod
     def role(cls, kind: type[R]) -> R | None:
@@ -227,12 +231,50 @@ def _misfit(cls: type[Operator], cause: str, facts: Sequence[tuple[str, str]]) -
     return PackageProblem(cause, [*facts, ("module", cls.__module__)], "correct it, or remove the package")
 
 
+class Operators(dict[str, Operator]):
+    """Operators by op_type; forms that are derived from them, by names of their own, are not listed."""
+
+    def __missing__(self, name: str) -> Operator:
+        """A derived form, which is made once."""
+        if name not in self._made:
+            found = (form for make in _DERIVED if (form := make(name, self)) is not None)
+            self._made[name] = next(found, None)
+        operator = self._made[name]
+        if operator is None:
+            raise KeyError(name)
+        return operator
+
+    def __init__(self, operators: Mapping[str, Operator]) -> None:
+        super().__init__(operators)
+        self._made: dict[str, Operator | None] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.get(name) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The operator or derived form of that name, or the default."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+
+Derive = Callable[[str, Mapping[str, Operator]], Operator | None]
+_DERIVED: list[Derive] = []
+
+
+def derived(make: Derive) -> Derive:
+    """Add a rule that makes a derived form of an operator from its name, or None for other names."""
+    _DERIVED.append(make)
+    return make
+
+
 @cache
-def registry() -> Mapping[str, Operator]:
+def registry() -> Operators:
     """All operators by op_type: those of the packages below `deployer.operators`, and those of other distributions."""
     walk(importlib.import_module("deployer.operators"))
     kernel_folders()
-    return dict(sorted(_REGISTRY.items()))
+    return Operators(dict(sorted(_REGISTRY.items())))
 
 
 def losses() -> dict[str, Operator]:

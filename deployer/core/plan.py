@@ -24,7 +24,8 @@ class Options:
     target's; `opt_out` names operators or nodes that `training_double` keeps single-buffered; `accumulate` is the
     number of passes per update; `allow_rewrites` permits fused launches, and rewrites except `disabled_rewrites`;
     `fuse_update` makes pass and update one graph; `cross_step_prefetch` lets transfers
-    start in earlier steps than their own, or end in later ones.
+    start in earlier steps than their own, or end in later ones. With `canonical_batch` gradients are added up sample by
+    sample, so that their bits do not depend on how an update is split into passes.
     """
 
     target: str = "host"
@@ -38,6 +39,7 @@ class Options:
     fuse_update: bool = False
     cross_step_prefetch: bool = field(default=True, metadata={IF_ANY: True})
     disabled_rewrites: tuple[str, ...] = field(default=(), metadata={IF_ANY: True})
+    canonical_batch: bool = field(default=False, metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """By default the outermost level is the one next to the innermost, or the only one."""

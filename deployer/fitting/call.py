@@ -85,6 +85,7 @@ def fit(
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
     cores: int | None = None,
+    canonical_batch: bool = False,
     target_data: Path | None = None,
     target_column: str = "",
     classes: Sequence[str] = (),
@@ -134,6 +135,8 @@ def fit(
       each epoch); with `resume` the run goes on from it.
     - `target` is the machine, by default this one at full speed; `cores`, `buffering`, `budgets` (bytes by level) and
       `outermost` (the last level tensors may lie in) are as in `deployer train`. Bits are the same for all.
+    - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split into
+      passes.
     - `force` replaces files of others. `callback` is one or several of `Callback`; `progress` shows a bar on a terminal
       and in a notebook; `warn` is called with what is odd but harmless.
 
@@ -202,7 +205,7 @@ def fit(
         target_column=target_column,
         classes=classes,
         evaluated=evaluated,
-        options=compiler_options(target, buffering, budgets, outermost, cores),
+        options=compiler_options(target, buffering, budgets, outermost, cores, canonical_batch),
         force=force,
         callback=callback,
         progress=progress,
@@ -211,12 +214,18 @@ def fit(
 
 
 def compiler_options(
-    target: str, buffering: str, budgets: Mapping[str, int] | None, outermost: str, cores: int | None
+    target: str,
+    buffering: str,
+    budgets: Mapping[str, int] | None,
+    outermost: str,
+    cores: int | None,
+    canonical_batch: bool = False,
 ) -> Options:
     """The compiler's options; without a target those of this machine at full speed."""
     machine = load(target) if target else native()
     last = outermost or machine.levels[-1].name
-    return Options(machine.name, buffering, dict(budgets or {}), cores=cores, outermost=last)
+    known = dict(budgets or {})
+    return Options(machine.name, buffering, known, cores=cores, outermost=last, canonical_batch=canonical_batch)
 
 
 def check_dropout(dropout: str) -> bool:

@@ -32,6 +32,7 @@ def costed_work(
     model: KernelModel,
 ) -> CostedWork:
     """The work of a tile by the function for all calls of a kernel, or one for some of them."""
+    node, access = operator_of(node).cost_form(node, access)
     if function is None:
         return CostedWork(symbol, operator_of(node).work(node, access, tile, model))
     cost_model = cost_model_of(node, function.work, model)

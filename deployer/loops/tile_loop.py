@@ -226,7 +226,7 @@ class TileLoop:
             elif isinstance(axis, Whole):
                 spans.append((0, extent))
             elif isinstance(axis, Broadcast):
-                spans.append((0, 1))
+                spans.append(axis.span({}, extent))
             elif axis.dim in self.split:
                 low, (_, length) = self._low(operand, index, axis, extent), self._window_names(operand, index)
                 lengths = self._clipped_lengths(axis, extent)

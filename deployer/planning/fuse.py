@@ -12,6 +12,7 @@ import deployer.fusions
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program
 from deployer.core.plan import Options
+from deployer.planning.canonical.rewrite import canonical_batch
 
 Rule = Callable[[Program, Options], Program]
 
@@ -23,6 +24,7 @@ def fuse_program(program: Program, options: Options) -> Program:
     """
     check_names(options.disabled_rewrites)
     applied = []
+    program = canonical_batch(program, options) if options.canonical_batch else program
     for name, rule in rules().items() if options.allow_rewrites else ():
         before, program = program, program if name in options.disabled_rewrites else rule(program, options)
         applied += [name] * (program != before)

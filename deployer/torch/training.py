@@ -107,6 +107,7 @@ def train(
     budgets: Mapping[str, int] | None = None,
     outermost: str = "",
     cores: int | None = None,
+    canonical_batch: bool = False,
     folder: Path | str | None = None,
     callback: Callbacks = None,
     progress: bool = True,
@@ -164,6 +165,8 @@ def train(
       which is written every `checkpoint_every` passes (0: after each epoch).
     - `target` is the machine, by default this one at full speed; `cores`, `buffering`, `budgets` (bytes by level) and
       `outermost` (the last level tensors may lie in) are as in `deployer train`.
+    - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split into
+      passes.
     - `target_column` is the heading of the target in tables; `callback` is one or several of `Callback`, `remarks`
       go to the report, and `warn` is called with what is odd but harmless. `progress` shows a bar on a terminal and in
       a notebook.
@@ -172,7 +175,7 @@ def train(
     DatasetMismatch for data that does not fit and a run that diverges or does not learn what it was to learn by heart,
     RunFailed where the check found faults in the run, and what capturing, planning and running raise.
     """
-    options = compiler_options(target, buffering, budgets, outermost, cores)
+    options = compiler_options(target, buffering, budgets, outermost, cores, canonical_batch)
     given = hyperparameters(
         momentum=momentum,
         weight_decay=weight_decay,

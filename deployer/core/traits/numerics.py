@@ -71,8 +71,9 @@ class Numerics:
     operator of a backward pass that decides by the same element as one of the forward pass has none itself. `bounded`
     are the numbers between which the elements of an input lie, by position. `indices` returns, for a node and types,
     the input that chooses by number. `counted` returns the divisor of the mean loss that the node computes, if that
-    depends on labels; its inputs are the operands that are data or constants, in any shape. `centre` says that the
-    operator has a mean that is two floats.
+    depends on labels; its inputs are the operands that are data or constants, in any shape. `divisors` are kernel
+    pointers that a tile reads beyond its own part for nothing but such a divisor. `centre` says that the operator has a
+    mean that is two floats.
 
     `overflow` are the integer types of ONNX that results may be outside of, or returns them for a node. `wraps` says
     that the operator brings integers back into a type of `bits` bits, `signed` or not.
@@ -82,6 +83,7 @@ class Numerics:
     bounded: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     indices: Callable[[Node, Mapping[str, TensorType]], Indices | None] = lambda node, types: None
     counted: Callable[[Node, Operands], float | None] = lambda node, inputs: None
+    divisors: tuple[str, ...] = ()
     centre: Centre | None = None
     overflow: Overflow | Callable[[Node], Overflow] = "none"
     wraps: bool = False

@@ -252,9 +252,11 @@ class Accumulator(Training):
     """An operator that sums gradients over passes: positions of its buffer, the gradient, and the reset flag.
 
     A graph that has one is a training graph. The `usual` one stands in the training graphs that this compiler makes.
+    A node whose attribute `continues` is 1 adds to the buffer in any pass.
     """
 
     buffer: int = 0
     gradient: int = 1
     flag: int = 2
     usual: bool = False
+    continues: str = ""

@@ -22,6 +22,7 @@ from deployer.operators.base.operands import arrays, operands
 from deployer.operators.loss.label_loss import (
     IGNORED,
     LABEL_SCALARS,
+    LABELS_READ,
     SCORES,
     SMOOTHING,
     LabelLossGrad,
@@ -78,7 +79,7 @@ class SoftmaxCrossEntropyLoss(Operator):
         extras=(Extra(SMOOTHING.place, (SMOOTHING.kind,), "smoothed labels, which ONNX does not have"),),
         sole_output=SoleOutput(1, "SoftmaxCrossEntropyLossGrad"),
     )
-    numerics = Numerics(indices=_loss_indices)
+    numerics = Numerics(indices=_loss_indices, divisors=LABELS_READ)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar or a loss per label; log_prob has the scores' shape."""
@@ -170,7 +171,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         ),
     )
     no_gradient = "it belongs to a backward pass"
-    numerics = Numerics(indices=_grad_indices)
+    numerics = Numerics(indices=_grad_indices, divisors=LABELS_READ)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of log_prob."""
@@ -312,7 +313,7 @@ class SoftmaxCrossEntropy(Operator):
     execution = Execution(optional_outputs={"loss": LOSS, "log_prob": LOG_PROB})
     fusion = Fusion(multi_output_of=SoftmaxCrossEntropyLossGrad.name, joint=_joint)
     no_gradient = "it belongs to a backward pass"
-    numerics = Numerics(indices=_both_indices)
+    numerics = Numerics(indices=_both_indices, divisors=LABELS_READ)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Types of the gradient, the loss and log_prob, as far as the node has outputs."""

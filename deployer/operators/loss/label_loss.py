@@ -78,6 +78,8 @@ def labels_operand(node: Node, tensor: str, n: int, d: int) -> Operand:
     return Operand("labels", tensor, "in", (n, d), axes)
 
 
+LABELS_READ = ("labels",)
+"""The kernel pointer of labels, all of which are read where they are counted."""
 LABEL_SCALARS: tuple[tuple[str, CType], ...] = (
     *(("n_start", "u32"), ("d_start", "u32")),
     *(("has_ignore", "u32"), ("ignore", "i32"), ("counted", "u32"), ("count", "f32")),
@@ -305,7 +307,7 @@ class WeightedNLLLoss(Operator):
     )
     execution = Execution(sums=Sums(("n", "d")))
     no_gradient = "the losses that are made of it have one"
-    numerics = Numerics(indices=_second_labels, counted=_weight_total)
+    numerics = Numerics(indices=_second_labels, counted=_weight_total, divisors=LABELS_READ)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar, or a loss per label."""
@@ -493,7 +495,7 @@ class NegativeLogLikelihoodLoss(Operator):
     )
     execution = Execution(sums=Sums(("n", "d")))
     training = Loss("nll", "labels", class_labels, f"log probabilities, as {SCORES}", 1, weights=2, settings=(IGNORED,))
-    numerics = Numerics(indices=_second_labels, counted=_label_count)
+    numerics = Numerics(indices=_second_labels, counted=_label_count, divisors=LABELS_READ)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar, or a loss per label."""

@@ -22,16 +22,21 @@ from deployer.operators.elementwise.activation import Clip
 from deployer.operators.elementwise.arithmetic import Mul
 
 
+CONTINUES = "continues"
+"""The attribute of an accumulation that never begins a sum; no file has it."""
+
+
 @register
 class InPlaceAccumulatorV2(Flat):
     """buffer = flag ? grad : buffer + grad; the flag is the pass's lazy-reset input.
 
-    The output overwrites the buffer; exporters declare it as a bool flag, which is not believed.
+    The output overwrites the buffer; exporters declare it as a bool flag, which is not believed. A node that CONTINUES
+    an update, with the next sample of a pass, adds in any pass.
     """
 
     name = "InPlaceAccumulatorV2"
     file = FileSpec(custom=Signature((3, 3), (0, 1)))
-    training = Accumulator(usual=True)
+    training = Accumulator(usual=True, continues=CONTINUES)
     kernel = Kernel(
         "accumulate_f32",
         pointers=(("buffer", "float32", True), ("grad", "float32", False)),
@@ -53,17 +58,19 @@ class InPlaceAccumulatorV2(Flat):
         """flag ? grad : buffer + grad."""
         buffer, grad, flag = arrays(inputs, 3)
         grad = grad.reshape(buffer.shape)
-        return (grad.copy() if np.any(flag) else np.asarray(buffer + grad),)
+        fresh = np.any(flag) and not node.attr_int(CONTINUES, 0)
+        return (grad.copy() if fresh else np.asarray(buffer + grad),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """One flat parallel dim; the buffer's old content is not read in a pass with the flag set."""
         flat = super().access(node, types)
         buffer, *rest = flat.operands
-        return replace(flat, operands=(replace(buffer, overwrite_on_first_pass=True), *rest))
+        begins = not node.attr_int(CONTINUES, 0)
+        return replace(flat, operands=(replace(buffer, overwrite_on_first_pass=begins), *rest))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length and the flag of the running pass."""
-        return {"n": Extent("n"), "fresh": Flag()}
+        return {"n": Extent("n"), "fresh": Const(0) if node.attr_int(CONTINUES, 0) else Flag()}
 
 
 MARGIN = 1e-6

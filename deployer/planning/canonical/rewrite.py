@@ -1,0 +1,238 @@
+"""Gradients in canonical order: one complete sample after another is added, in the order of the samples.
+
+Nodes that sum over the samples on the way to an accumulator run once for each sample, on its part of their operands,
+and give the gradient of a batch of one. What follows them has to be linear, so that it may run on each gradient alone.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from deployer.core.errors import InternalError
+from deployer.core.ir import Graph, GraphNames, Node, Program, Tensor
+from deployer.core.operator import accumulator_of, execution_of, operator_of, registry, training_of
+from deployer.core.plan import Options
+from deployer.core.traits.execution import CARRIED, with_carry
+from deployer.core.traits.training import Accumulator
+from deployer.operators.base.one_sample import one_sample_node
+from deployer.planning.canonical.sample_places import MIXING, SamplePlaces, Summed, batch_of, refused, sample_places
+
+
+def canonical_batch(program: Program, options: Options) -> Program:
+    """The program whose accumulators get one complete sample after another; the same where a pass has one sample."""
+    trains = any(accumulator_of(node) for node in program.graphs[0].nodes)
+    if not trains:
+        return program
+    for node in program.graphs[0].nodes:
+        if training_of(node).passes is not None:
+            raise refused(node, "its random numbers depend on the place of a sample in its update", "leave the layer out")
+    if batch_of(program) == 1:
+        return program
+    return _Rewrite(program, options, sample_places(program)).done()
+
+
+@dataclass
+class _Rewrite:
+    """A program on its way: `tensors` and `nodes` so far, and the copies for samples by tensor and sample."""
+
+    program: Program
+    options: Options
+    places: SamplePlaces
+    tensors: dict[str, Tensor] = field(init=False)
+    names: GraphNames = field(init=False)
+    copies: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with the program's tensors."""
+        self.tensors = dict(self.program.tensors)
+        self.names = GraphNames(set(self.tensors) | {node.name for node in self.program.nodes})
+
+    def done(self) -> Program:
+        """The rewritten program."""
+        train, *others = self.program.graphs
+        order = {name: index for index, node in enumerate(train.nodes) for name in node.outputs if name}
+        behind: dict[int, list[Node]] = {}
+        gone = set[str]()
+        for node in train.nodes:
+            accumulator = accumulator_of(node)
+            gradient = node.inputs[accumulator.gradient] if accumulator else ""
+            if accumulator is None or not isinstance(self.places.of(gradient), Summed):
+                continue
+            made = order[self._maker_output(gradient)]
+            behind.setdefault(made, []).extend(self._by_sample(node, accumulator))
+            gone.add(node.name)
+        nodes = [
+            n
+            for index, node in enumerate(train.nodes)
+            for n in (*([] if node.name in gone else [node]), *behind.get(index, []))
+        ]
+        graphs = (Graph(train.name, tuple(self._needed(nodes))), *others)
+        used = {name for graph in graphs for node in graph.nodes for name in (*node.inputs, *node.outputs) if name}
+        used |= {*self.program.outputs, *self.program.updated}
+        used |= {link for name in used for link in self._chain(name)}
+        tensors = {n: t for n, t in self.tensors.items() if t.role != "value" or n in used}
+        return replace(self.program, tensors=tensors, graphs=graphs)
+
+    def _chain(self, name: str) -> Iterator[str]:
+        while self.tensors[name].storage != name:
+            name = self.tensors[name].storage
+            yield name
+
+    def _maker_output(self, name: str) -> str:
+        """The output that a gradient is, seen through views."""
+        while name not in self.places.makers:
+            name = self.program.tensors[name].storage
+        return name
+
+    def _needed(self, nodes: list[Node]) -> Iterable[Node]:
+        """The nodes that an output, a weight or an accumulator depends on."""
+        live = {link for name in (*self.program.outputs, *self.program.updated) for link in (name, *self._chain(name))}
+        kept = []
+        for node in reversed(nodes):
+            outputs = [name for name in node.outputs if name]
+            roots = {(name, *self._chain(name))[-1] for name in outputs}
+            lasting = any(self.tensors[root].role in ("weight", "accumulator") for root in roots)
+            if lasting or not live.isdisjoint(outputs):
+                kept.append(node)
+                live |= {link for name in node.inputs if name for link in (name, *self._chain(name))}
+        return reversed(kept)
+
+    def _by_sample(self, node: Node, accumulator: Accumulator) -> Iterator[Node]:
+        """The nodes that add the gradient of each sample to the accumulator."""
+        gradient, count = node.inputs[accumulator.gradient], self.places.count
+        if not accumulator.continues:
+            raise refused(node, f"{node.op} cannot add several gradients in a pass", f"--no-canonical-batch")
+        total = ""
+        for sample in range(count):
+            made = list[Node]()
+            own = self._copy(gradient, sample, made)
+            yield from made
+            if self.options.updates_every_pass:
+                total, adding = self._added(node, total, own, sample)
+                yield from adding
+            else:
+                total, adding = self._accumulated(node, accumulator, total, own, sample)
+                yield from adding
+        if self.options.updates_every_pass:
+            inputs = list(node.inputs)
+            inputs[accumulator.gradient] = total
+            yield replace(node, inputs=tuple(inputs))
+
+    def _added(self, node: Node, total: str, own: str, sample: int) -> tuple[str, list[Node]]:
+        """The sum with the sample's gradient, in memory of its own."""
+        if not total:
+            return own, []
+        result = self._fresh(f"{node.inputs[1]}/sum_{sample}")
+        self.tensors[result] = replace(self.tensors[own], name=result, storage=result)
+        return result, [Node(self._fresh(f"{node.name}/sample_{sample}"), _sum(), (total, own), (result,))]
+
+    def _accumulated(
+        self, node: Node, accumulator: Accumulator, total: str, own: str, sample: int
+    ) -> tuple[str, list[Node]]:
+        """The accumulator with the sample's gradient added in place."""
+        (output,) = node.outputs
+        last = sample == self.places.count - 1
+        result = output if last else self._fresh(f"{output}/sample_{sample}")
+        buffer = total or node.inputs[accumulator.buffer]
+        self.tensors[result] = replace(self.program.tensors[output], name=result, storage=buffer)
+        inputs = list(node.inputs)
+        inputs[accumulator.buffer], inputs[accumulator.gradient] = buffer, own
+        attrs = {**node.attrs, **({accumulator.continues: 1} if total else {})}
+        name = node.name if last else self._fresh(f"{node.name}/sample_{sample}")
+        return result, [Node(name, node.op, tuple(inputs), (result,), attrs)]
+
+    def _copy(self, name: str, sample: int, made: list[Node]) -> str:
+        """The tensor as it is for one sample; nodes that compute it are appended."""
+        if not isinstance(self.places.of(name), Summed):
+            return name
+        if (name, sample) not in self.copies:
+            maker = self.places.makers.get(name)
+            if maker is None:
+                source = self._copy(self.program.tensors[name].storage, sample, made)
+                self._tensor(name, sample, storage=source)
+            else:
+                self._copy_node(maker, sample, made)
+        return self.copies[name, sample]
+
+    def _tensor(self, name: str, sample: int, storage: str = "") -> str:
+        """The name of a new tensor of the same type, for a sample."""
+        own = self.copies[name, sample] = self._fresh(f"{name}/sample_{sample}")
+        self.tensors[own] = replace(self.program.tensors[name], name=own, storage=storage or own)
+        return own
+
+    def _copy_node(self, node: Node, sample: int, made: list[Node]) -> None:
+        """Append the node for a sample: on its part of what has samples, or on what was computed for it."""
+        operator = operator_of(node)
+        if operator.inplace:
+            raise refused(node, "it computes a sum over the samples in place", MIXING)
+        own = replace(
+            node,
+            name=self._fresh(f"{node.name}/sample_{sample}"),
+            inputs=tuple(self._copy(name, sample, made) if name else "" for name in node.inputs),
+            outputs=tuple(self._result(node, i, sample) for i in range(_results(node))),
+        )
+        outer = [self.places.outer(name) for name in node.inputs]
+        if any(outer):
+            own = one_sample_node(own, own.name, sample, self.places.count, outer)
+        elif not _is_linear(self.program, self.places, node):
+            raise refused(node, "it is not linear, so that it cannot be applied to each sample's gradient", LINEAR)
+        types = {name: tensor.type for name, tensor in self.tensors.items()}
+        inferred = operator_of(own).infer(own, [types[n] if n else None for n in own.inputs])
+        for name, kind in zip(own.outputs, inferred, strict=False):
+            if name:
+                self.tensors[name] = replace(self.tensors[name], type=kind)
+                types[name] = kind
+        running, carried = with_carry(execution_of(operator).sums, own, lambda: operator_of(own).access(own, types))
+        for name, kind in carried.items():
+            self.tensors[name] = Tensor(name, kind, "value", name)
+        made.append(running)
+
+    def _result(self, node: Node, place: int, sample: int) -> str:
+        name = node.outputs[place]
+        return self._tensor(name, sample) if name else ""
+
+    def _fresh(self, base: str) -> str:
+        return self.names.fresh(base)
+
+
+LINEAR = "the same by an option of the optimizer, such as --weight-decay or --max-grad-norm"
+
+
+def _results(node: Node) -> int:
+    """Number of outputs without carried partial sums."""
+    kernel = operator_of(node).kernel
+    assert kernel is not None, f"{node.op} was not lowered"
+    return min(len(node.outputs), sum(writes for name, _, writes in kernel.pointers if name != CARRIED))
+
+
+def _sum() -> str:
+    """The operator that adds two tensors."""
+    found = [name for name, operator in registry().items() if operator.fusion and operator.fusion.is_sum]
+    if not found:
+        raise InternalError("no operator is a sum")
+    return found[0]
+
+
+def _is_linear(program: Program, places: SamplePlaces, node: Node) -> bool:
+    """Whether a node is linear in its operands that are sums over the samples: by its reference on drawn numbers."""
+    draw = np.random.default_rng(0)
+    fixed, first, second = list[object](), list[object](), list[object]()
+    for name in node.inputs:
+        tensor = program.tensors[name] if name else None
+        values = None if tensor is None else draw.standard_normal(tensor.type.shape)
+        moving = bool(name) and isinstance(places.of(name), Summed)
+        if tensor is not None and not moving:
+            values = tensor.array if tensor.data is not None else values
+            values = values if tensor.type.dtype == "float32" else np.asarray(values).astype(np.int32)
+            values = np.asarray(values, np.float64) if tensor.type.dtype == "float32" else values
+        fixed.append(values)
+        first.append(values)
+        second.append(draw.standard_normal(tensor.type.shape) if moving and tensor is not None else values)
+    joined = [
+        np.add(a, 3 * np.asarray(b)) if name and isinstance(places.of(name), Summed) else a
+        for name, a, b in zip(node.inputs, first, second, strict=True)
+    ]
+    reference = operator_of(node).reference
+    parts = (reference(node, operands) for operands in (first, second, joined))  # type: ignore[arg-type]
+    return all(np.allclose(a + 3 * b, c, rtol=1e-9, atol=1e-9) for a, b, c in zip(*parts, strict=True))
