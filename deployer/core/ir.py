@@ -222,6 +222,8 @@ class GraphNames:
         return name
 
 
+LOSS_SHARE = "loss_share"
+"""Name of the data input with what the loss of a pass counts, where an update takes the mean over its passes."""
 WEIGHT, BIAS, GAIN, SLOPE, TABLE = "weight", "bias", "gain", "slope", "table"
 """Roles of inputs that a layer learns: a gain is the scale of a norm, a table holds a row for each number."""
 START, STATISTIC = "initial state", "statistic"

@@ -24,7 +24,7 @@ def fuse_program(program: Program, options: Options) -> Program:
     """
     check_names(options.disabled_rewrites)
     applied = []
-    program = canonical_batch(program, options) if options.canonical_batch else program
+    program = canonical_batch(program) if options.canonical_batch else program
     for name, rule in rules().items() if options.allow_rewrites else ():
         before, program = program, program if name in options.disabled_rewrites else rule(program, options)
         applied += [name] * (program != before)

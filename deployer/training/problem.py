@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
-from deployer.core.ir import FROZEN, TRAINED, GraphNames, Node, Program, TensorType
+from deployer.core.ir import FROZEN, LOSS_SHARE, TRAINED, GraphNames, Node, Program, TensorType
 from deployer.core.operator import Array, losses, optimizers, usual_accumulator
 from deployer.core.safe_text import parameter_name
 from deployer.core.traits.training import Accumulator
@@ -61,7 +61,7 @@ from deployer.training.update_graph import Limits, write_optimizer
 from deployer.verify.program import verify_program
 
 FLAG = "lazy_reset_grad"
-SHARE = "loss_share"
+SHARE = LOSS_SHARE
 """The data input with what the loss of a pass counts, where an update takes the mean over its passes."""
 NO_LIMITS = Limits()
 

@@ -125,6 +125,9 @@ class Training:
     use, where there is another for training: what it keeps stands still. `tracked` returns a node in the form that its
     gradient reads, in two parts, where it keeps something from pass to pass. `renewing` returns those parts of a node
     of ONNX Runtime's training graphs, which renews inputs in place; it takes a source of fresh names as well.
+
+    The gradient of a mean divides by the elements of the batch. `sample_mean` is the attribute with the number of
+    samples of which each has a mean of its own, so that it divides by the elements of one.
     """
 
     learned: Mapping[int, str] = field(default_factory=dict)
@@ -140,6 +143,8 @@ class Training:
     is_in_use: Callable[[Node], bool] = lambda node: False
     tracked: Callable[[Node, Mapping[str, TensorType]], Tracked | None] = lambda node, types: None
     renewing: Callable[[Node, Fresh], Tracked | None] = lambda node, fresh: None
+
+    sample_mean: str = ""
 
 
 NO_TRAINING = Training()

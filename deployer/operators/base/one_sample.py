@@ -16,11 +16,14 @@ from deployer.core.kernel import ArgValue, Length, Offset, Stride, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, derived, unsupported
 from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.training import Accumulator
 
 SUFFIX = "@sample"
 """Behind the name of an operator, in the name of its form for one sample."""
 SAMPLE, SAMPLES, OUTER = "sample", "samples", "sample_outer"
-"""Attributes: number of the sample, number of all, and per input the elements in front of the samples; 0 if none."""
+"""Attributes: number of the sample, of all samples, and per input the elements in front of the samples; 0 if none."""
+OWN_MEANS = "own_means"
+"""Attribute of the gradient of a mean: number of samples of which each has a mean of its own; no file has it."""
 _OWN = (SAMPLE, SAMPLES, OUTER)
 
 
@@ -179,10 +182,13 @@ def _shifted(args: dict[str, ArgValue], access: Access) -> dict[str, ArgValue]:
 def one_sample(name: str, operators: Mapping[str, Operator]) -> Operator | None:
     """The form for one sample of the operator that the name begins with; None for other names."""
     whole = operators.get(name.removesuffix(SUFFIX)) if name.endswith(SUFFIX) else None
-    if whole is None or whole.kernel is None or whole.inplace or isinstance(whole, OneSample):
+    if whole is None or whole.kernel is None or isinstance(whole, OneSample):
         return None
     fusion = whole.fusion
     kept = Fusion(epilogue_bias=fusion.epilogue_bias, epilogue_scale=fusion.epilogue_scale) if fusion else None
-    members = {"name": name, "kernel": whole.kernel, "execution": whole.execution, "fusion": kept, "whole": whole}
+    members = {
+        **{"name": name, "whole": whole, "kernel": whole.kernel, "inplace": whole.inplace},
+        **{"execution": whole.execution, "fusion": kept, "training": whole.role(Accumulator)},
+    }
     form: type[OneSample] = type(f"{type(whole).__name__}OneSample", (OneSample,), members)
     return form()

@@ -17,7 +17,8 @@ from deployer.core.traits.execution import Execution
 from deployer.core.traits.file import FileSpec, SoleOutput
 from deployer.core.traits.fusion import Fusion
 from deployer.core.traits.numerics import Indices, Numerics
-from deployer.core.traits.training import Loss
+from deployer.core.traits.training import Loss, Training
+from deployer.operators.base.one_sample import OWN_MEANS
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.loss.label_loss import (
     IGNORED,
@@ -172,6 +173,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
     )
     no_gradient = "it belongs to a backward pass"
     numerics = Numerics(indices=_grad_indices, divisors=LABELS_READ)
+    training = Training(sample_mean=OWN_MEANS)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of log_prob."""
@@ -196,7 +198,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         counts = label_mask(node, labels)
         dx = np.exp(log_prob) - (labels[:, None] == classes).astype(log_prob.dtype)
         if node.attr_str("reduction", "mean") == "mean":
-            dx = dx / log_prob.dtype.type(max(counts.sum(), 1))
+            dx = dx / log_prob.dtype.type(max(counts.sum(), 1) / node.attr_int(OWN_MEANS, 1))
         if dloss is not None:
             dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))
         return (np.where(counts[:, None], dx, log_prob.dtype.type(0)),)

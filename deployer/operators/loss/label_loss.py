@@ -15,7 +15,8 @@ from deployer.core.signatures import Signature
 from deployer.core.traits.execution import Execution, Sums
 from deployer.core.traits.file import FileSpec
 from deployer.core.traits.numerics import Indices, Numerics
-from deployer.core.traits.training import Hyperparameter, Loss
+from deployer.core.traits.training import Hyperparameter, Loss, Training
+from deployer.operators.base.one_sample import OWN_MEANS
 from deployer.operators.base.operands import arrays, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
 
@@ -97,7 +98,7 @@ def label_args(node: Node, n: int, d: int) -> dict[str, ArgValue]:
         "has_ignore": Const(int("ignore_index" in node.attrs)),
         "ignore": Const(node.attr_int("ignore_index", 0)),
         "counted": Const(n * d if counting else 0),
-        "count": Const(float(n * d) if mean else 1.0),
+        "count": Const(float(n * d // node.attr_int(OWN_MEANS, 1)) if mean else 1.0),
     }
 
 
@@ -171,6 +172,10 @@ def check_weights(node: Node, weights: TensorType | None, classes: int, inputs: 
         raise unsupported(node, f"{name} is {SMOOTHING.of(node):g}", f"{name} in {SMOOTHING.range}")
 
 
+def _is_mean(node: Node) -> bool:
+    return node.attr_str("reduction", "mean") == "mean"
+
+
 def has_weights(node: Node) -> bool:
     """Whether a loss with inputs scores, labels and weights has the last of them."""
     return len(node.inputs) > 2 and bool(node.inputs[2])
@@ -236,13 +241,13 @@ def weighted_args(node: Node, weights: str, shape: tuple[int, int, int]) -> dict
         "has_ignore": Const(int(IGNORED.place in node.attrs)),
         "ignore": Const(node.attr_int(IGNORED.place, 0)),
         "counted": Const(n * d if counting else 0),
-        "count": Const(float(n * d) if mean else 1.0),
+        "count": Const(float(n * d // node.attr_int(OWN_MEANS, 1)) if mean else 1.0),
     }
 
 
 def label_attrs(node: Node) -> dict[str, AttrValue]:
     """The attributes of a loss over labels, for the nodes that it is made of."""
-    return {name: node.attrs[name] for name in KINDS if name in node.attrs}
+    return {name: node.attrs[name] for name in (*KINDS, OWN_MEANS) if name in node.attrs}
 
 
 def weighted_samples(seed: int) -> Iterator[tuple[str, Array, Array, Array | None, Mapping[str, AttrValue]]]:
@@ -402,6 +407,7 @@ class LabelLossGrad(Operator):
         ),
     )
     no_gradient = "it belongs to a backward pass"
+    training = Training(sample_mean=OWN_MEANS)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The labels' shape with the class axis."""
@@ -428,6 +434,7 @@ class LabelLossGrad(Operator):
         q = shares(node, labels, given)
         dx = -q if log_prob is None else np.exp(log_prob) * q.sum(1, keepdims=True, dtype=dtype) - q
         count = divisor(node, labels, given)
+        count = count / dtype.type(node.attr_int(OWN_MEANS, 1)) if _is_mean(node) else count
         dx = dx / np.where(count == 0, dtype.type(1), count)
         if dloss is not None:
             dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))

@@ -28,8 +28,9 @@ from deployer.core.traits.execution import Execution, Sums
 from deployer.core.traits.file import FileSpec
 from deployer.core.traits.fusion import Fusion
 from deployer.core.traits.numerics import DecisionBoundaries, Numerics
-from deployer.core.traits.training import Hyperparameter, Loss
+from deployer.core.traits.training import Hyperparameter, Loss, Training
 from deployer.operators.base.elementwise import Flat
+from deployer.operators.base.one_sample import OWN_MEANS
 from deployer.operators.base.operands import arrays, floats, normal, operands
 from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry_operands
 from deployer.operators.elementwise.arithmetic import Mul
@@ -73,7 +74,9 @@ def _joint(
     for loss in near:
         same = loss.op == name and loss.inputs == node.inputs and not _slopes(loss)
         if same and operator.slope_attrs(loss) == operator.slope_attrs(node):
-            return replace(loss, outputs=(loss.outputs[0], node.outputs[0], *loss.outputs[2:])), [loss]
+            means = {OWN_MEANS: node.attrs[OWN_MEANS]} if OWN_MEANS in node.attrs else {}
+            outputs = (loss.outputs[0], node.outputs[0], *loss.outputs[2:])
+            return replace(loss, outputs=outputs, attrs={**loss.attrs, **means}), [loss]
     return None
 
 
@@ -196,6 +199,7 @@ class MeanLossGrad(Flat):
     """The gradient of such a loss with respect to pred, for a loss gradient of one."""
 
     no_gradient = "it belongs to a backward pass"
+    training = Training(sample_mean=OWN_MEANS)
     of: ClassVar[type[MeanLoss]]
     """The loss, whose settings, divisor and samples this has."""
 
@@ -211,7 +215,7 @@ class MeanLossGrad(Flat):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The slopes, divided by the count."""
         pred, target = arrays(inputs, 2)
-        count = pred.dtype.type(self.of().divisor(node, pred.size))
+        count = pred.dtype.type(self.of().divisor(node, pred.size) / node.attr_int(OWN_MEANS, 1))
         return (np.asarray(self.derivatives(node, pred, target) / count, dtype=pred.dtype),)
 
     def numbers(self, node: Node) -> dict[str, float]:
@@ -224,7 +228,7 @@ class MeanLossGrad(Flat):
 
     def share(self, node: Node, size: int) -> float:
         """Factor of derivatives over `size` elements; the node is the gradient's or the loss's."""
-        return self.factor(node) / self.of().divisor(node, size)
+        return self.factor(node) * node.attr_int(OWN_MEANS, 1) / self.of().divisor(node, size)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length, a factor that has the count of the whole tensor, and further numbers."""

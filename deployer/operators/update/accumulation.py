@@ -21,7 +21,6 @@ from deployer.operators.base.sums import CARRY, CARRY_SCALARS, carry_args, carry
 from deployer.operators.elementwise.activation import Clip
 from deployer.operators.elementwise.arithmetic import Mul
 
-
 CONTINUES = "continues"
 """The attribute of an accumulation that never begins a sum; no file has it."""
 

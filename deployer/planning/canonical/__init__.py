@@ -1,1 +1,1 @@
-"""Canonical order of sums over a batch: where samples lie in each tensor, and gradients that are added sample by sample."""
+"""Canonical order of sums over a batch: places of samples in tensors, and gradients added up sample by sample."""

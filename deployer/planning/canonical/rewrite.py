@@ -9,27 +9,30 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from deployer.core.errors import InternalError
 from deployer.core.ir import Graph, GraphNames, Node, Program, Tensor
-from deployer.core.operator import accumulator_of, execution_of, operator_of, registry, training_of
-from deployer.core.plan import Options
+from deployer.core.operator import Array, accumulator_of, execution_of, operator_of, training_of
 from deployer.core.traits.execution import CARRIED, with_carry
 from deployer.core.traits.training import Accumulator
 from deployer.operators.base.one_sample import one_sample_node
+from deployer.planning.canonical.own_means import with_own_means
 from deployer.planning.canonical.sample_places import MIXING, SamplePlaces, Summed, batch_of, refused, sample_places
 
 
-def canonical_batch(program: Program, options: Options) -> Program:
+def canonical_batch(program: Program) -> Program:
     """The program whose accumulators get one complete sample after another; the same where a pass has one sample."""
     trains = any(accumulator_of(node) for node in program.graphs[0].nodes)
     if not trains:
         return program
     for node in program.graphs[0].nodes:
         if training_of(node).passes is not None:
-            raise refused(node, "its random numbers depend on the place of a sample in its update", "leave the layer out")
+            raise refused(node, "its random numbers depend on the place of a sample in its update", DRAWS, single=False)
     if batch_of(program) == 1:
         return program
-    return _Rewrite(program, options, sample_places(program)).done()
+    places = sample_places(program)
+    return _Rewrite(with_own_means(program, places), places).done()
+
+
+DRAWS = "--dropout off when the training graph is made, or dropout='off'"
 
 
 @dataclass
@@ -37,7 +40,6 @@ class _Rewrite:
     """A program on its way: `tensors` and `nodes` so far, and the copies for samples by tensor and sample."""
 
     program: Program
-    options: Options
     places: SamplePlaces
     tensors: dict[str, Tensor] = field(init=False)
     names: GraphNames = field(init=False)
@@ -99,48 +101,49 @@ class _Rewrite:
         return reversed(kept)
 
     def _by_sample(self, node: Node, accumulator: Accumulator) -> Iterator[Node]:
-        """The nodes that add the gradient of each sample to the accumulator."""
-        gradient, count = node.inputs[accumulator.gradient], self.places.count
+        """The nodes that add the gradient of each sample to the accumulator in place, the first by the flag."""
         if not accumulator.continues:
-            raise refused(node, f"{node.op} cannot add several gradients in a pass", f"--no-canonical-batch")
-        total = ""
-        for sample in range(count):
-            made = list[Node]()
-            own = self._copy(gradient, sample, made)
-            yield from made
-            if self.options.updates_every_pass:
-                total, adding = self._added(node, total, own, sample)
-                yield from adding
-            else:
-                total, adding = self._accumulated(node, accumulator, total, own, sample)
-                yield from adding
-        if self.options.updates_every_pass:
-            inputs = list(node.inputs)
-            inputs[accumulator.gradient] = total
-            yield replace(node, inputs=tuple(inputs))
-
-    def _added(self, node: Node, total: str, own: str, sample: int) -> tuple[str, list[Node]]:
-        """The sum with the sample's gradient, in memory of its own."""
-        if not total:
-            return own, []
-        result = self._fresh(f"{node.inputs[1]}/sum_{sample}")
-        self.tensors[result] = replace(self.tensors[own], name=result, storage=result)
-        return result, [Node(self._fresh(f"{node.name}/sample_{sample}"), _sum(), (total, own), (result,))]
-
-    def _accumulated(
-        self, node: Node, accumulator: Accumulator, total: str, own: str, sample: int
-    ) -> tuple[str, list[Node]]:
-        """The accumulator with the sample's gradient added in place."""
+            raise refused(node, f"{node.op} does not add several gradients in a pass", "another exporter")
         (output,) = node.outputs
-        last = sample == self.places.count - 1
-        result = output if last else self._fresh(f"{output}/sample_{sample}")
-        buffer = total or node.inputs[accumulator.buffer]
-        self.tensors[result] = replace(self.program.tensors[output], name=result, storage=buffer)
-        inputs = list(node.inputs)
-        inputs[accumulator.buffer], inputs[accumulator.gradient] = buffer, own
-        attrs = {**node.attrs, **({accumulator.continues: 1} if total else {})}
-        name = node.name if last else self._fresh(f"{node.name}/sample_{sample}")
-        return result, [Node(name, node.op, tuple(inputs), (result,), attrs)]
+        buffer, last = node.inputs[accumulator.buffer], self.places.count - 1
+        for sample in range(self.places.count):
+            made = list[Node]()
+            own, outer = self._gradient(node.inputs[accumulator.gradient], sample, made)
+            yield from made
+            result = output if sample == last else self._fresh(f"{output}/sample_{sample}")
+            self.tensors[result] = replace(self.program.tensors[output], name=result, storage=buffer)
+            inputs = list(node.inputs)
+            inputs[accumulator.buffer], inputs[accumulator.gradient] = buffer, own
+            attrs = {**node.attrs, **({accumulator.continues: 1} if sample else {})}
+            name = node.name if sample == last else self._fresh(f"{node.name}/sample_{sample}")
+            adding = Node(name, node.op, tuple(inputs), (result,), attrs)
+            if outer:
+                places = [outer if place == accumulator.gradient else 0 for place in range(len(inputs))]
+                adding = one_sample_node(adding, name, sample, self.places.count, places)
+            yield adding
+            buffer = result
+
+    def _gradient(self, name: str, sample: int, made: list[Node]) -> tuple[str, int]:
+        """The gradient of a sample: a tensor, or its part of one with so many elements in front of the samples.
+
+        A sum over samples of one element each has the sample's element, also where that is -0.
+        """
+        maker = self.places.makers[self._maker_output(name)]
+        source = self._copied(maker)
+        return (source, self.places.outer(source)) if source else (self._copy(name, sample, made), 0)
+
+    def _copied(self, node: Node) -> str:
+        """The input whose part the node's result is for each sample; empty where it computes anything."""
+        names = [name for name in node.inputs if name]
+        outer = self.places.outer(names[0]) if len(names) == 1 else 0
+        if not outer:
+            return ""
+        own = one_sample_node(node, node.name, 0, self.places.count, [outer])
+        kind = self.program.tensors[names[0]].type
+        probe = np.random.default_rng(0).standard_normal(kind.shape)
+        result = operator_of(own).reference(own, [probe])[0]
+        part = probe.reshape(outer, self.places.count, -1)[:, 0].ravel()
+        return names[0] if np.array_equal(result.ravel(), part) else ""
 
     def _copy(self, name: str, sample: int, made: list[Node]) -> str:
         """The tensor as it is for one sample; nodes that compute it are appended."""
@@ -172,7 +175,7 @@ class _Rewrite:
             inputs=tuple(self._copy(name, sample, made) if name else "" for name in node.inputs),
             outputs=tuple(self._result(node, i, sample) for i in range(_results(node))),
         )
-        outer = [self.places.outer(name) for name in node.inputs]
+        outer = [self.places.outer(name, node) for name in node.inputs]
         if any(outer):
             own = one_sample_node(own, own.name, sample, self.places.count, outer)
         elif not _is_linear(self.program, self.places, node):
@@ -206,33 +209,21 @@ def _results(node: Node) -> int:
     return min(len(node.outputs), sum(writes for name, _, writes in kernel.pointers if name != CARRIED))
 
 
-def _sum() -> str:
-    """The operator that adds two tensors."""
-    found = [name for name, operator in registry().items() if operator.fusion and operator.fusion.is_sum]
-    if not found:
-        raise InternalError("no operator is a sum")
-    return found[0]
-
-
 def _is_linear(program: Program, places: SamplePlaces, node: Node) -> bool:
     """Whether a node is linear in its operands that are sums over the samples: by its reference on drawn numbers."""
     draw = np.random.default_rng(0)
-    fixed, first, second = list[object](), list[object](), list[object]()
-    for name in node.inputs:
-        tensor = program.tensors[name] if name else None
-        values = None if tensor is None else draw.standard_normal(tensor.type.shape)
-        moving = bool(name) and isinstance(places.of(name), Summed)
-        if tensor is not None and not moving:
-            values = tensor.array if tensor.data is not None else values
-            values = values if tensor.type.dtype == "float32" else np.asarray(values).astype(np.int32)
-            values = np.asarray(values, np.float64) if tensor.type.dtype == "float32" else values
-        fixed.append(values)
-        first.append(values)
-        second.append(draw.standard_normal(tensor.type.shape) if moving and tensor is not None else values)
-    joined = [
-        np.add(a, 3 * np.asarray(b)) if name and isinstance(places.of(name), Summed) else a
-        for name, a, b in zip(node.inputs, first, second, strict=True)
-    ]
+    summed = [bool(name) and isinstance(places.of(name), Summed) for name in node.inputs]
+
+    def drawn(name: str) -> Array:
+        tensor = program.tensors[name]
+        known = tensor.data is not None
+        values = np.asarray(tensor.array) if known else draw.standard_normal(tensor.type.shape)
+        return values.astype(np.float64 if tensor.type.dtype == "float32" else np.int32)
+
+    first = [drawn(name) if name else None for name in node.inputs]
+    second = [drawn(n) if moves else x for n, moves, x in zip(node.inputs, summed, first, strict=True)]
+    pairs = zip(summed, first, second, strict=True)
+    joined = [a + 3 * b if moves and a is not None and b is not None else a for moves, a, b in pairs]
     reference = operator_of(node).reference
-    parts = (reference(node, operands) for operands in (first, second, joined))  # type: ignore[arg-type]
+    parts = (reference(node, operands) for operands in (first, second, joined))
     return all(np.allclose(a + 3 * b, c, rtol=1e-9, atol=1e-9) for a, b, c in zip(*parts, strict=True))

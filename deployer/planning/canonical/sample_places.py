@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deployer.core.access import Access, At, Dim, Mirror, Operand, Window, Windowed
+from deployer.core.access import Access, At, Dim, Mirror, Operand, Whole, Window, Windowed
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import accumulator_of, numerics_of, operator_of, training_of
@@ -25,12 +25,17 @@ Place = Samples | Summed
 
 @dataclass
 class SamplePlaces:
-    """The samples' places by tensor, of those that depend on samples; `makers` are the nodes by output."""
+    """The samples' places by tensor, of those that depend on samples; `makers` are the nodes by output.
+
+    `rows` are the elements in front of the samples in a tensor that depends on none, by the name of a node that reads
+    one row for each sample.
+    """
 
     program: Program
     count: int
     found: dict[str, Place] = field(default_factory=dict)
     makers: dict[str, Node] = field(default_factory=dict)
+    rows: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def of(self, name: str) -> Place | None:
         """The place in a tensor, seen through views; None where it depends on no sample."""
@@ -38,10 +43,12 @@ class SamplePlaces:
             name = self.program.tensors[name].storage
         return self.found.get(name)
 
-    def outer(self, name: str) -> int:
-        """Elements in front of the samples in a tensor; 0 where it has no samples."""
+    def outer(self, name: str, reader: Node | None = None) -> int:
+        """Elements in front of the samples in a tensor; 0 where it has none, nor rows for them that the node reads."""
         place = self.of(name) if name else None
-        return place.outer if isinstance(place, Samples) else 0
+        if isinstance(place, Samples):
+            return place.outer
+        return self.rows.get((reader.name, name), 0) if reader else 0
 
 
 def batch_of(program: Program) -> int:
@@ -87,23 +94,27 @@ def _results(places: SamplePlaces, node: Node, types: Mapping[str, TensorType]) 
             yield operand.tensor, _written(node, operand, dim, within)
 
 
+COUNTS = "a loss without ignored labels and class weights"
 MIXING = "a layer that looks at one sample at a time, such as LayerNorm or GroupNorm in place of BatchNorm"
 
 
-def refused(node: Node, why: str, hint: str) -> OptionProblem:
-    """The error for a node whose result cannot be split by samples."""
+def refused(node: Node, why: str, hint: str, single: bool = True) -> OptionProblem:
+    """The error for a node whose result cannot be split by samples; `single` ones in a pass may be a way out."""
     cause = f"--canonical-batch: node {node.name!r} ({node.op}) does not treat samples one by one"
-    return OptionProblem(cause, [("reason", why)], f"{hint}, or batches of one sample")
+    return OptionProblem(cause, [("reason", why)], f"{hint}, or batches of one sample" if single else hint)
 
 
-def _dim_of(
-    places: SamplePlaces, node: Node, access: Access, sampled: Mapping[str, Samples]
-) -> tuple[Dim, Samples]:
+def _dim_of(places: SamplePlaces, node: Node, access: Access, sampled: Mapping[str, Samples]) -> tuple[Dim, Samples]:
     """The dim along which the operands have the samples, and their place within it."""
     found: tuple[str, Samples] | None = None
     divisors = numerics_of(node).divisors
+    graded = any(access.dim(name).kind == "parallel" for o in access.operands if o.writes for name in o.dims)
     for operand in access.operands:
-        if operand.tensor not in sampled or not operand.reads or operand.arg in divisors:
+        if operand.tensor not in sampled or not operand.reads:
+            continue
+        if operand.arg in divisors:
+            if graded and Whole() in operand.axes:
+                raise refused(node, "it divides by the labels of the pass that count, or by their weights", COUNTS)
             continue
         own = _located(node, operand, sampled[operand.tensor])
         if found is not None and own != found:
@@ -112,12 +123,12 @@ def _dim_of(
     if found is None:
         raise refused(node, "no operand has the samples along a dim", MIXING)
     name, within = found
+    dim = access.dim(name)
     for operand in access.operands:
-        place = places.of(operand.tensor)
-        alike = isinstance(place, Samples) or operand.writes or places.program.tensors[operand.tensor].role == "constant"
-        if name in operand.dims and not alike:
-            raise refused(node, f"{operand.tensor!r} has other values for each sample, and is no data", MIXING)
-    return access.dim(name), within
+        if operand.mode == "in" and name in operand.dims and operand.tensor not in sampled:
+            place = _written(node, operand, dim, within)
+            places.rows[node.name, operand.tensor] = place.outer if isinstance(place, Samples) else 0
+    return dim, within
 
 
 def _located(node: Node, operand: Operand, samples: Samples) -> tuple[str, Samples]:
