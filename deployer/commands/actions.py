@@ -99,6 +99,7 @@ def choices_of(a: argparse.Namespace) -> Options:
         fuse_update=a.fuse_update,
         cross_step_prefetch=not a.no_ahead,
         disabled_rewrites=disabled_rewrites,
+        canonical_batch=a.canonical_batch,
     )
 
 

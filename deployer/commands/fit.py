@@ -143,7 +143,11 @@ def _run(a: argparse.Namespace) -> TrainingRun:
 def _options(a: argparse.Namespace) -> Options:
     target = targets.load(a.platform) if a.platform else targets.native()
     return Options(
-        target.name, budgets=level_budgets(a.budget, target) or None, cores=a.cores, outermost=target.levels[-1].name
+        target.name,
+        budgets=level_budgets(a.budget, target) or None,
+        cores=a.cores,
+        outermost=target.levels[-1].name,
+        canonical_batch=a.canonical_batch,
     )
 
 

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from deployer.commands.run_options import add_canonical_batch
 from deployer.commands.values import budget, finite, passes, path, positive, seed
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 
@@ -91,6 +92,7 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     machine.add_argument(
         "--cores", type=positive, metavar="N", help="number of cores per kernel (default: the target's)"
     )
+    add_canonical_batch(machine)
 
 
 def add_export_options(commands: "argparse._SubParsersAction[Any]") -> None:

@@ -33,7 +33,8 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
     name = check_name(a.name)
     core = core_of(a.core) if a.core else None
     target = targets.load(a.platform or library_rules().target)
-    options = Options(target=target.name, budgets=requests.budgets_of(a, target) or None)
+    budgets = requests.budgets_of(a, target) or None
+    options = Options(target=target.name, budgets=budgets, canonical_batch=a.canonical_batch)
 
     def warn(warning: DeployerWarning) -> None:
         ending.tell(str(warning))

@@ -24,6 +24,7 @@ FLAGS = {
     "no_fusion": ("--no-fusion", "allow_rewrites", "disabled_rewrites"),
     "fuse_update": ("--fused", "fuse_update"),
     "no_ahead": ("--no-ahead", "cross_step_prefetch"),
+    "canonical_batch": ("--canonical-batch", "canonical_batch"),
     "defaultMemLevel": ("--defaultMemLevel", "outermost"),
 }
 """For each argument of the command line its flag and its fields of Options; budgets are checked separately."""

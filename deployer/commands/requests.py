@@ -138,6 +138,9 @@ def check_case(a: argparse.Namespace, case: Case, options: Options) -> None:
     """Raise OptionProblem where the tolerance, an opt-out or the path of the dump makes no sense for this case."""
     losses = case.dataset.expected_losses if case.dataset else ()
     check_tolerance(a.tolerance, [np.array(losses), *case.expected.values()])
+    if options.canonical_batch and case.dataset is None:
+        hint = "leave it out, or give a training case to `deployer train`"
+        raise OptionProblem("--canonical-batch has no effect without gradients", hint=hint)
     check_opt_out(options, case.program)
     if a.dump:
         check_dump(a.dump, case.directory, a.force)

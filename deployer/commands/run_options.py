@@ -14,6 +14,12 @@ EVERY_REWRITE = ""
 """Value of --no-fusion without a name: all fusions."""
 
 
+def add_canonical_batch(p: "argparse._ActionsContainer") -> None:
+    """Add the option for gradients that do not depend on how an update is split into passes."""
+    text = "add gradients up sample by sample, so that results are bit-identical however an update is split into passes"
+    p.add_argument("--canonical-batch", action="store_true", help=text)
+
+
 def add_run_options(p: LazyParser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")
@@ -137,6 +143,7 @@ def add_run_options(p: LazyParser) -> None:
         help="fuse the optimizer update into the training pass; needs one pass per update. train_cycles then includes"
         " the update, and opt_cycles is 0",
     )
+    add_canonical_batch(tiling)
     tiling.add_argument(
         "--jobs",
         type=positive,

@@ -314,6 +314,7 @@ class _Case:
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
         found |= {"rates": self.rates(samples).origin, "monitor": f"{run.monitored} {run.monitor_mode}".rstrip()}
         found["partial_accumulation"] = self.updates(samples).origin
+        found |= {"canonical_batch": "on"} if self.options.canonical_batch else {}
         return found | {"rule": json_text(rule), "order": json_text(given)}
 
     def about(self, program: Program, samples: Samples, held_out: Samples | None) -> RunFacts:

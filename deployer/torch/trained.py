@@ -120,6 +120,7 @@ class Trained(Fitted):
         budgets: Mapping[str, int] | None = None,
         compiled: bool = True,
         force: bool = False,
+        canonical_batch: bool = False,
         warn: Warn = python_warning,
     ) -> Library:
         """Write a library of C that goes on from this run, to a folder.
@@ -131,6 +132,7 @@ class Trained(Fitted):
         - `predict_batch`: samples of a prediction.
         - `core` of `targets/cores/cores.toml`: also compile for it, and list sizes. `budgets`: bytes by level.
         - `compiled`: compile the library on this machine before it is written. `force` replaces files of others.
+        - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split.
 
         The learning rates are those that the run began with. Frozen parameters are constants of the library.
         Raises OptionProblem for arguments without meaning, and what planning and compiling raise.
@@ -142,8 +144,9 @@ class Trained(Fitted):
             files = {n: x for n, x in files.items() if not n.startswith("predict_")}
             files[batch_file(predict_batch)] = forward_of(self.captured, predict_batch)
         options = LibraryOptions(
-            name or Path(folder).name, weights, optimizer_state, predict_batch, core, budgets, compiled, force
-        )
+            name or Path(folder).name, weights, optimizer_state, predict_batch, core, budgets, compiled, force,
+            canonical_batch,
+        )  # fmt: skip
         return write(files, Path(folder), options, warn)
 
 

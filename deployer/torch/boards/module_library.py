@@ -64,6 +64,7 @@ def package(
     budgets: Mapping[str, int] | None = None,
     compiled: bool = True,
     force: bool = False,
+    canonical_batch: bool = False,
     warn: Warn = python_warning,
 ) -> Library:
     """Write a library of C to a folder: one that trains the module from its present weights, or one that only predicts.
@@ -77,7 +78,8 @@ def package(
     missing = [n for n, given in {"example": example is None, "folder": not folder}.items() if given]
     if missing:
         raise OptionProblem(f"package lacks {missing[0]}", hint="inputs x, or with a loss a batch (x, y), and a folder")
-    options = LibraryOptions(name or Path(folder).name, "", True, predict_batch, core, budgets, compiled, force)
+    called = name or Path(folder).name
+    options = LibraryOptions(called, "", True, predict_batch, core, budgets, compiled, force, canonical_batch)
     if loss is None:
         return write_prediction_library(module, example, Path(folder), options, warn)
     is_mean = takes_mean(accumulate, accumulate_grad_batches)

@@ -40,13 +40,15 @@ class LibraryOptions:
     budgets: Mapping[str, int] | None = None
     compiled: bool = True
     force: bool = False
+    canonical_batch: bool = False
 
 
 def write(files: Mapping[str, bytes], folder: Path, options: LibraryOptions, warn: Warn) -> Library:
     """Write the library of a run's files."""
     name, core = check_name(options.name), core_of(options.core) if options.core else None
     target = targets.load(library_rules().target)
-    planned = Options(target=target.name, budgets=dict(options.budgets or {}) or None)
+    budgets = dict(options.budgets or {}) or None
+    planned = Options(target=target.name, budgets=budgets, canonical_batch=options.canonical_batch)
     run = case_of_files(files, name, options.weights, options.optimizer_state)
     made = material(run.case, name, planned, run.predictor(options.predict_batch) or "", warn)
     return write_library(made, folder, core, options.compiled, options.force)

@@ -48,6 +48,7 @@ def compile_step(
     check: bool = True,
     recompile: bool = False,
     cores: int | None = None,
+    canonical_batch: bool = False,
     warn: Warn = python_warning,
 ) -> CompiledStep:
     """A training step of the module for a loop of your own: `loss = step(x, y)` makes a pass and its update.
@@ -69,6 +70,7 @@ def compile_step(
     - `dropout` "off" leaves dropout out; `seed` is that of its random numbers.
     - `check` compares the captured step with PyTorch in float64 before it is compiled.
     - `recompile` compiles anew for a batch of another size, with the present state; otherwise that is an error.
+    - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split.
     - `cores`: threads. `warn` is called with what is odd but harmless.
 
     Raises OptionProblem for arguments without meaning, CaptureMismatch where the captured step is not PyTorch's, and
@@ -92,7 +94,7 @@ def compile_step(
     groups = parameter_groups(module, param_groups)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=True)
     capture = CaptureOptions(seed, check_dropout(dropout), check, is_mean)
-    options = StepOptions(capture, accumulate_grad_batches, cores, recompile, warn)
+    options = StepOptions(capture, accumulate_grad_batches, cores, recompile, warn, canonical_batch)
     step = CompiledStep(module, chosen, rule, options)
     if example is not None:
         step.compile(example)

@@ -3,7 +3,7 @@
 import ctypes
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +41,7 @@ class StepOptions:
     cores: int | None
     recompile: bool
     warn: Warn
+    canonical_batch: bool = False
 
 
 class StepVariant:
@@ -57,6 +58,7 @@ class StepVariant:
             if options.capture.check:
                 _check_updates(captured, self.problem, program, rule.by_base(self.bases), options.accumulate)
             planned = Options(native().name, cores=options.cores, accumulate=options.accumulate)
+            planned = replace(planned, canonical_batch=options.canonical_batch)
             self.library = StepLibrary(program, planned, place / "code")
         self.library.load(self.problem.graph.weights)
         self.inputs = self.library.inputs
