@@ -163,6 +163,7 @@ def compile_case(
     allow_rewrites: bool = True,
     joint: bool = False,
     cross_step_prefetch: bool = True,
+    canonical_batch: bool = False,
 ) -> Built:
     """Plan, print and build a case; tensors live up to level `outermost`, in at most `l2` bytes of L2."""
     budgets = {"L1": l1} | ({"L2": l2} if l2 else {})
@@ -176,6 +177,7 @@ def compile_case(
         outermost=outermost,
         fuse_update=joint,
         cross_step_prefetch=cross_step_prefetch,
+        canonical_batch=canonical_batch,
     )
     tiling, plan = planned(case, options)
     pipeline.write_case(case, tiling, plan, directory)

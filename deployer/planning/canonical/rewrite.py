@@ -177,6 +177,8 @@ class _Rewrite:
         )
         outer = [self.places.outer(name, node) for name in node.inputs]
         if any(outer):
+            if not sample and not _adds_up(self.program, node, outer, self.places.count):
+                raise refused(node, "its result is no sum of what it is for each sample", MIXING)
             own = one_sample_node(own, own.name, sample, self.places.count, outer)
         elif not _is_linear(self.program, self.places, node):
             raise refused(node, "it is not linear, so that it cannot be applied to each sample's gradient", LINEAR)
@@ -209,21 +211,37 @@ def _results(node: Node) -> int:
     return min(len(node.outputs), sum(writes for name, _, writes in kernel.pointers if name != CARRIED))
 
 
+def _drawn(program: Program, name: str, draw: np.random.Generator) -> Array:
+    """Numbers for an operand: its content if it is constant, else normal numbers, or zeros and ones for integers."""
+    tensor = program.tensors[name]
+    if tensor.data is not None:
+        return np.asarray(tensor.array).astype(np.float64 if tensor.type.dtype == "float32" else np.int32)
+    shape = tensor.type.shape
+    return draw.standard_normal(shape) if tensor.type.dtype == "float32" else draw.integers(0, 2, shape, np.int32)
+
+
+def _adds_up(program: Program, node: Node, outer: list[int], count: int) -> bool:
+    """Whether a node's results are the sums of those on single samples: by its reference on drawn numbers."""
+    draw = np.random.default_rng(0)
+    operands = [_drawn(program, name, draw) if name else None for name in node.inputs]
+    parts = [one_sample_node(node, node.name, sample, count, outer) for sample in range(count)]
+    found = [operator_of(part).reference(part, operands) for part in parts]
+    whole = operator_of(node).reference(node, operands)
+    sums = [np.sum(results, axis=0) for results in zip(*found, strict=True)]
+    return all(
+        a.size == b.size and np.allclose(a.ravel(), b.ravel(), 1e-9, 1e-9) for a, b in zip(whole, sums, strict=True)
+    )
+
+
 def _is_linear(program: Program, places: SamplePlaces, node: Node) -> bool:
     """Whether a node is linear in its operands that are sums over the samples: by its reference on drawn numbers."""
     draw = np.random.default_rng(0)
     summed = [bool(name) and isinstance(places.of(name), Summed) for name in node.inputs]
-
-    def drawn(name: str) -> Array:
-        tensor = program.tensors[name]
-        known = tensor.data is not None
-        values = np.asarray(tensor.array) if known else draw.standard_normal(tensor.type.shape)
-        return values.astype(np.float64 if tensor.type.dtype == "float32" else np.int32)
-
-    first = [drawn(name) if name else None for name in node.inputs]
-    second = [drawn(n) if moves else x for n, moves, x in zip(node.inputs, summed, first, strict=True)]
-    pairs = zip(summed, first, second, strict=True)
-    joined = [a + 3 * b if moves and a is not None and b is not None else a for moves, a, b in pairs]
+    first = [_drawn(program, name, draw) if name else None for name in node.inputs]
+    pairs = zip(node.inputs, summed, first, strict=True)
+    second = [_drawn(program, name, draw) if moves else x for name, moves, x in pairs]
+    triples = zip(summed, first, second, strict=True)
+    joined = [a + 3 * b if moves and a is not None and b is not None else a for moves, a, b in triples]
     reference = operator_of(node).reference
     parts = (reference(node, operands) for operands in (first, second, joined))
     return all(np.allclose(a + 3 * b, c, rtol=1e-9, atol=1e-9) for a, b, c in zip(*parts, strict=True))

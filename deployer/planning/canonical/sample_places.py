@@ -153,6 +153,8 @@ def _written(node: Node, operand: Operand, dim: Dim, within: Samples) -> Place:
         return Summed()
     if type(operand.axes[index]) is not At or operand.view[index] != dim.size:
         raise refused(node, f"it writes {operand.tensor!r} across samples", MIXING)
+    if operand.writes and dim.kind == "reduction":
+        raise refused(node, f"it computes {operand.tensor!r} from one sample to the next", MIXING)
     before, behind = _products(operand.view, index)
     return Samples(before * within.outer, within.count, within.inner * behind)
 
