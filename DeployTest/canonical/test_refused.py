@@ -79,12 +79,12 @@ def test_draws(tmp_path: Path) -> None:
         planned(model, tmp_path / f"{batch} without", batch=batch, dropout=False)
 
 
-def test_counted_labels(tmp_path: Path) -> None:
-    """A mean over the labels that are not ignored depends on the pass."""
+def test_class_weights(tmp_path: Path) -> None:
+    """A mean over the weights of labels depends on the labels of the pass."""
     model = net(node("Relu", ("h",), ("y",)))
-    with raises(OptionProblem, "SoftmaxCrossEntropyLossGrad", "labels of the pass", "without ignored labels"):
-        planned(model, tmp_path / "ignored", settings={"ignore-index": 3})
-    planned(model, tmp_path / "all")
+    with raises(OptionProblem, "LabelLossGrad", "weights of the labels", "without class weights"):
+        planned(model, tmp_path / "weights", class_weights=(1.0, 2.0, 1.0, 1.0, 0.5))
+    planned(model, tmp_path / "none")
 
 
 def test_a_loss_without_a_name(tmp_path: Path) -> None:

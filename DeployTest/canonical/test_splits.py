@@ -21,11 +21,11 @@ EIGHT, SIX = ((1, 8), (2, 4), (4, 2), (8, 1)), ((1, 6), (2, 3), (3, 2), (6, 1))
 def built(name: str, split: tuple[int, int], folder: Path, optimizer: str = "adamw", **options: Any) -> Built:
     """The net that is trained by passes of so many samples, so many for each update."""
     batch, passes = split
-    net, count = NETS[name][0], batch * passes * UPDATES
+    settings = options.pop("settings", {})
+    net, count = NETS[name][0], batch * passes * options.pop("updates", UPDATES)
     model = net(batch).save(folder / "model.onnx")
-    report = build_train_graph(
-        model, "cross_entropy", optimizer, 0.05, "", folder, data=samples(name, count), n_accum=passes, mean=passes > 1
-    )
+    words: dict[str, Any] = {"data": samples(name, count), "n_accum": passes, "mean": passes > 1, "settings": settings}
+    report = build_train_graph(model, "cross_entropy", optimizer, 0.05, "", folder, **words)
     case = pipeline.load_training(report.train)
     return compile_case(case, folder / "c", options.pop("strategy", "auto"), options.pop("l1", 60_000), **options)
 
@@ -55,6 +55,15 @@ def test_splits_have_the_same_bits(name: str, splits: tuple[tuple[int, int], ...
     for split in splits[1:]:
         folder = tmp_path / f"{split[0]}x{split[1]}"
         check_equal(first, state(built(name, split, folder, canonical_batch=True)))
+
+
+@pytest.mark.parametrize("splits", [EIGHT, SIX], ids=["eight", "six"])
+def test_ignored_labels(splits: tuple[tuple[int, int], ...], tmp_path: Path) -> None:
+    """Labels that do not count change the mean of an update, and not its splits."""
+    ignoring: dict[str, Any] = {"settings": {"ignore-index": 1}, "canonical_batch": True}
+    first, *others = (state(built("tied", s, tmp_path / str(s[0]), **ignoring)) for s in (*splits[:2], splits[3]))
+    for other in others:
+        check_equal(first, other)
 
 
 def test_one_sample_needs_no_order(tmp_path: Path) -> None:
@@ -116,7 +125,8 @@ def test_it_is_part_of_the_plan(tmp_path: Path) -> None:
 
 def test_zeros_keep_their_sign(tmp_path: Path) -> None:
     """A gradient that is -0 for all samples is -0 in the accumulator, as with passes of one sample."""
-    programs = [built(NEGATED, split, tmp_path / str(split[0]), "sgd", canonical_batch=True) for split in EIGHT[:3]]
+    words: dict[str, Any] = {"updates": 1, "canonical_batch": True}
+    programs = [built(NEGATED, split, tmp_path / str(split[0]), "sgd", **words) for split in EIGHT[:3]]
     first, *others = (program.run().accumulators for program in programs)
     assert any(np.signbit(array).all() and not array.any() for array in first.values())
     for other in others:

@@ -42,6 +42,7 @@ from deployer.operators.loss.label_loss import (
     labels_operand,
     log_softmax,
     negative_log_likelihood,
+    own_divisor,
     weighted_loss,
 )
 from deployer.operators.normalization.softmax import LogSoftmax
@@ -198,7 +199,8 @@ class SoftmaxCrossEntropyLossGrad(Operator):
         counts = label_mask(node, labels)
         dx = np.exp(log_prob) - (labels[:, None] == classes).astype(log_prob.dtype)
         if node.attr_str("reduction", "mean") == "mean":
-            dx = dx / log_prob.dtype.type(max(counts.sum(), 1) / node.attr_int(OWN_MEANS, 1))
+            count = own_divisor(node, labels.size) if OWN_MEANS in node.attrs else max(counts.sum(), 1)
+            dx = dx / log_prob.dtype.type(count)
         if dloss is not None:
             dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))
         return (np.where(counts[:, None], dx, log_prob.dtype.type(0)),)

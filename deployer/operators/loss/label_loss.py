@@ -64,7 +64,7 @@ def label_mask(node: Node, labels: Array) -> Array:
 
 def counts_labels(node: Node) -> bool:
     """Whether the divisor depends on the labels; every tile then sees all of them."""
-    return "ignore_index" in node.attrs and node.attr_str("reduction", "mean") == "mean"
+    return "ignore_index" in node.attrs and _is_mean(node) and OWN_MEANS not in node.attrs
 
 
 def label_indices(node: Node, labels: str, scores: TensorType) -> Indices:
@@ -87,6 +87,11 @@ LABEL_SCALARS: tuple[tuple[str, CType], ...] = (
 )
 """Kernel scalars that `label_args` fills: the tile's place in `labels`, the ignored label, how many
 labels to count for the divisor (0 = take `count`)."""
+
+
+def own_divisor(node: Node, size: int) -> float:
+    """The labels of one sample, ignored ones included, by which a gradient with OWN_MEANS divides."""
+    return size / node.attr_int(OWN_MEANS, 1)
 
 
 def label_args(node: Node, n: int, d: int) -> dict[str, ArgValue]:
@@ -216,7 +221,7 @@ def weighted_loss(node: Node, log_prob: Array, labels: Array, weights: Array | N
 
 def all_labels(node: Node, weights: str) -> bool:
     """Whether the divisor depends on the labels; every tile then sees all of them."""
-    return node.attr_str("reduction", "mean") == "mean" and (IGNORED.place in node.attrs or bool(weights))
+    return _is_mean(node) and (bool(weights) or (IGNORED.place in node.attrs and OWN_MEANS not in node.attrs))
 
 
 def weighted_operands(node: Node, labels: str, weights: str, shape: tuple[int, int, int]) -> tuple[Operand, ...]:
@@ -378,6 +383,11 @@ INPUTS = (DLOSS, LABELS, LOG_PROB, WEIGHTS)
 """The inputs: all but the labels may be absent."""
 
 
+def _graded_labels(node: Node, types: Mapping[str, TensorType]) -> Indices:
+    """Labels are classes of the gradient."""
+    return label_indices(node, _input(node, LABELS), types[node.outputs[0]])
+
+
 @register
 class LabelLossGrad(Operator):
     """The gradient of losses over labels, with class weights and smoothing, for log probabilities or scores.
@@ -407,6 +417,7 @@ class LabelLossGrad(Operator):
         ),
     )
     no_gradient = "it belongs to a backward pass"
+    numerics = Numerics(indices=_graded_labels, divisors=LABELS_READ)
     training = Training(sample_mean=OWN_MEANS)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -434,7 +445,7 @@ class LabelLossGrad(Operator):
         q = shares(node, labels, given)
         dx = -q if log_prob is None else np.exp(log_prob) * q.sum(1, keepdims=True, dtype=dtype) - q
         count = divisor(node, labels, given)
-        count = count / dtype.type(node.attr_int(OWN_MEANS, 1)) if _is_mean(node) else count
+        count = np.asarray(own_divisor(node, labels.size), dtype) if OWN_MEANS in node.attrs else count
         dx = dx / np.where(count == 0, dtype.type(1), count)
         if dloss is not None:
             dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))

@@ -27,7 +27,7 @@ def canonical_batch(program: Program) -> Program:
         if training_of(node).passes is not None:
             raise refused(node, "its random numbers depend on the place of a sample in its update", DRAWS, single=False)
     if batch_of(program) == 1:
-        return program
+        return with_own_means(program, SamplePlaces(program, 1))
     places = sample_places(program)
     return _Rewrite(with_own_means(program, places), places).done()
 

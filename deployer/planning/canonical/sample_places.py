@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deployer.core.access import Access, At, Dim, Mirror, Operand, Whole, Window, Windowed
+from deployer.core.access import Access, At, Dim, Mirror, Operand, Window, Windowed
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import accumulator_of, numerics_of, operator_of, training_of
@@ -94,7 +94,6 @@ def _results(places: SamplePlaces, node: Node, types: Mapping[str, TensorType]) 
             yield operand.tensor, _written(node, operand, dim, within)
 
 
-COUNTS = "a loss without ignored labels and class weights"
 MIXING = "a layer that looks at one sample at a time, such as LayerNorm or GroupNorm in place of BatchNorm"
 
 
@@ -108,13 +107,8 @@ def _dim_of(places: SamplePlaces, node: Node, access: Access, sampled: Mapping[s
     """The dim along which the operands have the samples, and their place within it."""
     found: tuple[str, Samples] | None = None
     divisors = numerics_of(node).divisors
-    graded = any(access.dim(name).kind == "parallel" for o in access.operands if o.writes for name in o.dims)
     for operand in access.operands:
-        if operand.tensor not in sampled or not operand.reads:
-            continue
-        if operand.arg in divisors:
-            if graded and Whole() in operand.axes:
-                raise refused(node, "it divides by the labels of the pass that count, or by their weights", COUNTS)
+        if operand.tensor not in sampled or not operand.reads or operand.arg in divisors:
             continue
         own = _located(node, operand, sampled[operand.tensor])
         if found is not None and own != found:
