@@ -28,7 +28,7 @@ _OWN = (SAMPLE, SAMPLES, OUTER)
 
 
 @dataclass(frozen=True)
-class Samples:
+class SampleAxis:
     """Place of the samples in a tensor: `count` of them, `outer` times, each with `inner` consecutive elements."""
 
     outer: int
@@ -99,7 +99,7 @@ class OneSample(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """The operator's, with an axis for the sample in each operand that has several."""
         known = {name: types[name] for name in (*node.inputs, *node.outputs) if name}
-        samples = dict[str, Samples]()
+        samples = dict[str, SampleAxis]()
         for place, name in enumerate(node.inputs):
             found = _samples(node, place, types[name].size) if name else None
             if found is not None:
@@ -128,14 +128,14 @@ class OneSample(Operator):
         return kind if samples is None else TensorType(kind.dtype, samples.chunk(kind.shape))
 
 
-def _samples(node: Node, place: int, size: int) -> Samples | None:
+def _samples(node: Node, place: int, size: int) -> SampleAxis | None:
     """The place of the samples in an input of so many elements, None if it has none."""
     listed, count = node.attr_ints(OUTER, ()), node.attr_int(SAMPLES, 1)
     outer = listed[place] if place < len(listed) else 0
-    return Samples(outer, count, size // (outer * count)) if outer else None
+    return SampleAxis(outer, count, size // (outer * count)) if outer else None
 
 
-def _with_sample(node: Node, operand: Operand, samples: Samples | None) -> Operand:
+def _with_sample(node: Node, operand: Operand, samples: SampleAxis | None) -> Operand:
     """The operand of a batch of one, in the batch: with an axis that a tile touches at the sample's number."""
     if samples is None or operand.mode != "in":
         return operand

@@ -12,7 +12,7 @@ from deployer.core.access import Access, At, Dim, Mirror, Operand, Window, Windo
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.operator import accumulator_of, numerics_of, operator_of, training_of
-from deployer.operators.base.one_sample import Samples
+from deployer.operators.base.one_sample import SampleAxis
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Summed:
     """The state of a tensor that is a sum over all samples, or computed from such sums."""
 
 
-Place = Samples | Summed
+Place = SampleAxis | Summed
 
 
 @dataclass
@@ -46,13 +46,13 @@ class SamplePlaces:
     def outer(self, name: str, reader: Node | None = None) -> int:
         """Elements in front of the samples in a tensor; 0 where it has none, nor rows for them that the node reads."""
         place = self.of(name) if name else None
-        if isinstance(place, Samples):
+        if isinstance(place, SampleAxis):
             return place.outer
         return self.rows.get((reader.name, name), 0) if reader else 0
 
 
 def batch_of(program: Program) -> int:
-    """Samples of a pass: the length of the first data input's first axis."""
+    """Number of samples of a pass: the length of the first data input's first axis."""
     shape = program.tensors[program.data[0]].type.shape if program.data else ()
     return shape[0] if shape else 1
 
@@ -63,7 +63,7 @@ def sample_places(program: Program) -> SamplePlaces:
     for name in program.data:
         kind = program.tensors[name].type
         if kind.shape and kind.shape[0] % places.count == 0:
-            places.found[name] = Samples(1, places.count, kind.size // places.count)
+            places.found[name] = SampleAxis(1, places.count, kind.size // places.count)
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.graphs[0].nodes:
         if accumulator_of(node) is None:
@@ -80,7 +80,7 @@ def _results(places: SamplePlaces, node: Node, types: Mapping[str, TensorType]) 
     known = {name: place for name in node.inputs if name and (place := places.of(name)) is not None}
     if not known:
         return
-    sampled = {name: place for name, place in known.items() if isinstance(place, Samples)}
+    sampled = {name: place for name, place in known.items() if isinstance(place, SampleAxis)}
     if not sampled:
         yield from ((name, Summed()) for name in node.outputs if name)
         return
@@ -103,9 +103,11 @@ def refused(node: Node, why: str, hint: str, single: bool = True) -> OptionProbl
     return OptionProblem(cause, [("reason", why)], f"{hint}, or batches of one sample" if single else hint)
 
 
-def _dim_of(places: SamplePlaces, node: Node, access: Access, sampled: Mapping[str, Samples]) -> tuple[Dim, Samples]:
+def _dim_of(
+    places: SamplePlaces, node: Node, access: Access, sampled: Mapping[str, SampleAxis]
+) -> tuple[Dim, SampleAxis]:
     """The dim along which the operands have the samples, and their place within it."""
-    found: tuple[str, Samples] | None = None
+    found: tuple[str, SampleAxis] | None = None
     divisors = numerics_of(node).divisors
     for operand in access.operands:
         if operand.tensor not in sampled or not operand.reads or operand.arg in divisors:
@@ -121,11 +123,11 @@ def _dim_of(places: SamplePlaces, node: Node, access: Access, sampled: Mapping[s
     for operand in access.operands:
         if operand.mode == "in" and name in operand.dims and operand.tensor not in sampled:
             place = _written(node, operand, dim, within)
-            places.rows[node.name, operand.tensor] = place.outer if isinstance(place, Samples) else 0
+            places.rows[node.name, operand.tensor] = place.outer if isinstance(place, SampleAxis) else 0
     return dim, within
 
 
-def _located(node: Node, operand: Operand, samples: Samples) -> tuple[str, Samples]:
+def _located(node: Node, operand: Operand, samples: SampleAxis) -> tuple[str, SampleAxis]:
     """The dim of an operand that has the samples, and their place within it."""
     at = samples.axis(operand.view)
     if at is None:
@@ -135,10 +137,10 @@ def _located(node: Node, operand: Operand, samples: Samples) -> tuple[str, Sampl
     simple = isinstance(axis, Window) and (axis.kernel, axis.stride, axis.pad) == (1, 1, 0)
     if isinstance(axis, Mirror) or not isinstance(axis, At | Windowed) or (isinstance(axis, Windowed) and not simple):
         raise refused(node, f"it reads {operand.tensor!r} across samples", MIXING)
-    return axis.dim, Samples(front, samples.count, within)
+    return axis.dim, SampleAxis(front, samples.count, within)
 
 
-def _written(node: Node, operand: Operand, dim: Dim, within: Samples) -> Place:
+def _written(node: Node, operand: Operand, dim: Dim, within: SampleAxis) -> Place:
     """The place in a result."""
     index = next((i for i, axis in enumerate(operand.axes) if getattr(axis, "dim", None) == dim.name), None)
     if index is None:
@@ -150,7 +152,7 @@ def _written(node: Node, operand: Operand, dim: Dim, within: Samples) -> Place:
     if operand.writes and dim.kind == "reduction":
         raise refused(node, f"it computes {operand.tensor!r} from one sample to the next", MIXING)
     before, behind = _products(operand.view, index)
-    return Samples(before * within.outer, within.count, within.inner * behind)
+    return SampleAxis(before * within.outer, within.count, within.inner * behind)
 
 
 def _products(view: Sequence[int], index: int) -> tuple[int, int]:

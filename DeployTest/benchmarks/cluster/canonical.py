@@ -1,6 +1,6 @@
 """Cost of canonical order: predicted cycles of an update of eight samples on Siracusa, by how they are split.
 
-`python -m DeployTest.benchmarks.canonical` writes canonical.json and the table of docs/cluster.md, in some five
+`python -m DeployTest.benchmarks.cluster.canonical` writes canonical.json and the table of docs/cluster.md, in some five
 minutes. Eight passes of one sample and one pass of eight are planned without --canonical-batch, and the latter with it.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from deployer import pipeline
 from deployer.core.plan import Options
@@ -22,7 +22,7 @@ from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.support.documents.cycle_tables import end, write_rows
 
 RESULT = Path(__file__).with_name("canonical.json")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "cluster.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "cluster.md"
 MARKS = ("<!-- canonical table -->", "<!-- end of canonical table -->")
 SAMPLES, L1 = 8, 128_000
 MODELS: dict[str, dict[str, Any]] = {
