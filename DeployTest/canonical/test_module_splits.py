@@ -25,7 +25,7 @@ class Decoder(nn.Module):  # type: ignore[name-defined, misc]
         self.table = nn.Embedding(TOKENS, WIDTH)
         self.norms = nn.ModuleList(nn.RMSNorm(WIDTH, eps=1e-5) for _ in range(2))
         self.query, self.out = nn.Linear(WIDTH, WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
-        self.pair = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.key, self.value = (nn.Linear(WIDTH, WIDTH // HEADS, bias=False) for _ in range(2))
         self.gate, self.up, self.down = nn.Linear(WIDTH, 12), nn.Linear(WIDTH, 12), nn.Linear(12, WIDTH)
         angles = torch.outer(torch.arange(LENGTH), torch.tensor([1.0, 0.1]))
         self.register_buffer("cos", torch.cat([angles.cos()] * 2, -1))
@@ -42,7 +42,7 @@ class Decoder(nn.Module):  # type: ignore[name-defined, misc]
         rows, length, _ = x.shape
         h = self.norms[0](x)
         q = self.query(h).view(rows, length, HEADS, -1).transpose(1, 2)
-        k, v = self.pair(h).view(rows, length, 2, -1).transpose(1, 2).chunk(2, 1)
+        k, v = (each(h).view(rows, length, 1, -1).transpose(1, 2) for each in (self.key, self.value))
         y = F.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True, enable_gqa=True)
         x = x + self.out(y.transpose(1, 2).reshape(rows, length, -1))
         h = self.norms[1](x)

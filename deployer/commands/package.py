@@ -41,6 +41,9 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
 
     with console.status("plan") as status:
         if a.case.is_file() or a.case.suffix == MODEL_SUFFIX:
+            if a.canonical_batch:
+                hint = "leave it out, or give a training case"
+                raise OptionProblem("--canonical-batch has no effect without gradients", hint=hint)
             made: Material | ModelMaterial = model_material(_model(a, warn), name, options, status.update)
         else:
             case, predicted = _source(a, warn)

@@ -80,6 +80,8 @@ def package(
         raise OptionProblem(f"package lacks {missing[0]}", hint="inputs x, or with a loss a batch (x, y), and a folder")
     called = name or Path(folder).name
     options = LibraryOptions(called, "", True, predict_batch, core, budgets, compiled, force, canonical_batch)
+    if loss is None and canonical_batch:
+        raise OptionProblem("canonical_batch has no effect without gradients", hint="a loss, or leave it out")
     if loss is None:
         return write_prediction_library(module, example, Path(folder), options, warn)
     is_mean = takes_mean(accumulate, accumulate_grad_batches)
