@@ -100,7 +100,7 @@ def test_a_wrong_optimizer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gradients_that_are_off_to_any_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the check of a step allows of gradients is no difference of weights, whatever its signs in each update.
+    """Gradients that the check of a step allows make no difference of weights, whatever their signs in each update.
 
     Adam's second step depends on the quotient of both gradients: small ones that are off to the same side do not change
     it, those that are off to different sides do.
