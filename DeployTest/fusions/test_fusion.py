@@ -379,6 +379,7 @@ def test_names_of_rules() -> None:
         "attention",
         "finish",
         "joint",
+        "rotation",
         "layout",
         "mask",
         "update",

@@ -493,6 +493,10 @@ _REASONS = {
         "export with static shapes: --batch-size is for first axes, --axis for axes with a name",
         "freeze these weights (leave them out of --trainable), or write the node with other operators",
     ),
+    "an option of the command that makes the case, not of the one that refuses it": (
+        "--dropout off when the training graph is made, or dropout='off'",
+        "the same by an option of the optimizer, such as --weight-decay or --max-grad-norm",
+    ),
 }
 OPEN = {text: reason for reason, texts in _REASONS.items() for text in texts}
 """Texts that name an option and that no request here provokes, each with the reason."""

@@ -76,7 +76,7 @@ class _Follower:
         if tensor.storage != name or len(node.outputs) > 1 or operator.kernel is None:
             return None
         fusion, pointers = operator.fusion, [arg for arg, _, is_output in operator.kernel.pointers if not is_output]
-        if set(pointers) <= set(execution_of(operator).moved):
+        if set(pointers) <= set(execution_of(operator).moved) or (fusion is not None and fusion.is_move):
             return self._moved(node)
         if fusion is not None and fusion.is_product and is_plain(node):
             return self._product(node)
@@ -242,7 +242,8 @@ def _ends(program: Program, graph: Graph) -> Iterator[Node]:
         scales = is_product and any(t.role == "constant" and t.type.size > 1 for t in roots)
         sources = [makers[t.name].name for t in roots if t.name in makers]
         follows = any(behind[name] for name in sources if name in behind)
-        moves = bool(execution_of(operator_of(node)).moved) or (fusion is not None and bool(fusion.signs))
+        moves = bool(execution_of(operator_of(node)).moved)
+        moves |= fusion is not None and (fusion.is_move or bool(fusion.signs))
         behind[node.name] = scales or (moves and follows)
         if len(node.inputs) > 1 and moves and follows:
             yield node

@@ -75,9 +75,10 @@ class Fusion:
 
     As a consumer: `epilogue` says how another kernel applies this operator to its result. `is_sum` says that the
     operator adds two inputs and does no more; `signs` that it adds its inputs times these, 1 or -1, and rounds once;
-    `is_product` that it multiplies two. `permutation` returns, for a node and the rank of its input, the axes of
-    the input in the order of its output; `multiple` returns, for constants by position, the input of which the operator
-    is a multiple, rounded once, and the factor. Both return None where the operator does something else, or more.
+    `is_product` that it multiplies two; `is_move` that its results are elements of its inputs and zeros. `permutation`
+    returns, for a node and the rank of its input, the axes of the input in the order of its output; `multiple` returns,
+    for constants by position, the input of which the operator is a multiple, rounded once, and the factor. Both return
+    None where the operator does something else, or more.
 
     As a producer: `epilogue_operands` maps a kernel pointer to the position of an input for an epilogue alone; `reused`
     maps it to an input that the kernel has already, and to the attribute that is 1 where it reads that for the
@@ -109,6 +110,7 @@ class Fusion:
     is_sum: bool = False
     signs: tuple[int, ...] = ()
     is_product: bool = False
+    is_move: bool = False
     permutation: Callable[[Node, int], tuple[int, ...] | None] = never
     multiple: Callable[[Mapping[int, float]], tuple[int, float] | None] = never
 

@@ -16,6 +16,7 @@ from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, r
 from deployer.core.signatures import Signature
 from deployer.core.traits.execution import Execution
 from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.base.views import normalized_axes
 
@@ -273,7 +274,7 @@ class SliceGrad(Picking):
     kernel = pick_kernel(
         "slice_grad_f32", "dy", "dx", *per_loop("at", "i32"), *per_loop("len", "u32"), *per_loop("step", "u32")
     )
-    execution = Execution(moved=("dy", "dx"))
+    fusion = Fusion(is_move=True)
     no_gradient = "it belongs to a backward pass"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
