@@ -144,9 +144,23 @@ def test_unknown_arguments(name: str, proposed: str) -> None:
     assert caught.value.hint == f"did you mean {proposed}?"
 
 
+ARE_ELSEWHERE = (
+    ("ckpt_path", "resume=True"),
+    ("num_workers", "DataLoader"),
+    ("device", "this machine"),
+    ("initial_epoch", "resume=True"),
+    ("log_every_n_steps", "on_step"),
+    ("check_val_every_n_epoch", "every epoch"),
+    ("early_stopping", "patience="),
+    ("steps_per_epoch", "n_steps="),
+    ("compute_metrics", "metrics="),
+)
+"""Arguments of other libraries, and a word of what does the same here."""
+
+
 def test_arguments_that_are_something_else_here() -> None:
     """The error names an alternative."""
-    for name, word in (("ckpt_path", "resume=True"), ("num_workers", "DataLoader"), ("device", "this machine")):
+    for name, word in ARE_ELSEWHERE:
         with pytest.raises(OptionProblem) as caught:
             front.train(perceptron(), (X, Y), F.cross_entropy, **{name: 1})
         assert word in caught.value.hint
