@@ -1,6 +1,7 @@
 """Callbacks of a run: the hooks and their order, exceptions, several callbacks, and hooks that nothing would call."""
 
 import inspect
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,31 @@ def test_unknown_hooks(name: str, guess: str) -> None:
         type("Mine", (Callback,), {name: lambda self: None})
     with pytest.raises(OptionProblem, match=r"hooks +on_data, "):
         type("Mine", (Callback,), {"on_pizza": None})
+
+
+def keras(self: Any, epoch: int, logs: Any = None) -> None:
+    """Take what Keras gives at the end of an epoch."""
+
+
+def short(self: Any, step: int) -> None:
+    """Take the number of the pass alone."""
+
+
+@pytest.mark.parametrize(
+    ("hook", "own", "way_out"),
+    [("on_epoch_end", keras, r"def on_epoch_end\(self, row\)"), ("on_step", short, r"\(self, step, loss, lr\)")],
+)
+def test_hooks_with_other_arguments(hook: str, own: Any, way_out: str) -> None:
+    """A hook that would be called with something else than it takes is refused when its class is made."""
+    with pytest.raises(OptionProblem, match=rf"Mine\.{hook} takes other arguments[\s\S]*try +def[\s\S]*") as caught:
+        type("Mine", (Callback,), {hook: own})
+    assert re.search(way_out, caught.value.hint)
+
+
+def test_hooks_with_names_of_their_own() -> None:
+    """Other names, arguments with defaults behind those of the hook, and any number of them."""
+    for own in (lambda self, each: each, lambda self, row, seen=(): seen, lambda self, *given: given):
+        type("Mine", (Callback,), {"on_epoch_end": own})
 
 
 def test_what_is_no_callback() -> None:

@@ -1,5 +1,6 @@
 """Hooks into a run over epochs: the interface of callbacks, and a group of them."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ class Callback:
                 facts = [("hooks", ", ".join(hooks))]
                 hint = f"did you mean {guess}?" if guess else "one of these, or a name without on_"
                 raise OptionProblem(f"{cls.__name__}.{name} is not a hook: nothing calls it", facts, hint)
+            if name in hooks and inspect.isfunction(vars(cls)[name]):
+                check_arguments(cls.__name__, vars(cls)[name], vars(Callback)[name])
 
     def on_data(self, place: str, samples: Samples) -> None:
         """Samples were read from a source of that name."""
@@ -68,6 +71,25 @@ class Callback:
 
     def on_end(self, fitted: "Fitted") -> None:
         """The run has ended and its files are written; not called after an exception."""
+
+
+def check_arguments(owner: str, own: Callable[..., Any], hook: Callable[..., Any]) -> None:
+    """Raise OptionProblem for a hook that takes other arguments than it is called with, such as Keras's `logs`.
+
+    Names are free where the number is right; arguments behind those of the hook need a default.
+    """
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    given = inspect.signature(own).parameters.values()
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in given):
+        return
+    found, known = [each for each in given if each.kind not in several], list(inspect.signature(hook).parameters)
+    needed = [each for each in found if each.default is each.empty]
+    names, count = [each.name for each in found], len(known)
+    if len(found) < count or len(needed) > count or (len(found) > count and names[1:count] != known[1:]):
+        facts = [("takes", ", ".join(names[1:])), ("is called with", ", ".join(known[1:]))]
+        documented = (inspect.getdoc(hook) or "").splitlines()[0]
+        hint = f"def {hook.__name__}({', '.join(known)}): {documented}"
+        raise OptionProblem(f"{owner}.{hook.__name__} takes other arguments", facts, hint)
 
 
 ELSEWHERE = {
