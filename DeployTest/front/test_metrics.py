@@ -88,3 +88,22 @@ def test_what_cannot_be_measured() -> None:
         front.train(linear(3), loader, "cross_entropy", train_metrics=True, **more)
     with pytest.raises(OptionProblem, match="did you mean restore_best"):
         front.train(linear(3), (X, Y), "cross_entropy", restore_bests=True, **OPTIONS)
+
+
+def test_metrics_without_validation() -> None:
+    """The error names what measures them: of arrays the training samples, of a loader after it is read once."""
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=5)
+    more: dict[str, Any] = {**OPTIONS, "metrics": ["f1"], "batch_size": None}
+    for data, hint, way_out in (
+        ((X, Y), "or train_metrics", {}),
+        (loader, "or train_metrics with in_memory", {"in_memory": True}),
+    ):
+        with pytest.raises(OptionProblem, match="nothing measures 'f1'") as caught:
+            front.train(linear(3), data, "cross_entropy", **more)
+        assert caught.value.hint.endswith(hint)
+        assert (
+            "f1"
+            in front.train(linear(3), data, "cross_entropy", train_metrics=True, **way_out, **more)
+            .rows[-1]
+            .train_metrics
+        )

@@ -191,7 +191,7 @@ def fit_task(
     files = (*GRAPHS, RECORD, SAMPLES, CHECKPOINT, BEST, *TRAINED, HISTORY, PAGE, REPORT)
     if run.resume and not (directory / CHECKPOINT).is_file():
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
-    case.check_monitored(held_out)
+    case.check_monitored(samples, held_out)
     origin = case.origin(samples, held_out)
     evaluation = case.evaluation() if held_out or case.run.train_metrics else None
     if run.resume:  # before anything is written: a file that does not fit changes nothing
@@ -258,7 +258,7 @@ class _Case:
         for name in (name for name, value in given.items() if value):
             raise OptionProblem(f"{name} needs the samples of all batches at once", hint="in_memory=True")
 
-    def check_monitored(self, held_out: Samples | None) -> None:
+    def check_monitored(self, samples: Samples, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
         metrics, run = self.metrics, self.run
         metrics.check()
@@ -268,6 +268,7 @@ class _Case:
             is_known = monitored in metrics.names
             hint = "validation samples" if is_known else "one of these"
             hint += ", or train_metrics" if asked and is_known else ""
+            hint += " with in_memory" if asked and is_known and isinstance(samples, SampleStream) else ""
             cause = f"nothing measures {asked[0] if asked and is_known else run.monitor!r}"
             raise OptionProblem(cause, [("metrics", ", ".join(metrics.names))], hint)
         metrics.is_rising(monitored, run.monitor_mode)

@@ -83,15 +83,25 @@ class FitReport:
 
 
 class History(dict[str, list[float]]):
-    """A list for each column of `history.csv`; `val_loss` is another name of `validation_loss`, and so on."""
+    """A list for each column of `history.csv`, also by other names of it.
+
+    `val_loss` is `validation_loss`, `accuracy` is `training_accuracy` where that is measured, `acc` is `accuracy`.
+    """
 
     def __missing__(self, name: str) -> list[float]:
         """The column by its other name; KeyError with the names that there are."""
-        own = f"validation_{name.removeprefix('val_')}"
-        if name.startswith("val_") and own in self:
+        from deployer.fitting.metrics import ALIASES
+
+        validated = name.startswith(("val_", "validation_"))
+        metric = name.removeprefix("val_").removeprefix("validation_").removeprefix("training_")
+        metric = ALIASES.get(metric, metric)
+        own = f"validation_{metric}" if validated else f"training_{metric}"
+        if own in self:
             return self[own]
-        more = "; validation=... or train_metrics=True measure more"
-        raise KeyError(f"{name!r} is not in the history, which has {', '.join(self)}{more}")
+        more = "validation=... or train_metrics=True measure more"
+        if not validated and f"validation_{metric}" in self:
+            more = f"'val_{metric}' is that of the validation samples, train_metrics=True measures it in training, too"
+        raise KeyError(f"{name!r} is not in the history, which has {', '.join(self)}; {more}")
 
     @property
     def history(self) -> "History":
