@@ -75,6 +75,9 @@ def test_frozen() -> None:
     module = nn.Sequential(nn.Linear(3, 3), nn.RMSNorm(3, elementwise_affine=False), nn.Linear(3, 2)).train()
     module[0].weight.requires_grad_(False)
     captured = front.capture(module, [draw(2, 3)])
+    alone = front.capture(module, draw(2, 3))
+    assert alone.model.graph.input == captured.model.graph.input
+    assert alone.model.graph.node == captured.model.graph.node
     assert captured.parameters == ("0.bias", "2.weight", "2.bias")
     found = [t.name for t in captured.model.graph.initializer if re.search(captured.trainable, t.name)]
     assert sorted(found) == sorted(captured.parameters)

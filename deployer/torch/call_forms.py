@@ -16,6 +16,8 @@ R = TypeVar("R")
 VALIDATION = "validation"
 SECOND = 2
 """Place of the argument behind a module and its data."""
+FORWARD = 4
+"""Most arguments by place of a library that only predicts: module, example, folder, name."""
 
 
 def data_apart(function: Callable[P, R]) -> Callable[P, R]:
@@ -46,6 +48,7 @@ def data_apart(function: Callable[P, R]) -> Callable[P, R]:
 def example_second(function: Callable[P, R]) -> Callable[P, R]:
     """Make `f(module, x, folder, name)` mean `f(module, example=x, folder=folder, name=name)`: there is no loss.
 
+    `f(module, data, loss, optimizer, folder)`, the order of `train`, means `f(module, loss, optimizer, data, folder)`.
     OptionProblem for settings of training, which have no effect then.
     """
     usual = {n: p.default for n, p in inspect.signature(function).parameters.items()}
@@ -54,7 +57,14 @@ def example_second(function: Callable[P, R]) -> Callable[P, R]:
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         given: list[Any] = list(args)
         named: dict[str, Any] = dict(kwargs)
-        if len(given) > 1 and not isinstance(given[1], str) and not callable(given[1]) and given[1] is not None:
+        is_data = len(given) > 1 and not isinstance(given[1], str) and not callable(given[1]) and given[1] is not None
+        if is_data and len(given) > SECOND and (callable(given[SECOND]) or len(given) > FORWARD):
+            if "example" in named:
+                raise OptionProblem("the example is given twice, behind the module and by name", hint="one of them")
+            names = ("loss", "optimizer", "folder", "name")[: len(given) - SECOND]
+            named = {"example": given[1], **dict(zip(names, given[SECOND:], strict=False)), **named}
+            given = given[:1]
+        elif is_data:
             names = ("example", "folder", "name")[: len(given) - 1]
             named = {**dict(zip(names, given[1:], strict=False)), **named}
             given = given[:1]

@@ -86,9 +86,13 @@ def _with_dropout(module: nn.Module, drops: bool) -> Iterator[None]:
 
 
 def capture(
-    module: nn.Module, inputs: Sequence[torch.Tensor], output: int = 0, dropout: str = "on", check: bool = True
+    module: nn.Module,
+    inputs: torch.Tensor | Sequence[torch.Tensor],
+    output: int = 0,
+    dropout: str = "on",
+    check: bool = True,
 ) -> Captured:
-    """The module's forward pass at the shapes of `inputs`, in the mode the module is in.
+    """The module's forward pass at the shapes of `inputs`, one tensor or several, in the mode the module is in.
 
     `output` is the number of the result to keep, where there are several. Dropout "off" leaves it out. A file of the
     model is differentiated by our own rules; these gradients are compared with PyTorch's unless `check` is False.
@@ -97,6 +101,7 @@ def capture(
     """
     if dropout not in ("on", "off"):
         raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
+    inputs = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
     walk(lowerings)
     with _with_dropout(module, dropout == "on"):
         program = torch.export.export(module, tuple(inputs)).run_decompositions({})

@@ -94,7 +94,7 @@ def read_columns(
     elif isinstance(data, Mapping):
         columns = {name: to_array(x) for name, x in _named(data, called, "data", warn).items()}
     elif hasattr(data, "shape"):
-        raise DatasetMismatch("data has no labels or target", hint=SAMPLES)
+        raise DatasetMismatch("data has no labels or target", hint=f"{SAMPLES}; (x, x) for an autoencoder")
     elif isinstance(data, list | tuple) and all(hasattr(x, "shape") for x in data):
         columns = {str(i): to_array(x) for i, x in enumerate(data)}
     else:

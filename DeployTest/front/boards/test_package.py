@@ -19,7 +19,7 @@ from DeployTest.targets.simulators import needs_core
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
-nn = torch.nn
+nn, F = torch.nn, torch.nn.functional
 
 PROGRAM = """#include "net.h"
 #include <stdio.h>
@@ -197,6 +197,19 @@ def test_refused_packages_of_modules(given: dict[str, Any], tmp_path: Path) -> N
     with pytest.raises(OptionProblem, match=next(iter(given))):
         front.package(net(False), "cross_entropy", **options)
     assert not (tmp_path / "lib").exists()
+
+
+def test_data_before_the_loss(tmp_path: Path) -> None:
+    """The order of `train`, with a batch as its data, gives the same library."""
+    front.package(net(False), "mse", "adam", (X[:8], X[:8, :3]), tmp_path / "one", "net")
+    for n, loss in enumerate(("mse", F.mse_loss)):
+        front.package(net(False), (X[:8], X[:8, :3]), loss, "adam", tmp_path / str(n), "net")
+        for path in sorted((tmp_path / "one/src").iterdir()):
+            assert (tmp_path / str(n) / "src" / path.name).read_bytes() == path.read_bytes()
+    with pytest.raises(OptionProblem, match="the example is given twice"):
+        front.package(net(False), (X, X), F.mse_loss, example=(X, X), folder=tmp_path / "lib")
+    with pytest.raises(DatasetMismatch, match=r"no labels or target[\s\S]*\(x, x\) for an autoencoder"):
+        front.package(net(False), X, F.mse_loss, "adam", tmp_path / "lib")
 
 
 @pytest.mark.parametrize("batch", [1, 4])
