@@ -315,6 +315,20 @@ def test_steps_do_not_share_memory() -> None:
     assert run(two) == losses
 
 
+def test_a_loss_as_loops_of_pytorch_have_it() -> None:
+    """The loss is a float that also has an item; what was done already says so."""
+    step = front.compile_step(perceptron(), F.cross_entropy, lr=0.1)
+    loss = step(*BATCHES[0])
+    assert isinstance(loss, float)
+    assert loss.item() == loss.detach().cpu() == loss
+    assert type(loss.item()) is float
+    with pytest.raises(OptionProblem, match=r"has made the backward pass[\s\S]*leave out loss\.backward\(\)"):
+        loss.backward()
+    with pytest.raises(AttributeError, match=r"no attribute 'package'; try deployer\.torch\.package\(step\.to_module"):
+        step.package("lib")
+    assert not hasattr(step, "pizza")
+
+
 def test_unknown_arguments() -> None:
     """They are answered by the name that is meant."""
     for given, meant in (("weight", "class_weights"), ("momentun", "momentum"), ("n_accum", "accumulate_grad_batches")):

@@ -35,6 +35,15 @@ ELSEWHERE = {
     "best_model": "run.model",
     "module": "run.model",
     "callback_metrics": "run.metrics",
+    "confusion_matrix": 'train(..., metrics="confusion_matrix", validation=...), and run.rows[-1].confusion_matrix; or '
+    "run.predict(x), and your own comparison",
+    "accuracy": 'run.evaluate(x, y)["accuracy"]',
+    "score": "run.evaluate(x, y)",
+    "test": "run.evaluate(x, y)",
+    "loss": "run.losses, of each pass, or run.evaluate(x, y)",
+    "save_weights": "torch.save(run.state_dict(), path)",
+    "parameters": "run.model.parameters()",
+    "eval": "run.model, a copy of the module in evaluation mode",
     "fit": "deployer.torch.train, or deployer.torch.fit",
 }
 """What results of other libraries have, and what does the same here."""

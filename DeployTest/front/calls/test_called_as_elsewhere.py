@@ -49,8 +49,12 @@ def test_names_of_other_libraries() -> None:
         learning_rate=0.02, max_epochs=2, val_dataloaders=loader(X, Y), gradient_clip_val=0.5,
         gradient_accumulation_steps=2, early_stopping_patience=9, restore_best_weights=True, verbose=0,
     )  # fmt: skip
-    assert theirs.losses == own.losses
-    assert theirs.history == own.history
+    fastai = front.fit(
+        perceptron(), loader(X, Y), loss_func="cross_entropy", opt_func="adam", lr=0.02, steps=12, patience=9,
+        val_loader=loader(X, Y), grad_clip=0.5, accumulation_steps=2, cbs=[], restore_best=True, progress=False,
+    )  # fmt: skip
+    assert theirs.losses == own.losses == fastai.losses
+    assert theirs.history == own.history == fastai.history
     with pytest.raises(OptionProblem, match="gets lr twice: learning_rate is another name of it"):
         trained((X, Y), loss="cross_entropy", learning_rate=0.1)
     with pytest.raises(OptionProblem, match="gets loss twice"):
@@ -75,8 +79,14 @@ def test_inputs_and_target_apart() -> None:
     assert one.val_losses == one.history["val_loss"] == one.history["validation_loss"]
     with pytest.raises(OptionProblem, match="given twice"):
         front.fit(perceptron(), loader(X, Y), loader(X, Y), validation=loader(X, Y), **options)
-    with pytest.raises(KeyError, match=r"'accuracy' is not in the history, which has .*train_metrics=True"):
-        one.history["accuracy"]
+    with pytest.raises(KeyError, match=r"'acc' is not in the history, which has .*'val_accuracy' .*train_metrics=True"):
+        one.history["acc"]
+    with pytest.raises(KeyError, match=r"'f1' is not in the history, which has .*; validation=\.\.\. or train_metrics"):
+        one.history["f1"]
+    both = front.fit(perceptron(), (X, Y), validation=0.5, train_metrics=True, **options).history
+    assert both["acc"] == both["accuracy"] == both["training_accuracy"]
+    assert both["val_acc"] == both["validation_accuracy"] == both["validation_acc"]
+    assert both["loss"] != both["training_loss"] != both["val_loss"]
 
 
 LOSSES = {
@@ -152,5 +162,7 @@ def test_what_a_run_has(tmp_path: Path) -> None:
     assert (tmp_path / "net/include/net.h").is_file()
     with pytest.raises(OptionProblem, match="no module"):
         again.predict(X)
+    with pytest.raises(AttributeError, match=r"try train\(\.\.\., metrics=\"confusion_matrix\".*run\.predict"):
+        run.confusion_matrix(X, Y)
     with pytest.raises(AttributeError, match=r"try torch\.save\(run\.state_dict\(\), path\)"):
         run.save("x")

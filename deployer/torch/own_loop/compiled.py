@@ -27,6 +27,7 @@ from deployer.torch.objective_step import (
 )
 from deployer.torch.objectives import Objective
 from deployer.torch.own_loop.evaluation import ModuleOutputs
+from deployer.torch.own_loop.step_loss import StepLoss
 from deployer.torch.own_loop.step_variant import StepOptions, StepVariant
 from deployer.torch.rules.update_rule import UpdateRule
 from deployer.torch.samples.conversion import Conversion, numbers_of, shape_text
@@ -35,6 +36,22 @@ FORMAT = "deployer step 1"
 OPTIMIZER = "optimizer/"
 """Prefix of the names of an optimizer's tensors in a state."""
 PASSES = "passes"
+TRAINED = "deployer.torch.package(step.to_module(), loss, optimizer, (x, y), folder)"
+LEAVE_OUT = "leave it out: step(x, y) makes the pass and its update"
+ELSEWHERE = {
+    "package": TRAINED,
+    "zero_grad": LEAVE_OUT,
+    "backward": LEAVE_OUT,
+    "step": LEAVE_OUT,
+    "train": "leave it out: step(x, y) is in training mode, step.predict(x) in evaluation mode",
+    "eval": "step.predict(x), which is in evaluation mode",
+    "parameters": "step.weights, or step.to_module().parameters()",
+    "model": "step.to_module(), the module with the present weights",
+    "loss": "step(x, y), which returns it",
+    "save_checkpoint": "step.save(path)",
+    "export_onnx": "deployer.torch.capture(step.to_module(), x).save(path)",
+}
+"""What steps, modules and optimizers elsewhere have, and what does the same here."""
 
 
 class CompiledStep:
@@ -61,7 +78,7 @@ class CompiledStep:
         if rule.live is not None:  # so that its schedulers take the updates made here for its own
             rule.live._opt_called = True
 
-    def __call__(self, *data: Any, **named: Any) -> float:
+    def __call__(self, *data: Any, **named: Any) -> StepLoss:
         """Make a pass over a batch: the module's inputs and then the target, or all by name; its loss."""
         variant, live = self._variant, self._rule.live
         with self._lock:
@@ -88,7 +105,12 @@ class CompiledStep:
                 raise InternalError("the library refuses a number of the batch that its program takes")
             self._accumulated, self._last = after, data
             self.passes += 1
-            return library.loss.value
+            return StepLoss(library.loss.value)
+
+    def __getattr__(self, name: str) -> Any:
+        """AttributeError for what steps, modules and optimizers elsewhere have, with what does the same here."""
+        hint = f"; try {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def compile(self, example: Any) -> None:
         """Compile the step for a batch, (x, y) or a mapping by name, without a pass over it."""
