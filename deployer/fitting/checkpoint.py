@@ -100,6 +100,8 @@ def _typed_fields(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
 
 LABELS = {"rule": "task", "order": "sample order"}
 """Names of parts of an origin in messages, if other than their keys."""
+MODELS = {"model", "evaluated"}
+"""Parts of an origin that differ where a run is to go on from its trained weights in the model."""
 
 
 def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]) -> None:
@@ -109,10 +111,12 @@ def _check_origin(path: Path, theirs: Mapping[str, Any], ours: Mapping[str, str]
             fact for name in differing for fact in _differences(name, ours.get(name, "none"), theirs.get(name, "none"))
         ]
         named = ", ".join(LABELS.get(name, name) for name in differing)
+        weights = " with the weights that the run began with (the checkpoint has the trained ones)"
+        same = f"the model{weights if MODELS.issuperset(differing) else ', data and options that it was made with'}"
         raise OptionProblem(
             f"{path} belongs to another run: {named} differ{'s' * (len(differing) == 1)}",
             facts,
-            "the model, data and options that it was made with, or another -o",
+            f"{same}, or another -o",
         )
 
 

@@ -166,3 +166,14 @@ def test_what_a_run_has(tmp_path: Path) -> None:
         run.confusion_matrix(X, Y)
     with pytest.raises(AttributeError, match=r"try torch\.save\(run\.state_dict\(\), path\)"):
         run.save("x")
+
+
+def test_going_on_from_trained_weights(tmp_path: Path) -> None:
+    """A resumed run has its own weights: the error for a module that has them already says which to give."""
+    module, options = perceptron(), {**OPTIONS, "folder": tmp_path}
+    run = front.train(module, (X, Y), "cross_entropy", **options)
+    front.load_into(module, run)
+    with pytest.raises(OptionProblem, match=r"model differ[\s\S]*weights that the run began with"):
+        front.train(module, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 3})
+    on = front.train(perceptron(), (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 3})
+    assert on.losses[: len(run.losses)] == run.losses
