@@ -114,8 +114,8 @@ class Fitted:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics of the validation samples after the last epoch."""
-        return dict(self.rows[-1].metrics) if self.rows else {}
+        """The metrics after the last epoch: of the validation samples, without them of the training samples."""
+        return dict(self.rows[-1].metrics or self.rows[-1].train_metrics) if self.rows else {}
 
     @property
     def page(self) -> RunPage:
