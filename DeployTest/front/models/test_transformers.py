@@ -75,12 +75,27 @@ def test_norms(name: str, tmp_path: Path) -> None:
     assert_alike(lambda: Normed(NORMS[name]), *rows(6))
 
 
+def without_gradient(x: Any) -> Any:
+    """One over the root, which no gradient passes."""
+    with torch.no_grad():
+        return torch.rsqrt(mean_square(x) + EPSILON)
+
+
+def hooked(x: Any) -> Any:
+    """A tensor of whose gradient half arrives."""
+    if x.requires_grad:
+        x.register_hook(lambda gradient: gradient * 0.5)
+    return x
+
+
 OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "another tensor": lambda x, w: torch.tanh(x) * torch.rsqrt(mean_square(x) + EPSILON) * w,
     "a mean of all": lambda x, w: x * torch.rsqrt(x.pow(2).mean() + EPSILON) * w,
     "another axis": lambda x, w: x * torch.rsqrt(x.pow(2).mean(0, keepdim=True) + EPSILON) * w,
     "cubes": lambda x, w: x * torch.rsqrt(x.abs().pow(3).mean(-1, keepdim=True) + EPSILON) * w,
     "no epsilon": lambda x, w: x * torch.rsqrt(mean_square(x)) * w,
+    "a root without gradient": lambda x, w: x * without_gradient(x) * w,
+    "a root with a hook": lambda x, w: x * hooked(torch.rsqrt(mean_square(x) + EPSILON)) * w,
     "a copy": lambda x, w: (2 * x) * torch.rsqrt(mean_square(x) + EPSILON) * w,
 }
 """What looks like one."""
@@ -101,6 +116,18 @@ def test_a_tensor_that_changes(tmp_path: Path) -> None:
         root = torch.rsqrt(mean_square(y) + EPSILON)
         y.mul_(2.0)
         return (y * root + x) * w
+
+    assert not [op for op in steps(Normed(changed), tmp_path, 6) if op.startswith("Rms")]
+    assert_alike(lambda: Normed(changed), *rows(6))
+
+
+def test_a_mean_that_changes(tmp_path: Path) -> None:
+    """A mean of squares to which a module adds in place is no longer one."""
+
+    def changed(x: Any, w: Any) -> Any:
+        mean = mean_square(x)
+        mean.add_(1.0)
+        return x * torch.rsqrt(mean + EPSILON) * w
 
     assert not [op for op in steps(Normed(changed), tmp_path, 6) if op.startswith("Rms")]
     assert_alike(lambda: Normed(changed), *rows(6))

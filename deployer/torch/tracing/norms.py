@@ -24,18 +24,19 @@ POWERS = ("pow", "__pow__")
 
 @dataclass(frozen=True)
 class Fact:
-    """A tensor's relation to x: its `kind`, over how many last axes, with which epsilon, when x was at that version."""
+    """A tensor's relation to x: its `kind`, over how many last axes, with which epsilon, at the versions of both."""
 
     kind: str
+    tensor: Tensor
     x: Tensor
     axes: int = 0
     epsilon: float = 0.0
-    version: int = 0
+    versions: tuple[int, int] = (0, 0)
 
     @property
     def holds(self) -> bool:
-        """Whether nobody has written to x since."""
-        return bool(self.x._version == self.version)
+        """Whether nobody has written to x or to the tensor since, and no hook changes the tensor's gradient."""
+        return (self.tensor._version, self.x._version) == self.versions and not self.tensor._backward_hooks
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Norms:
     """Facts about the tensors of a trace, which are kept alive so that none takes another's place."""
 
     norm: Norm
-    facts: dict[int, tuple[Tensor, Fact]] = field(default_factory=dict)
+    facts: dict[int, Fact] = field(default_factory=dict)
 
     def replaced(self, name: str, args: Sequence[Any]) -> Any:
         """Return what stands for a call, and NotImplemented where it ends no norm."""
@@ -95,16 +96,17 @@ class Norms:
             self._note(result, "inverse", fact.x, fact.axes, fact.epsilon)
 
     def _note(self, result: Tensor, kind: str, x: Tensor, axes: int = 0, epsilon: float = 0.0) -> None:
-        self.facts[id(result)] = (result, Fact(kind, x, axes, epsilon, x._version))
+        if result.requires_grad == x.requires_grad:  # a tensor made without gradients stops those of a norm
+            self.facts[id(result)] = Fact(kind, result, x, axes, epsilon, (result._version, x._version))
 
     def _fact(self, tensor: Tensor) -> Fact | None:
         known = self.facts.get(id(tensor))
-        return known[1] if known is not None and known[1].holds and known[1].kind != "same" else None
+        return known if known is not None and known.holds and known.kind != "same" else None
 
     def _same(self, tensor: Tensor) -> Tensor:
         """The tensor that this one is a copy of."""
         known = self.facts.get(id(tensor))
-        return known[1].x if known is not None and known[1].kind == "same" and known[1].holds else tensor
+        return known.x if known is not None and known.kind == "same" and known.holds else tensor
 
 
 def _is_one_over(name: str, args: Sequence[Any]) -> bool:
