@@ -18,6 +18,7 @@ from deployer.torch.tracing.attention import attended, attending_inside
 from deployer.torch.tracing.complex_numbers import Complex, computed, is_complex
 from deployer.torch.tracing.draws import LIBRARY, Draws
 from deployer.torch.tracing.norms import Norms
+from deployer.torch.tracing.pointwise import Pointwise
 
 REPLACED: dict[str, Callable[..., Any]] = {}
 """Replacements of functions, by name: (draws, *arguments) -> the result, or NotImplemented."""
@@ -53,6 +54,7 @@ class Composites(TorchFunctionMode):
         super().__init__()
         self.draws = draws
         self.norms = Norms(lambda x, scale, epsilon: rms_norm(x, scale, epsilon)[0])
+        self.pointwise = Pointwise()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -72,7 +74,7 @@ class Composites(TorchFunctionMode):
         with inside:
             result = func(*args, **(kwargs or {}))
         self.norms.see(name, args, kwargs or {}, result)
-        return result
+        return self.pointwise.see(name, args, kwargs or {}, result)
 
 
 @torch.library.custom_op(f"{LIBRARY}::cross_entropy", mutates_args=())
