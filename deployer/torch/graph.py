@@ -340,10 +340,12 @@ class GraphBuilder:
         return self.emit("Expand", [x, self.ints(shape)], shape, x.dtype)
 
     def compact(self, x: Value, other: Sequence[int], shape: Sequence[int]) -> Value:
-        """One number for equal elements, and the source of what was expanded, where broadcasting does it."""
+        """One number for equal elements, one part for equal parts of the first axes, and the source of what was
+        expanded, where broadcasting does it.
+        """
         known = self.known(x)
-        if known is not None and known.size > 1 and tuple(other) == tuple(shape) and (known == known.flat[0]).all():
-            return self.constant(known.flat[0], x.dtype)
+        if known is not None and known.size > 1 and tuple(other) == tuple(shape):
+            return self.constant(known.flat[0] if (known == known.flat[0]).all() else one_of_equal(known), x.dtype)
         node = self.maker(x, "Expand")
         if node is not None and np.broadcast_shapes(self.types[node.inputs[0]].shape, other) == tuple(shape):
             return self._value(node.inputs[0], x)
@@ -457,6 +459,16 @@ def dtype_of(x: Operand) -> str:
 def common_dtype(kinds: Collection[str]) -> str:
     """The dtype of what is computed from operands of these, in the words of `Value`."""
     return "float32" if "float32" in kinds else "int64" if "int64" in kinds else "bool"
+
+
+def one_of_equal(array: Array) -> Array:
+    """The first part along each leading axis whose parts are all equal, for what broadcasts, such as a batch's masks."""
+    for axis in range(array.ndim - 1):
+        first = array.take([0], axis)
+        if not (array == first).all() or (np.signbit(array) != np.signbit(first)).any():
+            break
+        array = first
+    return array
 
 
 def _attributes(attrs: Mapping[str, Any]) -> dict[str, AttrValue]:

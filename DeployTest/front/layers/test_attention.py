@@ -1,6 +1,7 @@
 """Attention in the forms of PyTorch: trained as by PyTorch, by one operator where it can be, and written as ONNX's."""
 
 import importlib
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -151,6 +152,35 @@ class Biased(nn.Module):
             return self.attends(x)
         finally:
             self.attends.options = {}
+
+
+class Written(nn.Module):
+    """Attention in single operators, or by PyTorch's function, whose mask is made anew for each sample."""
+
+    def __init__(self, is_one: bool) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(WIDTH, 2 * 5 * 4) for _ in range(3))
+        self.head, self.is_one = nn.Linear(2 * 5 * 4, CLASSES), is_one
+
+    def forward(self, x: Any) -> Any:
+        q, k, v = (layer(x).view(len(x), 5, 2, 4).transpose(1, 2) for layer in (self.q, self.k, self.v))
+        mask = torch.full((len(x), 1, 5, 5), float("-inf")).triu(1)
+        if self.is_one:
+            y = F.scaled_dot_product_attention(q, k, v, mask)
+        else:
+            y = torch.softmax(q @ k.transpose(2, 3) * 0.5 + mask, -1) @ v
+        return self.head(y.transpose(1, 2).reshape(len(x), -1))
+
+
+@pytest.mark.parametrize("is_one", [False, True], ids=["operators", "function"])
+def test_equal_masks_of_samples_are_one(is_one: bool, tmp_path: Path) -> None:
+    """The graph has the mask once, so that scores, mask and softmax become one step."""
+    operators(Written(is_one), tmp_path)
+    constants = onnx.load(tmp_path / "module.onnx").graph.initializer
+    assert [list(c.dims) for c in constants if c.dims[-2:] == [5, 5]] == [[1, 1, 5, 5]]
+    plan = json.loads((tmp_path / "run/code/plan.json").read_text())["body"]
+    assert next(s["op"] for s in plan["steps"] if "Softmax" in s["op"]) == "MaskedSoftmax"
+    assert_alike(lambda: Written(is_one), *batches())
 
 
 def test_a_trained_mask(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ FUNCTIONS: tuple[tuple[Values, Callable[[Tensor], Tensor]], ...] = (
 
 @dataclass
 class Pointwise:
-    """What is known of the tensors of a trace, which are kept alive so that none takes another's place."""
+    """Facts about the tensors of a trace, which are kept alive so that none takes another's place."""
 
     known: dict[int, Known] = field(default_factory=dict)
 

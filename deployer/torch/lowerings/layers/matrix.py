@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.torch.graph import GraphBuilder, Operand, Value, dtype_of, lowers
+from deployer.torch.graph import GraphBuilder, Operand, Value, dtype_of, lowers, one_of_equal
 
 
 @lowers("linear")
@@ -136,6 +136,12 @@ def _may_hide(g: GraphBuilder, mask: Operand | None, is_causal: bool) -> bool:
     return not bool((seen[..., 0] if is_causal else seen.any(-1)).all())
 
 
+def _mask_of_all(g: GraphBuilder, mask: Operand | None) -> list[Operand]:
+    """The mask, if there is one; samples and heads with equal ones share it."""
+    known = None if mask is None else g.known(mask)
+    return [] if mask is None else [mask if known is None else one_of_equal(known)]
+
+
 @lowers("deployer::attention")
 def attention_composite(
     g: GraphBuilder, q: Value, k: Value, v: Value, mask: Operand | None, scale: float, is_causal: bool
@@ -145,7 +151,7 @@ def attention_composite(
     if not g.saves:
         groups = q.shape[-3] // k.shape[-3] if q.rank > 2 else 1
         return _written_out(g, (q, k, v), mask, scale, is_causal, groups), None
-    inputs = [q, k, v, *([] if mask is None else [mask])]
+    inputs = [q, k, v, *_mask_of_all(g, mask)]
     found = g.emit_several(
         "ScaledDotProductAttention", inputs, [y, scores], scale=float(scale), is_causal=int(is_causal)
     )
@@ -166,7 +172,7 @@ def attention_backward(
     wanted: Sequence[int],
 ) -> list[Value | None]:
     """The gradients by the operator's own rule."""
-    inputs = [q, k, v, *([] if mask is None else [mask])]
+    inputs = [q, k, v, *_mask_of_all(g, mask)]
     attrs: dict[str, Any] = {"scale": float(scale), "is_causal": int(is_causal)}
     return list(g.backward("ScaledDotProductAttention", inputs, [None, shares], [dy, None], wanted, **attrs))
 
