@@ -462,7 +462,7 @@ def common_dtype(kinds: Collection[str]) -> str:
 
 
 def one_of_equal(array: Array) -> Array:
-    """The first part along each leading axis whose parts are all equal, for what broadcasts, such as a batch's masks."""
+    """The first part along each leading axis whose parts are all equal, for what broadcasts, such as masks."""
     for axis in range(array.ndim - 1):
         first = array.take([0], axis)
         if not (array == first).all() or (np.signbit(array) != np.signbit(first)).any():

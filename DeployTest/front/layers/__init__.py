@@ -1,1 +1,0 @@
-"""Layers that the front end keeps whole, trained beside PyTorch."""
