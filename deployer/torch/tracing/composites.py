@@ -18,7 +18,7 @@ from deployer.torch.tracing.attention import attended, attending_inside
 from deployer.torch.tracing.complex_numbers import Complex, computed, is_complex
 from deployer.torch.tracing.draws import LIBRARY, Draws
 from deployer.torch.tracing.norms import Norms
-from deployer.torch.tracing.pointwise import Pointwise
+from deployer.torch.tracing.pointwise import WrittenFunctions
 
 REPLACED: dict[str, Callable[..., Any]] = {}
 """Replacements of functions, by name: (draws, *arguments) -> the result, or NotImplemented."""
@@ -54,7 +54,7 @@ class Composites(TorchFunctionMode):
         super().__init__()
         self.draws = draws
         self.norms = Norms(lambda x, scale, epsilon: rms_norm(x, scale, epsilon)[0])
-        self.pointwise = Pointwise()
+        self.pointwise = WrittenFunctions()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

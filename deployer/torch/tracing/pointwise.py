@@ -36,7 +36,7 @@ PLAIN: Mapping[str, Callable[[Values], Values]] = {"neg": np.negative, "__neg__"
 
 
 @dataclass(frozen=True)
-class Known:
+class Sampled:
     """A tensor's values where x has those of POINTS, how many curves they took, and the versions of both."""
 
     tensor: Tensor
@@ -62,10 +62,10 @@ FUNCTIONS: tuple[tuple[Values, Callable[[Tensor], Tensor]], ...] = (
 
 
 @dataclass
-class Pointwise:
+class WrittenFunctions:
     """Facts about the tensors of a trace, which are kept alive so that none takes another's place."""
 
-    known: dict[int, Known] = field(default_factory=dict)
+    known: dict[int, Sampled] = field(default_factory=dict)
 
     def see(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Any:
         """Note what a call's result is, and return it, or the known function in its place."""
@@ -89,7 +89,7 @@ class Pointwise:
                     if np.allclose(values, expected, rtol=TOLERANCE, atol=TOLERANCE):
                         return function(x)
             if result.requires_grad == x.requires_grad:  # a tensor made without gradients stops those of x
-                self.known[id(result)] = Known(result, x, values, curves, (result._version, x._version))
+                self.known[id(result)] = Sampled(result, x, values, curves, (result._version, x._version))
             break
         return result
 
@@ -98,7 +98,7 @@ class Pointwise:
         found = [known.x for t in tensors if (known := self._of(t)) is not None]
         return [*found, tensors[0]]
 
-    def _of(self, tensor: Tensor) -> Known | None:
+    def _of(self, tensor: Tensor) -> Sampled | None:
         known = self.known.get(id(tensor))
         return known if known is not None and known.holds else None
 
