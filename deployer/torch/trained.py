@@ -1,12 +1,14 @@
 """The result of training a module: its weights, predictions, metrics, and the library that goes on from it."""
 
 import copy
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
@@ -14,6 +16,7 @@ from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.fit import Fitted
 from deployer.fitting.loop import DIVERGED
 from deployer.fitting.metrics import MetricSpecs, metrics_of_loss, read_metrics
+from deployer.fitting.safetensors import safetensors_bytes
 from deployer.running.output import write_file
 from deployer.sizing.library_folder import Library
 from deployer.torch.boards.packaging import LibraryOptions, batch_file, forward_files, forward_of, write
@@ -26,7 +29,6 @@ from deployer.torch.weights import has_best, load_into, on_tensors
 from deployer.training.step_problem import scored_loss
 
 ELSEWHERE = {
-    "save": 'torch.save(run.state_dict(), path); train(..., folder="run") keeps checkpoints, and resume=True goes on',
     "save_checkpoint": 'train(..., folder="run") keeps checkpoints, and resume=True goes on from them',
     "to_onnx": "run.export_onnx(path)",
     "val_loss": "run.val_losses",
@@ -41,7 +43,7 @@ ELSEWHERE = {
     "score": "run.evaluate(x, y)",
     "test": "run.evaluate(x, y)",
     "loss": "run.losses, of each pass, or run.evaluate(x, y)",
-    "save_weights": "torch.save(run.state_dict(), path)",
+    "save_weights": "run.save(path)",
     "parameters": "run.model.parameters()",
     "eval": "run.model, a copy of the module in evaluation mode",
     "fit": "deployer.torch.train, or deployer.torch.fit",
@@ -77,6 +79,19 @@ class Trained(Fitted):
     def state_dict(self) -> dict[str, Tensor]:
         """The trained weights and buffers, as the module's `state_dict` has them."""
         return dict(self.model.state_dict())
+
+    def save(self, path: Path | str) -> Path:
+        """Write the state dict, which `torch.load` reads, or of a name that ends with .safetensors that format.
+
+        A run that is to go on is kept by `train(..., folder=...)`, and continued by `resume=True`.
+        """
+        place, content, tensors = Path(path), io.BytesIO(), self.state_dict()
+        if place.suffix == ".safetensors":
+            write_file(place, safetensors_bytes({name: tensor.numpy() for name, tensor in tensors.items()}))
+            return place
+        torch.save(tensors, content)
+        write_file(place, content.getvalue())
+        return place
 
     def predict(self, *data: Any, **named: Any) -> Tensor:
         """The module's output in evaluation mode for any number of samples, by generated C in this process."""

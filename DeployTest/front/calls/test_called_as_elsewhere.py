@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from deployer.core.errors import OptionProblem
+from deployer.fitting.safetensors import read_safetensors
 from DeployTest.support.tolerances import table
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
@@ -164,8 +165,12 @@ def test_what_a_run_has(tmp_path: Path) -> None:
         again.predict(X)
     with pytest.raises(AttributeError, match=r"try train\(\.\.\., metrics=\"confusion_matrix\".*run\.predict"):
         run.confusion_matrix(X, Y)
-    with pytest.raises(AttributeError, match=r"try torch\.save\(run\.state_dict\(\), path\)"):
-        run.save("x")
+    with pytest.raises(AttributeError, match=r"try run\.save\(path\)"):
+        run.save_weights("x")
+    kept = torch.load(run.save(tmp_path / "net.pt"), weights_only=True)
+    assert all(torch.equal(kept[name], x) for name, x in run.state_dict().items())
+    arrays, _ = read_safetensors(run.save(tmp_path / "net.safetensors"))
+    assert {n: x.tolist() for n, x in arrays.items()} == {n: x.tolist() for n, x in run.state_dict().items()}
 
 
 def test_going_on_from_trained_weights(tmp_path: Path) -> None:
