@@ -23,7 +23,7 @@ from deployer.verify.reference import Memory
 from deployer.verify.same_state import Recorded, recorded_passes
 from deployer.verify.tolerances import TOLERANCES
 from DeployTest.faults.scaled.nets import Net
-from DeployTest.faults.scaled.search import places, replaced
+from DeployTest.faults.scaled.search import LEAST, effect, places, replaced
 from DeployTest.support.graphs.turned import recorded_run
 
 Values = dict[int, dict[str, Array]]
@@ -99,7 +99,10 @@ class Planned:
 
 
 def judged(planned: Planned, step: int, node: Node, at: int, fault: str, seed: int) -> Localised | None:
-    """Run with the fault in every pass, judge the run, and look for the step; None where the fault changes no bit."""
+    """Run with the fault in every pass, judge the run, and look for the step; None where the fault changes nothing.
+
+    That is no bit, or, such as a mean of which what follows takes the mean again, no more than rounding.
+    """
     program, dataset = planned.case.program, planned.case.dataset
     assert dataset is not None
     values = dict[int, Values]()
@@ -127,7 +130,7 @@ def judged(planned: Planned, step: int, node: Node, at: int, fault: str, seed: i
     failed = judge.checks().failed
     label = (planned.net.of, fault, node.op, step)
     if failed is None:
-        return Localised(*label, False, None, "")
+        return None if effect(planned.case, node, at) <= LEAST else Localised(*label, False, None, "")
 
     def watched(plan: Plan, directory: Path, of: object, index: int) -> Values:
         return values[index]
