@@ -23,6 +23,9 @@ BATCH, HEADS, PLACES, WIDTH = 2, 3, 5, 8
 HALF = WIDTH // 2
 ANGLES = np.random.default_rng(7).uniform(0, 6, (PLACES, HALF)).astype(np.float32)
 
+PADS = [np.array([0, 0, 0, a, 0, 0, 0, b], np.int64) for a, b in ((HALF, 0), (0, HALF))]
+"""Zeros in front of a half, and behind it."""
+
 
 @dataclass
 class Writer:
@@ -81,9 +84,8 @@ def padded(w: Writer, x: str, cos: Array, sin: Array) -> str:
     """The gradient of that: zeros beside each half, and three tensors are added."""
     wide = [np.concatenate([table, table], -1) for table in (cos, sin)]
     turned = w("Mul", x, wide[1])
-    pads = [np.array([0, 0, 0, a, 0, 0, 0, b], np.int64) for a, b in ((HALF, 0), (0, HALF))]
-    first = w("Pad", w("Neg", w.part(turned, 0, HALF)), pads[0])
-    second = w("Pad", w.part(turned, HALF, WIDTH), pads[1])
+    first = w("Pad", w("Neg", w.part(turned, 0, HALF)), PADS[0])
+    second = w("Pad", w.part(turned, HALF, WIDTH), PADS[1])
     return w("Add", w("Add", w("Mul", x, wide[0]), first), second)
 
 
@@ -147,6 +149,29 @@ def test_a_part_of_a_tensor(form: str, first: int, tmp_path: Path) -> None:
     result = FORMS[form](w, part, np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table))
     model = Model(tuple(w.nodes), (value("x", shape),), (value(result, None),), tuple(w.constants))
     assert ops(same(infer(tmp_path, model))) == ["Slice", "Rotation"]
+
+
+def copied(w: Writer, x: str) -> str:
+    """The copy with swapped halves, the second one with the other sign, as a sum of halves beside zeros."""
+    first, second = w("Pad", w.part(x, 0, HALF), PADS[0]), w("Pad", w("Neg", w.part(x, HALF, WIDTH)), PADS[1])
+    return w("Add", first, second)
+
+
+@pytest.mark.parametrize("form", ["product", "difference", "negative"])
+def test_zeros_that_change_signs(form: str, tmp_path: Path) -> None:
+    """Zeros that are subtracted, or added before a product, do not make 0 of -0 in the end: the bits are the same."""
+    shape, table = ORDERS["heads"]
+    w = Writer()
+    cos, sin = (np.concatenate([x(ANGLES).reshape(table)] * 2, -1) for x in (np.cos, np.sin))
+    near, turned = w("Mul", "x", cos), w("Mul", "x", sin)
+    first, second = w("Pad", w.part(turned, 0, HALF), PADS[0]), w("Pad", w.part(turned, HALF, WIDTH), PADS[1])
+    last = {
+        "product": lambda: w("Add", near, w("Mul", copied(w, "x"), sin)),
+        "difference": lambda: w("Add", w("Sub", near, second), first),
+        "negative": lambda: w("Add", w("Add", near, w("Neg", second)), first),
+    }[form]()
+    model = Model(tuple(w.nodes), (value("x", shape),), (value(last, None),), tuple(w.constants))
+    same(infer(tmp_path, model))
 
 
 def test_no_rotation(tmp_path: Path) -> None:

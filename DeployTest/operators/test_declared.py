@@ -36,7 +36,7 @@ FORWARD = {name: op for name, op in DECLARED.items() if not op.declared_by}
 
 
 def _is_of_one(operator: ElementwiseFormula) -> bool:
-    """Whether it is a function of one number that is no integer."""
+    """Whether the operator has one operand, which is a float or a truth."""
     return len(operator.operands) == 1 and operator.operands[0].kind != "int"
 
 

@@ -282,6 +282,11 @@ def losses() -> dict[str, Operator]:
     return dict(sorted((loss.choice, op) for op in registry().values() if (loss := op.role(Loss))))
 
 
+def loss_role(choice: str) -> Loss:
+    """The declaration of a loss, by its name on the command line."""
+    return next(loss for op in losses().values() if (loss := op.role(Loss)) and loss.choice == choice)
+
+
 def optimizers() -> dict[str, Operator]:
     """Optimizers by their names on the command line, the usual one first; of one name that with the fewest settings."""
     found = [(not o.usual, o.choice, -len(o.settings), op) for op in registry().values() if (o := op.role(Optimizer))]

@@ -229,14 +229,14 @@ def compiler_options(
 
 
 def check_dropout(dropout: str) -> bool:
-    """Whether dropout drops; OptionProblem for another word than on and off."""
+    """Whether `dropout` is "on"; OptionProblem for another word than "on" and "off"."""
     if dropout not in ("on", "off"):
         raise OptionProblem(f"dropout is {dropout!r}", hint="'on' or 'off'")
     return dropout == "on"
 
 
 def takes_mean(accumulate: str, passes: int) -> bool:
-    """Whether an update takes the mean over several passes; OptionProblem for another reduction or no pass."""
+    """Whether an update takes the mean of its passes; OptionProblem for an unknown reduction or no pass."""
     if accumulate not in ACCUMULATIONS:
         raise OptionProblem(f"accumulate is {accumulate!r}", hint=f"one of {', '.join(ACCUMULATIONS)}")
     if passes < 1:

@@ -42,10 +42,9 @@ def _joined(program: Program, options: Options, last: Node, operator: Operator, 
         return program
     if not all(is_unwritten(program, graph, members[0], members[-1], name) for name in joint.inputs if name):
         return program
-    gone = {name for n in members for name in n.outputs if name} - set(joint.outputs)
-    if gone & {name for n in program.nodes if n not in members for name in n.inputs}:
-        return program
-    if not all(is_private(program, name) for name in gone):
+    inner = {name for n in members for name in n.outputs if name} - set(joint.outputs)
+    read = {name for n in program.nodes if n not in members for name in n.inputs}
+    if inner & read or not all(is_private(program, name) for name in inner):
         return program
     joint = replace(joint, name="+".join(n.name for n in members), outputs=_kept(program, operator, joint, members))
     nodes = tuple(joint if n is members[0] else n for n in graph.nodes if n is members[0] or n not in members)

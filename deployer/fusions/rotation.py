@@ -132,11 +132,16 @@ class _Follower:
         return None
 
     def _sum(self, node: Node, signs: tuple[int, ...]) -> Mixed | None:
-        """The elements of one tensor that are added, where these are at most two."""
+        """The elements of one tensor that are added, where these are at most two.
+
+        Zeros may be added to them, but not subtracted: then -0 would stay -0.
+        """
         if any(self._constant(name) is not None for name in node.inputs):
             return None
         parts, shape = [self.mixed(name) for name in node.inputs], self._shape(node.outputs[0])
         if any(part.source != parts[0].source or part.zeros.shape != shape for part in parts):
+            return None
+        if any(sign < 0 and _has_zeros(part) for part, sign in zip(parts, signs, strict=True)):
             return None
         indices = np.stack([p for part in parts for p in part.indices])
         factors = np.stack(
@@ -150,6 +155,11 @@ class _Follower:
         empty = sum((np.stack(part.indices) > 0).any(0).astype(np.int32) == 0 for part in parts)
         zeros = np.asarray((sum(part.zeros for part in parts) + (empty if len(parts) > 1 else 0)) > 0, np.int32)
         return Mixed(parts[0].source, tuple(indices), tuple(factors), zeros, _nodes(parts, node))
+
+
+def _has_zeros(part: Mixed) -> bool:
+    """Whether an element is nothing but zero, or zero was added to it."""
+    return bool(part.zeros.any() or not np.any(part.indices, axis=0).all())
 
 
 def _nodes(parts: list[Mixed], node: Node) -> frozenset[str]:

@@ -179,7 +179,7 @@ def _check_paths(directory: Path, names: Iterable[str]) -> None:
 
 
 def _is_inside(directory: Path, name: str) -> bool:
-    """Whether a name leads to a file in the folder or below, by no detour and no link."""
+    """Whether a relative name, without .. and symbolic links, is that of a file in the folder or below."""
     path = PurePath(name)
     plain = str(path) == name and path.name != "" and not path.is_absolute() and ".." not in path.parts
     return plain and not any((directory / parent).is_symlink() for parent in list(path.parents)[:-1])

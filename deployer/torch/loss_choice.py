@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from deployer.core.errors import OptionProblem
-from deployer.core.operator import losses
+from deployer.core.operator import loss_role, losses
 from deployer.core.traits.training import Loss
 from deployer.fitting.argument_names import choice_of
 from deployer.torch.objectives import LossSpec, torch_function
@@ -83,9 +83,7 @@ def _of_torch(loss: Any) -> LossChoice | None:
 
 def _arguments(name: str) -> dict[str, str]:
     """The arguments with which PyTorch's function means the loss of a name."""
-    declared = losses()[name].role(Loss)
-    assert declared is not None
-    return dict(declared.arguments)
+    return dict(loss_role(name).arguments)
 
 
 def _module_kind(name: str) -> type[nn.Module] | None:
@@ -97,8 +95,7 @@ def _module_kind(name: str) -> type[nn.Module] | None:
 
 def _of_module(loss: nn.Module, name: str) -> LossChoice | None:
     """The loss of a module of PyTorch; None where that has what no loss here has, such as another reduction."""
-    declared = losses()[name].role(Loss)
-    assert declared is not None
+    declared = loss_role(name)
     usual = type(loss)()
     known = {setting.place: setting for setting in declared.settings}
     allowed = {"reduction": declared.arguments.get("reduction", "mean")}

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn
-from deployer.core.operator import Array, losses
-from deployer.core.traits.training import Loss
+from deployer.core.operator import Array, loss_role, losses
 from deployer.torch.check import check_step
 from deployer.torch.data import Columns
 from deployer.torch.loss_choice import LossChoice
@@ -72,7 +71,7 @@ def named_objective(module: nn.Module, loss: LossChoice, columns: Columns) -> Ob
         cause = "sample_weight needs a loss by its name, and this one is a function or the module's"
         raise OptionProblem(cause, [("losses", ", ".join(losses()))], f"one of these, or {example}")
     if own and loss.name in losses():
-        targets = (losses()[loss.name].role(Loss).target, *targets[1:])  # type: ignore[union-attr]
+        targets = (loss_role(loss.name).target, *targets[1:])
     named = isinstance(loss.given, str)
     found = objective_of(
         module,
@@ -102,7 +101,7 @@ def _takes(loss: LossChoice, columns: Columns) -> bool:
 
 def typed(objective: Objective, arrays: Sequence[Array]) -> list[Array]:
     """Return the arrays, with an integer target as float32 if the loss compares floats, and weights of samples too."""
-    declared = losses()[objective.name].role(Loss) if objective.name else None
+    declared = loss_role(objective.name) if objective.name else None
     floats = declared is not None and declared.class_axis is None
     floating = [len(objective.inputs)] * floats + [len(arrays) - 1] * objective.weighted
     return [x.astype(np.float32) if i in floating else x for i, x in enumerate(arrays)]

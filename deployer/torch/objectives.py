@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 from torch import Tensor, nn
 
 from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
-from deployer.core.operator import losses
+from deployer.core.operator import loss_role, losses
 from deployer.core.traits.training import Loss
 from deployer.fitting.argument_names import meant
 from deployer.training.attached_loss import OWN_LOSS
@@ -128,9 +128,7 @@ class _Named:
     @property
     def declared(self) -> Loss:
         """The declaration of the loss."""
-        found = losses()[self.name].role(Loss)
-        assert found is not None
-        return found
+        return loss_role(self.name)
 
     def of(self, scores: Tensor, target: Tensor, arguments: Mapping[str, str]) -> Tensor:
         """PyTorch's function with these arguments."""

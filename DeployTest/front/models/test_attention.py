@@ -155,7 +155,7 @@ class Biased(nn.Module):
 
 
 class Written(nn.Module):
-    """Attention in single operators, or by PyTorch's function, whose mask is made anew for each sample."""
+    """Attention written in single operators, or by PyTorch's function; its mask has a copy for each sample."""
 
     def __init__(self, is_one: bool) -> None:
         super().__init__()

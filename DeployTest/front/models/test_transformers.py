@@ -98,7 +98,7 @@ OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "a root with a hook": lambda x, w: x * hooked(torch.rsqrt(mean_square(x) + EPSILON)) * w,
     "a copy": lambda x, w: (2 * x) * torch.rsqrt(mean_square(x) + EPSILON) * w,
 }
-"""What looks like one."""
+"""Computations that look like a norm, and are none."""
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -162,7 +162,7 @@ def strided(x: Any, angles: Any) -> Any:
 def complex_numbers(x: Any, angles: Any) -> Any:
     """Neighbours as complex numbers."""
     numbers = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
-    return torch.view_as_real(numbers * torch.polar(torch.ones_like(angles), angles)).flatten(-2).type_as(x)
+    return torch.view_as_real(numbers * torch.polar(abs=torch.ones_like(angles), angle=angles)).flatten(-2).type_as(x)
 
 
 TURNS: dict[str, Callable[[Any, Any], Any]] = {

@@ -104,7 +104,7 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
     "hooked": hooked,
     "changed": changed,
 }
-"""What looks like one."""
+"""Computations that look like a GELU, and are none."""
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -90,7 +90,7 @@ class Numerics:
 
     @property
     def decides(self) -> bool:
-        """Whether a small change of an operand may change the result by a step."""
+        """Whether the result jumps somewhere, so that rounding of an operand may change it by more than rounding."""
         return self.decision_boundaries is not NO_NUMERICS.decision_boundaries
 
     def overflow_of(self, node: Node) -> Overflow:

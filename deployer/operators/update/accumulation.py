@@ -1,5 +1,6 @@
 """Gradient accumulation, clipping, and the count of updates."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -120,8 +121,30 @@ def _limit(node: Node) -> float:
     return float(np.float32(node.attr_float("limit", 0.0)))
 
 
+class ChainedSum(Operator):
+    """y = before + the sum of the `terms` of x; inputs are x and, behind the first of a chain, the sum before."""
+
+    no_gradient = "it belongs to an update"
+
+    @abstractmethod
+    def terms(self, x: Array) -> Array:
+        """The terms of the sum."""
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """A scalar, as what comes before."""
+        if floats(node, inputs, len(inputs))[-1].size != 1 and len(inputs) > 1:
+            raise mismatch(node, "the sum before has more than one element", inputs)
+        return (TensorType("float32", ()),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """before + sum(terms)."""
+        x, *before = (a for a in inputs if a is not None)
+        total = self.terms(x).sum(dtype=x.dtype)
+        return (np.asarray(before[0].reshape(()) + total if before else total, dtype=x.dtype),)
+
+
 @register
-class SquareSum(Operator):
+class SquareSum(ChainedSum):
     """y = before + sum(x^2); over all gradients, one after the other, it is their squared norm.
 
     Inputs are x and, behind the first of a chain, the sum before.
@@ -135,19 +158,10 @@ class SquareSum(Operator):
         scalars=(("n", "u32"), ("first", "u32"), ("last", "u32"), *CARRY_SCALARS),
     )
     execution = Execution(sums=Sums(("n",)))
-    no_gradient = "it belongs to an update"
 
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """A scalar, as what comes before."""
-        if floats(node, inputs, len(inputs))[-1].size != 1 and len(inputs) > 1:
-            raise mismatch(node, "the sum before has more than one element", inputs)
-        return (TensorType("float32", ()),)
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """before + sum(x^2)."""
-        x, *before = (a for a in inputs if a is not None)
-        total = np.square(x).sum(dtype=x.dtype)
-        return (np.asarray(before[0].reshape(()) + total if before else total, dtype=x.dtype),)
+    def terms(self, x: Array) -> Array:
+        """Squares."""
+        return np.square(x)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
         """Of many elements the sums of groups, which all cores share, and their total."""
@@ -225,7 +239,7 @@ class SquareGroups(Operator):
 
 
 @register
-class GroupTotal(Operator):
+class GroupTotal(ChainedSum):
     """y = before + the total of groups of a long sum, which loses nothing until the end.
 
     The sums of groups and, behind the first of a chain, the sum before.
@@ -237,19 +251,10 @@ class GroupTotal(Operator):
         pointers=(("x", "float32", False), ("before", "float32", False), ("y", "float32", True)),
         scalars=(("n", "u32"),),
     )
-    no_gradient = "it belongs to an update"
 
-    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """A scalar, as what comes before."""
-        if floats(node, inputs, len(inputs))[-1].size != 1 and len(inputs) > 1:
-            raise mismatch(node, "the sum before has more than one element", inputs)
-        return (TensorType("float32", ()),)
-
-    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """before + sum(x)."""
-        x, *before = (a for a in inputs if a is not None)
-        total = x.sum(dtype=x.dtype)
-        return (np.asarray(before[0].reshape(()) + total if before else total, dtype=x.dtype),)
+    def terms(self, x: Array) -> Array:
+        """The sums of groups."""
+        return x
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """No dim is cut: there are few groups."""

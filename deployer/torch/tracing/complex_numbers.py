@@ -88,9 +88,7 @@ def _is_real(x: Any) -> bool:
 
 
 def _product(x: Any, y: Any) -> Complex:
-    a, b = (
-        v if isinstance(v, int | float) or (isinstance(v, Tensor) and not v.is_complex()) else _pair(v) for v in (x, y)
-    )
+    a, b = (v if _is_real(v) else _pair(v) for v in (x, y))
     if not isinstance(a, Complex):
         a, b = b, a
     if not isinstance(b, Complex):

@@ -37,11 +37,11 @@ def _replaces(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 COMPLEX: dict[str, Callable[..., Complex]] = {
-    "view_as_complex": lambda x: Complex(x[..., 0], x[..., 1]),
-    "polar": lambda size, angle: Complex(size * torch.cos(angle), size * torch.sin(angle)),
+    "view_as_complex": lambda input: Complex(input[..., 0], input[..., 1]),
+    "polar": lambda abs, angle: Complex(abs * torch.cos(angle), abs * torch.sin(angle)),
     "complex": Complex,
 }
-"""Functions that make complex numbers of real ones."""
+"""Functions that make complex numbers of real ones, with PyTorch's names of their arguments."""
 
 
 _replaces("scaled_dot_product_attention")(attended)
@@ -61,8 +61,10 @@ class Composites(TorchFunctionMode):
     ) -> Any:
         """The function itself, or what stands for it."""
         name = getattr(func, "__name__", "")
-        if name in COMPLEX or is_complex(name, args):
-            return COMPLEX[name](*args) if name in COMPLEX else computed(name, args, kwargs or {})
+        if name in COMPLEX:
+            return COMPLEX[name](*args, **(kwargs or {}))
+        if is_complex(name, args):
+            return computed(name, args, kwargs or {})
         if not kwargs and (norm := self.norms.replaced(name, args)) is not NotImplemented:
             return norm
         stands = REPLACED.get(name)

@@ -155,7 +155,7 @@ def _owned(folder: Path, manifest: Path) -> dict[str, list[str]] | None:
 
 
 def _is_below(folder: Path, name: str) -> bool:
-    """Whether a name leads to a file of the folder, by no detour and no link."""
+    """Whether a relative name, without .. and symbolic links, is that of a file in the folder or below."""
     parts = name.split("/")
     plain = all(part not in ("", ".", "..") for part in parts)
     return plain and not any((folder / "/".join(parts[:at])).is_symlink() for at in range(1, len(parts)))

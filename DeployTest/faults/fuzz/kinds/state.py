@@ -348,7 +348,7 @@ def _exported(manifest: bytes, first: bytes, image: bytes, in_npz: bool) -> dict
 
 
 def _only_predicts(manifest: bytes) -> bool:
-    """Whether a manifest is that of a library that does not train, which has a plan and no state."""
+    """Whether a manifest is of a library that only predicts: it names a plan, and no state."""
     try:
         table = strict_json(manifest.decode())
     except (ValueError, RecursionError):

@@ -183,7 +183,7 @@ def _facts_are_right(error: UserError) -> None:
 
 
 def _well_quoted(text: str, mark: str) -> bool:
-    """Whether each cell with a quote is in quotes as a whole, where those inside come twice."""
+    """Whether each cell with a quotation mark begins and ends with one, and has all others doubled (RFC 4180)."""
     field = rf'(?: *"(?:[^"]|"")*" *|[^"{mark}\r\n]*)'
     return re.fullmatch(rf"(?:{field}[{mark}\r\n])*{field}", text) is not None
 
