@@ -87,8 +87,8 @@ class Fusion:
     `orders` are attributes with the order of axes of inputs, by position, and `result_order` the one of the result.
     `prologue` says that the operator is another one with a product and a sum in front.
 
-    `is_rotation` says that the operator turns pairs of elements by angles, and that nodes which do so together are one
-    of it; `deployer/fusions/rotation.py` says what its operands and attributes are.
+    `is_rotation` says that the operator has the operands and attributes of Rotation, and turns pairs of elements by
+    angles: nodes that do so together become one of it.
 
     For several results: `multi_output_of` names the operator of the last of the nodes that one of this operator
     replaces. `joint` returns that node and the others for such a last node, the nodes `near` it, which read or write
