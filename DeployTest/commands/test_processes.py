@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from deployer.running import output
+from deployer.running.child import child_process
 from DeployTest.commands.test_output import contents
 from DeployTest.support.building.cases import HERE, case_dir
 from DeployTest.support.building.command_line import deployer, generated, refused
@@ -96,6 +97,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from deployer.running import output
+from deployer.running.child import child_process
 with output.opened(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -158,6 +160,26 @@ def test_a_stopped_run_ends_its_program(number: signal.Signals, case: Path, tmp_
     assert not Path(f"/proc/{child}/cwd").exists()
     assert no_scratch(tmp_path / "c")
     assert deployer("train", "-t", case, "-o", tmp_path / "c") == 0
+
+
+def test_a_signal_while_a_child_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not lost, and the child, which nobody knows yet, does not outlive it."""
+    children = list[subprocess.Popen[str]]()
+
+    class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
+        """A child whose parent gets a signal before it knows the child."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            children.append(self)
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Interrupted)
+        with pytest.raises(KeyboardInterrupt), child_process(["sleep", "600"], tmp_path, subprocess.PIPE):
+            pytest.fail("the signal was lost")
+    [child] = children
+    assert child.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("limit", [pytest.param(n, marks=SLOW) for n in (0, 100, 3000, 55_000, 400_000)] + [20_000])

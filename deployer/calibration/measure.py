@@ -1,8 +1,6 @@
 """Measure: the cycles of kernels, of an empty dispatch and of DMA transfers on a target, and the kernels' results."""
 
 import hashlib
-import os
-import signal
 import struct
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -31,6 +29,7 @@ from deployer.kernel_variants.conditions import KernelVariant, chosen, variants_
 from deployer.running import build
 from deployer.running import run as runner
 from deployer.running.build import COMMON, function_source, source_folders
+from deployer.running.child import child_process, end
 
 RUNS = 3
 """The number of runs of each job: the first has cold instruction caches, the others warm ones."""
@@ -312,26 +311,13 @@ def _run(target: Target, tools: Toolchain, directory: Path) -> bytes:
 def _communicate(command: Sequence[str], directory: Path) -> tuple[int, str]:
     """Run a command: its exit status and all it printed. A command that hangs is killed with its child processes."""
     limit = runner.time_limit()
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="backslashreplace",
-        cwd=directory,
-        start_new_session=True,
-    )
-    try:
-        messages, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired as expired:
-        os.killpg(process.pid, signal.SIGKILL)
-        messages, _ = process.communicate()
-        facts = [("said", messages[-3000:])]
-        hint = f"{runner.LIMIT_VARIABLE}=7200 in the environment for two hours, 0 for no limit"
-        raise RunFailed(f"{command[0]} did not end within {expired.timeout:.0f} s", facts, hint) from expired
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
+    with child_process(command, directory, subprocess.STDOUT) as process:
+        try:
+            messages, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired as expired:
+            end(process)
+            messages, _ = process.communicate()
+            facts = [("said", messages[-3000:])]
+            hint = f"{runner.LIMIT_VARIABLE}=7200 in the environment for two hours, 0 for no limit"
+            raise RunFailed(f"{command[0]} did not end within {expired.timeout:.0f} s", facts, hint) from expired
     return process.returncode, messages

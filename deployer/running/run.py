@@ -9,7 +9,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from deployer.core.plan import Plan, target_of
 from deployer.core.target import Toolchain
 from deployer.running import output
 from deployer.running.build import toolchain
+from deployer.running.child import child_process, end
 from deployer.verify.checked import moments, state_homes
 
 TIME_LIMIT, LIMIT_VARIABLE = 600.0, "DEPLOYER_TIME_LIMIT"
@@ -247,36 +247,14 @@ def time_limit() -> float | None:
 def supervised(command: list[str], directory: Path, plan: Plan) -> tuple[int, str, str]:
     """Run a command in a folder: exit status, stdout and stderr. It and its child processes end at the time limit."""
     limit = time_limit()
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="backslashreplace",
-            cwd=directory,
-            start_new_session=True,
-        )
-    except OSError as error:
-        cause = f"{command[0]} cannot be started: {error.strerror}"
-        raise ToolFailed(cause, hint="start it again") from error
-    try:
-        stdout, errors = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired as expired:
-        _end(process)
-        stdout, errors = process.communicate()
-        raise _too_long(plan, own_lines(stdout), _last_words(plan, stdout, errors)) from expired
-    except BaseException:
-        _end(process)
-        process.wait()
-        raise
+    with child_process(command, directory, subprocess.PIPE) as process:
+        try:
+            stdout, errors = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired as expired:
+            end(process)
+            stdout, errors = process.communicate()
+            raise _too_long(plan, own_lines(stdout), _last_words(plan, stdout, errors)) from expired
     return process.returncode, stdout, errors
-
-
-def _end(process: "subprocess.Popen[str]") -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _too_long(plan: Plan, stdout: str, facts: list[tuple[str, str]]) -> DeployerError:
