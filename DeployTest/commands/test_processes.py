@@ -174,10 +174,14 @@ def test_a_signal_while_a_child_starts(tmp_path: Path, monkeypatch: pytest.Monke
             children.append(self)
             signal.raise_signal(signal.SIGINT)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(subprocess, "Popen", Interrupted)
-        with pytest.raises(KeyboardInterrupt), child_process(["sleep", "600"], tmp_path, subprocess.PIPE):
-            pytest.fail("the signal was lost")
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", Interrupted)
+            with pytest.raises(KeyboardInterrupt), child_process(["sleep", "600"], tmp_path, subprocess.PIPE):
+                pytest.fail("the signal was lost")
+    finally:
+        signal.signal(signal.SIGINT, handler)
     [child] = children
     assert child.returncode == -signal.SIGKILL
 
