@@ -51,12 +51,9 @@ def assert_alike(build: Callable[[], Any], x: Any, y: Any) -> None:
     buffers = {n: b.detach().clone() for n, b in ours.named_buffers()}
     trained = front.train(ours, (x, y), "cross_entropy", lr=0.1, batch_size=ROWS, shuffle=False, warn=lambda w: None)
     assert trained.verdict == "passed"
-    assert all(torch.equal(p, before[n]) for n, p in ours.named_parameters()), "training changed the module's weights"
-    assert all(torch.equal(b, buffers[n]) for n, b in ours.named_buffers()), "training changed the module's buffers"
     losses = trained_by_pytorch(theirs, x, y)
     limits = table()["front"]
     assert np.allclose(trained.losses, losses, rtol=0, atol=limits["loss"]), (trained.losses, losses)
-    front.load_into(ours, trained)
     for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True):
         moved = float((b.double() - (before | buffers)[name].double()).abs().max()) if name in before | buffers else 0.0
         assert float((a.double() - b.double()).abs().max()) <= max(moved, 0.01) * limits["movement"], name
@@ -324,7 +321,7 @@ def test_buffers_are_pytorch_s(name: str) -> None:
 
 
 def test_plain_tensors_last() -> None:
-    """Attributes that are tensors, also in a list, are kept like buffers; the module has its own back afterwards."""
+    """Attributes that are tensors, also in a list, are kept like buffers, and the module has the last ones."""
     for place in ("attribute", "list"):
 
         def prepare(net: Any) -> None:
@@ -341,6 +338,8 @@ def test_plain_tensors_last() -> None:
         ours = Net(middle, prepare)
         theirs = copy.deepcopy(ours)
         trained = front.train(ours, (x, y), "cross_entropy", lr=0.1, batch_size=ROWS, shuffle=False)
-        assert not ours.kept.any()
-        assert not ours.memory[0].any()
-        assert np.allclose(trained.losses, trained_by_pytorch(theirs, x, y), rtol=0, atol=table()["front"]["loss"])
+        limits = table()["front"]
+        assert np.allclose(trained.losses, trained_by_pytorch(theirs, x, y), rtol=0, atol=limits["loss"])
+        for tensor, expected in ((ours.kept, theirs.kept), (ours.memory[0], theirs.memory[0])):
+            assert expected.any() == ((expected is theirs.kept) == (place == "attribute"))
+            assert torch.allclose(tensor, expected, rtol=0, atol=float(expected.abs().max()) * limits["movement"])

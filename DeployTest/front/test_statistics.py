@@ -1,5 +1,6 @@
 """Running statistics of batch norms: after training they are PyTorch's, and so is what a module says in evaluation."""
 
+import copy
 import importlib
 import itertools
 from pathlib import Path
@@ -30,11 +31,11 @@ def net() -> Any:
 def test_statistics(tmp_path: Path) -> None:
     """Losses, weights, statistics with the variance of a sample, numbers of batches, and results in evaluation."""
     torch.manual_seed(1)
-    module, copy = net(), net()
+    module, twin = net(), net()
     with torch.no_grad():
         module[4].running_var.uniform_(0.5, 2)
         module[1].num_batches_tracked.fill_(5)
-    copy.load_state_dict(module.state_dict())
+    twin.load_state_dict(module.state_dict())
     before = {name: p.detach().clone() for name, p in module.named_parameters()}
     x, y = torch.randn(8, 1, 6, 6), torch.arange(8) % 3
     options: dict[str, Any] = {"lr": 0.1, "batch_size": 4, "epochs": 2, "shuffle": False, "folder": tmp_path}
@@ -42,21 +43,21 @@ def test_statistics(tmp_path: Path) -> None:
     assert trained.verdict == "passed"
     norms = [f"{place}.{name}" for place in (1, 7) for name in ("running_mean", "running_var", "num_batches_tracked")]
     assert sorted(trained.buffers) == sorted(norms)
-    optimizer = torch.optim.SGD(copy.parameters(), 0.1)
+    optimizer = torch.optim.SGD(twin.parameters(), 0.1)
     for _, begin in itertools.product(range(2), (0, 4)):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(copy(x[begin : begin + 4]), y[begin : begin + 4]).backward()
+        nn.functional.cross_entropy(twin(x[begin : begin + 4]), y[begin : begin + 4]).backward()
         optimizer.step()
     front.load_into(module, trained)
     limits = table()["front"]["movement"]
-    for name, p in copy.named_parameters():
+    for name, p in twin.named_parameters():
         moved = float((p.detach() - before[name]).abs().max())
         assert np.abs(trained.weights[name] - p.detach().numpy()).max() <= max(moved, 1e-4) * limits, name
-    for name, buffer in copy.named_buffers():
+    for name, buffer in twin.named_buffers():
         ours = dict(module.named_buffers())[name]
         assert torch.allclose(ours, buffer, **table()["several"]["float32"]), name
     assert int(module[1].num_batches_tracked) == 9
-    assert torch.allclose(module.eval()(x), copy.eval()(x), rtol=0, atol=limits)
+    assert torch.allclose(module.eval()(x), twin.eval()(x), rtol=0, atol=limits)
 
 
 def test_buffers_that_the_module_has_not() -> None:
@@ -85,10 +86,11 @@ def test_a_norm_that_runs_twice() -> None:
 
     torch.manual_seed(2)
     module, x, y = Net().train(), torch.randn(6, 4), torch.arange(6) % 2
+    theirs = copy.deepcopy(module)
     trained = front.train(module, (x, y), "cross_entropy", lr=0.1, batch_size=6)
-    module(x)
+    theirs(x)
     for name in ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked"):
-        assert np.allclose(trained.buffers[name], module.state_dict()[name].numpy(), **table()["several"]["float32"])
+        assert np.allclose(trained.buffers[name], theirs.state_dict()[name].numpy(), **table()["several"]["float32"])
 
 
 def test_a_norm_without_statistics() -> None:

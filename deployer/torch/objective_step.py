@@ -16,6 +16,7 @@ from deployer.torch.loss_choice import LossChoice
 from deployer.torch.objectives import Objective, named_loss, objective_of
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.torch.tracing.imported import import_tracer
+from deployer.torch.tracing.module_state import held_by
 from deployer.training.attached_loss import OWN_LOSS
 from deployer.training.settings import split_settings
 
@@ -57,7 +58,13 @@ class ObjectiveStep:
         objective, names = self.objective, dict(zip(self.objective.data, self.step.data, strict=False))
         targets = tuple(names[n] for n in objective.targets)
         known = {"loss": objective.name, "settings": dict(objective.settings), "class_weights": objective.weights}
-        return self.step.save(path, **known, targets=targets)
+        return self.step.save(path, **known, targets=targets, counts=self.counts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The module's present counters of passes, such as the numbers of batches of running statistics."""
+        held = held_by(self.module)
+        return {name: int(held.state(name)) for name, step in self.step.counts.items() if step}
 
 
 def named_objective(module: nn.Module, loss: LossChoice, columns: Columns) -> Objective:

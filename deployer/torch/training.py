@@ -2,13 +2,14 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from deployer.core.errors import DatasetMismatch, RunFailed, Warn, python_warning
 from deployer.core.operator import Array
@@ -29,6 +30,7 @@ from deployer.torch.data import read_columns
 from deployer.torch.loss_choice import ClassWeights, choose_loss
 from deployer.torch.objective_step import (
     CaptureOptions,
+    ObjectiveStep,
     capture_objective,
     named_objective,
 )
@@ -38,10 +40,9 @@ from deployer.torch.rules.schedules import SchedulerSpec, schedule_spec
 from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
 from deployer.torch.samples.run_samples import reader, run_samples
 from deployer.torch.samples.streams import StreamOptions
-from deployer.torch.step import CapturedStep
 from deployer.torch.trained import Trained, as_trained
 from deployer.torch.updates import FirstUpdates
-from deployer.torch.weights import on_tensors
+from deployer.torch.weights import as_begun, load_into, on_tensors
 from deployer.training.tables import check_column
 
 MODEL, EVALUATED, RUN = "module.onnx", "evaluated.onnx", "run"
@@ -123,8 +124,9 @@ def train(
     PyTorch are known by name, or "model" where the module returns its loss. `optimizer` is a name or an optimizer of
     `torch.optim`, whose groups and settings count; what it has and no optimizer here has is an error. PyTorch itself
     differentiates: what it stops, scales or replaces on the way is so here, and buffers that forward writes are renewed
-    in each pass. The module keeps its weights; `load_into` gives it the trained ones. Arguments may also have the names
-    that other libraries give them, such as `learning_rate`, `max_epochs` or `val_loader`.
+    in each pass. In the end the module has the trained weights and buffers, as by `load_into`; it keeps its own where
+    the call raises. Arguments may also have the names that other libraries give them, such as `learning_rate`,
+    `max_epochs` or `val_loader`.
 
     The update:
 
@@ -162,7 +164,7 @@ def train(
       the first updates with `torch.optim`, before anything is compiled. `check_passes` passes of the run are repeated
       in float64.
     - `folder` gets the files, by default one that is removed; with `resume` a run goes on from its checkpoint there,
-      which is written every `checkpoint_every` passes (0: after each epoch).
+      which is written every `checkpoint_every` passes (0: after each epoch), and not from the module's weights.
     - `target` is the machine, by default this one at full speed; `cores`, `buffering`, `budgets` (bytes by level) and
       `outermost` (the last level tensors may lie in) are as in `deployer train`.
     - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split into
@@ -223,13 +225,15 @@ def train(
     objective = named_objective(module, chosen, samples.columns)
     first, held_out = samples.first(objective), samples.held_out(objective, read, warn)
     capture = CaptureOptions(seed, drops, check, reduction == ACCUMULATIONS[1])
-    captured = capture_objective(module, objective, first, samples.may_ignore, capture, warn)
-    with tempfile.TemporaryDirectory() as scratch:
+    begun = as_begun(module, Path(folder) / MODEL) if resume and folder else nullcontext()
+    with tempfile.TemporaryDirectory() as scratch, begun:
+        captured = capture_objective(module, objective, first, samples.may_ignore, capture, warn)
         place = Path(folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
-        model, evaluated = captured.save(place / MODEL), None
+        given = Path(scratch) if resume else place  # those of the run that goes on stay as they are
+        model, evaluated = captured.save(given / MODEL), None
         if held_out is not None or overfit or train_metrics:
-            evaluated = capture_outputs(module, objective, captured.batch).save(place / EVALUATED)
+            evaluated = capture_outputs(module, objective, captured.batch).save(given / EVALUATED)
         task = Task(
             loss=captured.loss,
             optimizer=rule.choice,
@@ -262,18 +266,20 @@ def train(
         )
         if folder is not None:
             write_forward(captured, place / RUN, warn)
-    _raise_faults(fitted, bool(overfit))
-    return as_trained(_with_counts(module, captured.step, fitted), captured)
+        _raise_faults(fitted, bool(overfit))
+    trained = as_trained(_with_counts(captured, fitted), captured)
+    load_into(module, trained)
+    return trained
 
 
-def _with_counts(module: nn.Module, step: CapturedStep, fitted: Fitted) -> Fitted:
+def _with_counts(captured: ObjectiveStep, fitted: Fitted) -> Fitted:
     """The run with the module's counters of passes among its buffers."""
     passes = len(fitted.losses)
     best = next((row.passes for row in fitted.rows if row.epoch == fitted.best_epoch), passes)
     return replace(
         fitted,
-        buffers=fitted.buffers | _counts(module, step, passes),
-        best_buffers=fitted.best_buffers | _counts(module, step, best),
+        buffers=fitted.buffers | _counts(captured, passes),
+        best_buffers=fitted.best_buffers | _counts(captured, best),
     )
 
 
@@ -285,8 +291,6 @@ def _raise_faults(fitted: Fitted, learns_by_heart: bool) -> None:
         raise RunFailed("the check found faults in the run", facts)
 
 
-def _counts(module: nn.Module, step: CapturedStep, passes: int) -> dict[str, Array]:
+def _counts(captured: ObjectiveStep, passes: int) -> dict[str, Array]:
     """Return the module's counters after so many passes, such as the batch counts of running statistics."""
-    buffers: dict[str, Tensor] = {name: buffer.detach().cpu() for name, buffer in module.named_buffers()}
-    counts = {name: each for name, each in step.counts.items() if each and name in buffers}
-    return {name: np.asarray(buffers[name].numpy() + each * passes) for name, each in counts.items()}
+    return {name: np.asarray(begun + captured.step.counts[name] * passes) for name, begun in captured.counts.items()}

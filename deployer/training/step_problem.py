@@ -39,7 +39,8 @@ class StepRecord:
 
     `gradients` and `states` map initializers to values of the graph, `frozen` are the module's parameters that are not
     trained, `share` is the input that the gradient begins with, if there is one. `targets` are the data that the model
-    itself does not take; `settings` and `class_weights` are the loss's.
+    itself does not take; `settings` and `class_weights` are the loss's. `counts` has the module's counters of passes,
+    which the graph lacks, as they were.
     """
 
     gradients: dict[str, str]
@@ -50,6 +51,7 @@ class StepRecord:
     settings: dict[str, float] = field(default_factory=dict)
     class_weights: tuple[float, ...] = ()
     targets: tuple[str, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -94,9 +96,10 @@ def read_trained(path: Path) -> str:
 
 
 def _checked(given: Any) -> dict[str, Any]:
-    """The fields in the types that they have; TypeError otherwise."""
+    """The fields in the types that they have; TypeError otherwise. Files of older versions have no counts."""
+    given = {"counts": {}} | given
     tables, lists, words = (
-        ("gradients", "states", "settings"),
+        ("gradients", "states", "settings", "counts"),
         ("frozen", "class_weights", "targets"),
         ("share", "loss"),
     )
@@ -110,6 +113,8 @@ def _checked(given: Any) -> dict[str, Any]:
     for name in words:
         if not isinstance(given[name], str):
             raise TypeError(f"{name} is not a word")
+    if not all(type(count) is int for count in given["counts"].values()):
+        raise TypeError("counts are whole numbers")
     return {name: given[name] for name in (*tables, *lists, *words)}
 
 

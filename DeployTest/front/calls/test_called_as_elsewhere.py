@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deployer.core.errors import OptionProblem
+from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.fitting.safetensors import read_safetensors
 from DeployTest.support.tolerances import table
 
@@ -173,12 +173,63 @@ def test_what_a_run_has(tmp_path: Path) -> None:
     assert {n: x.tolist() for n, x in arrays.items()} == {n: x.tolist() for n, x in run.state_dict().items()}
 
 
-def test_going_on_from_trained_weights(tmp_path: Path) -> None:
-    """A resumed run has its own weights: the error for a module that has them already says which to give."""
-    module, options = perceptron(), {**OPTIONS, "folder": tmp_path}
+def with_statistics() -> Any:
+    """Running statistics and their counter between two layers, whose weights are always the same."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)).train()
+
+
+def test_the_module_is_trained(tmp_path: Path) -> None:
+    """A run trains the module itself, as a loop of PyTorch does: weights, statistics and counters of its last pass."""
+    module, options = with_statistics(), {**OPTIONS, "folder": tmp_path}
+    before = {name: x.clone() for name, x in module.state_dict().items()}
     run = front.train(module, (X, Y), "cross_entropy", **options)
-    front.load_into(module, run)
-    with pytest.raises(OptionProblem, match=r"model differ[\s\S]*weights that the run began with"):
-        front.train(module, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 3})
-    on = front.train(perceptron(), (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 3})
-    assert on.losses[: len(run.losses)] == run.losses
+    assert module.training
+    assert all(not torch.equal(x, before[name]) for name, x in module.state_dict().items())
+    assert all(torch.equal(x, run.state_dict()[name]) for name, x in module.state_dict().items())
+    assert int(module[1].num_batches_tracked) == len(run.losses) == 12
+    again = front.train(module, (X, Y), "cross_entropy", **OPTIONS)
+    assert again.losses[0] < run.losses[0]
+    assert int(module[1].num_batches_tracked) == 24
+
+
+def test_a_call_that_fails_leaves_the_module(tmp_path: Path) -> None:
+    """A run that diverges, one that is interrupted, and one that cannot go on leave the module as it was."""
+
+    class Interrupting(callbacks.Callback):
+        def on_step(self, *_: Any) -> None:
+            raise KeyboardInterrupt
+
+    module, options = with_statistics(), {**OPTIONS, "folder": tmp_path}
+    front.train(with_statistics(), (X, Y), "cross_entropy", **options)
+    before = {name: x.clone() for name, x in module.state_dict().items()}
+    failing: list[tuple[type[BaseException], dict[str, Any]]] = [
+        (DatasetMismatch, {"overfit": 4, "lr": 1e-6}),
+        (KeyboardInterrupt, {"callback": Interrupting()}),
+        (OptionProblem, {"resume": True, "momentum": 0.5, "folder": tmp_path}),
+    ]
+    for kind, changes in failing:
+        with pytest.raises(kind):
+            front.train(module, (X, Y), "cross_entropy", **{**OPTIONS, "epochs": 3, **changes})
+        assert all(torch.equal(x, before[name]) for name, x in module.state_dict().items())
+
+
+def test_a_run_that_goes_on(tmp_path: Path) -> None:
+    """It does so from its checkpoint, with the trained module, with one made anew or with other random weights."""
+    module, options = with_statistics(), {**OPTIONS, "folder": tmp_path}
+    whole = front.train(with_statistics(), (X, Y), "cross_entropy", **{**OPTIONS, "epochs": 5})
+    front.train(module, (X, Y), "cross_entropy", **options)
+    other = with_statistics()
+    nn.init.ones_(other[0].weight)
+    for epochs, given in ((3, module), (4, with_statistics()), (5, other)):
+        on = front.train(given, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": epochs})
+        assert on.losses == whole.losses[: len(on.losses)]
+        assert int(given[1].num_batches_tracked) == len(on.losses) == 6 * epochs
+    assert all(torch.equal(x, whole.state_dict()[name]) for name, x in other.state_dict().items())
+    frozen = with_statistics()
+    frozen[3].weight.requires_grad_(False).mul_(2)
+    for wrong in (frozen, nn.Sequential(nn.Linear(6, 3))):
+        with pytest.raises(OptionProblem, match="belongs to another run: evaluated, model differ"):
+            front.train(wrong, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 6})
+    on = front.train(module, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 6})
+    assert on.losses[:-6] == whole.losses

@@ -64,6 +64,15 @@ class HeldState:
         """The parameters that require a gradient."""
         return tuple(n for n in self.parameters if self.parameter(n).requires_grad)
 
+    def write(self, content: Mapping[str, Any]) -> None:
+        """Give tensors of these names this content, of as many elements, in place."""
+        known = self.parameters | self.states
+        with torch.no_grad():
+            for name, value in content.items():
+                tensor = known[name][0].get()
+                given = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+                tensor.copy_(given.reshape(tensor.shape))
+
     @contextlib.contextmanager
     def swapped(self, parameters: Mapping[str, Tensor], states: Mapping[str, Tensor]) -> Iterator[None]:
         """The module with these tensors in the places of its own; what it has afterwards is put back."""
