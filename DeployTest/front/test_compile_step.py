@@ -104,8 +104,8 @@ def test_every_optimizer(kind: str) -> None:
     """Each optimizer of PyTorch that has an equivalent is taken, with its defaults, by its object and by its name."""
     module = perceptron()
     step = front.compile_step(module, F.cross_entropy, getattr(torch.optim, kind)(module.parameters(), lr=0.01))
-    named = front.compile_step(module, F.cross_entropy, kind.lower(), lr=0.01)
-    by_class = front.compile_step(module, F.cross_entropy, getattr(torch.optim, kind), lr=0.01)
+    named = front.compile_step(perceptron(), F.cross_entropy, kind.lower(), lr=0.01)
+    by_class = front.compile_step(perceptron(), F.cross_entropy, getattr(torch.optim, kind), lr=0.01)
     assert run(step) == run(named) == run(by_class)
     variant = step._variant
     assert variant.has_rules
@@ -234,17 +234,15 @@ def test_a_state_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_weights_in_and_out() -> None:
-    """Weights can be set by name; the module gets them, and its output in evaluation mode is `evaluate`'s."""
+    """Weights can be set by name; the module has them, and its output in evaluation mode is `evaluate`'s."""
     module = with_states()
     step = front.compile_step(module, F.cross_entropy, "adamw", lr=0.01)
-    run(step)
     before = module[0].weight.detach().clone()
+    run(step)
     assert not torch.equal(step.weights["0.weight"], before)
     assert step.optimizer_state["0.weight"].keys() == {"first_moment", "second_moment"}
-    assert torch.equal(module[0].weight, before)
     outputs = step.evaluate(X[:7])
-    trained = step.to_module()
-    assert trained is module
+    assert step.to_module() is module
     assert torch.equal(module[0].weight, step.weights["0.weight"])
     assert int(module[1].num_batches_tracked) == len(BATCHES)
     with torch.no_grad():
@@ -252,6 +250,7 @@ def test_weights_in_and_out() -> None:
     assert torch.allclose(outputs, expected, rtol=0, atol=table()["front"]["loss"] * float(expected.abs().max()))
     step.load_weights({"0.weight": before})
     assert torch.equal(step.weights["0.weight"], before)
+    assert torch.equal(module[0].weight, before)
     with pytest.raises(OptionProblem, match=r"no '0\.other'"):
         step.load_weights({"0.other": before})
 
@@ -324,7 +323,7 @@ def test_a_loss_as_loops_of_pytorch_have_it() -> None:
     assert type(loss.item()) is float
     with pytest.raises(OptionProblem, match=r"has made the backward pass[\s\S]*leave out loss\.backward\(\)"):
         loss.backward()
-    with pytest.raises(AttributeError, match=r"no attribute 'package'; try deployer\.torch\.package\(step\.to_module"):
+    with pytest.raises(AttributeError, match=r"no attribute 'package'; try deployer\.torch\.package\(module"):
         step.package("lib")
     assert not hasattr(step, "pizza")
 

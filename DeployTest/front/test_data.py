@@ -1,5 +1,6 @@
 """Training data of a module: the same samples give the same bits in every form in which people have them."""
 
+import copy
 import importlib
 import json
 from collections.abc import Iterator
@@ -160,10 +161,11 @@ def test_train(tmp_path: Path) -> None:
     images = folder(tmp_path / "images")
     x, y = read(images, module, pytest.fail).arrays
     options = {"batch_size": 2, "epochs": 2, "check_passes": 1}
+    twins = [copy.deepcopy(module) for _ in range(2)]
     one = front.train(module, images, "cross_entropy", validation=images, folder=tmp_path / "out", **options)
     assert json.loads((tmp_path / "out/run/report.json").read_text())["classes"] == ["cat", "dog"]
-    two = front.train(module, Pairs(torch.from_numpy(x), y), "cross_entropy", validation=(x, y), **options)
-    three = front.train(module, (x, y), "cross_entropy", validation=Pairs(torch.from_numpy(x), y), **options)
+    two = front.train(twins[0], Pairs(torch.from_numpy(x), y), "cross_entropy", validation=(x, y), **options)
+    three = front.train(twins[1], (x, y), "cross_entropy", validation=Pairs(torch.from_numpy(x), y), **options)
     assert one.losses == two.losses == three.losses
     assert one.rows == two.rows == three.rows
     assert (one.classes, two.classes, three.classes) == (("cat", "dog"), ("cat", "dog"), ())
@@ -179,7 +181,7 @@ def test_tables(tmp_path: Path) -> None:
     (tmp_path / "held.csv").write_text("c;b;kind;a\n3;2;dog;1\n")
     module, options = Two(), {"batch_size": 2, "check_passes": 1}
     files = {"validation": tmp_path / "held.csv", "target_column": "kind"}
-    one = front.train(module, tmp_path / "data.csv", "cross_entropy", **files, **options)
+    one = front.train(copy.deepcopy(module), tmp_path / "data.csv", "cross_entropy", **files, **options)
     x = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 2]])
     y = torch.tensor([1, 0, 1, 0])
     two = front.train(module, (x, y), "cross_entropy", validation=(x[:1], y[:1]), **options)

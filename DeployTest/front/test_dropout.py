@@ -1,5 +1,6 @@
 """Dropout of PyTorch modules: where it drops, that it trains as PyTorch does by the same masks, how it is left out."""
 
+import copy
 import importlib
 import itertools
 from collections.abc import Iterator
@@ -153,7 +154,7 @@ def test_trains_as_pytorch(name: str, tmp_path: Path, request: pytest.FixtureReq
     before = {n: p.detach().clone() for n, p in module.named_parameters()}
     x, y = torch.randn(2 * BATCH, *shape), torch.arange(2 * BATCH) % 3
     options = {"lr": 0.1, "batch_size": BATCH, "epochs": EPOCHS, "seed": SEED, "shuffle": False}
-    trained = front.train(module, (x, y), "cross_entropy", **options)
+    trained = front.train(copy.deepcopy(module), (x, y), "cross_entropy", **options)
     masks: Masks = request.getfixturevalue("masks")
     optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
     for _, begin in itertools.product(range(EPOCHS), range(0, 2 * BATCH, BATCH)):

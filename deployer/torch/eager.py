@@ -103,7 +103,7 @@ def doubled(module: nn.Module, held: HeldState) -> Iterator[None]:
     slots = [(slot, slot.get()) for places in held.states.values() for slot in places]
     try:
         for tensor, data in before:
-            tensor.data = data.double() if data.is_floating_point() else data.clone()
+            tensor.data = data.to(torch.float64 if data.is_floating_point() else data.dtype, copy=True)
         with _default_dtype(torch.float64), _Narrow(), _float32_limits():
             yield
     finally:

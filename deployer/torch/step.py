@@ -336,8 +336,8 @@ def _spoken(name: str) -> str:
 
 
 def _exact(tensor: Tensor) -> Array:
-    """The content, floats in float64."""
-    return np.asarray(tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy())
+    """A copy of the content, floats in float64."""
+    return np.array(tensor.double().numpy() if tensor.is_floating_point() else tensor.numpy())
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -50,7 +50,6 @@ module = nn.Sequential(
 run = deployer.torch.train(
     module, (healthy, healthy), "mse", "adam", lr=3e-3, batch_size=16, epochs=30, validation=(held_out, held_out)
 )
-deployer.torch.load_into(module, run)
 print(run.verdict, run.rows[-1].text)
 Chart({"loss": [row.loss for row in run.rows], "validation loss": [row.metrics["loss"] for row in run.rows]})
 

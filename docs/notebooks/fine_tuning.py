@@ -59,7 +59,6 @@ digits = nn.Sequential(body, nn.Linear(144, 10))
 run = deployer.torch.train(
     digits, (x, y), "cross_entropy", "adam", lr=3e-3, batch_size=20, epochs=8, validation=(x_test, y_test)
 )
-deployer.torch.load_into(digits, run)
 print(run.verdict, run.rows[-1].text)
 Chart({"loss": [row.loss for row in run.rows], "validation loss": [row.metrics["loss"] for row in run.rows]})
 

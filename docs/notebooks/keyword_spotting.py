@@ -61,7 +61,6 @@ module = nn.Sequential(body, nn.Linear(144, len(WORDS)))
 run = deployer.torch.train(
     module, (x, y), "cross_entropy", "adam", lr=3e-3, batch_size=16, epochs=6, validation=(x_test, y_test), seed=1
 )
-deployer.torch.load_into(module, run)
 print(run.verdict)
 for row in run.rows:
     print(row.text)

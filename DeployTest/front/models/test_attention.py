@@ -1,5 +1,6 @@
 """Attention in the forms of PyTorch: trained as by PyTorch, by one operator where it can be, and written as ONNX's."""
 
+import copy
 import importlib
 import json
 from collections import Counter
@@ -128,7 +129,7 @@ def test_a_batch_of_one() -> None:
     torch.manual_seed(1)
     module = Attends(CASES["groups"])
     x, y = batches()
-    trained = front.train(module, (x[:3], y[:3]), "cross_entropy", lr=0.1, batch_size=1, shuffle=False)
+    trained = front.train(copy.deepcopy(module), (x[:3], y[:3]), "cross_entropy", lr=0.1, batch_size=1, shuffle=False)
     losses, optimizer = [], torch.optim.SGD(module.parameters(), 0.1)
     for i in range(3):
         optimizer.zero_grad()

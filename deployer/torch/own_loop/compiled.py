@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deployer.core.errors import DatasetMismatch, FileProblem, InternalError, OptionProblem, RunFailed
+from deployer.core.errors import DatasetMismatch, DeployerWarning, FileProblem, InternalError, OptionProblem, RunFailed
 from deployer.core.operator import Array, operator_of
 from deployer.core.traits.training import Optimizer
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
@@ -27,6 +27,7 @@ from deployer.torch.objective_step import (
 )
 from deployer.torch.objectives import Objective
 from deployer.torch.own_loop.evaluation import ModuleOutputs
+from deployer.torch.own_loop.live_module import LiveModule
 from deployer.torch.own_loop.step_loss import StepLoss
 from deployer.torch.own_loop.step_variant import StepOptions, StepVariant
 from deployer.torch.rules.update_rule import UpdateRule
@@ -36,7 +37,7 @@ FORMAT = "deployer step 1"
 OPTIMIZER = "optimizer/"
 """Prefix of the names of an optimizer's tensors in a state."""
 PASSES = "passes"
-TRAINED = "deployer.torch.package(step.to_module(), loss, optimizer, (x, y), folder)"
+TRAINED = "deployer.torch.package(module, loss, optimizer, (x, y), folder)"
 LEAVE_OUT = "leave it out: step(x, y) makes the pass and its update"
 ELSEWHERE = {
     "package": TRAINED,
@@ -45,11 +46,11 @@ ELSEWHERE = {
     "step": LEAVE_OUT,
     "train": "leave it out: step(x, y) is in training mode, step.predict(x) in evaluation mode",
     "eval": "step.predict(x), which is in evaluation mode",
-    "parameters": "step.weights, or step.to_module().parameters()",
-    "model": "step.to_module(), the module with the present weights",
+    "parameters": "step.module.parameters(), which each call trains",
+    "model": "step.module, which each call trains",
     "loss": "step(x, y), which returns it",
     "save_checkpoint": "step.save(path)",
-    "export_onnx": "deployer.torch.capture(step.to_module(), x).save(path)",
+    "export_onnx": "deployer.torch.capture(step.module, x).save(path)",
 }
 """What steps, modules and optimizers elsewhere have, and what does the same here."""
 
@@ -57,7 +58,7 @@ ELSEWHERE = {
 class CompiledStep:
     """One training step of a module: `step(x, y)` makes a pass, and its update where one is due; the loss as a float.
 
-    The state lies in the step, the module keeps its own weights until `to_module`. Made by `compile_step`.
+    The module's weights and buffers are those of the step: what either writes, the other has. Made by `compile_step`.
     """
 
     def __init__(self, module: nn.Module, loss: LossChoice, rule: UpdateRule, options: StepOptions) -> None:
@@ -73,7 +74,7 @@ class CompiledStep:
         self._accumulated = 0
         self._outputs: ModuleOutputs | None = None
         self._last: tuple[Any, ...] = ()
-        self._counted: dict[str, Tensor] = {}
+        self._live: LiveModule | None = None
         self.passes = 0
         if rule.live is not None:  # so that its schedulers take the updates made here for its own
             rule.live._opt_called = True
@@ -84,6 +85,7 @@ class CompiledStep:
         with self._lock:
             if variant is None or named or len(data) != len(variant.shapes):
                 variant, data = self._arranged(data, named)
+            module = self._synced()
             pointers, kinds = variant.pointers, variant.kinds
             for i, (x, shape, dtype) in enumerate(zip(data, variant.shapes, variant.dtypes, strict=True)):
                 if type(x) is Tensor and x.dtype is dtype and x.shape == shape and x.is_cpu and x.is_contiguous():
@@ -105,6 +107,8 @@ class CompiledStep:
                 raise InternalError("the library refuses a number of the batch that its program takes")
             self._accumulated, self._last = after, data
             self.passes += 1
+            if module.counters:
+                module.counts += module.raised
             return StepLoss(library.loss.value)
 
     def __getattr__(self, name: str) -> Any:
@@ -138,8 +142,8 @@ class CompiledStep:
     @property
     def buffers(self) -> dict[str, Tensor]:
         """The present buffers that forward writes, by the module's names, as copies; counters among them."""
-        variant = self._built()
-        counts = {n: known + variant.captured.step.counts[n] * self.passes for n, known in self._counted.items()}
+        variant, module = self._built(), self._synced()
+        counts = dict(zip(module.counters, map(torch.tensor, module.counts.tolist()), strict=True))
         return self._named(variant.problem.graph.states) | counts
 
     @property
@@ -176,6 +180,8 @@ class CompiledStep:
             for storage, place in variant.state.items():
                 place[...] = arrays[names[storage]]
             self.passes = int(arrays[PASSES])
+            module = self._synced()
+            module.counts[...] = module.begun + module.raised * self.passes
             self._accumulated = self.passes % self._accumulate
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
@@ -290,7 +296,16 @@ class CompiledStep:
         if self._variant is None:
             hint = "a first call, or compile_step(..., example=(x, y))"
             raise OptionProblem("the step is not compiled yet", hint=hint)
+        self._synced()
         return self._variant
+
+    def _synced(self) -> LiveModule:
+        """The module, after what it has elsewhere by now was read."""
+        assert self._live is not None, "a step that is compiled has it"
+        if not self._live.is_current:
+            self._live.take(self)
+        self._live.check_constants()
+        return self._live
 
     def _named(self, names: Mapping[str, str]) -> dict[str, Tensor]:
         variant = self._built()
@@ -346,9 +361,13 @@ class CompiledStep:
         batch = {n: np.asarray(x) for n, x in zip(objective.data, arrays, strict=True)}
         captured = capture_objective(self.module, objective, batch, True, self._options.capture, self._options.warn)
         variant = StepVariant(captured, self._rule, self._options)
-        if not self._counted:
-            known = dict(self.module.named_buffers())
-            self._counted = {n: known[n].detach().clone() for n in captured.step.counts if n in known}
+        if self._live is None:
+            self._live = LiveModule(self.module, variant.problem.graph.original.values(), captured.step)
+            self._bind(variant)
+            if not self._live.is_bound:
+                facts = [("of another type or device", ", ".join(self._live.odd[:4]))]
+                hint = "step.to_module(), which gives it the trained weights"
+                self._options.warn(DeployerWarning("the module is not trained with the step", facts, hint))
         self._variants[tuple(variant.shapes)] = variant
         self._rates = ()
         return variant
@@ -376,8 +395,15 @@ class CompiledStep:
         other = self._variants.get(shapes) or self._compiled(arrays)
         for storage, place in other.state.items():
             place[...] = variant.state[storage]
+        self._bind(other)
         self._variant, self._outputs, self._rates = other, None, ()
         return other
+
+    def _bind(self, variant: StepVariant) -> None:
+        """Let the module's tensors lie in the memory of a variant."""
+        assert self._live is not None, "the first variant makes it"
+        original, tensors = variant.problem.graph.original, variant.library.tensors
+        self._live.bind({old: tensors[new] for new, old in original.items()}, self)
 
 
 def to_numpy(value: Any) -> Array:
