@@ -99,6 +99,22 @@ def test_a_wrong_optimizer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         train(module())
 
 
+def test_the_rounding_of_settings_is_no_difference() -> None:
+    """RMSprop's 1 - 0.99 in float32 turns a large first step, and with it the gradient after it; PyTorch's is the same.
+
+    The weights, of which a gradient is nearly zero, were trained before.
+    """
+    torch.manual_seed(25)
+    net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    x, y = torch.randn(24, 6), torch.arange(24) % 3
+    optimizer = torch.optim.SGD(net.parameters(), 0.5)
+    for _ in range(75):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        optimizer.step()
+    front.compile_step(net, F.cross_entropy, "rmsprop", (x[:4], y[:4]), lr=0.01)
+
+
 def test_gradients_that_are_off_to_any_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients that the check of a step allows make no difference of weights, whatever their signs in each update.
 

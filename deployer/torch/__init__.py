@@ -1,7 +1,8 @@
 """From a PyTorch module to trained weights; PyTorch is an optional extra of the deployer.
 
-`train` trains a module by generated code, `load_into` gives its weights to another one. The `package` of its result writes a
-library of C for a board, `package` that of a module as it is. `compile_step` makes a step for a loop of your own.
+`train` trains a module by generated code, `load_into` gives its weights to another one. The `package` of its result
+writes a library of C for a board, `package` that of a module as it is. `compile_step` makes a step for a loop of your
+own.
 `capture_step` gives a module's training step as an ONNX model, `capture` its forward pass.
 """
 

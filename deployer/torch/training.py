@@ -230,10 +230,10 @@ def train(
         captured = capture_objective(module, objective, first, samples.may_ignore, capture, warn)
         place = Path(folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
-        given = Path(scratch) if resume else place  # those of the run that goes on stay as they are
-        model, evaluated = captured.save(given / MODEL), None
+        kept = Path(scratch) if resume else place  # those of the run that goes on stay as they are
+        model, evaluated = captured.save(kept / MODEL), None
         if held_out is not None or overfit or train_metrics:
-            evaluated = capture_outputs(module, objective, captured.batch).save(given / EVALUATED)
+            evaluated = capture_outputs(module, objective, captured.batch).save(kept / EVALUATED)
         task = Task(
             loss=captured.loss,
             optimizer=rule.choice,

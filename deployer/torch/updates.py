@@ -183,14 +183,17 @@ def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, 
 
 
 def options_of(rule: GroupRule) -> dict[str, Any]:
-    """The rate and the settings of a rule, in the words of `torch.optim`."""
+    """The rate and the settings of a rule, in the words of `torch.optim`, as the float32 numbers of a program.
+
+    What rounding makes of 1 - 0.99 is a millionth, and of the gradient after a large step several.
+    """
     declared = rule.operator.role(Optimizer)
     assert declared is not None
-    given: dict[str, Any] = {"lr": rule.rate}
+    given: dict[str, Any] = {"lr": float(np.float32(rule.rate))}
     for setting in declared.settings:
         value = rule.attributes.get(setting.place, setting.default)
         if value is not None:
-            given[setting.name.replace("-", "_")] = bool(value) if setting.switch else value
+            given[setting.name.replace("-", "_")] = bool(value) if setting.switch else float(np.float32(value))
     for name, both in PAIRS.items():
         if both[0] in given:
             given[name] = tuple(given.pop(each) for each in both)
