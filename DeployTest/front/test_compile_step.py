@@ -323,8 +323,8 @@ def test_a_loss_as_loops_of_pytorch_have_it() -> None:
     assert type(loss.item()) is float
     with pytest.raises(OptionProblem, match=r"has made the backward pass[\s\S]*leave out loss\.backward\(\)"):
         loss.backward()
-    with pytest.raises(AttributeError, match=r"no attribute 'package'; try deployer\.torch\.package\(module"):
-        step.package("lib")
+    with pytest.raises(AttributeError, match=r"no attribute 'zero_grad'; try leave it out"):
+        step.zero_grad()
     assert not hasattr(step, "pizza")
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
+from deployer.core.operator import Array
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.fit import Fitted
 from deployer.fitting.loop import DIVERGED
@@ -37,8 +38,6 @@ ELSEWHERE = {
     "best_model": "run.model",
     "module": "run.model",
     "callback_metrics": "run.metrics",
-    "confusion_matrix": 'train(..., metrics="confusion_matrix", validation=...), and run.rows[-1].confusion_matrix; or '
-    "run.predict(x), and your own comparison",
     "accuracy": 'run.evaluate(x, y)["accuracy"]',
     "score": "run.evaluate(x, y)",
     "test": "run.evaluate(x, y)",
@@ -114,6 +113,17 @@ class Trained(Fitted):
         found = metrics_of_loss(scored, read_metrics(on_tensors(metrics)))
         found.check()
         return found.compare(self.predict(*arrays[:count]).numpy(), arrays[count]).values
+
+    @property
+    def confusion_matrix(self) -> Array:
+        """How often the final weights took each class of the validation samples, down, for each class, across.
+
+        OptionProblem where no samples with classes were validated.
+        """
+        if self.confusion is None:
+            hint = "validation=..., and labels; or run.predict(x), and your own comparison"
+            raise OptionProblem("the run has validated no samples with classes", hint=hint)
+        return self.confusion.matrix
 
     def export_onnx(self, path: Path | str, batch: int = 1) -> Path:
         """Write the forward pass in evaluation mode with the trained weights, for a batch of this size."""

@@ -96,7 +96,7 @@ def passes() -> bytes:
     return b"".join(X[i : i + 8].numpy().tobytes() + Y[i : i + 8].int().numpy().tobytes() for i in range(0, 32, 8))
 
 
-@pytest.mark.parametrize("way", ["call", "command"])
+@pytest.mark.parametrize("way", ["call", "command", "loop"])
 @pytest.mark.parametrize(("optimizer", "frozen"), [("adam", True), ("sgd", False)])
 def test_goes_on_with_the_bits_of_train(optimizer: str, frozen: bool, way: str, tmp_path: Path) -> None:
     """An epoch more by the library: the losses, weights, statistics and moments of an epoch more by `train`."""
@@ -105,6 +105,13 @@ def test_goes_on_with_the_bits_of_train(optimizer: str, frozen: bool, way: str, 
     first = front.train(net(frozen), (X, Y), "cross_entropy", optimizer, epochs=2, folder=begun, **settings)
     if way == "call":
         first.package(folder, name="net")
+    elif way == "loop":
+        chosen = {name: value for name, value in settings.items() if name not in ("batch_size", "shuffle")}
+        step = front.compile_step(net(frozen), "cross_entropy", optimizer, **chosen)
+        for i in range(8):
+            rows = slice(i % 4 * 8, i % 4 * 8 + 8)
+            step(X[rows], Y[rows])
+        step.package(folder, name="net")
     else:
         assert deployer("package", begun / "run", "--name", "net", "-o", folder) == 0
     whole = front.train(net(frozen), (X, Y), "cross_entropy", optimizer, epochs=3, folder=tmp_path / "more", **settings)

@@ -163,8 +163,12 @@ def test_what_a_run_has(tmp_path: Path) -> None:
     assert (tmp_path / "net/include/net.h").is_file()
     with pytest.raises(OptionProblem, match="no module"):
         again.predict(X)
-    with pytest.raises(AttributeError, match=r"try train\(\.\.\., metrics=\"confusion_matrix\".*run\.predict"):
-        run.confusion_matrix(X, Y)
+    with pytest.raises(OptionProblem, match=r"validated no samples with classes[\s\S]*run\.predict"):
+        print(trained(X, Y, "cross_entropy").confusion_matrix)
+    validated = trained(X, Y, "cross_entropy", validation=(X, Y))
+    found = front.load_into(perceptron(), validated, "last")(X).argmax(1)
+    pairs = list(zip(Y.tolist(), found.tolist(), strict=True))
+    assert validated.confusion_matrix.tolist() == [[pairs.count((a, b)) for b in range(3)] for a in range(3)]
     with pytest.raises(AttributeError, match=r"try run\.save\(path\)"):
         run.save_weights("x")
     kept = torch.load(run.save(tmp_path / "net.pt"), weights_only=True)

@@ -21,11 +21,12 @@ from deployer.torch.boards.prediction_library import write_prediction_library
 from deployer.torch.call_forms import example_second
 from deployer.torch.data import read_columns
 from deployer.torch.loss_choice import ClassWeights, choose_loss
-from deployer.torch.objective_step import CaptureOptions, capture_objective, named_objective, typed
+from deployer.torch.objective_step import CaptureOptions, ObjectiveStep, capture_objective, named_objective, typed
 from deployer.torch.objectives import LossSpec
 from deployer.torch.own_loop.step_variant import StepOptions, posed_problem
 from deployer.torch.rules.parameter_groups import parameter_groups
 from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
+from deployer.training.problem import Problem
 
 
 @example_second
@@ -108,18 +109,33 @@ def package(
     captured = capture_objective(module, objective, batch, True, capture, warn)
     with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
         problem = posed_problem(captured, rule, steps, Path(scratch))
-        paths = [Path(scratch) / graph for graph in GRAPHS]
+    return write_step_library(
+        captured, problem, problem.graph.weights, accumulate_grad_batches, Path(folder), options, warn
+    )
+
+
+def write_step_library(
+    captured: ObjectiveStep,
+    problem: Problem,
+    state: Mapping[str, Array],
+    accumulate: int,
+    folder: Path,
+    options: LibraryOptions,
+    warn: Warn,
+) -> Library:
+    """Write the library of a captured step that begins with this state, by the names of the program."""
+    with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
+        paths = [Path(scratch) / name for name in GRAPHS]
         problem.write(*paths)
         program, graph = problem.program(*paths), problem.graph
         files = {path.name: path.read_bytes() for path in paths}
-    state: dict[str, Array] = {
-        n: np.asarray(x, program.tensors[n].type.dtype).reshape(program.tensors[n].type.shape)
-        for n, x in graph.weights.items()
-    }
-    row = [*batch.values(), *([np.ones((), np.float32)] * len(graph.share))]
+    kinds = {n: program.tensors[n].type for n in state}
+    begun = {n: np.asarray(x, kinds[n].dtype).reshape(kinds[n].shape) for n, x in state.items()}
+    batch = [x.numpy() for x in captured.batch.values()]
+    row = [*batch, *([np.ones((), np.float32)] * len(graph.share))]
     share = len(program.data) if graph.share else 0
-    record = RunRecord(accumulate_grad_batches, len(program.data), share, dict(graph.original))
-    files |= record_files(record, example_passes(accumulate_grad_batches, accumulate_grad_batches, lambda _: row))
-    files[CHECKPOINT] = checkpoint_bytes(CheckpointPlace(state=state), {})
-    files[batch_file(predict_batch)] = forward_of(captured, predict_batch)
-    return write(files, Path(folder), options, warn)
+    record = RunRecord(accumulate, len(program.data), share, dict(graph.original))
+    files |= record_files(record, example_passes(accumulate, accumulate, lambda _: row))
+    files[CHECKPOINT] = checkpoint_bytes(CheckpointPlace(state=begun), {})
+    files[batch_file(options.predict_batch)] = forward_of(captured, options.predict_batch)
+    return write(files, folder, options, warn)

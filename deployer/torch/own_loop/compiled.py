@@ -10,14 +10,27 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deployer.core.errors import DatasetMismatch, DeployerWarning, FileProblem, InternalError, OptionProblem, RunFailed
+from deployer.core.errors import (
+    DatasetMismatch,
+    DeployerWarning,
+    FileProblem,
+    InternalError,
+    OptionProblem,
+    RunFailed,
+    Warn,
+    python_warning,
+)
 from deployer.core.operator import Array, operator_of
 from deployer.core.traits.training import Optimizer
+from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.fitting.verdicts import SampledPasses
 from deployer.lr_schedules.lr_schedule import check_rate
 from deployer.lr_schedules.windows import Updates
 from deployer.running.output import write_file
+from deployer.sizing.library_folder import Library
+from deployer.torch.boards.module_library import write_step_library
+from deployer.torch.boards.packaging import LibraryOptions
 from deployer.torch.data import read_columns
 from deployer.torch.loss_choice import LossChoice
 from deployer.torch.objective_step import (
@@ -37,10 +50,8 @@ FORMAT = "deployer step 1"
 OPTIMIZER = "optimizer/"
 """Prefix of the names of an optimizer's tensors in a state."""
 PASSES = "passes"
-TRAINED = "deployer.torch.package(module, loss, optimizer, (x, y), folder)"
 LEAVE_OUT = "leave it out: step(x, y) makes the pass and its update"
 ELSEWHERE = {
-    "package": TRAINED,
     "zero_grad": LEAVE_OUT,
     "backward": LEAVE_OUT,
     "step": LEAVE_OUT,
@@ -247,6 +258,32 @@ class CompiledStep:
             return self._outputs.of(data, named, weights)
 
     predict = evaluate
+
+    @named_parameters
+    def package(
+        self,
+        folder: Path | str,
+        *,
+        name: str = "",
+        optimizer_state: bool = True,
+        predict_batch: int = 1,
+        core: str = "",
+        budgets: Mapping[str, int] | None = None,
+        compiled: bool = True,
+        force: bool = False,
+        warn: Warn = python_warning,
+    ) -> Library:
+        """Write a library of C that goes on from the present state, to a folder; the arguments of `Trained.package`.
+
+        Its passes are of the batch size that the step was compiled for, and its rates those that the step began with.
+        """
+        variant, title = self._built(), name or Path(folder).name
+        options = LibraryOptions(
+            title, "", optimizer_state, predict_batch, core, budgets, compiled, force, self._options.canonical_batch
+        )
+        return write_step_library(
+            variant.captured, variant.problem, variant.state, self._accumulate, Path(folder), options, warn
+        )
 
     def check(self, *data: Any, **named: Any) -> str:
         """Repeat a pass, by default over the last batch, from the present state in float64, and compare everything.
