@@ -22,12 +22,23 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 RANDOM = np.random.default_rng(7)
 PRODUCT = node("MatMul", ("x", "m"), ("p",), "product")
 BIAS = node("Add", ("p", "b"), ("y",), "bias")
+SEEN, ADDS = node("Reshape", ("p", "shape"), ("q",)), node("Add", ("q", "b"), ("y",), "bias")
+SHAPE = constant("shape", np.array([2, 3, 4]))
+
+
+def constants(**shapes: tuple[int, ...]) -> tuple[object, ...]:
+    """Normal numbers of these shapes."""
+    return tuple(constant(n, RANDOM.standard_normal(shape).astype(np.float32)) for n, shape in shapes.items())
 
 
 def weights(**shapes: tuple[int, ...]) -> dict[str, object]:
     """The part of a graph that says its constants: normal numbers of these shapes."""
-    tensors = {name: RANDOM.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    return {"initializers": tuple(constant(name, array) for name, array in tensors.items())}
+    return {"initializers": constants(**shapes)}
+
+
+def seen(*nodes: object, **shapes: tuple[int, ...]) -> Model:
+    """A product of six rows, which the nodes see in two times three as `q`."""
+    return chain(PRODUCT, SEEN, *nodes, x=(6, 3), initializers=(*constants(m=(3, 4), **shapes), SHAPE))
 
 
 ADDED: dict[str, tuple[Model, list[str]]] = {
@@ -73,6 +84,20 @@ ADDED: dict[str, tuple[Model, list[str]]] = {
     ),
     "batches": (chain(PRODUCT, BIAS, x=(5, 2, 3), **weights(m=(5, 3, 4), b=(4,))), ["Gemm"]),
     "rows of batches": (chain(PRODUCT, BIAS, x=(5, 2, 3), **weights(m=(3, 4), b=(5, 2, 4))), ["Gemm"]),
+    "a view between": (seen(ADDS, b=(2, 3, 4)), ["Gemm"]),
+    "a row behind a view": (seen(ADDS, b=(4,)), ["Gemm"]),
+    "a number behind a view": (seen(ADDS, b=()), ["Gemm"]),
+    "views of two products": (
+        chain(
+            node("MatMul", ("x", "k"), ("o",)), node("Reshape", ("o", "shape"), ("b",)), PRODUCT, SEEN, ADDS,
+            x=(6, 3), initializers=(*constants(m=(3, 4), k=(3, 4)), SHAPE),
+        ),
+        ["Gemm", "Gemm"],
+    ),
+    "views in a chain": (
+        seen(node("Add", ("q", "b"), ("s",), "first"), node("Relu", ("s",), ("y",), "bias"), b=(2, 3, 4)),
+        ["Gemm"],
+    ),
 }  # fmt: skip
 """Inference graphs and the operators that are left."""
 
@@ -83,6 +108,11 @@ STAYS: dict[str, Model] = {
     "C that beta takes away": chain(node("Gemm", ("x", "m", "b"), ("p",), beta=0.0), BIAS, **weights(m=(3, 4), b=(4,))),
     "larger result": chain(PRODUCT, BIAS, **weights(m=(3, 4), b=(5, 1, 1))),
     "some batch axes": chain(PRODUCT, BIAS, x=(5, 2, 2, 3), **weights(m=(5, 2, 3, 4), b=(5, 1, 2, 4))),
+    "a column behind a view": seen(ADDS, b=(3, 1)),
+    "two views": seen(node("Reshape", ("p", "shape"), ("r",)), node("Exp", ("r",), ("b",)), ADDS),
+    "a view of a value with another reader": seen(
+        node("Exp", ("p",), ("e",)), node("Reshape", ("e", "shape"), ("b",)), ADDS
+    ),
     "another producer": chain(node("Mul", ("x", "x"), ("p",)), node("Add", ("p", "x"), ("y",))),
 }
 

@@ -50,6 +50,17 @@ RELUS = {
     ),
     "add": (chain(node("Add", ("x", "x"), ("c",)), RELU, out=(2, 3)), ["Add"]),
     "batch norm": (chain(BATCH_NORM, RELU, x=X, out=X, initializers=(S,)), ["InvStd", "ChannelNormalize"]),
+    "view between": (
+        chain(
+            CONV,
+            node("Flatten", ("c",), ("f",)),
+            node("Relu", ("f",), ("y",), "relu"),
+            x=X,
+            out=(1, 60),
+            initializers=(W,),
+        ),
+        ["Conv"],
+    ),
     "view behind": (
         chain(
             CONV,
@@ -89,7 +100,14 @@ def same_meaning(program: Program, fusion: Program) -> None:
 
 UNFUSED = {
     "second reader": chain(CONV, RELU, node("Mul", ("y", "c"), ("z",)), x=X, initializers=(W,)),
-    "view between": chain(CONV, node("Flatten", ("c",), ("f",)), node("Relu", ("f",), ("y",)), x=X, initializers=(W,)),
+    "two views between": chain(
+        CONV,
+        node("Flatten", ("c",), ("f",)),
+        node("Flatten", ("f",), ("g",), axis=0),
+        node("Relu", ("g",), ("y",)),
+        x=X,
+        initializers=(W,),
+    ),
     "view beside": chain(
         CONV,
         RELU,
@@ -154,6 +172,12 @@ GRADS = {
         initializers=(constant("w", np.random.default_rng(2).standard_normal((2, 2, 3, 3)).astype(np.float32)),),
     ),
     "average pool": pool_gate("AveragePoolGrad", ("p",), "", input_shape=X, **SQUARE),
+    "view between": gated(
+        node("Add", ("x", "x"), ("e",)),
+        node("Reshape", ("e", "s"), ("d",)),
+        GATE,
+        initializers=(constant("s", np.array([2, 3], np.int64)),),
+    ),
     "global pool": pool_gate("GlobalAveragePoolGrad", ("p",), "", "GlobalAveragePool", kernel_shape=X[2:]),
 }
 SAME_Y, OTHER_Y = (pool_gate("MaxPoolGrad", ("p", read), "com.microsoft", **SQUARE) for read in ("r", "x"))
@@ -187,12 +211,6 @@ def test_maxima_gate_by_what_they_read(tmp_path: Path) -> None:
 
 UNGATED = {
     "second reader": gated(node("Add", ("x", "x"), ("d",)), GATE, node("Mul", ("y", "d"), ("z",))),
-    "view between": gated(
-        node("Add", ("x", "x"), ("e",)),
-        node("Reshape", ("e", "s"), ("d",)),
-        GATE,
-        initializers=(constant("s", np.array([2, 3], np.int64)),),
-    ),
     "other producer": gated(node("Mul", ("x", "x"), ("d",)), GATE),
     "data": gated(node("ReluGrad", ("x", "r"), ("y",), "gate", domain="com.microsoft")),
     "gate after": chain(

@@ -13,7 +13,7 @@ from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
 from deployer.core.traits.fusion import EpilogueBias
-from deployer.fusions.pair import absorb, is_plain, is_unwritten
+from deployer.fusions.pair import Pairing, absorb, is_plain, is_unwritten
 
 AFTER = ("factor",)
 """A product that a number multiplies can still add, but one that adds is multiplied no more."""
@@ -26,19 +26,20 @@ def apply(program: Program, options: Options) -> Program:
     """
     for name in (name for name, operator in registry().items() if operator.fusion and operator.fusion.is_sum):
         for is_late, place in itertools.product((False, True), (0, 1)):
-            program = absorb(program, options, name, partial(_join, program, place, is_late), place, is_late)
+            how = Pairing(place, is_late, is_alike=True)
+            program = absorb(program, options, name, partial(_join, how), how)
     return program
 
 
-def _join(program: Program, place: int, is_late: bool, graph: Graph, producer: Node, consumer: Node) -> Node | None:
+def _join(how: Pairing, program: Program, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's other input as its addend; None where its kernel cannot add that."""
-    operator, other = operator_of(producer), consumer.inputs[1 - place]
+    operator, other = operator_of(producer), consumer.inputs[1 - how.place]
     epilogue_bias = operator.fusion.epilogue_bias if operator.fusion else None
     if epilogue_bias is None or len(consumer.inputs) > 2 or consumer.attrs:
         return None
     if not is_plain(producer):
         return None
-    if not is_late and not is_unwritten(program, graph, producer, consumer, other):
+    if not how.is_late and not is_unwritten(program, graph, producer, consumer, other):
         return None
     joint = _with_addend(producer, epilogue_bias, other)
     try:

@@ -12,18 +12,18 @@ from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
 from deployer.core.traits.training import FLOAT32_MAX
-from deployer.fusions.pair import absorb, is_plain
+from deployer.fusions.pair import Pairing, absorb, is_plain
 
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every node that is a multiple of one of its two inputs into the producer of that input."""
     for op in sorted({node.op for node in program.nodes if multiple_of(program, node)}):
         for place in (0, 1):
-            program = absorb(program, options, op, partial(_join, program, place), place)
+            program = absorb(program, options, op, partial(_join, place), Pairing(place, is_alike=True))
     return program
 
 
-def _join(program: Program, place: int, graph: Graph, producer: Node, consumer: Node) -> Node | None:
+def _join(place: int, program: Program, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's factor in its own; None where its kernel has none, or the consumer."""
     multiple, fusion = multiple_of(program, consumer), operator_of(producer).fusion
     attribute = fusion.epilogue_scale if fusion else ""

@@ -12,18 +12,20 @@ from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of, registry
 from deployer.core.plan import Options
 from deployer.core.traits.fusion import ACTIVATION, Epilogue
-from deployer.fusions.pair import absorb, has_input, is_unwritten
+from deployer.fusions.pair import Pairing, absorb, has_input, is_unwritten
+
+ALIKE = Pairing(is_alike=True)
 
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every operator that declares a `epilogue`, in the order of their names."""
     for name, operator in registry().items():
         if operator.fusion is not None and operator.fusion.epilogue is not None:
-            program = absorb(program, options, name, partial(_join, program, operator.fusion.epilogue))
+            program = absorb(program, options, name, partial(_join, operator.fusion.epilogue), ALIKE)
     return program
 
 
-def _join(program: Program, epilogue: Epilogue, graph: Graph, producer: Node, consumer: Node) -> Node | None:
+def _join(epilogue: Epilogue, program: Program, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer with the consumer's name as an attribute, or with its operand as an input; None without either."""
     operator = operator_of(producer)
     scalars = {name for name, _ in operator.kernel.scalars} if operator.kernel else set()

@@ -5,13 +5,12 @@ and every number is computed as before, so no bit differs.
 """
 
 from dataclasses import replace
-from functools import partial
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
-from deployer.fusions.pair import absorb, is_private, is_unwritten
+from deployer.fusions.pair import Pairing, absorb, is_private, is_unwritten
 
 AFTER = ("finish", "rotation")
 """What is fused by then belongs to the result as it is computed; nothing is fused to one in another order."""
@@ -24,7 +23,7 @@ def apply(program: Program, options: Options) -> Program:
             if _order(program, node):
                 program = _read_through(program, options, graph.name, node)
     for op in sorted({node.op for node in program.nodes if _order(program, node)}):
-        program = absorb(program, options, op, partial(_join, program), retypes=True)
+        program = absorb(program, options, op, _join, Pairing(retypes=True))
     return program
 
 

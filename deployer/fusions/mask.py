@@ -13,10 +13,11 @@ from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options
 from deployer.core.traits.fusion import Preparation
 from deployer.fusions.factor import multiple_of
-from deployer.fusions.pair import absorb, is_plain
+from deployer.fusions.pair import Pairing, absorb, is_plain
 
 AFTER = ("addend", "factor", "finish", "layout")
 """A product takes a factor and a sum for less than what comes behind it."""
+LATE = Pairing(is_late=True)
 
 
 def apply(program: Program, options: Options) -> Program:
@@ -24,14 +25,14 @@ def apply(program: Program, options: Options) -> Program:
     for operator in dict.fromkeys(registry().values()):
         if operator.fusion is None or (prologue := operator.fusion.prologue) is None:
             continue
-        program = absorb(program, options, prologue.op, partial(_masked, program, operator, prologue), is_late=True)
+        program = absorb(program, options, prologue.op, partial(_masked, operator, prologue), LATE)
         for op in (operator.name, prologue.op):
-            program = absorb(program, options, op, partial(_scaled, program, operator, prologue), is_late=True)
+            program = absorb(program, options, op, partial(_scaled, operator, prologue), LATE)
     return program
 
 
 def _masked(
-    program: Program, operator: Operator, prologue: Preparation, graph: Graph, producer: Node, consumer: Node
+    operator: Operator, prologue: Preparation, program: Program, graph: Graph, producer: Node, consumer: Node
 ) -> Node | None:
     """The consumer that adds what the producer did; None where that is no sum, or one that its kernel cannot add."""
     fusion = operator_of(producer).fusion
@@ -55,7 +56,7 @@ def _first(program: Program, total: Node) -> int:
 
 
 def _scaled(
-    program: Program, operator: Operator, prologue: Preparation, graph: Graph, producer: Node, consumer: Node
+    operator: Operator, prologue: Preparation, program: Program, graph: Graph, producer: Node, consumer: Node
 ) -> Node | None:
     """The consumer that multiplies by the number; None where the producer is no such product, or it has a factor."""
     found = multiple_of(program, producer)

@@ -1,62 +1,73 @@
 """Fusion of two nodes into one, so that a value that only the second reads never reaches memory."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
 from deployer.core.traits.fusion import ACTIVATION
+from deployer.fusions.views import before_view
 
-Join = Callable[[Graph, Node, Node], Node | None]
+Join = Callable[[Program, Graph, Node, Node], Node | None]
 """Returns the producer with the consumer fused into it, or None; the caller sets its name and outputs."""
 
 
-def absorb(
-    program: Program,
-    options: Options,
-    op: str,
-    join: Join,
-    place: int = 0,
-    is_late: bool = False,
-    retypes: bool = False,
-) -> Program:
-    """Fuse each node of operator `op` into the producer of its input `place`, if `join` returns a joint node.
+@dataclass(frozen=True)
+class Pairing:
+    """How two nodes become one: which input of the consumer is the value between them, and what may differ.
 
-    The value between the two must be computed, have memory of its own and a single reader. The result must have the
-    same type unless it `retypes`, and memory of its own or of an accumulator. A node that `opt_out` names stays. The
-    joint node has both names. It replaces the producer, or, if `is_late`, the consumer: then nothing between them may
-    overwrite what the producer reads.
+    If it `is_late`, the joint node replaces the consumer instead of the producer: then nothing between them may
+    overwrite what the producer reads. The result has the value's type unless it `retypes`. What `is_alike` acts on each
+    element alike, so a view may lie between the two.
+    """
+
+    place: int = 0
+    is_late: bool = False
+    retypes: bool = False
+    is_alike: bool = False
+
+
+def absorb(program: Program, options: Options, op: str, join: Join, how: Pairing = Pairing()) -> Program:
+    """Fuse each node of operator `op` into the producer of one of its inputs, if `join` returns a joint node.
+
+    The value between the two must be computed, have memory of its own and a single reader; the result must have memory
+    of its own or of an accumulator. A node that `opt_out` names stays. The joint node has both names.
     """
     for graph in program.graphs:
         for consumer in graph.nodes:
             if consumer.op == op:
-                program = _absorbed(program, options, graph.name, consumer, join, (place, is_late, retypes))
+                program = _absorbed(program, options, graph.name, consumer, join, how)
     return program
 
 
-def _absorbed(
-    program: Program, options: Options, graph_name: str, consumer: Node, join: Join, how: tuple[int, bool, bool]
-) -> Program:
-    place, is_late, retypes = how
+def _absorbed(program: Program, options: Options, graph_name: str, consumer: Node, join: Join, how: Pairing) -> Program:
+    moved = before_view(program, consumer, how.place) if how.is_alike else None
+    if moved is not None:
+        joined = _joined(moved[0], options, graph_name, moved[1], join, how)
+        return program if joined is moved[0] else joined
+    return _joined(program, options, graph_name, consumer, join, how)
+
+
+def _joined(program: Program, options: Options, graph_name: str, consumer: Node, join: Join, how: Pairing) -> Program:
     graph = next(g for g in program.graphs if g.name == graph_name)
-    value, result = consumer.inputs[place], consumer.outputs[0]
+    value, result = consumer.inputs[how.place], consumer.outputs[0]
     producer = next((n for n in graph.nodes if n.outputs == (value,)), None)
     if producer is None or {producer.name, consumer.name} & set(options.opt_out):
         return program
     between, after = program.tensors[value], program.tensors[result]
-    if not _is_read_once(program, value, consumer) or (after.type != between.type and not retypes):
+    if not _is_read_once(program, value, consumer) or (after.type != between.type and not how.retypes):
         return program
     if after.storage != result and program.tensors[after.storage].role != "accumulator":
         return program
     reads = [name for name in producer.inputs if name]
-    if is_late and not all(is_unwritten(program, graph, producer, consumer, name) for name in reads):
+    if how.is_late and not all(is_unwritten(program, graph, producer, consumer, name) for name in reads):
         return program
-    joint = join(graph, producer, consumer)
+    joint = join(program, graph, producer, consumer)
     if joint is None:
         return program
     joint = replace(joint, name=f"{producer.name}+{consumer.name}", outputs=consumer.outputs)
-    left, right = (producer, consumer) if is_late else (consumer, producer)
+    left, right = (producer, consumer) if how.is_late else (consumer, producer)
     nodes = tuple(joint if n is right else n for n in graph.nodes if n is not left)
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != value}
     graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
