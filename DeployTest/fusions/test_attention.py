@@ -168,7 +168,7 @@ def test_scores_that_no_level_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     case = load(tmp_path, Attention(130, causal=False).model())
     expected = bits_apart(case, tmp_path / "apart")
     built = compile_case(case, tmp_path / "code", "single", 50000, l2=250000)
-    assert [step.op for step in built.plan.steps] == STEPS
+    assert sorted(step.op for step in built.plan.steps) == sorted(STEPS)
     assert result_hash(built.run()) == expected
     options = replace(built.tiling.lifetimes.schedule.options, disabled_rewrites=("attention",))
     with pytest.raises(PlacementInfeasible):

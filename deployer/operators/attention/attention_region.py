@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deployer.core.access import Access
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
@@ -12,6 +12,10 @@ from deployer.core.traits.fusion import Region
 
 PRODUCT, SHARES, SHARES_GRAD = "Gemm", "MaskedSoftmax", "SoftmaxGrad"
 ROWS, QUERY_GRAD, KEY_GRAD = "AttentionRows", "AttentionQueryGrad", "AttentionKeyGrad"
+ROWS_EACH, BLOCK = "rows_each", 4
+"""The attribute, and the kernels' scalar, that says for how many queries or keys at a time a core has rows: one, or a
+block of neighbours, whose products are computed together.
+"""
 Shape = tuple[int, ...]
 
 
@@ -128,7 +132,7 @@ def region(program: Program, graph: Graph, node: Node, budget: int, cores: int) 
     if found is None or any(n not in graph.nodes for n in (*found.backward, found.result, found.scores)):
         return None
     try:
-        return _Steps(values, found, cores).region(budget)
+        return _Steps(values, found, cores, budget).region()
     except (ShapeMismatch, UnsupportedOperator):
         return None
 
@@ -136,8 +140,9 @@ def region(program: Program, graph: Graph, node: Node, budget: int, cores: int) 
 class _Steps:
     """The steps for the nodes of attention."""
 
-    def __init__(self, values: Values, found: AttentionNodes, cores: int) -> None:
+    def __init__(self, values: Values, found: AttentionNodes, cores: int, budget: int) -> None:
         self.values, self.found, self.program = values, found, values.program
+        self.cores, self.budget = cores, budget
         tensors = self.program.tensors
         scores = tensors[found.shares.inputs[0]].type.shape
         self.k, self.v = found.scores.inputs[1], found.result.inputs[1]
@@ -150,7 +155,7 @@ class _Steps:
         self.types: dict[str, TensorType] = {}
         self.viewed: dict[str, str] = {}
 
-    def region(self, budget: int) -> Region | None:
+    def region(self) -> Region | None:
         """The region, if the values have the shapes of heads, nothing overwrites them meanwhile, and rows fit."""
         found, q = self.found, self.values.of_shape(self.found.scores.inputs[0], self.heads_q)
         label = found.shares.name
@@ -174,7 +179,7 @@ class _Steps:
             if not dq or not dy:
                 return None
         removed = (found.scores, found.shares, found.result, *found.backward)
-        if not q or not y or not self._is_unwritten(removed) or not self._fits(groups.values(), budget):
+        if not q or not y or not self._is_unwritten(removed) or not self._fit(groups.values()):
             return None
         return Region(removed, groups, self.types, self.viewed)
 
@@ -191,15 +196,31 @@ class _Steps:
         return view
 
     def _node(self, op: str, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Node:
-        """The node of a step; types of its results are kept."""
-        node = Node(name, op, tuple(inputs), tuple(outputs), dict(self.attrs))
-        known = self._known()
-        kinds = operator_of(node).infer(node, [known[n] if n else None for n in inputs])
-        for value, kind in zip(outputs, kinds, strict=True):
+        """The node of a step, by blocks of rows if it has some and they fit; types of its results are kept."""
+        single = Node(name, op, tuple(inputs), tuple(outputs), dict(self.attrs))
+        blocked = replace(single, attrs={**self.attrs, ROWS_EACH: BLOCK})
+        try:
+            types = self._results(blocked)
+            node = blocked if self._has_room(blocked, types) else single
+        except ShapeMismatch:
+            node = single
+        for value, kind in self._results(node).items():
             tensor = self.program.tensors.get(value)
-            if value and (tensor is None or value in self.viewed.values()):
+            if tensor is None or value in self.viewed.values():
                 self.types[value] = kind
         return node
+
+    def _results(self, node: Node) -> dict[str, TensorType]:
+        known = self._known()
+        kinds = operator_of(node).infer(node, [known[n] if n else None for n in node.inputs])
+        return {n: kind for n, kind in zip(node.outputs, kinds, strict=True) if n}
+
+    def _has_room(self, node: Node, types: Mapping[str, TensorType]) -> bool:
+        """Whether each core has a block, and a tile of so many leaves a sixteenth of the budget."""
+        access = operator_of(node).access(node, {**self._known(), **types})
+        if math.prod(d.size for d in access.dims) < BLOCK * self.cores:
+            return False
+        return 16 * smallest(access, BLOCK * self.cores) <= 15 * self.budget
 
     def _known(self) -> Mapping[str, TensorType]:
         return {n: t.type for n, t in self.program.tensors.items()} | self.types
@@ -215,14 +236,17 @@ class _Steps:
         late = {r for r in reads if not any(r in n.outputs for n in between)}
         return not late & written
 
-    def _fits(self, groups: Iterable[tuple[Node, ...]], budget: int) -> bool:
-        """Whether the smallest tile of each step takes at most three quarters of the budget: others have two slots."""
+    def _fit(self, groups: Iterable[tuple[Node, ...]]) -> bool:
+        """Whether the smallest tile of each step takes at most three quarters of the budget: others have two slots.
+
+        Blocks have room in any case.
+        """
         known = self._known()
-        nodes = [n for group in groups for n in group]
-        return all(4 * smallest(operator_of(n).access(n, known)) <= 3 * budget for n in nodes)
+        single = [n for group in groups for n in group if ROWS_EACH not in n.attrs]
+        return all(4 * smallest(operator_of(n).access(n, known)) <= 3 * self.budget for n in single)
 
 
-def smallest(access: Access) -> int:
-    """Bytes of the operands of a tile of one element."""
-    tile = {d.name: (0, 1) for d in access.dims}
+def smallest(access: Access, rows: int = 1) -> int:
+    """Bytes of the operands of a tile of some rows of one head."""
+    tile = {d.name: (0, min(d.size, rows) if d == access.dims[-1] else 1) for d in access.dims}
     return sum(math.prod(n for _, n in o.box(tile)) * DTYPES["float32"] for o in access.operands)

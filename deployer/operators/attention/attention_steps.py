@@ -17,7 +17,7 @@ from deployer.core.operator import Array, Operator, mismatch, register, unsuppor
 from deployer.core.traits.execution import Execution
 from deployer.core.traits.fusion import Fusion
 from deployer.operators.attention.attention import Heads, Shape, heads_of, repeated, scores_of
-from deployer.operators.attention.attention_region import region
+from deployer.operators.attention.attention_region import BLOCK, ROWS_EACH, region
 from deployer.operators.base.operands import arrays, floats
 from deployer.operators.normalization.softmax import MaskedSoftmax, mean_seen, safe_softmax, softmax
 
@@ -25,6 +25,8 @@ TOKENS_FIRST = (0, 2, 1, 3)
 """The order of axes of heads that are stored with the heads of a token next to each other; it is its own inverse."""
 WORKERS = "workers"
 """The attribute, and the kernel's scalar, that says how many cores have rows of their own."""
+BY_BLOCKS = "blocks"
+"""The class of costs of calls in blocks."""
 WHOLE_KEYS, WHOLE_QUERIES = "t", "s"
 """The dim of a step whose tiles have some queries and all keys, and of one for some keys and all queries."""
 
@@ -38,6 +40,16 @@ def by_token(node: Node, arg: str, rank: int) -> bool:
     if order != TOKENS_FIRST:
         raise unsupported(node, f"{name} is {order}", f"{TOKENS_FIRST} of four axes")
     return True
+
+
+def rows_each(node: Node) -> int:
+    """For how many queries, or keys, at a time a core has rows."""
+    return node.attr_int(ROWS_EACH, 1)
+
+
+def has_blocks(by: str, heads: Heads) -> bool:
+    """Whether a step can compute blocks: there are as many columns of each product as a block has."""
+    return min(heads.q[-1], heads.v[-1], heads.k[-2] if by == WHOLE_KEYS else heads.q[-2]) >= BLOCK
 
 
 def split(heads: Heads) -> dict[str, int]:
@@ -66,7 +78,7 @@ class AttentionStep(Operator):
     """Inputs behind the mask, with numbers for each query."""
     by: ClassVar[str] = WHOLE_KEYS
     buffers: ClassVar[int] = 1
-    """Rows of a core."""
+    """Rows of a core for a query, or a key."""
     products: ClassVar[int]
     """Products of a score with a vector."""
     no_gradient = "it stands for several nodes, which have theirs"
@@ -82,6 +94,8 @@ class AttentionStep(Operator):
         heads, mask = heads_of(node, used), self._mask(inputs)
         if node.attr_int(WORKERS, 1) < 1:
             raise mismatch(node, "no core has rows of its own", inputs)
+        if (each := rows_each(node)) != 1 and not (each == BLOCK and has_blocks(self.by, heads)):
+            raise mismatch(node, f"a core has rows for {each} at a time, not for 1, or a block of {BLOCK}", inputs)
         if mask is not None and (mask.shape[-1:] != heads.k[-2:-1] or len(mask.shape) > len(heads.q)):
             raise unsupported(node, f"the mask {mask} has no number for each key", "a mask with one for each key")
         return heads
@@ -89,13 +103,13 @@ class AttentionStep(Operator):
     def _mask(self, inputs: Sequence[TensorType | None]) -> TensorType | None:
         return inputs[len(self.headed)] if len(inputs) > len(self.headed) else None
 
-    def row_length(self, heads: Heads) -> int:
+    def row_length(self, node: Node, heads: Heads) -> int:
         """Floats that each core has for itself."""
-        return self.buffers * (heads.k[-2] if self.by == WHOLE_KEYS else heads.groups * heads.q[-2])
+        return rows_each(node) * self.buffers * (heads.k[-2] if self.by == WHOLE_KEYS else heads.groups * heads.q[-2])
 
     def rows_type(self, node: Node, heads: Heads) -> TensorType:
         """The type of the rows of all cores."""
-        return TensorType("float32", (node.attr_int(WORKERS, 1), self.row_length(heads)))
+        return TensorType("float32", (node.attr_int(WORKERS, 1), self.row_length(node, heads)))
 
     def empty_rows(self, node: Node, x: Mapping[str, Array]) -> Array:
         """The rows as the kernel leaves them."""
@@ -174,7 +188,7 @@ class AttentionStep(Operator):
         numbers = {"keys": Const(sizes["s"]), "depth": Const(k.view[-1]), "width": Const(operands["v"].view[-1])}
         flags = {name: Const(node.attr_int(name, 0)) for name in ("causal", "safe")}
         rest: dict[str, ArgValue] = {WORKERS: Const(node.attr_int(WORKERS, 1)), "start": Start(self.by)}
-        rest |= {"alpha": Const(node.attr_float("alpha", 1.0))}
+        rest |= {ROWS_EACH: Const(rows_each(node)), "alpha": Const(node.attr_float("alpha", 1.0))}
         given = {**extents, **numbers, **flags, **rest, **found}
         return {name: given[name] for name, _ in self.kernel.scalars}
 
@@ -184,14 +198,20 @@ class AttentionStep(Operator):
         rank = 4 if any(name.startswith("order_") for name in node.attrs) else 0
         sizes = dict(zip(letters(node, "q", rank), operands["q"].view, strict=False))
         keys = dict(zip(letters(node, "k", rank), operands["k"].view, strict=False))["s"]
-        rows = math.prod(tile.values())
+        rows, each = math.prod(tile.values()), rows_each(node)
         length = keys if self.by == WHOLE_KEYS else sizes["g"] * sizes["t"]
         if node.attr_int("causal", 0):
-            seen = mean_seen(sizes["t"], keys)
+            seen = min(mean_seen(sizes["t"], keys) + each // 2, keys)
             length = seen if self.by == WHOLE_KEYS else -(-length * seen // keys)
         wide = (operands["q"].view[-1] + operands["v"].view[-1]) // 2
         elements = rows * (length + 1) * (model.transcendental_elements + 4)
-        return Work(rows * length * wide * self.products, elements, rows, inner_loop_starts=rows * self.products)
+        macs = rows * length * wide * self.products
+        if each == 1:
+            return Work(macs, elements, rows, inner_loop_starts=rows * self.products)
+        heads = rows // tile[self.by]
+        blocks, single = divmod(tile[self.by], each)
+        pieces = heads * (blocks + single)
+        return Work(macs, elements, pieces, BY_BLOCKS, inner_loop_starts=pieces * self.products)
 
 
 def _heads_of(node: Node, x: Mapping[str, Array]) -> Heads:
@@ -218,7 +238,7 @@ def _powers(scores: Array, stats: Array) -> Array:
 
 
 def _scalars(symbol: str, lengths: Sequence[str]) -> tuple[tuple[str, CType], ...]:
-    names = (*lengths, "keys", "depth", "width", *STRIDES[symbol], "start", "causal", "safe", WORKERS)
+    names = (*lengths, "keys", "depth", "width", *STRIDES[symbol], "start", "causal", "safe", WORKERS, ROWS_EACH)
     return (*((name, "u32") for name in names), ("alpha", "f32"))
 
 

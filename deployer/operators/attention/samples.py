@@ -13,6 +13,7 @@ from deployer.operators.attention.attention import (
     Shape,
     heads_of,
 )
+from deployer.operators.attention.attention_region import BLOCK
 from deployer.operators.attention.attention_steps import (
     TOKENS_FIRST,
     AttentionQueryGrad,
@@ -90,6 +91,8 @@ def attention_grad_samples(op: ScaledDotProductAttentionGrad) -> Iterator[Sample
         yield Sample(label, (normal(r, *heads.y), q, k, v, shares), attrs, outputs, onnx=False)
 
 
+LONG = ((1, 2, 151, 5), (1, 1, 150, 5), 6)
+"""Queries and keys that are several blocks of a sum."""
 STEPS: dict[str, tuple[str, dict[str, AttrValue], Shape | None]] = {
     "heads": ("heads", {}, None),
     "groups": ("groups", {"causal": 1}, None),
@@ -102,6 +105,10 @@ STEPS: dict[str, tuple[str, dict[str, AttrValue], Shape | None]] = {
     "blocks": ("blocks", {}, None),
     "rows": ("rows", {"causal": 1}, None),
     "by token": ("groups", {"causal": 1}, None),
+    "in blocks": ("heads", {"rows_each": BLOCK}, None),
+    "in blocks, causal": ("long", {"causal": 1, "rows_each": BLOCK}, None),
+    "in blocks, hidden": ("groups", {"safe": 1, "causal": 1, "rows_each": BLOCK, "workers": 1}, (5, 7)),
+    "in blocks, by token": ("groups", {"causal": 1, "rows_each": BLOCK}, None),
 }
 """Shapes, attributes, and the shape of the mask."""
 
@@ -133,11 +140,11 @@ def attention_step_samples(op: AttentionStep) -> Iterator[Sample]:
     """Heads and groups, causal, masked, hidden, of several blocks, and stored by token."""
     for label, (name, flags, shape) in STEPS.items():
         r = rng(212)
-        operands = _operands(r, *SHAPES[name])
+        operands = _operands(r, *{**SHAPES, "long": LONG}[name])
         attrs: dict[str, AttrValue] = {"alpha": 0.3, "workers": 3, **flags}
         mask = None if shape is None else _hidden(r, *shape) if "safe" in flags else normal(r, *shape)
         found = _with_numbers(r, operands, mask, attrs)
-        if label == "by token":
+        if label.endswith("by token"):
             for arg in (*op.headed, "y", "dq", "dk", "dv"):
                 attrs[f"order_{arg}"] = TOKENS_FIRST
                 if (x := found.get(arg)) is not None:
@@ -147,10 +154,12 @@ def attention_step_samples(op: AttentionStep) -> Iterator[Sample]:
 
 @sweep_of(AttentionStep)
 def attention_step_sweep(op: AttentionStep) -> Iterator[Sample]:
-    """Few and many heads and keys, causal and not."""
+    """Few and many heads and keys, causal and not, by rows and by blocks."""
     r = rng(213)
     for heads, shared, length, width, causal in measured("attention"):
         operands = _operands(r, (1, heads, length, width), (1, shared, length, width), width)
-        attrs: dict[str, AttrValue] = {"alpha": 0.3, "workers": 8, "causal": causal}
-        found = _with_numbers(r, operands, None, attrs)
-        yield _step_sample(op, f"{heads}/{shared}x{length}x{width}{' causal' * causal}", found, attrs)
+        plain: dict[str, AttrValue] = {"alpha": 0.3, "workers": 8, "causal": causal}
+        found = _with_numbers(r, operands, None, plain)
+        label = f"{heads}/{shared}x{length}x{width}{' causal' * causal}"
+        yield _step_sample(op, label, found, plain)
+        yield _step_sample(op, f"{label} in blocks", found, {**plain, "rows_each": BLOCK})

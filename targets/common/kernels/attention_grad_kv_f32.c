@@ -1,16 +1,11 @@
-/* dK = dS^T Q and dV = P^T dY, a key at a time: P and dS of all queries of a group of heads are computed again, then summed in
- * the order of the queries. The sums are those of gemm_f32. */
+/* dK = dS^T Q and dV = P^T dY, a key, or a block of neighbouring keys, at a time: P and dS of all queries of a group of heads are
+ * computed again, then summed in the order of the queries. The sums are those of gemm_f32. */
 #include "attention_rows_f32.h"
 #include "attention_grad_kv_f32.h"
 #include "hal.h"
 
-/* Terms of a sum over queries: rows of the heads of a group, of which each leaves out the first `skipped`. */
-typedef struct {
-    uint32_t groups, rows, skipped, group_step, row_step;
-} queries_t;
-
 /* y[j] = the sum of a[i] b[i, j] over all queries i of all heads, of four j. */
-static inline void query_sums(float *y, const queries_t *p, const float *a, const float *b) {
+static inline void query_sums(float *y, const terms_t *p, const float *a, const float *b) {
     const uint32_t count = p->groups * p->rows;
     four_t sums = four_zero();
     for (uint32_t begin = 0; begin < count; begin += PRODUCTS_BLOCK) {
@@ -30,7 +25,7 @@ static inline void query_sums(float *y, const queries_t *p, const float *a, cons
 }
 
 /* The same of one. */
-static inline void query_sum(float *y, const queries_t *p, const float *a, const float *b) {
+static inline void query_sum(float *y, const terms_t *p, const float *a, const float *b) {
     const uint32_t count = p->groups * p->rows;
     float sum = 0.0f;
     for (uint32_t begin = 0; begin < count; begin += PRODUCTS_BLOCK) {
@@ -49,7 +44,7 @@ static inline void query_sum(float *y, const queries_t *p, const float *a, const
     *y = sum;
 }
 
-static inline void query_row(float *y, uint32_t n, const queries_t *p, const float *a, const float *b) {
+static __attribute__((noinline)) void query_row(float *y, uint32_t n, const terms_t *p, const float *a, const float *b) {
     uint32_t j = 0;
     for (; j + FOUR <= n; j += FOUR) query_sums(y + j, p, a, b + j);
     for (; j < n; j++) query_sum(y + j, p, a, b + j);
@@ -61,51 +56,106 @@ typedef struct {
     uint32_t first; /* the first query that sees the key */
 } key_t;
 
+static inline key_t key_of(const attention_grad_kv_f32_args_t *p, uint32_t head, uint32_t s, float *rows) {
+    const uint32_t h = head % p->h, b = head / p->h;
+    return (key_t){
+        .q = p->q + b * p->q_b + h * p->q_h,
+        .k = p->k + b * p->k_b + h * p->k_h + s * p->k_s,
+        .v = p->v + b * p->v_b + h * p->v_h + s * p->v_s,
+        .dy = p->dy + b * p->dy_b + h * p->dy_h,
+        .mask = p->mask ? p->mask + b * p->mask_b + h * p->mask_h + s : 0,
+        .stats = p->stats + b * p->stats_b + h * p->stats_h,
+        .dot = p->dot + b * p->dot_b + h * p->dot_h,
+        .dk = p->dk + b * p->dk_b + h * p->dk_h + s * p->dk_s,
+        .dv = p->dv + b * p->dv_b + h * p->dv_h + s * p->dv_s,
+        .shares = rows,
+        .slopes = rows + p->rows_each * p->g * p->t,
+        .first = p->causal ? hal_min(p->t, p->start + s) : 0,
+    };
+}
+
+/* The m-th key behind it, with the same rows. */
+static inline key_t key_at(const attention_grad_kv_f32_args_t *p, const key_t *x, uint32_t m) {
+    key_t own = *x;
+    own.k += m * p->k_s, own.v += m * p->v_s, own.dk += m * p->dk_s, own.dv += m * p->dv_s;
+    if (own.mask) own.mask += m;
+    if (p->causal) own.first = hal_min(p->t, own.first + m);
+    return own;
+}
+
+/* The shares of some keys, and the gradients of their scores, by the queries of a head from `begin` on; of queries that see no
+ * key both are zeros. */
+static inline void score_grads(const attention_grad_kv_f32_args_t *p, const key_t *x, uint32_t rows, uint32_t g, uint32_t begin) {
+    const uint32_t count = p->t, length = p->g * count;
+    const scores_t scores = {
+        .mask = x->mask ? x->mask + g * p->mask_g + begin * p->mask_t : 0,
+        .stats = x->stats + g * p->stats_g + begin * p->stats_t,
+        .dot = x->dot + g * p->dot_g + begin * p->dot_t,
+        .mask_next = p->mask_t,
+        .stats_next = p->stats_t,
+        .dot_next = p->dot_t,
+        .alpha = p->alpha,
+    };
+    float *shares = x->shares + g * count, *slopes = x->slopes + g * count;
+    if (begin == count) return;
+    score_columns(&scores, shares + begin, slopes + begin, rows, length, count - begin);
+    for (uint32_t m = 0; p->causal && m < rows; m++, shares += length, slopes += length) {
+        const uint32_t first = hal_min(count, x->first + m);
+        if (first > begin) fill_line_f32(shares + begin, 0.0f, first - begin), fill_line_f32(slopes + begin, 0.0f, first - begin);
+    }
+}
+
 /* The gradients of a key and a value by the queries of each head from `begin` on. */
 static inline void key_grad(const attention_grad_kv_f32_args_t *p, const key_t *x, uint32_t begin) {
     const uint32_t rows = p->t;
     for (uint32_t g = 0; g < p->g; g++) {
-        float *shares = x->shares + g * rows, *slopes = x->slopes + g * rows;
         const float *q = x->q + g * p->q_g + begin * p->q_t, *dy = x->dy + g * p->dy_g + begin * p->dy_t;
-        product_row(shares + begin, rows - begin, x->k, q, 1, p->q_t, p->depth);
-        product_row(slopes + begin, rows - begin, x->v, dy, 1, p->dy_t, p->width);
-        const float *mask = x->mask ? x->mask + g * p->mask_g : 0, *group = x->stats + g * p->stats_g;
-        for (uint32_t t = begin; t < rows; t++)
-            shares[t] = below_largest(shares[t], p->alpha, mask ? mask + t * p->mask_t : 0, group + t * p->stats_t);
-        powers_row(shares + begin, rows - begin);
-        for (uint32_t t = begin; t < rows; t++) {
-            const float share = t < x->first ? 0.0f : share_of_power(shares[t], group + t * p->stats_t);
-            shares[t] = share;
-            slopes[t] = share * (slopes[t] - x->dot[g * p->dot_g + t * p->dot_t]) * p->alpha;
-        }
+        product_row(x->shares + g * rows + begin, rows - begin, x->k, q, 1, p->q_t, p->depth);
+        product_row(x->slopes + g * rows + begin, rows - begin, x->v, dy, 1, p->dy_t, p->width);
+        score_grads(p, x, 1, g, begin);
     }
-    query_row(x->dk, p->depth, &(const queries_t){p->g, rows, begin, p->q_g, p->q_t}, x->slopes, x->q);
-    query_row(x->dv, p->width, &(const queries_t){p->g, rows, begin, p->dy_g, p->dy_t}, x->shares, x->dy);
+    query_row(x->dk, p->depth, &(const terms_t){p->g, rows, begin, p->q_g, p->q_t}, x->slopes, x->q);
+    query_row(x->dv, p->width, &(const terms_t){p->g, rows, begin, p->dy_g, p->dy_t}, x->shares, x->dy);
+}
+
+static __attribute__((noinline)) void one_key(const attention_grad_kv_f32_args_t *p, const key_t *x) {
+    key_grad(p, x, x->first);
+    if (x->first && (has_negative_zero(x->dk, p->depth) || has_negative_zero(x->dv, p->width))) key_grad(p, x, 0);
+}
+
+/* A key and those behind it. */
+static inline void some_keys(const attention_grad_kv_f32_args_t *p, const key_t *x) {
+    const uint32_t rows = p->t, length = p->g * rows, begin = hal_min(x->first, rows - ATTENTION_BLOCK);
+    for (uint32_t g = 0; g < p->g; g++) {
+        const float *q = x->q + g * p->q_g + begin * p->q_t, *dy = x->dy + g * p->dy_g + begin * p->dy_t;
+        product_rows(x->shares + g * rows + begin, length, rows - begin, &(const terms_t){1, p->depth, 0, 0, 1}, x->k, p->k_s, q,
+                     p->q_t);
+        product_rows(x->slopes + g * rows + begin, length, rows - begin, &(const terms_t){1, p->width, 0, 0, 1}, x->v, p->v_s, dy,
+                     p->dy_t);
+        score_grads(p, x, ATTENTION_BLOCK, g, begin);
+    }
+    product_rows(x->dk, p->dk_s, p->depth, &(const terms_t){p->g, rows, begin, p->q_g, p->q_t}, x->slopes, length, x->q, 1);
+    product_rows(x->dv, p->dv_s, p->width, &(const terms_t){p->g, rows, begin, p->dy_g, p->dy_t}, x->shares, length, x->dy, 1);
+    for (uint32_t m = 0; m < ATTENTION_BLOCK; m++) {
+        const key_t own = key_at(p, x, m);
+        if (own.first && !(is_plain(own.dk, p->depth) && is_plain(own.dv, p->width))) one_key(p, &own);
+    }
 }
 
 void attention_grad_kv_f32(const void *args) {
     const attention_grad_kv_f32_args_t *p = args;
-    const uint32_t cores = working_cores(p->workers), count = p->b * p->h * p->s, length = p->g * p->t;
+    const uint32_t cores = working_cores(p->workers), length = 2 * p->rows_each * p->g * p->t, heads = p->b * p->h;
     if (hal_core_id() >= cores) return;
-    float *row = p->rows + hal_core_id() * 2 * length;
-    for (uint32_t i = hal_core_id(); i < count; i += cores) {
-        const uint32_t s = i % p->s, h = i / p->s % p->h, b = i / p->s / p->h;
-        const key_t x = {
-            .q = p->q + b * p->q_b + h * p->q_h,
-            .k = p->k + b * p->k_b + h * p->k_h + s * p->k_s,
-            .v = p->v + b * p->v_b + h * p->v_h + s * p->v_s,
-            .dy = p->dy + b * p->dy_b + h * p->dy_h,
-            .mask = p->mask ? p->mask + b * p->mask_b + h * p->mask_h + s : 0,
-            .stats = p->stats + b * p->stats_b + h * p->stats_h,
-            .dot = p->dot + b * p->dot_b + h * p->dot_h,
-            .dk = p->dk + b * p->dk_b + h * p->dk_h + s * p->dk_s,
-            .dv = p->dv + b * p->dv_b + h * p->dv_h + s * p->dv_s,
-            .shares = row,
-            .slopes = row + length,
-            .first = p->causal ? hal_min(p->t, p->start + s) : 0,
-        };
-        key_grad(p, &x, x.first);
-        if (x.first && (has_negative_zero(x.dk, p->depth) || has_negative_zero(x.dv, p->width))) key_grad(p, &x, 0);
+    float *rows = p->rows + hal_core_id() * length;
+    const pieces_t pieces = pieces_of(heads, p->s, p->rows_each);
+    for (uint32_t round = 0; round * cores < pieces.count; round++) {
+        const piece_t piece = piece_at(&pieces, round, cores);
+        if (piece.head == heads) continue;
+        const key_t x = key_of(p, piece.head, piece.first, rows);
+        if (piece.is_block)
+            some_keys(p, &x);
+        else
+            one_key(p, &x);
     }
-    clear_rows(p->rows, 2 * length, p->workers);
+    clear_rows(p->rows, length, p->workers);
 }

@@ -1,5 +1,5 @@
-/* dQ = dS K of dS = alpha P (dP - dot), dP = dY V^T, dot = sum(dP P), a query at a time, whose P is computed again. The sums
- * are those of gemm_f32 and softmax_grad_f32. */
+/* dQ = dS K of dS = alpha P (dP - dot), dP = dY V^T, dot = sum(dP P), a query, or a block of
+ * neighbouring queries, at a time, whose P is computed again. The sums are those of gemm_f32 and softmax_grad_f32. */
 #include "attention_rows_f32.h"
 #include "attention_grad_q_f32.h"
 #include "hal.h"
@@ -10,44 +10,98 @@ typedef struct {
     uint32_t seen;
 } query_t;
 
+static inline query_t query_of(const attention_grad_q_f32_args_t *p, uint32_t head, uint32_t t, float *rows) {
+    const uint32_t g = head % p->g, h = head / p->g % p->h, b = head / p->g / p->h;
+    return (query_t){
+        .q = p->q + b * p->q_b + h * p->q_h + g * p->q_g + t * p->q_t,
+        .k = p->k + b * p->k_b + h * p->k_h,
+        .v = p->v + b * p->v_b + h * p->v_h,
+        .dy = p->dy + b * p->dy_b + h * p->dy_h + g * p->dy_g + t * p->dy_t,
+        .mask = p->mask ? p->mask + b * p->mask_b + h * p->mask_h + g * p->mask_g + t * p->mask_t : 0,
+        .dq = p->dq + b * p->dq_b + h * p->dq_h + g * p->dq_g + t * p->dq_t,
+        .dot = p->dot + b * p->dot_b + h * p->dot_h + g * p->dot_g + t * p->dot_t,
+        .shares = rows,
+        .slopes = rows + p->rows_each * p->keys,
+        .seen = p->causal ? hal_min(p->keys, p->start + t + 1) : p->keys,
+    };
+}
+
+/* The m-th query behind it, with rows of its own. */
+static inline query_t query_at(const attention_grad_q_f32_args_t *p, const query_t *x, uint32_t m) {
+    return (query_t){
+        .q = x->q + m * p->q_t,
+        .k = x->k,
+        .v = x->v,
+        .dy = x->dy + m * p->dy_t,
+        .mask = x->mask ? x->mask + m * p->mask_t : 0,
+        .dq = x->dq + m * p->dq_t,
+        .dot = x->dot + m * p->dot_t,
+        .shares = x->shares + m * p->keys,
+        .slopes = x->slopes + m * p->keys,
+        .seen = p->causal ? hal_min(p->keys, x->seen + m) : p->keys,
+    };
+}
+
+/* The gradients of the scores of a query, in the place of its shares, from the gradients of those of the first `count` keys. */
+static inline void score_grads(const attention_grad_q_f32_args_t *p, const query_t *x, uint32_t count) {
+    const uint32_t size = p->keys > SUM_BLOCK ? SUM_BLOCK : 0;
+    sum_t sum = {0};
+    for (uint32_t j = 0; j < count;) {
+        const uint32_t next = sum_next(&sum, size, j, count - j);
+        sum.block = add_dot(sum.block, x->slopes + j, x->shares + j, next);
+        j += next;
+    }
+    *x->dot = sum_value(&sum, size);
+    slope_row(x->shares, x->slopes, *x->dot, p->alpha, count);
+}
+
 /* The gradient of a query by its first `count` keys. */
 static inline void query_grad(const attention_grad_q_f32_args_t *p, const query_t *x, uint32_t count) {
-    const uint32_t size = p->keys > SUM_BLOCK ? SUM_BLOCK : 0;
-    float *shares = x->shares, *slopes = x->slopes;
-    sum_t sum = {0};
-    product_row(shares, count, x->q, x->k, 1, p->k_s, p->depth);
-    product_row(slopes, count, x->dy, x->v, 1, p->v_s, p->width);
-    masked_row(shares, shares, x->mask, p->keys, x->seen, p->alpha, p->safe);
-    for (uint32_t j = 0; j < count;)
-        for (const uint32_t end = j + sum_next(&sum, size, j, count - j); j < end; j++)
-            sum.block = __builtin_fmaf(slopes[j], shares[j], sum.block);
-    const float dot = sum_value(&sum, size);
-    for (uint32_t j = 0; j < count; j++) shares[j] = shares[j] * (slopes[j] - dot) * p->alpha;
-    product_row(x->dq, p->depth, shares, x->k, p->k_s, 1, count);
-    *x->dot = dot;
+    product_row(x->shares, count, x->q, x->k, 1, p->k_s, p->depth);
+    product_row(x->slopes, count, x->dy, x->v, 1, p->v_s, p->width);
+    masked_row(x->shares, x->shares, x->mask, p->keys, x->seen, p->alpha, p->safe);
+    score_grads(p, x, count);
+    product_row(x->dq, p->depth, x->shares, x->k, p->k_s, 1, count);
+}
+
+static __attribute__((noinline)) void one_query(const attention_grad_q_f32_args_t *p, const query_t *x) {
+    query_grad(p, x, x->seen);
+    if (x->seen < p->keys && (has_negative_zero(x->dot, 1) || has_negative_zero(x->dq, p->depth))) query_grad(p, x, p->keys);
+}
+
+/* A query and those behind it. */
+static inline void some_queries(const attention_grad_q_f32_args_t *p, const query_t *x) {
+    const uint32_t keys = p->keys, most = query_at(p, x, ATTENTION_BLOCK - 1).seen;
+    product_rows(x->shares, keys, most, &(const terms_t){1, p->depth, 0, 0, 1}, x->q, p->q_t, x->k, p->k_s);
+    product_rows(x->slopes, keys, most, &(const terms_t){1, p->width, 0, 0, 1}, x->dy, p->dy_t, x->v, p->v_s);
+    for (uint32_t m = 0; m < ATTENTION_BLOCK; m++) {
+        const query_t own = query_at(p, x, m);
+        masked_row(own.shares, own.shares, own.mask, most, own.seen, p->alpha, p->safe);
+        score_grads(p, &own, own.seen);
+    }
+    product_rows(x->dq, p->dq_t, p->depth, &(const terms_t){1, most, 0, 0, p->k_s}, x->shares, keys, x->k, 1);
+    for (uint32_t m = 0; m < ATTENTION_BLOCK; m++) {
+        query_t own = query_at(p, x, m);
+        if (own.seen == keys || (is_plain(own.dot, 1) && is_plain(own.dq, p->depth))) continue;
+        own.shares = x->shares, own.slopes = x->slopes;
+        one_query(p, &own);
+    }
 }
 
 void attention_grad_q_f32(const void *args) {
     const attention_grad_q_f32_args_t *p = args;
-    const uint32_t cores = working_cores(p->workers), queries = p->b * p->h * p->g * p->t, keys = p->keys;
+    const uint32_t cores = working_cores(p->workers), length = 2 * p->rows_each * p->keys, heads = p->b * p->h * p->g;
     if (hal_core_id() >= cores) return;
-    float *row = p->rows + hal_core_id() * 2 * keys;
-    for (uint32_t i = hal_core_id(); i < queries; i += cores) {
-        const uint32_t t = i % p->t, head = i / p->t, g = head % p->g, h = head / p->g % p->h, b = head / p->g / p->h;
-        const query_t x = {
-            .q = p->q + b * p->q_b + h * p->q_h + g * p->q_g + t * p->q_t,
-            .k = p->k + b * p->k_b + h * p->k_h,
-            .v = p->v + b * p->v_b + h * p->v_h,
-            .dy = p->dy + b * p->dy_b + h * p->dy_h + g * p->dy_g + t * p->dy_t,
-            .mask = p->mask ? p->mask + b * p->mask_b + h * p->mask_h + g * p->mask_g + t * p->mask_t : 0,
-            .dq = p->dq + b * p->dq_b + h * p->dq_h + g * p->dq_g + t * p->dq_t,
-            .dot = p->dot + b * p->dot_b + h * p->dot_h + g * p->dot_g + t * p->dot_t,
-            .shares = row,
-            .slopes = row + keys,
-            .seen = p->causal ? hal_min(keys, p->start + t + 1) : keys,
-        };
-        query_grad(p, &x, x.seen);
-        if (x.seen < keys && (has_negative_zero(x.dot, 1) || has_negative_zero(x.dq, p->depth))) query_grad(p, &x, keys);
+    float *rows = p->rows + hal_core_id() * length;
+    const pieces_t pieces = pieces_of(heads, p->t, p->rows_each);
+    for (uint32_t round = 0; round * cores < pieces.count; round++) {
+        const piece_t piece = piece_at(&pieces, round, cores);
+        if (piece.head == heads) continue;
+        const query_t x = query_of(p, piece.head, piece.first, rows);
+        if (piece.is_block)
+            some_queries(p, &x);
+        else
+            one_query(p, &x);
     }
-    clear_rows(p->rows, 2 * keys, p->workers);
+    clear_rows(p->rows, length, p->workers);
 }
