@@ -197,7 +197,7 @@ def _rows(length: int, **attrs: float) -> tuple[list[np.ndarray], dict[str, floa
 
 
 def _run(op: str, inputs: Sequence[np.ndarray], outputs: int, attrs: dict[str, float]) -> list[np.ndarray]:
-    step = step_of(registry()[op], Sample("rows", tuple(inputs), {**attrs, "causal": 1, "workers": 2}, outputs))
+    step = step_of(registry()[op], Sample("rows", tuple(inputs), {"causal": 1, "workers": 2, **attrs}, outputs))
     return run_step(step, step.access.sizes)
 
 
@@ -225,3 +225,76 @@ def test_zeros_that_underflow_keep_their_sign() -> None:
     assert bits(y[0, 0]) == bits(apart)
     assert (apart[1] == 0).all()
     assert not np.signbit(apart[1]).any()
+
+
+PADDED = (1, 5, 70)
+"""Keys in front of a sequence that a mask hides."""
+
+
+def _padded(x: np.ndarray, count: int) -> np.ndarray:
+    """Tokens in front that are no numbers, but for gradients, which are zeros there."""
+    return np.concatenate([np.full_like(x[:, :, :1], 3.0).repeat(count, 2), x], 2)
+
+
+def _results(length: int, count: int, attrs: dict[str, int], hide: bool) -> dict[str, np.ndarray]:
+    """The results of all three steps for a sequence behind so many tokens of padding, without these."""
+    r = np.random.default_rng(8)
+    shapes = {"q": (2, 4), "k": (1, 4), "v": (1, 5), "dy": (2, 5)}
+    operands = {n: r.standard_normal((1, h, length, w)).astype(np.float32) for n, (h, w) in shapes.items()}
+    q, k, v, dy = (_padded(x, count) for x in operands.values())
+    dy[:, :, :count] = 0
+    mask = (
+        np.triu(np.full((length + count,) * 2, -np.inf, np.float32), 1)
+        if hide
+        else np.zeros((length + count,) * 2, np.float32)
+    )
+    mask[:, :count] = -np.inf
+    given = {"alpha": 0.3, "safe": 1, "workers": 3, **attrs}
+
+    def run(op: str, inputs: Sequence[np.ndarray], outputs: int) -> list[np.ndarray]:
+        step = step_of(registry()[op], Sample("padded", tuple(inputs), dict(given), outputs))
+        return run_step(step, step.access.sizes)
+
+    y, stats, _ = run(STEPS[0], (q, k, v, mask), 3)
+    dq, dot, _ = run(STEPS[1], (dy, q, k, v, mask), 3)
+    dk, dv, _ = run(STEPS[2], (dy, q, k, v, mask, stats, dot), 3)
+    return {n: x[:, :, count:] for n, x in zip(RESULTS, (y, dq, dk, dv), strict=True)}
+
+
+@pytest.mark.parametrize(
+    "attrs", [{}, {"rows_each": 4}, {"causal": 1, "rows_each": 4}], ids=["rows", "blocks", "causal"]
+)
+@pytest.mark.parametrize("length", [20, 66, 150, 301])
+def test_left_padding_keeps_bits(length: int, attrs: dict[str, int]) -> None:
+    """Sums count blocks from the first key, or query, that is not padding; without the flag padding moves them."""
+    hide = "causal" not in attrs
+    plain = _results(length, 0, {**attrs, "from_first": 1}, hide)
+    assert {n: bits(x) for n, x in plain.items()} == {n: bits(x) for n, x in _results(length, 0, attrs, hide).items()}
+    for count in PADDED:
+        found = _results(length, count, {**attrs, "from_first": 1}, hide)
+        assert {n: bits(x) for n, x in found.items()} == {n: bits(x) for n, x in plain.items()}, count
+    moved = _results(length, 5, attrs, hide)
+    assert (bits(moved["y"]) == bits(plain["y"])) == (length == 20), "a sum of up to 32 powers is one block"
+
+
+def test_masked_keys_are_not_read() -> None:
+    """NaN in keys and values that a mask hides at either end of a row has no effect."""
+    (q, k, v), attrs = _rows(40)
+    mask = np.zeros((40, 40), np.float32)
+    mask[:, 33:] = mask[:, :9] = -np.inf
+    for given in ({"from_first": 1}, {"from_first": 1, "rows_each": 4, "workers": 1}):
+        q, k, v = (np.concatenate([x, x[..., :1]], -1) for x in _rows(40)[0])
+        expected = _run(STEPS[0], [q, k, v, mask], 3, {**attrs, "safe": 1, "causal": 0, **given})
+        for x in (k, v):
+            x[:, :, 33:] = x[:, :, :9] = np.nan
+        found = _run(STEPS[0], [q, k, v, mask], 3, {**attrs, "safe": 1, "causal": 0, **given})
+        assert bits(found[0]) == bits(expected[0])
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_canonical_order_needs_the_steps(mask: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In canonical order masked attention becomes steps whatever they cost, and other attention as it does else."""
+    monkeypatch.setattr(attention, "is_quicker", lambda found, types, target: False)
+    case = load(tmp_path, Attention(40, mask=mask).model(gradient=False))
+    found = fuse.fuse_program(case.program, Options(canonical_batch=True)).nodes
+    assert [n.attrs.get("from_first") for n in found if n.op in STEPS] == ([1] if mask else [])

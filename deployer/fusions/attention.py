@@ -2,7 +2,8 @@
 
 The scores, their softmax and the gradients of both are never in memory: the steps of the backward pass compute them
 again. Operators say by `region_of` and `region` what they replace. Where rows do not fit, or the steps take longer by
-the cost model and memory holds the scores, the nodes stay.
+the cost model and memory holds the scores, the nodes stay; not so where only the steps have the order of sums that is
+asked for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,12 +34,13 @@ def _replaced(program: Program, options: Options, node: Node, operator: Operator
     if graph is None or operator.fusion is None:
         return program
     target = target_of(options)
-    found = operator.fusion.region(program, graph, node, target.levels[L_INNER].budget, target.cores)
+    budget = target.levels[L_INNER].budget
+    found = operator.fusion.region(program, graph, node, budget, target.cores, options.canonical_batch)
     if found is None or {n.name for n in found.removed} & set(options.opt_out):
         return program
     types = {**{name: tensor.type for name, tensor in program.tensors.items()}, **found.types}
     room = next(level.budget for level in target.levels if level.name == options.outermost)
-    chosen = largest_step(found.removed, types) > room or is_quicker(found, types, target)
+    chosen = found.needed or largest_step(found.removed, types) > room or is_quicker(found, types, target)
     return _with_region(program, graph, found) if chosen else program
 
 

@@ -56,13 +56,15 @@ class Region:
     """Nodes of a graph that others replace, each group of these in the place of one of the nodes.
 
     `types` are those of values that the new nodes have, by name. `viewed` maps a value that a removed node made to the
-    view of it that a new node makes instead.
+    view of it that a new node makes instead. The new nodes are `needed` where the others lack the order of sums that is
+    asked for.
     """
 
     removed: tuple[Node, ...]
     added: Mapping[str, tuple[Node, ...]]
     types: Mapping[str, TensorType]
     viewed: Mapping[str, str] = field(default_factory=dict)
+    needed: bool = False
 
 
 def never(*_: object) -> None:
@@ -96,8 +98,8 @@ class Fusion:
     place; those that nobody else reads are left out where the kernel can spare them.
 
     For regions: `region_of` names the operator of a node that lies in a region which nodes of this operator and others
-    replace. `region` returns that for a program, one of its graphs, such a node in it, the bytes of the innermost level
-    and the number of cores.
+    replace. `region` returns that for a program, one of its graphs, such a node in it, the bytes of the innermost
+    level, the number of cores, and whether a sample's bits shall depend neither on its batch nor on its padding.
 
     For an update: `fused_update` names the optimizer's operator whose formula the kernel applies to each element of a
     gradient as soon as that is complete, in place of the weight; the gradient is rounded to float32 before, and has no
@@ -128,7 +130,7 @@ class Fusion:
     joint: Callable[[Node, Sequence[Node], Mapping[str, TensorType], KernelModel], Joint | None] = never
 
     region_of: str = ""
-    region: Callable[[Program, Graph, Node, int, int], Region | None] = never
+    region: Callable[[Program, Graph, Node, int, int, bool], Region | None] = never
 
     fused_update: str = ""
     updating: Callable[[Node, Node, Mapping[str, TensorType]], Node | None] = never

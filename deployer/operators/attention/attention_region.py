@@ -16,6 +16,8 @@ ROWS_EACH, BLOCK = "rows_each", 4
 """The attribute, and the kernels' scalar, that says for how many queries or keys at a time a core has rows: one, or a
 block of neighbours, whose products are computed together.
 """
+FROM_FIRST = "from_first"
+"""The attribute, and the kernels' flag, that sums count their blocks from the first key that a mask does not hide."""
 Shape = tuple[int, ...]
 
 
@@ -123,16 +125,17 @@ def _with_gradient(values: Values, forward: AttentionNodes, ds: Node) -> Attenti
     return found if all(storage(a) == storage(b) for a, b in pairs) else None
 
 
-def region(program: Program, graph: Graph, node: Node, budget: int, cores: int) -> Region | None:
+def region(program: Program, graph: Graph, node: Node, budget: int, cores: int, canonical: bool) -> Region | None:
     """The steps in the place of the nodes around a softmax of scores; None where they cannot stand for them, or rows of
-    scores do not fit the budget.
+    scores do not fit the budget. In canonical order masked attention needs them: only they count blocks of keys from
+    the first one that a mask leaves.
     """
     values = Values(program, graph)
     found = find(values, node)
     if found is None or any(n not in graph.nodes for n in (*found.backward, found.result, found.scores)):
         return None
     try:
-        return _Steps(values, found, cores, budget).region()
+        return _Steps(values, found, cores, budget, canonical).region()
     except (ShapeMismatch, UnsupportedOperator):
         return None
 
@@ -140,7 +143,7 @@ def region(program: Program, graph: Graph, node: Node, budget: int, cores: int) 
 class _Steps:
     """The steps for the nodes of attention."""
 
-    def __init__(self, values: Values, found: AttentionNodes, cores: int, budget: int) -> None:
+    def __init__(self, values: Values, found: AttentionNodes, cores: int, budget: int, canonical: bool) -> None:
         self.values, self.found, self.program = values, found, values.program
         self.cores, self.budget = cores, budget
         tensors = self.program.tensors
@@ -152,6 +155,8 @@ class _Steps:
         self.mask = found.shares.inputs[1] if len(found.shares.inputs) > 1 else ""
         self.attrs: dict[str, AttrValue] = {"workers": cores}
         self.attrs |= {n: x for n, x in found.shares.attrs.items() if n in ("alpha", "causal", "safe")}
+        self.from_first = canonical and bool(self.mask)
+        self.attrs |= {FROM_FIRST: 1} if self.from_first else {}
         self.types: dict[str, TensorType] = {}
         self.viewed: dict[str, str] = {}
 
@@ -181,7 +186,7 @@ class _Steps:
         removed = (found.scores, found.shares, found.result, *found.backward)
         if not q or not y or not self._is_unwritten(removed) or not self._fit(groups.values()):
             return None
-        return Region(removed, groups, self.types, self.viewed)
+        return Region(removed, groups, self.types, self.viewed, self.from_first)
 
     def _result(self, node: Node, shape: Shape) -> str:
         """The value of a node, or the view of it that has the shape; empty where there is none."""

@@ -17,7 +17,7 @@ from deployer.core.operator import Array, Operator, mismatch, register, unsuppor
 from deployer.core.traits.execution import Execution
 from deployer.core.traits.fusion import Fusion
 from deployer.operators.attention.attention import Heads, Shape, heads_of, repeated, scores_of
-from deployer.operators.attention.attention_region import BLOCK, ROWS_EACH, region
+from deployer.operators.attention.attention_region import BLOCK, FROM_FIRST, ROWS_EACH, region
 from deployer.operators.base.operands import arrays, floats
 from deployer.operators.normalization.softmax import MaskedSoftmax, mean_seen, safe_softmax, softmax
 
@@ -68,7 +68,8 @@ def letters(node: Node, arg: str, rank: int) -> str:
 class AttentionStep(Operator):
     """A step of attention over rows of queries, or of keys.
 
-    Its inputs are `headed`, an optional mask, and `saved`. Attributes are alpha, causal, safe, and orders of axes.
+    Its inputs are `headed`, an optional mask, and `saved`. Attributes are alpha, causal, safe, from_first, rows_each,
+    workers, and orders of axes.
     """
 
     kernel: ClassVar[Kernel]
@@ -186,7 +187,7 @@ class AttentionStep(Operator):
         tiled = [d.name for d in access.dims]
         extents: dict[str, ArgValue] = {x: Extent(x) if x in tiled else Const(sizes[x]) for x in "bhgts"}
         numbers = {"keys": Const(sizes["s"]), "depth": Const(k.view[-1]), "width": Const(operands["v"].view[-1])}
-        flags = {name: Const(node.attr_int(name, 0)) for name in ("causal", "safe")}
+        flags = {name: Const(node.attr_int(name, 0)) for name in ("causal", "safe", FROM_FIRST)}
         rest: dict[str, ArgValue] = {WORKERS: Const(node.attr_int(WORKERS, 1)), "start": Start(self.by)}
         rest |= {ROWS_EACH: Const(rows_each(node)), "alpha": Const(node.attr_float("alpha", 1.0))}
         given = {**extents, **numbers, **flags, **rest, **found}
@@ -238,7 +239,19 @@ def _powers(scores: Array, stats: Array) -> Array:
 
 
 def _scalars(symbol: str, lengths: Sequence[str]) -> tuple[tuple[str, CType], ...]:
-    names = (*lengths, "keys", "depth", "width", *STRIDES[symbol], "start", "causal", "safe", WORKERS, ROWS_EACH)
+    names = (
+        *lengths,
+        "keys",
+        "depth",
+        "width",
+        *STRIDES[symbol],
+        "start",
+        "causal",
+        "safe",
+        FROM_FIRST,
+        WORKERS,
+        ROWS_EACH,
+    )
     return (*((name, "u32") for name in names), ("alpha", "f32"))
 
 

@@ -107,7 +107,7 @@ STEPS: dict[str, tuple[str, dict[str, AttrValue], Shape | None]] = {
     "by token": ("groups", {"causal": 1}, None),
     "in blocks": ("heads", {"rows_each": BLOCK}, None),
     "in blocks, causal": ("long", {"causal": 1, "rows_each": BLOCK}, None),
-    "in blocks, hidden": ("groups", {"safe": 1, "causal": 1, "rows_each": BLOCK, "workers": 1}, (5, 7)),
+    "in blocks, hidden": ("groups", {"safe": 1, "causal": 1, "rows_each": BLOCK, "from_first": 1}, (5, 7)),
     "in blocks, by token": ("groups", {"causal": 1, "rows_each": BLOCK}, None),
 }
 """Shapes, attributes, and the shape of the mask."""

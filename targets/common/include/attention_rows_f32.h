@@ -3,6 +3,8 @@
  * A causal row leaves out what is behind its own key: such terms are zeros, and change no sum but for one of -0, which only
  * underflow makes. Where a result is -0, its row is computed again with all terms. The rows of a block have the terms of the
  * row with most: where one with fewer may show it, by a result of -0 or one that is not finite, it is computed again by itself.
+ * With from_first the blocks of a row's sums are counted from the first key that its mask does not hide, and those of sums over
+ * queries from the first query that sees a key: what is padded on the left has the bits of what is not.
  * A target with loops of its own for products says HAL_ROWS in its hal_target.h, and has them in an attention_loops.h. */
 #ifndef ATTENTION_ROWS_F32_H
 #define ATTENTION_ROWS_F32_H
@@ -93,9 +95,10 @@ static inline uint32_t is_plain(const float *y, uint32_t count) {
 
 #endif
 
-/* Terms of a sum: `rows` of them in each of some groups, of which each leaves out the first `skipped`. */
+/* Terms of a sum: `rows` of them in each of some groups, of which each leaves out the first `skipped`; steps of the first factor
+ * and of the second. */
 typedef struct {
-    uint32_t groups, rows, skipped, group_step, row_step;
+    uint32_t groups, rows, skipped, group_length, group_step, row_step;
 } terms_t;
 
 /* A complete block of sums is added to the total in y, which the first of them is. */
@@ -124,7 +127,7 @@ static __attribute__((noinline)) void product_rows(float *y, uint32_t y_m, uint3
         float *to = y + j;
         uint32_t to_m = y_m, i = p->skipped, t = i, continues = 0, end = PRODUCTS_BLOCK;
         factors_t factors = {0, 0, a_m, p->row_step, b_n};
-        const float *group = b + j * b_n;
+        const float *row = a, *group = b + j * b_n;
         for (uint32_t left = p->groups;;) {
             while (i >= end) {
                 if (continues && to == block) add_block(y + j, y_m, block);
@@ -133,13 +136,13 @@ static __attribute__((noinline)) void product_rows(float *y, uint32_t y_m, uint3
             }
             const uint32_t count = hal_min(p->rows - t, end - i);
             if (count > 0) {
-                factors.a = a + i, factors.b = group + t * p->row_step;
+                factors.a = row + t, factors.b = group + t * p->row_step;
                 block_products(to, to_m, &factors, count, continues);
                 continues = 1, i += count, t += count;
             }
             if (t < p->rows) continue;
             if (--left == 0) break;
-            t = p->skipped, i += t, group += p->group_step;
+            t = p->skipped, i += t, row += p->group_length, group += p->group_step;
         }
         if (continues && to == block) add_block(y + j, y_m, block);
         if (!continues && to != block)
@@ -151,6 +154,19 @@ static inline uint32_t has_negative_zero(const float *y, uint32_t count) {
     for (uint32_t j = 0; j < count; j++)
         if (y[j] == 0.0f && __builtin_signbit(y[j])) return 1;
     return 0;
+}
+
+/* The keys of a row that its mask leaves between the hidden ones at both ends, of those it sees; one at least. */
+typedef struct {
+    uint32_t first, end;
+} keys_t;
+
+static inline keys_t keys_of(const float *mask, uint32_t seen) {
+    keys_t keys = {0, seen};
+    if (!mask) return keys;
+    while (keys.end > 1 && mask[keys.end - 1] == -__builtin_inff()) keys.end--;
+    while (keys.first + 1 < keys.end && mask[keys.first] == -__builtin_inff()) keys.first++;
+    return keys;
 }
 
 /* Cores that work: each has a row, or a block of rows. */
