@@ -191,9 +191,14 @@ def test_other_readers(name: str, tmp_path: Path) -> None:
     assert ("Softmax" in "".join(found)) == (name == "scores that are read")
 
 
-def _rows(length: int, **attrs: float) -> tuple[list[np.ndarray], dict[str, float]]:
+EACH = pytest.mark.parametrize("each", [1, 4], ids=["rows", "blocks"])
+
+
+def _rows(length: int, each: int = 1) -> tuple[list[np.ndarray], dict[str, float]]:
+    """Q, K and V, and attributes, of rows one by one or of blocks."""
     r = np.random.default_rng(4)
-    return [r.standard_normal((1, 1, length, 3)).astype(np.float32) for _ in "qkv"], {"alpha": 0.3, **attrs}
+    operands = [r.standard_normal((1, 1, length, 4)).astype(np.float32) for _ in "qkv"]
+    return operands, {"alpha": 0.3, "rows_each": each}
 
 
 def _run(op: str, inputs: Sequence[np.ndarray], outputs: int, attrs: dict[str, float]) -> list[np.ndarray]:
@@ -201,9 +206,10 @@ def _run(op: str, inputs: Sequence[np.ndarray], outputs: int, attrs: dict[str, f
     return run_step(step, step.access.sizes)
 
 
-def test_keys_behind_are_not_read() -> None:
+@EACH
+def test_keys_behind_are_not_read(each: int) -> None:
     """NaN in keys and values behind a causal query has no effect on the queries before."""
-    inputs, attrs = _rows(40)
+    inputs, attrs = _rows(40, each)
     expected = _run(STEPS[0], inputs, 3, attrs)
     for x in inputs[1:]:
         x[:, :, 30:] = np.nan
@@ -212,9 +218,24 @@ def test_keys_behind_are_not_read() -> None:
     assert np.isnan(found[0][:, :, 30:]).all()
 
 
-def test_zeros_that_underflow_keep_their_sign() -> None:
+@EACH
+def test_queries_before_are_not_read(each: int) -> None:
+    """NaN in queries before the first one that sees a key has no effect on the gradients of the key."""
+    (q, k, v), attrs = _rows(40, each)
+    dy, stats, dot = q[:, :, ::-1].copy(), np.ones((1, 1, 40, 2), np.float32), np.zeros((1, 1, 40, 1), np.float32)
+    operands = [dy, q, k, v, np.zeros((40, 40), np.float32), stats, dot]
+    expected = _run(STEPS[2], operands, 3, attrs)
+    dy[:, :, :10] = q[:, :, :10] = np.nan
+    found = _run(STEPS[2], operands, 3, attrs)
+    for i in (0, 1):
+        assert bits(found[i][:, :, 10:]) == bits(expected[i][:, :, 10:])
+        assert np.isnan(found[i][:, :, :10]).all()
+
+
+@EACH
+def test_zeros_that_underflow_keep_their_sign(each: int) -> None:
     """A product that underflows to -0 becomes +0 by the zeros behind it, which a causal row leaves out."""
-    inputs, attrs = _rows(4)
+    inputs, attrs = _rows(4, each)
     q, k, v = inputs
     q[:], k[:], v[:] = 1.0, 1.0, -np.float32(1e-45)
     v[:, :, 2:] = 1.0
@@ -277,18 +298,36 @@ def test_left_padding_keeps_bits(length: int, attrs: dict[str, int]) -> None:
     assert (bits(moved["y"]) == bits(plain["y"])) == (length == 20), "a sum of up to 32 powers is one block"
 
 
-def test_masked_keys_are_not_read() -> None:
-    """NaN in keys and values that a mask hides at either end of a row has no effect."""
-    (q, k, v), attrs = _rows(40)
-    mask = np.zeros((40, 40), np.float32)
-    mask[:, 33:] = mask[:, :9] = -np.inf
-    for given in ({"from_first": 1}, {"from_first": 1, "rows_each": 4, "workers": 1}):
-        q, k, v = (np.concatenate([x, x[..., :1]], -1) for x in _rows(40)[0])
-        expected = _run(STEPS[0], [q, k, v, mask], 3, {**attrs, "safe": 1, "causal": 0, **given})
-        for x in (k, v):
-            x[:, :, 33:] = x[:, :, :9] = np.nan
-        found = _run(STEPS[0], [q, k, v, mask], 3, {**attrs, "safe": 1, "causal": 0, **given})
-        assert bits(found[0]) == bits(expected[0])
+@EACH
+@pytest.mark.parametrize("from_first", [0, 1])
+def test_masked_keys_are_not_read(from_first: int, each: int) -> None:
+    """NaN in keys and values that a mask hides at the end of a row, or at both ends, has no effect."""
+    (q, k, v), attrs = _rows(40, each)
+    mask, attrs = np.zeros((40, 40), np.float32), attrs | {"safe": 1, "causal": 0, "from_first": from_first}
+    hidden = [slice(33, None), slice(9 * from_first)]
+    for part in hidden:
+        mask[:, part] = -np.inf
+    expected = _run(STEPS[0], [q, k, v, mask], 3, attrs)
+    for part in hidden:
+        k[:, :, part] = v[:, :, part] = np.nan
+    assert bits(_run(STEPS[0], [q, k, v, mask], 3, attrs)[0]) == bits(expected[0])
+
+
+BLOCKS = {
+    "room": (Attention(40), 200000, [4, 4, 4]),
+    "no room backward": (Attention(130, (1, 1)), 30000, [4, None, None]),
+    "narrow": (Attention(40, width=(3, 5)), 200000, [None] * 3),
+    "few": (Attention(7, (1, 1), batch=1), 200000, [None] * 3),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks(name: str, tmp_path: Path) -> None:
+    """Steps compute blocks where they are as wide, each core has one, and their rows have room."""
+    sizes, l1, expected = BLOCKS[name]
+    found = fuse.fuse_program(load(tmp_path, sizes.model()).program, Options(budgets={"L1": l1}, cores=8)).nodes
+    rows = {n.op: n.attrs.get("rows_each") for n in found}
+    assert [rows[op] for op in STEPS] == expected
 
 
 @pytest.mark.parametrize("mask", [True, False])
