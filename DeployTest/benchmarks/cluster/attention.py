@@ -1,6 +1,6 @@
 """Attention in steps that keep rows of scores, beside its products and softmax, on Siracusa under GVSoC.
 
-`python -m DeployTest.benchmarks.cluster.attention` writes attention.json and the table of docs/cluster.md, in some five
+`python -m DeployTest.benchmarks.cluster.attention` writes attention.json and the table of docs/cluster.md, in some ten
 minutes. It needs GVSoC. Both forms give the same bits, which the run checks.
 """
 
@@ -68,13 +68,13 @@ def measured(keys: int, width: int, causal: bool, gradient: bool) -> Row:
 
 def markdown(rows: Sequence[Row]) -> str:
     """A line per size."""
-    names = ("keys", "width", "", "causal", "products and softmax", "steps", "less", "chosen")
+    names = ("keys", "width", "", "causal", "products and softmax", "steps", "difference", "chosen")
     lines = [f"| {' | '.join(names)} |", "|---:|---:|---|---|---:|---:|---:|---|"]
     for row in rows:
         form = "with gradients" if row.gradient else "forward"
-        less = f"{100 * (row.steps - row.nodes) / row.nodes:+.0f} %"
+        difference = f"{100 * (row.steps - row.nodes) / row.nodes:+.0f} %"
         chosen = "steps" if row.chosen else "products"
-        cells = [row.keys, row.width, form, "yes" if row.causal else "no", row.nodes, row.steps, less, chosen]
+        cells = [row.keys, row.width, form, "yes" if row.causal else "no", row.nodes, row.steps, difference, chosen]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
