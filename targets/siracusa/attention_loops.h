@@ -6,8 +6,8 @@
 #include "matrix_epilogue.h"
 #include "row_powers.h"
 
-static inline void product_row(float *y, uint32_t n, const float *a, const float *b, uint32_t b_k, uint32_t b_n,
-                               uint32_t count) {
+static __attribute__((noinline)) void product_row(float *y, uint32_t n, const float *a, const float *b, uint32_t b_k,
+                                                  uint32_t b_n, uint32_t count) {
     const steps_t step = {4, 4 * b_k, 4 * b_n};
     for (uint32_t j = 0; j < n; j += 4) {
         const uint32_t width = hal_min(n - j, 4);
