@@ -151,6 +151,70 @@ def test_a_part_of_a_tensor(form: str, first: int, tmp_path: Path) -> None:
     assert ops(same(infer(tmp_path, model))) == ["Slice", "Rotation"]
 
 
+KEPT = {"behind": (0, 3), "before": (2, 0), "around": (1, 2)}
+"""Elements of each row that are no part of a pair."""
+
+
+def partly(w: Writer, form: str, kept: tuple[int, int], order: str, zeros: bool) -> Model:
+    """Some elements of each row turned, the others concatenated, or added beside zeros."""
+    shape, table = ORDERS[order]
+    (before, behind), width = kept, WIDTH + sum(kept)
+    pieces = [
+        w.part("x", begin, end) for begin, end in ((0, before), (before, before + WIDTH), (width - behind, width))
+    ]
+    pieces[1] = FORMS[form](w, pieces[1], np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table))
+    pieces[1] = w.shape(pieces[1], *shape[:-1], WIDTH) if form == "neighbours" else pieces[1]
+    sizes = (before, WIDTH, behind)
+    listed = [(piece, sum(sizes[:i]), sum(sizes[i + 1 :])) for i, piece in enumerate(pieces) if sizes[i]]
+    if zeros:
+        beside = [w("Pad", x, np.array([0, 0, 0, a, 0, 0, 0, b], np.int64)) for x, a, b in listed]
+        result = beside[0]
+        for other in beside[1:]:
+            result = w("Add", result, other)
+    else:
+        result = w("Concat", *(x for x, _, _ in listed), axis=-1)
+    nodes = [n for n in w.nodes if n.op_type != "Slice" or any(n.output[0] in other.input for other in w.nodes)]
+    return Model(tuple(nodes), (value("x", (*shape[:-1], width)),), (value(result, None),), tuple(w.constants))
+
+
+@pytest.mark.parametrize("zeros", [False, True], ids=["concatenated", "added"])
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_part_of_each_row(form: str, kept: str, zeros: bool, tmp_path: Path) -> None:
+    """Elements that no pair has stay what they are in the same node, signs of zeros included."""
+    for order in ORDERS:
+        before = infer(tmp_path, partly(Writer(), form, KEPT[kept], order, zeros))
+        after = same(before)
+        assert ops(after) == ["Rotation"]
+        assert tuple(after.nodes[0].attr_int(name, 0) for name in ("before", "behind")) == KEPT[kept]
+
+
+def test_one_pair_of_each_row(tmp_path: Path) -> None:
+    """Rows of which only one pair is turned: its elements are neighbours and halves alike."""
+    w = Writer()
+    cos, sin = np.cos(ANGLES[:, :1]), np.sin(ANGLES[:, :1])
+    a, b = w.part("x", 0, 1), w.part("x", 1, 2)
+    first = w("Sub", w("Mul", a, cos), w("Mul", b, sin))
+    result = w("Concat", first, w("Add", w("Mul", b, cos), w("Mul", a, sin)), w.part("x", 2, WIDTH), axis=-1)
+    model = Model(tuple(w.nodes), (value("x", ORDERS["heads"][0]),), (value(result, None),), tuple(w.constants))
+    assert ops(same(infer(tmp_path, model))) == ["Rotation"]
+
+
+def test_kept_elements_that_change(tmp_path: Path) -> None:
+    """Elements beside the pairs that are doubled, or in another order, leave a rotation of the others alone."""
+    shape, table = ORDERS["heads"]
+    for change in ("doubled", "reversed"):
+        w = Writer()
+        kept = w.part("x", WIDTH, WIDTH + 3) if change == "doubled" else w.part("x", WIDTH + 2, WIDTH - 1, -1)
+        kept = w("Add", kept, kept) if change == "doubled" else kept
+        turned = halves(w, w.part("x", 0, WIDTH), np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table))
+        result = w("Concat", turned, kept, axis=-1)
+        inputs = (value("x", (*shape[:-1], WIDTH + 3)),)
+        after = same(infer(tmp_path, Model(tuple(w.nodes), inputs, (value(result, None),), tuple(w.constants))))
+        assert "Rotation" in ops(after)
+        assert "Concat" in ops(after)
+
+
 def copied(w: Writer, x: str) -> str:
     """The copy with swapped halves, the second one with the other sign, as a sum of halves beside zeros."""
     first, second = w("Pad", w.part(x, 0, HALF), PADS[0]), w("Pad", w("Neg", w.part(x, HALF, WIDTH)), PADS[1])

@@ -188,10 +188,43 @@ class Angles:
 
 
 def rotation_of(part: Mixed) -> Angles | None:
-    """The rotation that a mixture is; None where it is something else, or angles depend on more than one axis."""
-    if len(part.indices) != 2 or not all(p.all() for p in part.indices) or part.zeros.min() != part.zeros.max():
+    """The rotation that a mixture is, of all elements of its rows or of neighbouring ones, where the others are kept;
+    None where it is something else, or angles depend on more than one axis.
+    """
+    if len(part.indices) != 2 or not part.indices[0].all() or not part.zeros.size:
         return None
     own = np.arange(1, part.zeros.size + 1, dtype=np.int32).reshape(part.zeros.shape)
+    if part.indices[1].all():
+        return _rotation(part, own)
+    width = part.zeros.shape[-1]
+    turned = (part.indices[1] != 0).reshape(-1, width)
+    columns = np.flatnonzero(turned[0])
+    if not columns.size or (turned != turned[0]).any() or columns.size != columns[-1] - columns[0] + 1:
+        return None
+    begin, end = int(columns[0]), int(columns[-1]) + 1
+    kept = np.r_[:begin, end:width]
+    zeros = part.zeros[..., kept]
+    same = (part.indices[0] == own)[..., kept] & (part.factors[0] == 1)[..., kept]
+    if not same.all() or zeros.min() != zeros.max():
+        return None
+
+    indices = tuple(x[..., begin:end] for x in part.indices)
+    factors = tuple(x[..., begin:end] for x in part.factors)
+    within = Mixed(part.source, indices, factors, part.zeros[..., begin:end])
+    found = _rotation(within, own[..., begin:end], is_part=True)
+    if found is None:
+        return None
+    attrs = {"before": begin, "behind": width - end, "kept_adds_zero": int(zeros.max())}
+    return replace(found, attrs=found.attrs | {name: number for name, number in attrs.items() if number})
+
+
+def _rotation(part: Mixed, own: Indices, is_part: bool = False) -> Angles | None:
+    """The rotation that a mixture is in which each element is one of a pair, in rows or in parts of rows.
+
+    `own` are the indices of the elements.
+    """
+    if part.zeros.min() != part.zeros.max():
+        return None
     is_first = part.indices[0] == own
     if not (is_first | (part.indices[1] == own)).all():
         return None
@@ -199,7 +232,7 @@ def rotation_of(part: Mixed) -> Angles | None:
     distance = np.where(is_first, *part.indices[::-1]) - own
     half, rows = int(abs(distance.reshape(-1)[0])), part.zeros.shape[:-1]
     width = part.zeros.shape[-1]
-    if half == 1 and width == 2 and rows:  # pairs that are an axis of their own
+    if half == 1 and width == 2 and rows and not is_part:  # pairs that are an axis of their own
         rows, width = rows[:-1], 2 * rows[-1]
     if half not in (1, width // 2) or width % 2:
         return None
@@ -236,7 +269,7 @@ def apply(program: Program, options: Options) -> Program:
     """Fuse every group of nodes whose result is a rotation of a tensor."""
     rotation = next((op.name for op in registry().values() if op.fusion is not None and op.fusion.is_rotation), "")
     for graph in program.graphs if rotation else ():
-        for node in _ends(program, graph):
+        for node in (*_ends(program, graph),)[::-1]:  # a part of a row is turned by itself where the row is not
             program = _fused(program, options, graph.name, node, rotation)
     return program
 

@@ -307,6 +307,9 @@ def rotation_samples(op: Rotation) -> Iterator[Sample]:
         "pair": ((2,), (1, 1), {}),
         "wide": ((3, 5, 8), (5, 8), {"outer": 3}),
         "steps": ((3, 5, 8), (5, 8), {"outer": 3, "neighbours": 1, "step": 2}),
+        "kept": ((2, 3, 5, 11), (5, 4), {"outer": 6, "behind": 3}),
+        "kept_before": ((2, 5, 3, 9), (5, 3), {"outer": 2, "inner": 3, "before": 2, "behind": 1, "inverse": 1}),
+        "kept_zeros": ((3, 5, 7), (5, 4), {"outer": 3, "neighbours": 1, "step": 2, "before": 3, "kept_adds_zero": 1}),
     }
     for label, (shape, table, attrs) in cases.items():
         angles = normal(r, *table)
