@@ -5,8 +5,9 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch
 from deployer.core.ir import TensorType
+from deployer.lr_schedules.windows import Updates
 from deployer.training.batches import fitted_samples
-from deployer.training.order import Order, Samples, split
+from deployer.training.order import Order, Samples, numbered, split
 
 pytestmark = [pytest.mark.host]
 
@@ -40,6 +41,20 @@ def test_orders_follow_from_seed_and_epoch() -> None:
     assert len({tuple(order) for order in orders}) == len(orders)
     assert Order(50, 1, 1).of_epoch(1).tolist() == orders[-1]
     assert Order(50, 1, shuffled=False).of_epoch(3).tolist() == list(range(50))
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("passes", [1, 2, 3, 4])
+def test_samples_of_an_update_by_number(passes: int, flush: bool) -> None:
+    """An update has the samples that were drawn for it, in the order of their numbers, also beyond an epoch's end."""
+    order = Order(9, 4, seed=5)
+    updates = Updates(7, passes, flush)
+    found = numbered(order, updates)
+    for first in range(0, 7, passes):
+        window = updates.window(first)
+        drawn, sorted_ones = (np.concatenate([o.indices(i) for i in window]) for o in (order, found))
+        assert sorted_ones.tolist() == sorted(drawn.tolist())
+    assert (found.passes, found.note) == (order.passes, order.note)
 
 
 def test_split() -> None:

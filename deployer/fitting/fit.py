@@ -49,7 +49,7 @@ from deployer.reports.facts import RunFacts
 from deployer.reports.run_page import RunPage, figures_of
 from deployer.running import output
 from deployer.running.report import printable
-from deployer.training.order import Order, Samples, balanced, split
+from deployer.training.order import Order, Samples, balanced, numbered, split
 from deployer.training.problem import Problem
 from deployer.training.samples import npz_bytes
 from deployer.training.step_problem import read_record
@@ -300,7 +300,10 @@ class _Case:
         share = next((graph.data[name] for name in graph.share), None)
         if isinstance(samples, SampleStream):
             return StreamFeed(samples, self.order(samples), self.updates(samples), program, share)
-        return Feed(samples, self.order(samples), self.updates(samples), program, share)
+        order, updates = self.order(samples), self.updates(samples)
+        if self.options.canonical_batch:
+            order = numbered(order, updates)
+        return Feed(samples, order, updates, program, share)
 
     def origin(self, samples: Samples, held_out: Samples | None) -> dict[str, str]:
         """Return all that determines the bits of a run, by name: digests and relevant options."""
@@ -315,7 +318,7 @@ class _Case:
         found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
         found |= {"rates": self.rates(samples).origin, "monitor": f"{run.monitored} {run.monitor_mode}".rstrip()}
         found["partial_accumulation"] = self.updates(samples).origin
-        found |= {"canonical_batch": "on"} if self.options.canonical_batch else {}
+        found |= {"canonical_batch": "on, by numbers of samples"} if self.options.canonical_batch else {}
         return found | {"rule": json_text(rule), "order": json_text(given)}
 
     def about(self, program: Program, samples: Samples, held_out: Samples | None) -> RunFacts:

@@ -9,6 +9,7 @@ import numpy as np
 from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array
+from deployer.lr_schedules.windows import Updates
 from deployer.training.tables import Taken
 
 
@@ -81,6 +82,33 @@ class BalancedOrder(Order):
             draw = np.random.default_rng([self.seed, epoch, 1])
             self.drawn[epoch] = draw.choice(self.count, self.count, p=self.shares)
         return self.drawn[epoch]
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedOrder(Order):
+    """The `drawn` order in which the samples of each update come by their numbers, whatever passes it is split into.
+
+    So sums over the samples of an update do not depend on the order in which these were drawn.
+    """
+
+    drawn: Order = field(kw_only=True)
+    updates: Updates = field(kw_only=True)
+
+    def indices(self, index: int) -> Array:
+        """The numbers of the samples of the pass of that index, counted over all epochs."""
+        window = self.updates.window(index)
+        numbers = np.sort(np.concatenate([self.drawn.indices(each) for each in window]))
+        return numbers[(index - window.start) * self.batch :][: self.batch]
+
+    def of_epoch(self, epoch: int) -> Array:
+        """The samples of an epoch, in the order that was drawn."""
+        return self.drawn.of_epoch(epoch)
+
+
+def numbered(order: Order, updates: Updates) -> Order:
+    """The order with the samples of each update by their numbers."""
+    same = (order.count, order.batch, order.seed, order.shuffled, order.drop_last)
+    return NumberedOrder(*same, drawn=order, updates=updates)
 
 
 def balanced(order: Order, labels: Array, shuffled: bool = True) -> Order:
