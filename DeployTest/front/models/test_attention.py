@@ -165,7 +165,7 @@ class Written(nn.Module):
 
     def forward(self, x: Any) -> Any:
         q, k, v = (layer(x).view(len(x), 5, 2, 4).transpose(1, 2) for layer in (self.q, self.k, self.v))
-        mask = torch.full((len(x), 1, 5, 5), float("-inf")).triu(1)
+        mask = torch.full((len(x), 1, 5, 5), float("-inf")).triu(2)
         if self.is_one:
             y = F.scaled_dot_product_attention(q, k, v, mask)
         else:

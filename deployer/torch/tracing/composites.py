@@ -14,11 +14,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.torch.tracing.attention import attended, attending_inside
+from deployer.torch.tracing.attention import attended, attending_inside, attention
 from deployer.torch.tracing.complex_numbers import Complex, computed, is_complex
 from deployer.torch.tracing.draws import LIBRARY, Draws
+from deployer.torch.tracing.known_values import KnownValues
 from deployer.torch.tracing.norms import Norms
 from deployer.torch.tracing.pointwise import WrittenFunctions
+from deployer.torch.tracing.written_attention import WrittenAttention
 
 REPLACED: dict[str, Callable[..., Any]] = {}
 """Replacements of functions, by name: (draws, *arguments) -> the result, or NotImplemented."""
@@ -55,6 +57,8 @@ class Composites(TorchFunctionMode):
         self.draws = draws
         self.norms = Norms(lambda x, scale, epsilon: rms_norm(x, scale, epsilon)[0])
         self.pointwise = WrittenFunctions()
+        self.values = KnownValues()
+        self.attention = WrittenAttention(lambda *operands: attention(*operands)[0], self.values)
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -67,14 +71,21 @@ class Composites(TorchFunctionMode):
             return computed(name, args, kwargs or {})
         if not kwargs and (norm := self.norms.replaced(name, args)) is not NotImplemented:
             return norm
+        if (attends := self.attention.replaced(name, args, kwargs or {})) is not NotImplemented:
+            return attends
+        if name == "scaled_dot_product_attention":
+            args, kwargs = self.attention.ungrouped(args, kwargs or {})
         stands = REPLACED.get(name)
         if stands is not None and getattr(func, "__module__", "") in MODULES:
             result = stands(self.draws, *args, **(kwargs or {}))
             if result is not NotImplemented:
                 return result
         inside = attending_inside(self.draws) if name == "multi_head_attention_forward" else nullcontext()
-        with inside:
+        before = self.attention.scores_of(args)
+        with inside, self.values.seeing(func, args, kwargs or {}) as results:
             result = func(*args, **(kwargs or {}))
+            results.append(result)
+        self.attention.see(name, args, kwargs or {}, before, result)
         self.norms.see(name, args, kwargs or {}, result)
         return self.pointwise.see(name, args, kwargs or {}, result)
 

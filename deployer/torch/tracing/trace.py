@@ -2,7 +2,7 @@
 
 import contextlib
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from deployer.torch import lowerings
 from deployer.torch.graph import LOWERINGS
 from deployer.torch.tracing.composites import Composites
 from deployer.torch.tracing.draws import Draws, TracedDraws
+from deployer.torch.tracing.known_values import copied
 from deployer.torch.tracing.module_state import (
     HeldState,
     attributes_kept,
@@ -55,11 +56,17 @@ class Traced:
 
 
 def trace_step(
-    module: nn.Module, loss: Loss, data: Mapping[str, Tensor], share: bool = False, drops: bool = True
+    module: nn.Module,
+    loss: Loss,
+    data: Mapping[str, Tensor],
+    share: bool = False,
+    drops: bool = True,
+    changing: Collection[str] = (),
 ) -> Traced:
     """The step of a module on data of these shapes.
 
-    With a `share` the last of these is what the gradient begins with. Unless it `drops`, dropout is left out.
+    With a `share` the last of these is what the gradient begins with. Unless it `drops`, dropout is left out. States
+    that are not `changing` may be taken for constants; where a step writes such a one, it is traced again.
 
     The module keeps its tensors, attributes, gradients and hooks, and PyTorch its random state. Raises GraphProblem
     where forward fails, branches on values, or changes Python attributes, and UnsupportedOperator for what cannot be
@@ -73,11 +80,13 @@ def trace_step(
     tensors += [held.parameter(n).detach().clone() for n in frozen]
     inputs = [*tensors, *(x.detach().clone() for x in data.values())]
     draws = TracedDraws(drops)
-    step = _Step(module, held, loss, trained, states, frozen, draws, share)
+    step = _Step(module, held, loss, trained, states, frozen, draws, share, frozenset(changing))
     with attributes_kept(module) as before, random_state_kept(), _explained():
         step.before = before
         with enable_python_dispatcher():  # else batch norms write their running statistics unseen
             joint = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+    if step.changing > frozenset(changing):
+        return trace_step(module, loss, data, share, drops, step.changing)
     _check_constants(joint)
     return Traced(_functional(joint, inputs), trained, states, frozen, tuple(data), held, draws.streams)
 
@@ -150,6 +159,8 @@ class _Step:
     frozen: Sequence[str]
     draws: Draws
     share: bool
+    changing: frozenset[str] = frozenset()
+    """States that are no constants; those that a run has written are added to them."""
     before: Mapping[str, Any] | None = None
 
     def __call__(self, *tensors: Tensor) -> tuple[Any, ...]:
@@ -161,8 +172,11 @@ class _Step:
         fixed = dict(zip(self.frozen, tensors[middle:end], strict=True))
         data = tensors[end:]
         given = {n: _as_parameter(t) for n, t in (leaves | fixed).items()}
+        composites = Composites(self.draws)
+        for name in set(states) - self.changing:
+            composites.values.note(states[name], copied(self.held.state(name)), [name])
         # Attention by the MATH backend: of the fused one the forward alone is decomposed, and its gradient then wrong.
-        modes = (sdpa_kernel(SDPBackend.MATH), self.draws, Composites(self.draws), tracked(self.module))
+        modes = (sdpa_kernel(SDPBackend.MATH), self.draws, composites, tracked(self.module))
         with self.held.swapped(given, states), torch.enable_grad(), contextlib.ExitStack() as stack:
             *_, places = [stack.enter_context(mode) for mode in modes]
             with undrawn():
@@ -171,10 +185,14 @@ class _Step:
             # Parameters stay in place while gradients are taken: checkpointing runs forward again.
             grads = self._gradients(loss.reshape(()), leaves, data[-1].reshape(()) if self.share else None, places)
             after = [self._after(n) for n in self.states]
+            self.changing |= {n for n in composites.values.relied if not self._is_unwritten(n, states[n])}
             changed = [self.held.parameters[n][0].get() for n in (*self.trained, *self.frozen)]
             if self.before is not None:
                 check_unchanged(self.module, self.before)
         return (loss.detach().reshape(()), *grads, *after, *(p.detach() for p in changed))
+
+    def _is_unwritten(self, name: str, state: Tensor) -> bool:
+        return self.held.states[name][0].get() is state and state._version == 0
 
     def _after(self, name: str) -> Tensor:
         value = self.held.states[name][0].get()
