@@ -86,7 +86,7 @@ class Resolved:
             (op, ", ".join(n for n, of in self.bodies.items() if of == op)) for op in sorted({*self.bodies.values()})
         ]
         count = f"{len(facts)} operators of ONNX have" if len(facts) > 1 else f"{facts[0][0]} of ONNX has"
-        cause = f"{count} no implementation here and are computed by their ONNX function bodies"
+        cause = f"{count} no implementation here for these nodes, which their ONNX function bodies compute"
         return (*found, DeployerWarning(cause, facts))
 
     def check_computed(self, name: str, reader: str) -> None:
@@ -160,13 +160,17 @@ def _check_elements(state: Resolved, node: Node, versions: tuple[int, ...]) -> N
 
 
 def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -> bool:
-    """Whether the node is a function of ONNX without operator here, or with one that wants what is no constant."""
+    """Whether the node is a function of ONNX without operator here, or with one that has not its form, or wants what
+    is no constant.
+    """
     if not versions or not all(version and has_body(node.op, version) for version in versions):
         return False
     operator = registry().get(node.op)
     if operator is None:
         return True
     file = file_of(operator)
+    if file.by_body(node):
+        return True
     given = {position: name for position, name in enumerate(node.inputs) if name and position in file.static_inputs}
     return any(n not in constants and file.is_static(p, None) for p, n in given.items())
 

@@ -187,15 +187,16 @@ class Angles:
     attrs: dict[str, AttrValue]
 
 
-def rotation_of(part: Mixed) -> Angles | None:
+def rotation_of(part: Mixed, copies: bool = False) -> Angles | None:
     """The rotation that a mixture is, of all elements of its rows or of neighbouring ones, where the others are kept;
-    None where it is something else, or angles depend on more than one axis.
+    None where it is something else, or angles depend on more than one axis. With `copies` axes in front of that one are
+    a part of the tables, also if these repeat along them.
     """
     if len(part.indices) != 2 or not part.indices[0].all() or not part.zeros.size:
         return None
     own = np.arange(1, part.zeros.size + 1, dtype=np.int32).reshape(part.zeros.shape)
     if part.indices[1].all():
-        return _rotation(part, own)
+        return _rotation(part, own, copies)
     width = part.zeros.shape[-1]
     turned = (part.indices[1] != 0).reshape(-1, width)
     columns = np.flatnonzero(turned[0])
@@ -211,14 +212,14 @@ def rotation_of(part: Mixed) -> Angles | None:
     indices = tuple(x[..., begin:end] for x in part.indices)
     factors = tuple(x[..., begin:end] for x in part.factors)
     within = Mixed(part.source, indices, factors, part.zeros[..., begin:end])
-    found = _rotation(within, own[..., begin:end], is_part=True)
+    found = _rotation(within, own[..., begin:end], copies, is_part=True)
     if found is None:
         return None
     attrs = {"before": begin, "behind": width - end, "kept_adds_zero": int(zeros.max())}
     return replace(found, attrs=found.attrs | {name: number for name, number in attrs.items() if number})
 
 
-def _rotation(part: Mixed, own: Indices, is_part: bool = False) -> Angles | None:
+def _rotation(part: Mixed, own: Indices, copies: bool, is_part: bool = False) -> Angles | None:
     """The rotation that a mixture is in which each element is one of a pair, in rows or in parts of rows.
 
     `own` are the indices of the elements.
@@ -246,7 +247,7 @@ def _rotation(part: Mixed, own: Indices, is_part: bool = False) -> Angles | None
     minus_sin, sin = (x.reshape(shape) for x in np.split(far.reshape(view), 2, axis))
     if not (np.array_equal(cos, cos_second) and np.array_equal(minus_sin, -sin)):
         return None
-    found = _table(cos, sin)
+    found = _table(cos, sin, copies)
     if found is None:
         return None
     cos, sin, outer, inner = found
@@ -255,11 +256,12 @@ def _rotation(part: Mixed, own: Indices, is_part: bool = False) -> Angles | None
     return Angles(cos, sin, attrs | ({"adds_zero": 1} if part.zeros.any() else {}))
 
 
-def _table(cos: Factors, sin: Factors) -> tuple[Factors, Factors, int, int] | None:
+def _table(cos: Factors, sin: Factors, copies: bool) -> tuple[Factors, Factors, int, int] | None:
     """The tables without axes along which they repeat, and how often they do outside and inside of places."""
     *rows, width = cos.shape
     varying = [a for a in range(len(rows)) if any((x != x.take([0], a)).any() for x in (cos, sin))]
     first, end = (varying[0], varying[-1] + 1) if varying else (len(rows), len(rows))
+    first = 0 if copies else first
     outer, spots, inner = (int(np.prod(rows[a:b], dtype=np.int64)) for a, b in ((0, first), (first, end), (end, None)))
     tables = [np.ascontiguousarray(x.reshape(outer, spots, inner, width)[0, :, 0]) for x in (cos, sin)]
     return tables[0], tables[1], outer, inner
@@ -303,17 +305,15 @@ def _fused(program: Program, options: Options, graph_name: str, last: Node, rota
         return program
     if program.tensors[part.source].type.size != result.type.size:
         return program
-    angles = rotation_of(part)
     first = next(n for n in graph.nodes if n.name in part.nodes) if part.nodes else last
-    if angles is None or not is_unwritten(program, graph, first, last, part.source):
+    if rotation_of(part) is None or not is_unwritten(program, graph, first, last, part.source):
         return program
     read = {program.storage(name) for n in graph.nodes if n.name in part.nodes for name in n.inputs if name}
-    tables = [_table_in(program, read, table) for table in (angles.cos, angles.sin)]
-    if tables[0] is None or tables[1] is None:
+    kinds = (rotation_of(part, copies) for copies in (False, True))
+    listed = [(angles, tables) for angles in kinds if angles and (tables := _tables_in(program, read, angles))]
+    if not listed:
         return program
-    cos, sin = tables[0], tables[1]
-    if cos.is_opposite or cos.step != sin.step:
-        return program
+    angles, (cos, sin) = listed[0]
     tensors, attrs = dict(program.tensors), dict(angles.attrs)
     attrs |= {"inverse": 1} if sin.is_opposite else {}
     attrs |= {"step": cos.step} if cos.step > 1 else {}
@@ -343,6 +343,14 @@ class AngleTable:
     is_opposite: bool
 
 
+def _tables_in(program: Program, names: set[str], angles: Angles) -> "tuple[AngleTable, AngleTable] | None":
+    """The constants of these that have the numbers of both tables; None without such ones."""
+    cos, sin = (_table_in(program, names, table) for table in (angles.cos, angles.sin))
+    if cos is None or sin is None or cos.is_opposite or cos.step != sin.step:
+        return None
+    return cos, sin
+
+
 def _table_in(program: Program, names: set[str], table: Factors) -> AngleTable | None:
     """The constant of these that has the table's numbers; None without one: fusion makes no constants."""
     rows, width = table.shape
@@ -367,7 +375,7 @@ def _without_unread(program: Program, names: frozenset[str]) -> Program:
         left = {name for g in graphs for n in g.nodes for name in n.inputs}
         fed = {name for node in gone for name in node.inputs if name and program.tensors[name].role == "constant"}
         lost |= {name for name in fed if name not in left and _is_unviewed(program, name)}
-        lost |= {n for n, t in program.tensors.items() if t.storage in lost and t.storage != n}
+        lost |= {name for name in program.tensors if program.storage(name) in lost}
         tensors = {name: tensor for name, tensor in program.tensors.items() if name not in lost}
         program = replace(program, tensors=tensors, graphs=graphs)
     return program

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from deployer.core.ir import Node
 from deployer.core.signatures import MICROSOFT, Extra, Rule, Signature
 
 
@@ -49,6 +50,7 @@ class FileSpec:
     `open_shape` is the attribute with the shape of the result where inputs leave that open; where a node has none, it
     is the shape that the file declares. `counts_outputs` says that absent outputs count as well, the last ones too.
     `literal` says that a node is a constant, `type_only` that its result depends on the type of its input alone.
+    `by_body` returns whether a node is of a form that ONNX's function body computes, and not the operator.
     """
 
     versions: tuple[int, ...] = ()
@@ -68,6 +70,7 @@ class FileSpec:
     counts_outputs: bool = False
     literal: bool = False
     type_only: bool = False
+    by_body: Callable[[Node], bool] = lambda node: False
 
     @property
     def in_files(self) -> bool:

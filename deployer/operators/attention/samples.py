@@ -20,6 +20,7 @@ from deployer.operators.attention.attention_steps import (
     AttentionRows,
     AttentionStep,
 )
+from deployer.operators.attention.onnx_attention import OnnxAttention, RotaryEmbedding
 from deployer.operators.base.operands import normal
 from deployer.operators.base.sums import LONGEST_ROW
 from deployer.operators.normalization.softmax import softmax
@@ -163,3 +164,28 @@ def attention_step_sweep(op: AttentionStep) -> Iterator[Sample]:
         label = f"{heads}/{shared}x{length}x{width}{' causal' * causal}"
         yield _step_sample(op, label, found, plain)
         yield _step_sample(op, f"{label} in blocks", found, {**plain, "rows_each": BLOCK})
+
+
+@samples_of(OnnxAttention)
+def onnx_attention_samples(op: OnnxAttention) -> Iterator[Sample]:
+    """Heads in an axis of their own and in the last one, groups of them, masks of floats, causal."""
+    r = rng(217)
+    heads = ((2, 4, 5, 3), (2, 2, 6, 3), (2, 2, 6, 4))
+    tokens: dict[str, AttrValue] = {"q_num_heads": 4, "kv_num_heads": 2}
+    flat = ((2, 5, 12), (2, 6, 6), (2, 6, 8))
+    yield Sample("heads", tuple(normal(r, *s) for s in heads), {}, onnx=False)
+    yield Sample("causal", tuple(normal(r, *s) for s in heads), {"is_causal": 1, "scale": 0.3}, onnx=False)
+    yield Sample("tokens", tuple(normal(r, *s) for s in flat), tokens, onnx=False)
+    yield Sample("masked", (*(normal(r, *s) for s in flat), normal(r, 5, 6)), tokens, onnx=False)
+
+
+@samples_of(RotaryEmbedding)
+def rotary_embedding_samples(op: RotaryEmbedding) -> Iterator[Sample]:
+    """Halves and neighbours, of all features or of some, with tables for each sample or for positions."""
+    r = rng(218)
+    positions = np.array([[0, 2, 4], [1, 0, 3]], np.int32)
+    own, shared = normal(r, 2, 2, 3, 3), normal(r, 2, 5, 3)
+    for label, attrs in (("halves", {}), ("neighbours", {"interleaved": 1})):
+        yield Sample(label, (normal(r, 2, 4, 3, 6), *own), {**attrs}, onnx=False)
+        inputs = (normal(r, 2, 3, 16), *shared, positions)
+        yield Sample(f"{label}, part", inputs, {**attrs, "num_heads": 2, "rotary_embedding_dim": 6}, onnx=False)
