@@ -128,6 +128,11 @@ def _equations(m: Any, q: Any, k: Any, v: Any) -> Any:
     return torch.einsum("bhts,bshd->bthd", a.softmax(-1), v).transpose(1, 2)
 
 
+def _equations_of_one_head(m: Any, q: Any, k: Any, v: Any) -> Any:
+    a = torch.einsum("b h i d, b j d -> b h i j", q, k.squeeze(1)) + m.adds[0, 0, :5, :5]
+    return torch.einsum("b h i j, b j d -> b h i d", F.softmax(a, dim=-1, dtype=torch.float32), v.squeeze(1))
+
+
 def _function(m: Any, q: Any, k: Any, v: Any) -> Any:
     return F.scaled_dot_product_attention(q, _repeated(k), _repeated(v), None, 0.0, True)
 
@@ -145,6 +150,7 @@ GROUPS: dict[str, tuple[Callable[..., Any], int]] = {
     "one head expanded": (_repeats(lambda x: x.expand(-1, HEADS, -1, -1)), 1),
     "five axes": (_five_axes, 2),
     "equations": (_equations, 2),
+    "equations of one head": (_equations_of_one_head, 1),
     "function": (_function, 2),
 }
 """Ways in which several heads of queries share keys and values."""

@@ -393,12 +393,20 @@ def _ordered(x: Tensor, letters: str, to: str) -> Tensor:
     return x if order == list(range(x.dim())) else x.permute(order)
 
 
+def _with_heads(lead: str, letters: str, x: Tensor) -> tuple[str, Tensor]:
+    """Letters and tensor of keys or values, with an axis of one head if all heads share them."""
+    if [c for c in lead if c not in letters] != [*lead[-1:]]:
+        return letters, x
+    return lead[-1] + letters, x.unsqueeze(0)
+
+
 def _scored(letters: Equation, a: Tensor, b: Tensor, ordered: Ordered) -> tuple[Tensor, Tensor] | None:
     """Queries and keys of which an equation makes scores, with shared axes first; None of another product."""
     first, second, result = letters
     lead, query, key = result[:-2], result[-2], result[-1]
     if query in second:
         return None
+    second, b = _with_heads(lead, second, b)
     width = set(first) - set(lead) - {query}
     if len(width) != 1 or set(first) - {query} != set(second) - {key} or set(result) - {query, key} != set(lead):
         return None
@@ -412,6 +420,7 @@ def _valued(letters: Equation, v: Tensor, ordered: Ordered) -> tuple[Tensor, Cal
     """Values in the order of shares, and what orders the result; None where an equation is another product."""
     first, second, result = letters
     lead, query, key = first[:-2], first[-2], first[-1]
+    second, v = _with_heads(lead, second, v)
     width = set(second) - {*lead, key}
     if len(width) != 1 or not set(lead) <= set(second) or key not in second or query in second:
         return None
