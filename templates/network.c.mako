@@ -1,6 +1,7 @@
 /* ${v.provenance}
  *
  * A double-buffered step fetches a tile (next_*) before it waits for the one before and computes that.
+ * A row STEP_02(26, ...) of an array of arguments is that of step 26, with the places of its operands in bytes.
  *
 % for row in v.rows:
  * ${row}
@@ -19,45 +20,30 @@ void ${function}(const void *args);
 ${text}
 % endfor
 % for t in v.tables:
-static ${t.kernel}_args_t HAL_TABLE
-% for line in t.lines:
-    ${line}
-% endfor
-% endfor
-% for b in v.fused_launches:
-
-/* ${b.title} */
-static ${b.tables[0].kernel}_args_t ${b.name}[${len(b.tables)}] HAL_TABLE = {
-% for s in b.tables:
-    {
-% for field in s.fields:
-        ${field}
-% endfor
-    },
+static ${t.kernel}_args_t ${t.name}[${t.count}] HAL_TABLE = {
+% for row in t.rows:
+    ${row}
 % endfor
 };
-#define ${b.tables[0].table} (${b.name}[0])
 % endfor
 % for g in v.groups:
 
 /* ${g.title} */
 typedef struct {
-% for s in g.tables:
-    ${s.kernel}_args_t ${s.member};
+% for t in g.tables:
+    ${t.kernel}_args_t ${t.name}[${t.count}];
 % endfor
 } ${g.name}_t;
 static const ${g.name}_t ${g.name} = {
-% for s in g.tables:
-    .${s.member} = {
-% for field in s.fields:
-        ${field}
+% for t in g.tables:
+    .${t.name} = {
+% for row in t.rows:
+        ${row}
 % endfor
     },
 % endfor
 };
-% for s in g.tables:
-#define ${s.table} (((${g.name}_t *)TABLES)->${s.member})
-% endfor
+#define ${g.short} ((${g.name}_t *)TABLES)
 % endfor
 
 % for text in v.asserts:

@@ -5,9 +5,10 @@
 #include "hal.h"
 
 /* The levels; sizes are what the plan uses. */
-% for array, bytes, size in v.memories:
+% for array, bytes, size, base in v.memories:
 #define ${bytes} ${size}u
 extern uint8_t ${array}[];
+#define ${base}(at) ((void *)(${array} + (at)))
 % endfor
 
 % for c in v.constants:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from deployer.codegen import generate, render
+from deployer.codegen.argument_tables import argument_rows
 from deployer.codegen.c_names import Names
-from deployer.codegen.c_text import Printer, TileView
-from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, common_sizes, functions_and_calls
+from deployer.codegen.c_text import Printer, TablePlace, TileView
+from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, functions_and_calls
 from deployer.core.kernel import Kernel
 from deployer.expressions.tree import Expr, Number, Var
 from deployer.expressions.words import add, mul, word
@@ -45,7 +46,7 @@ class Homes(Names):
         return f"HOME_{storage.upper()}"
 
 
-PRINTER = Printer(Homes())
+PRINTER = Printer(Homes(), tables={step: TablePlace("relu_f32_args", step) for step in range(10)})
 
 
 def step(index: int, *statements: Statement, kernel: str = "relu_f32", kind: str = "float32") -> LoopProgram:
@@ -69,7 +70,8 @@ def copy(index: int, kind: str = "float32") -> Wait:
 
 def shared(*programs: LoopProgram) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
     """The functions of these steps, and a call for each."""
-    return functions_and_calls([GraphStep(program) for program in programs], PRINTER)
+    functions, calls = functions_and_calls([GraphStep(program) for program in programs], PRINTER)
+    return functions, tuple(call.text() for call in calls)
 
 
 def moves(function: FunctionView) -> list[str]:
@@ -86,8 +88,8 @@ def test_addresses_are_parameters() -> None:
     assert (call.definition, call.table) == ("c_call_stmt", "args")
     assert "c_arguments" not in [view.definition for view in function.body]
     assert calls == (
-        "step_04_like(4, &step_04_args, SLOT_04_X, HOME_X4);",
-        "step_04_like(7, &step_07_args, SLOT_07_X, HOME_X7);",
+        "step_04_like(4, &relu_f32_args[4], SLOT_04_X, HOME_X4);",
+        "step_04_like(7, &relu_f32_args[7], SLOT_07_X, HOME_X7);",
     )
 
 
@@ -135,7 +137,7 @@ def test_two_sizes_of_one_name_are_two_parameters() -> None:
     values = {4: (12, 3, 12), 7: (16, 5, 16)}
     (function,), calls = shared(*(step(i, move(0, 0, *(SizeExpr(n, "x") for n in v))) for i, v in values.items()))
     assert moves(function) == ["hal_dma_in_2d(0, 0, 0, x, x_2, x)"]
-    assert calls == ("step_04_like(4, &step_04_args, 12, 3);", "step_04_like(7, &step_07_args, 16, 5);")
+    assert calls == ("step_04_like(4, &relu_f32_args[4], 12, 3);", "step_04_like(7, &relu_f32_args[7], 16, 5);")
 
 
 def alike(index: int, **values: int) -> LoopProgram:
@@ -148,10 +150,10 @@ def test_equal_sizes_of_one_kind_are_one_parameter() -> None:
     rows = {4: {"x_bytes": 12, "x_rows": 12, "y_bytes": 12}, 7: {"x_bytes": 16, "x_rows": 16, "y_bytes": 16}}
     (function,), calls = shared(*(alike(i, **sizes) for i, sizes in rows.items()))
     assert moves(function) == ["hal_dma_in_2d(0, 0, 0, x_bytes, x_rows, x_bytes)"]
-    assert calls == ("step_04_like(4, &step_04_args, 12, 12);", "step_04_like(7, &step_07_args, 16, 16);")
+    assert calls == ("step_04_like(4, &relu_f32_args[4], 12, 12);", "step_04_like(7, &relu_f32_args[7], 16, 16);")
     (function,), calls = shared(*(alike(i, **sizes) for i, sizes in {**rows, 8: {**rows[7], "y_bytes": 20}}.items()))
     assert moves(function) == ["hal_dma_in_2d(0, 0, 0, x_bytes, x_rows, y_bytes)"]
-    assert calls[-1] == "step_04_like(8, &step_08_args, 16, 16, 20);"
+    assert calls[-1] == "step_04_like(8, &relu_f32_args[8], 16, 16, 20);"
 
 
 @pytest.mark.parametrize(("last", "expected"), [(20, "x_size * 4"), (22, "x_bytes"), (24, "x_bytes")])
@@ -160,7 +162,7 @@ def test_bytes_of_a_slot_are_its_elements(last: int, expected: str) -> None:
     rows = {4: (3, 12), 7: (4, 16), 8: (5, last)}
     (function,), calls = shared(*(alike(i, x_size=n, x_pitch=7, x_bytes=size) for i, (n, size) in rows.items()))
     assert moves(function) == [f"hal_dma_in_2d(0, 0, 0, x_size, 7, {expected})"]
-    assert calls[-1] == f"step_04_like(8, &step_08_args, 5{'' if '*' in expected else f', {last}'});"
+    assert calls[-1] == f"step_04_like(8, &relu_f32_args[8], 5{'' if '*' in expected else f', {last}'});"
 
 
 def test_slots_that_a_table_holds_are_read_from_it() -> None:
@@ -178,7 +180,7 @@ def test_slots_that_a_table_holds_are_read_from_it() -> None:
         "hal_dma_in_1d(0, (void *)args->x, x_home, 8)",
         "hal_dma_in_1d(0, args->y, y_home, 8)",
     ]
-    assert calls[-1] == "step_04_like(7, &step_07_args, HOME_X7, HOME_Y7);"
+    assert calls[-1] == "step_04_like(7, &relu_f32_args[7], HOME_X7, HOME_Y7);"
     (lone,), _ = shared(program(4))
     assert moves(lone)[0] == "hal_dma_in_1d(0, SLOT_04_X, HOME_X4, 8)"
 
@@ -242,38 +244,67 @@ def test_every_step_is_called_once(models_root: Path, tmp_path: Path) -> None:
     assert result_hash(built.run()) == canonical_hash("autoencoder", models_root, tmp_path)
 
 
-def test_tables_share_what_they_have_in_common() -> None:
-    """Equal sizes become a macro of the first step's; addresses stay, and too few or single sizes are no macro."""
-    sizes: list[tuple[str, Expr]] = [(f"n{i}", i) for i in range(5)]
-    own: list[tuple[str, Expr]] = [*sizes, ("m", 1)]
-    tables = [
-        [("x", SlotExpr(1, "x", False)), *sizes],
-        [("x", SlotExpr(2, "x", False)), *sizes],
-        [("y", HomeExpr("y")), *own],
-    ]
-    labels = ["step_01", "step_02", "step_03", "step_04", "step_05"]
-    macros, fields = common_sizes([*tables, [("m", 1)], [("m", 1)]], labels, PRINTER)
-    texts = [f".n{i} = {i}" for i in range(5)]
-    assert macros == {"STEP_01_SIZES": ", ".join(texts)}
-    assert fields[:2] == [[".x = SLOT_01_X", "STEP_01_SIZES"], [".x = SLOT_02_X", "STEP_01_SIZES"]]
-    assert fields[2:] == [[".y = HOME_Y", *texts, ".m = 1"], [".m = 1"], [".m = 1"]]
+def address(value: Expr) -> tuple[str, int] | None:
+    """The memory and place in the name of a home's storage; a slot is at the number of its step."""
+    match value:
+        case HomeExpr(storage):
+            memory, place = storage.split()
+            return memory, int(place)
+        case SlotExpr(step, _, _):
+            return "AT_L1", step
+    return None
 
 
-def test_real_numbers_of_several_tables_have_names() -> None:
-    """A number with a long text that several tables have is a macro of the first step's, in others' macros, too."""
+Fields = list[tuple[str, Expr]]
+
+
+def rows(*tables: Fields, kernel: str = "k") -> tuple[dict[str, str], list[list[str]]]:
+    """The macros, and the lines of each row, of steps from 0 on."""
+    macros, lines = argument_rows([(step, kernel, table) for step, table in enumerate(tables)], address, PRINTER)
+    return macros, [list(lines[step]) for step in range(len(tables))]
+
+
+def test_rows_that_differ_in_addresses_share_a_macro() -> None:
+    """The macro has all else; a row of another size or with fewer fields names its fields and its tensors."""
+    sizes: Fields = [(f"n{i}", i) for i in range(3)]
+    tables = [[("x", SlotExpr(step, "x", False)), *sizes] for step in range(2)]
+    macros, lines = rows(*tables, [("y", SlotExpr(2, "y", False)), *sizes], [("m", 1)], [("m", 1)])
+    assert macros == {"STEP_00(STEP, X_AT)": "{.x = AT_L1(X_AT), .n0 = 0, .n1 = 1, .n2 = 2}"}
+    assert lines[:2] == [["STEP_00(0, 0)"], ["STEP_00(1, 1)"]]
+    assert lines[2] == ["/* 2 */ {.y = SLOT_02_Y, .n0 = 0, .n1 = 1, .n2 = 2}"]
+    assert lines[3:] == [["/* 3 */ {.m = 1}"], ["/* 4 */ {.m = 1}"]]
+
+
+@pytest.mark.parametrize("other", ["AT_L1 9", "AT_L2 9"])
+def test_rows_share_a_macro_only_with_addresses_in_the_same_memories(other: str) -> None:
+    sizes: Fields = [(f"n{i}", i) for i in range(3)]
+    macros, _ = rows([("x", HomeExpr("AT_L1 4")), *sizes], [("x", HomeExpr(other)), *sizes])
+    assert len(macros) == other.startswith("AT_L1")
+
+
+def test_no_field_is_taken_for_a_parameter_of_the_macro() -> None:
+    """Fields may have the names of operands, or of whatever names a row's step."""
+    fields: Fields = [("step", 1), ("x_at", 2), ("n", 3), ("x", HomeExpr("AT_L1 4"))]
+    macros, _ = rows(fields, fields)
+    ((name, text),) = macros.items()
+    parameters = re.findall(r"\w+", name.partition("(")[2])
+    assert not set(parameters) & set(re.findall(r"\.(\w+)", text))
+
+
+def test_real_numbers_of_several_rows_have_names() -> None:
+    """A number with a long text that several rows have is a macro of the first step's, in others' macros, too."""
     rate, sizes = ("lr", Number(0.002)), [(f"n{i}", i) for i in range(4)]
-    tables: list[list[tuple[str, Expr]]] = [[rate], [rate], [*sizes, rate], [*sizes, rate], [("lr", Number(0.1))]]
-    macros, fields = common_sizes(tables, [f"step_0{i}" for i in range(5)], PRINTER)
+    macros, lines = rows([rate], [rate], [*sizes, rate], [*sizes, rate], [("lr", Number(0.1))])
     lr = "STEP_00_LR"
     assert list(macros.items())[:1] == [(lr, "0x1.0624dep-9f /* 0.00200000009 */")]
-    assert macros["STEP_02_SIZES"].endswith(f".n3 = 3, .lr = {lr}")
-    assert fields[:3] == [[f".lr = {lr}"], [f".lr = {lr}"], ["STEP_02_SIZES"]]
-    assert fields[4] == [".lr = 0x1.99999ap-4f /* 0.100000001 */"]
+    assert macros["STEP_02(STEP)"].endswith(f".n3 = 3, .lr = {lr}}}")
+    assert lines[:3] == [[f"/* 0 */ {{.lr = {lr}}}"], [f"/* 1 */ {{.lr = {lr}}}"], ["STEP_02(2)"]]
+    assert lines[4] == ["/* 4 */ {.lr = 0x1.99999ap-4f /* 0.100000001 */}"]
 
 
 def test_zeros_of_both_signs_are_two_numbers() -> None:
-    """Tables that differ by the sign of a zero alone have no macro in common."""
-    sizes: list[tuple[str, Expr]] = [(f"n{i}", i) for i in range(4)]
-    macros, fields = common_sizes([[*sizes, ("low", Number(zero))] for zero in (0.0, -0.0)], ["a", "b"], PRINTER)
+    """Rows that differ by the sign of a zero alone have no macro in common."""
+    sizes: Fields = [(f"n{i}", i) for i in range(4)]
+    macros, lines = rows(*([*sizes, ("low", Number(zero))] for zero in (0.0, -0.0)))
     assert macros == {}
-    assert [texts[-1] for texts in fields] == [".low = 0.0f", ".low = -0.0f"]
+    assert [texts[-1][-12:] for texts in lines] == [".low = 0.0f}", "low = -0.0f}"]

@@ -76,3 +76,8 @@ class MemoryNames:
 def memory_name(level: str) -> CText:
     """The name of a level's C array."""
     return identifier(f"hal_memory_{level.lower()}")
+
+
+def base_name(level: str) -> CText:
+    """The name of the macro that makes an address in a level of bytes from its begin."""
+    return identifier(f"AT_{level.upper()}")

@@ -58,15 +58,35 @@ class TileView:
             raise AttributeError(name) from None
 
 
+@dataclass(frozen=True)
+class TablePlace:
+    """The place of a step's argument table in C: an array and an index."""
+
+    array: str
+    index: int
+
+    @property
+    def text(self) -> str:
+        """The address of the table as C."""
+        return f"&{self.array}[{self.index}]"
+
+
 class Printer:
     """C text of expressions and statements, with the addresses of a plan by their names.
 
     `types` are the element types of homes whose names are pointers: a kernel that moves words has pointers of its own.
+    `tables` are the places of steps' argument tables.
     """
 
-    def __init__(self, names: Names, types: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        names: Names,
+        types: Mapping[str, str] = MappingProxyType({}),
+        tables: Mapping[int, TablePlace] = MappingProxyType({}),
+    ) -> None:
         self.names = names
         self.types = types
+        self.tables = tables
 
     def text(self, value: Expr) -> str:
         """An expression as C."""
@@ -92,7 +112,7 @@ class Printer:
             case SlotExpr(step, arg, staged):
                 return self.names.slot(step, arg, staged)
             case ArgumentTable(step):
-                return f"&{table_name(step)}"
+                return self.tables[step].text
             case HeldArgument(argument, const):
                 return f"(void *)args->{argument}" if const else f"args->{argument}"
             case Group(step):
@@ -158,19 +178,9 @@ class Printer:
         return identifier(value) if isinstance(value, str) else code(self.text(value))
 
 
-def table_name(step: int) -> str:
-    """The C name of a step's argument table."""
-    return f"step_{step:02d}_args"
-
-
 def group_name(step: int) -> str:
     """The C name of a group's argument tables, by its first step."""
     return f"tables_{step:02d}"
-
-
-def launch_name(step: int) -> str:
-    """The C name of the array of a fused launch's argument tables, by its first step."""
-    return f"bundle_{step:02d}"
 
 
 def wrapped(items: Sequence[str], width: int = WIDTH) -> tuple[CText, ...]:

@@ -2,27 +2,34 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from deployer.codegen.c_names import MemoryNames, Names, memory_name
-from deployer.codegen.c_text import WIDTH, Printer, TileView, group_name, launch_name, table_name, wrapped
+from deployer.codegen.argument_tables import (
+    Addresses,
+    GroupView,
+    TablesView,
+    argument_rows,
+    group_view,
+    table_places,
+    tables_views,
+)
+from deployer.codegen.c_names import MemoryNames, Names, base_name, memory_name
+from deployer.codegen.c_text import WIDTH, Printer, TileView, group_name
+from deployer.codegen.call_loops import CalledStep, StepCall, calls_views, folded
 from deployer.codegen.kernel_headers import C_TYPES
-from deployer.codegen.shared_functions import FunctionView, common_sizes, functions_and_calls
+from deployer.codegen.shared_functions import FunctionView, functions_and_calls
+from deployer.codegen.step_comment import step_rows
 from deployer.core.artefact import digest
 from deployer.core.kernel import UpdateNumber
-from deployer.core.level import L_INNER, FusedLaunch
+from deployer.core.level import L_INNER
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.expressions.tree import variables
 from deployer.loops.graph_program import TICKETS, GraphStep, graph_program
-from deployer.loops.loop_program import LoopProgram
 from deployer.loops.tile_loop import FLAG, NUMBERS
 from deployer.tilers.levels.tables import group_spans, sharers
-
-INDENT = 8
-"""Spaces before what continues a line."""
 
 
 @dataclass(frozen=True)
@@ -32,33 +39,6 @@ class ConstantView:
     name: CText
     value: CText
     note: CText
-
-
-@dataclass(frozen=True)
-class TableView:
-    """A step's argument table; `member` is its name in the struct of a group."""
-
-    kernel: CText
-    table: CText
-    member: CText
-    fields: tuple[CText, ...]
-
-
-@dataclass(frozen=True)
-class TablesView:
-    """The resident argument tables of a kernel, each a definition over one or several lines."""
-
-    kernel: CText
-    lines: tuple[CText, ...]
-
-
-@dataclass(frozen=True)
-class GroupView:
-    """The argument tables of a group of steps, or of a fused launch, which are an array."""
-
-    title: CText
-    name: CText
-    tables: tuple[TableView, ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +53,6 @@ class NetworkView:
     variants: tuple[CText, ...]
     asserts: tuple[CText, ...]
     tables: tuple[TablesView, ...]
-    fused_launches: tuple[GroupView, ...]
     groups: tuple[GroupView, ...]
     functions: tuple[FunctionView, ...]
     calls: tuple[TileView, ...]
@@ -85,7 +64,7 @@ class HeaderView:
     """Network.h: memories, addresses, entry points."""
 
     provenance: CText
-    memories: tuple[tuple[CText, CText, int], ...]
+    memories: tuple[tuple[CText, CText, int, CText], ...]
     constants: tuple[ConstantView, ...]
     functions: tuple[CText, ...]
 
@@ -115,8 +94,8 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
                     note = f"{level.name}+{slots.offset}: {slots.count} x {slots.bytes} B, {operand.tensor}"
                     value = pointer(_dtype(step, operand), memory_name(level.name), address)
                     constants.append(ConstantView(names.slot(step.index, operand.arg, number), value, c_comment(note)))
-    arrays = [(memory_name(x.name), memory.sizes[x.name]) for x in plan.levels]
-    memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size) for array, size in arrays)
+    arrays = [(memory_name(x.name), memory.sizes[x.name], base_name(x.name)) for x in plan.levels]
+    memories = tuple((array, identifier(f"{array.upper()}_BYTES"), size, base) for array, size, base in arrays)
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
     if count := number_count(plan):
         functions = (code(f"extern float {NUMBERS}[{count}];"), *functions)
@@ -151,7 +130,7 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     names = Names(plan)
     steps = [s for s in plan.steps if s.graph == graph]
     asserts = [f'{x.peak} <= {x.budget}, "{x.name} exceeds its budget"' for x in plan.levels]
-    sharing, printer = sharers(plan.tables), Printer(names, {home.storage: home.type.dtype for home in plan.homes})
+    sharing = sharers(plan.tables)
     kernels = Counter(s.kernel.symbol for s in steps if sharing.get(s.index, s.index) == s.index)
     sizes = [" + ".join(f"{count} * sizeof({symbol}_args_t)" for symbol, count in sorted(kernels.items()))]
     spans = [span for span in group_spans(plan.groups, len(plan.steps)) if plan.steps[span.start].graph == graph]
@@ -163,21 +142,11 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     whole = graph_program(plan, graph)
     programs = [step.program for step in whole.steps]
     called = [step for step in whole.steps if not step.follows]
+    types = {home.storage: home.type.dtype for home in plan.homes}
+    printer = Printer(names, types, table_places(programs, spans))
     functions, calls = functions_and_calls(called, printer)
     holders = [p for p in programs if p.table == p.step]
-    macros, fields = common_sizes([p.arguments for p in holders], [f"step_{p.step:02d}" for p in holders], printer)
-    tables = [
-        TableView(
-            identifier(p.kernel.symbol),
-            identifier(table_name(p.step)),
-            identifier(f"step_{p.step:02d}"),
-            wrapped(texts),
-        )
-        for p, texts in zip(holders, fields, strict=True)
-    ]
-    fused_launches = [launch for launch in plan.fused_launches if plan.steps[launch.first].graph == graph]
-    launched_together = {step for launch in fused_launches for step in launch.steps}
-    by_step = {p.step: table for p, table in zip(holders, tables, strict=True)}
+    macros, rows = argument_rows([(p.step, p.kernel.symbol, p.arguments) for p in holders], Addresses(plan).of, printer)
     ignored = graph == "train" and not any(FLAG.name in variables((p.body, *p.starts)) for p in programs)
     preamble = [f"(void){FLAG.name};"] if ignored else []
     preamble += [f"hal_ticket_t {TICKETS}[{whole.tickets}] = {{HAL_DONE}};"] if whole.tickets else []
@@ -185,52 +154,21 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         function=prototype(graph),
         preamble=tuple(map(code, preamble)),
         provenance=origin,
-        rows=tuple(map(c_comment, _table(steps))),
+        rows=tuple(map(c_comment, step_rows(steps))),
         kernels=used_kernels(steps),
         variants=tuple(map(identifier, sorted({s.function for s in steps if s.variant}))),
         asserts=tuple(map(code, asserts)),
-        tables=()
-        if spans
-        else _by_kernel([(p, f) for p, f in zip(holders, fields, strict=True) if p.step not in launched_together]),
-        fused_launches=() if spans else tuple(_launch(launch, by_step) for launch in fused_launches),
-        groups=tuple(_group(span, by_step) for span in spans),
-        functions=tuple(replace(f, parameters=code(_folded(f.parameters))) for f in functions),
-        calls=tuple(v for step, call in zip(called, calls, strict=True) for v in _run(step, call, printer)),
+        tables=() if spans else tables_views(holders, rows),
+        groups=tuple(group_view(span, holders, rows) for span in spans),
+        functions=tuple(replace(f, parameters=code(folded(f.parameters))) for f in functions),
+        calls=calls_views([_called(step, call, printer) for step, call in zip(called, calls, strict=True)]),
         macros=tuple(code(_macro(name, text)) for name, text in macros.items()),
     )
 
 
-def _run(step: GraphStep, call: str, printer: Printer) -> Iterator[TileView]:
-    """The call of a step, and around it what the graph does in the step."""
-    if step.told:
-        yield TileView("c_begin", {"step": code(str(step.program.step))})
-    yield from map(printer.view, step.starts)
-    yield TileView("c_run", {"call": code(_folded(call))})
-    yield from map(printer.view, step.waits)
-
-
-def _by_kernel(tables: Sequence[tuple[LoopProgram, list[str]]]) -> tuple[TablesView, ...]:
-    """The tables of steps from the texts of their fields, those of a kernel in one definition."""
-    kernels: dict[str, list[str]] = {}
-    for program, fields in tables:
-        lines = wrapped(f"{table_name(program.step)} = {{{', '.join(fields)}}}".split(", "), WIDTH - INDENT)
-        kernels.setdefault(program.kernel.symbol, []).append(f"\n{' ' * INDENT}".join(lines))
-    return tuple(
-        TablesView(identifier(kernel), tuple(code(x) for x in (*(f"{t}," for t in texts[:-1]), f"{texts[-1]};")))
-        for kernel, texts in kernels.items()
-    )
-
-
-def _group(span: range, tables: Mapping[int, TableView]) -> GroupView:
-    """The tables of a group, which its first step fetches."""
-    title = c_comment(f"Argument tables of steps {span.start} to {span[-1]}; step {span.start} fetches them.")
-    return GroupView(title, identifier(group_name(span.start)), tuple(tables[step] for step in span))
-
-
-def _launch(launch: FusedLaunch, tables: Mapping[int, TableView]) -> GroupView:
-    """The tables of a fused launch, which lie one behind the other."""
-    title = c_comment(f"Argument tables of steps {launch.first} to {launch.last}, in one start of the cores.")
-    return GroupView(title, identifier(launch_name(launch.first)), tuple(tables[step] for step in launch.steps))
+def _called(step: GraphStep, call: StepCall, printer: Printer) -> CalledStep:
+    """A step as its graph runs it."""
+    return CalledStep(call, step.told, tuple(map(printer.view, step.starts)), tuple(map(printer.view, step.waits)))
 
 
 def number_count(plan: Plan) -> int:
@@ -244,38 +182,12 @@ def used_kernels(steps: Sequence[PlanStep]) -> tuple[CText, ...]:
     return tuple(map(identifier, sorted({s.kernel.symbol for s in steps})))
 
 
-def tile_text(step: PlanStep) -> str:
-    """Tile lengths as `dim=tile/extent`, or `dim=tile/stage/extent` for a dim that the stage splits."""
-    lengths = []
-    for d in step.dims:
-        if d.size > 1:
-            lengths.append(
-                f"{d.name}={d.tile}/{d.size}" if d.outer == d.size else f"{d.name}={d.tile}/{d.outer}/{d.size}"
-            )
-    return " ".join(lengths) or "1"
-
-
-def _table(steps: list[PlanStep]) -> list[str]:
-    """The table of steps, columns of numbers before those of names, which need no padding."""
-    rows: list[tuple[str, ...]] = [("step", "tiles", "buffering", "in B", "out B", "cycles", "operator, node and tile")]
-    for s in steps:
-        numbers = s.index, s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles
-        rows.append((*map(str, numbers), f"{s.op_label} {s.name}: {tile_text(s)}"))
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]) - 1)] + [0]
-    return ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)) for r in rows]
-
-
 def _macro(name: str, text: str) -> str:
     """A definition, over several lines where it is long."""
     if len(f"#define {name} {text}") <= WIDTH:
         return f"#define {name} {text}"
     lines = textwrap.wrap(text.replace(" = ", "\0=\0"), WIDTH, break_long_words=False)
     return " \\\n    ".join([f"#define {name}", *(line.replace("\0", " ") for line in lines)])
-
-
-def _folded(text: str) -> str:
-    """A list of parameters or a call, over several lines where it is long."""
-    return "\n        ".join(wrapped(text.split(", ")))
 
 
 def loaded_homes(plan: Plan) -> list[Home]:

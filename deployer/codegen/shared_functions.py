@@ -1,16 +1,16 @@
 """Functions of steps: steps that differ in addresses and a few sizes share one, so equal blocks are printed once."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import NamedTuple, TypeVar
 
-from deployer.codegen.c_text import Printer, TileView, table_name
+from deployer.codegen.c_text import Printer, TileView
+from deployer.codegen.call_loops import StepCall
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.ir import DTYPES
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.expressions.tree import Expr, Expression, Number, Tree, Var, variables
+from deployer.expressions.tree import Expression, Tree, Var, variables
 from deployer.expressions.words import word
 from deployer.loops.graph_program import GraphStep
 from deployer.loops.leaves import HomeExpr, SizeExpr, SlotExpr
@@ -34,16 +34,11 @@ from deployer.loops.loop_program import (
     Transfer,
     Wait,
 )
-from deployer.loops.lower import has_address
 from deployer.loops.tile_loop import FLAG
 
 T = TypeVar("T", bound=Tree)
 ADDRESSES = (HomeExpr, SlotExpr, Group, GroupSize)
 """Nodes that differ between steps of one shape; each is a parameter of a shared function."""
-LEAST_COMMON = 4
-"""Fields that tables must have in common to be worth a macro."""
-LONGEST_REAL = 12
-"""Characters of a real number that needs no name where several tables have it."""
 WORD = DTYPES["float32"]
 """Bytes of an element whose size in bytes needs no parameter beside its number."""
 MOST_SIZES = 8
@@ -76,14 +71,6 @@ class _Size(NamedTuple):
     values: tuple[int, ...]
 
 
-class _Entry(NamedTuple):
-    """A field of an argument table. Zeros of both signs are equal as values, not as texts."""
-
-    name: str
-    value: Expr
-    text: str
-
-
 @dataclass(frozen=True)
 class _Shape:
     """A step without its addresses and sizes: `body` has parameters for the former and holes for the latter.
@@ -103,7 +90,7 @@ class _Shape:
 
 def functions_and_calls(
     steps: Sequence[GraphStep], printer: Printer
-) -> tuple[tuple[FunctionView, ...], tuple[str, ...]]:
+) -> tuple[tuple[FunctionView, ...], tuple[StepCall, ...]]:
     """The functions of a graph in the order of their first step, and a call per step."""
     shapes: dict[tuple[str, Block, tuple[tuple[str, str], ...]], list[list[_Shape]]] = {}
     for shape in map(_shape, steps):
@@ -114,7 +101,7 @@ def functions_and_calls(
         else:
             partners.append(shape)
     functions: dict[int, FunctionView] = {}
-    calls: dict[int, str] = {}
+    calls: dict[int, StepCall] = {}
     for group in (group for groups in shapes.values() for group in groups):
         function, group_calls = _shared(group, printer) if len(group) > 1 else _alone(group[0].step, printer)
         functions[group[0].program.step] = function
@@ -122,7 +109,7 @@ def functions_and_calls(
     return tuple(functions[at] for at in sorted(functions)), tuple(calls[at] for at in sorted(calls))
 
 
-def _alone(step: GraphStep, printer: Printer) -> tuple[FunctionView, list[str]]:
+def _alone(step: GraphStep, printer: Printer) -> tuple[FunctionView, list[StepCall]]:
     """The function of a single step, which has no parameters but tickets and the flag, and its call."""
     program = step.program
     name, flag = identifier(f"step_{program.step:02d}"), _flag(program)
@@ -131,7 +118,7 @@ def _alone(step: GraphStep, printer: Printer) -> tuple[FunctionView, list[str]]:
     body = tuple(map(printer.view, program.body.body))
     number = () if step.told else (code(str(program.step)),)
     view = FunctionView(c_comment(program.title), name, code(", ".join(parameters) or "void"), number, body)
-    return view, [f"{name}({', '.join(arguments)});"]
+    return view, [StepCall(name, program.step, False, None, tuple(arguments))]
 
 
 def _ticket_parameters(step: GraphStep) -> list[str]:
@@ -145,7 +132,7 @@ def _ticket_arguments(step: GraphStep, printer: Printer) -> list[str]:
     return [printer.text(ticket) for _, ticket in step.given] + left
 
 
-def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, list[str]]:
+def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, list[StepCall]]:
     """The function of several steps, with a parameter for each difference, and the call of each step."""
     first = group[0].program
     name, flag, sizes = identifier(f"step_{first.step:02d}_like"), _flag(first), _varying(group)
@@ -158,10 +145,9 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     calls = []
     for at, shape in enumerate(group):
         program = shape.program
-        arguments = [*([] if told else [str(program.step)]), f"&{table_name(program.table)}"]
-        arguments += [*_ticket_arguments(shape.step, printer), *map(printer.text, shape.addresses)]
+        arguments = [*_ticket_arguments(shape.step, printer), *map(printer.text, shape.addresses)]
         arguments += [*(str(size.values[at]) for size in parameters.values()), *filter(None, [flag])]
-        calls.append(f"{name}({', '.join(arguments)});")
+        calls.append(StepCall(name, program.step, not told, printer.tables[program.table], tuple(arguments)))
     title = c_comment(f"{first.operator}, {len(group)} steps")
     body = tuple(map(printer.view, _filled(group, sizes).body))
     return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls
@@ -223,40 +209,6 @@ def _filled(group: Sequence[_Shape], varying: dict[_Size, Expression]) -> Block:
 def _flag(program: LoopProgram) -> str:
     """The name of the lazy-reset flag if the step reads it, else an empty text."""
     return FLAG.name if FLAG.name in variables(program.body) else ""
-
-
-def common_sizes(
-    tables: Sequence[Sequence[tuple[str, Expr]]], labels: Sequence[str], printer: Printer
-) -> tuple[dict[str, str], list[list[str]]]:
-    """Macros for what argument tables have in common, and the tables with the macros; addresses stay.
-
-    A macro is all sizes of a table, or a real number of which nobody sees that it is the same in two lines.
-    """
-    entries = [[_Entry(name, value, printer.text(value)) for name, value in items] for items in tables]
-    rest = [tuple(entry for entry in items if not has_address(entry.value)) for items in entries]
-    first = {sizes: label for sizes, label in zip(reversed(rest), reversed(labels), strict=True)}
-    times = Counter(rest)
-    repeated = {sizes for sizes, count in times.items() if count > 1 and len(sizes) >= LEAST_COMMON}
-    printed = [*repeated, *(sizes for sizes in rest if sizes not in repeated)]
-    reals = Counter(entry for sizes in printed for entry in sizes if isinstance(entry.value, Number))
-    macros, names, shortened = dict[str, str](), dict[_Entry, str](), list[list[str]]()
-    for sizes, label in zip(rest, labels, strict=True):
-        for entry in sizes:
-            if reals[entry] > 1 and entry not in names and len(entry.text) > LONGEST_REAL:
-                names[entry] = f"{label}_{entry.name}".upper()
-                macros[names[entry]] = entry.text
-
-    def field(entry: _Entry) -> str:
-        return f".{entry.name} = {names.get(entry, entry.text)}"
-
-    for items, sizes in zip(entries, rest, strict=True):
-        kept, shared = items, list[str]()
-        if sizes in repeated:
-            name = f"{first[sizes].upper()}_SIZES"
-            macros[name] = ", ".join(map(field, sizes))
-            kept, shared = [entry for entry in items if entry not in sizes], [name]
-        shortened.append([*map(field, kept), *shared])
-    return macros, shortened
 
 
 def _shape(step: GraphStep) -> _Shape:

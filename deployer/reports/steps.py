@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from deployer.codegen.render import tile_text
+from deployer.codegen.step_comment import tile_text
 from deployer.core.plan import Plan, PlanStep
 from deployer.core.safe_text import html_text
 from deployer.reports.html import legend

@@ -7,8 +7,10 @@
 /* The levels; sizes are what the plan uses. */
 #define HAL_MEMORY_L1_BYTES 27020u
 extern uint8_t hal_memory_l1[];
+#define AT_L1(at) ((void *)(hal_memory_l1 + (at)))
 #define HAL_MEMORY_L2_BYTES 230144u
 extern uint8_t hal_memory_l2[];
+#define AT_L2(at) ((void *)(hal_memory_l2 + (at)))
 
 #define HOME_ENCODER_0_RELU ((float *)(hal_memory_l1 + 19516)) /* L1+19404: float32[1,64], steps 0..19 */
 #define HOME_ENCODER_0_BIAS ((float *)(hal_memory_l1 + 24812)) /* L1+24524: float32[64], steps 0..34 */

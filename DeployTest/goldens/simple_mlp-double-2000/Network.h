@@ -7,8 +7,10 @@
 /* The levels; sizes are what the plan uses. */
 #define HAL_MEMORY_L1_BYTES 2148u
 extern uint8_t hal_memory_l1[];
+#define AT_L1(at) ((void *)(hal_memory_l1 + (at)))
 #define HAL_MEMORY_L2_BYTES 5192u
 extern uint8_t hal_memory_l2[];
+#define AT_L2(at) ((void *)(hal_memory_l2 + (at)))
 
 #define HOME_FC1_OUT ((float *)(hal_memory_l1 + 708)) /* L1+692: float32[1,8], steps 0..3 */
 #define HOME_OUTPUT ((float *)(hal_memory_l1 + 832)) /* L1+768: float32[1,10], steps 1..2 */

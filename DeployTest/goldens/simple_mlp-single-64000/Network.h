@@ -7,8 +7,10 @@
 /* The levels; sizes are what the plan uses. */
 #define HAL_MEMORY_L1_BYTES 5968u
 extern uint8_t hal_memory_l1[];
+#define AT_L1(at) ((void *)(hal_memory_l1 + (at)))
 #define HAL_MEMORY_L2_BYTES 308u
 extern uint8_t hal_memory_l2[];
+#define AT_L2(at) ((void *)(hal_memory_l2 + (at)))
 
 #define HOME_FC1_BIAS ((float *)(hal_memory_l1 + 3164)) /* L1+3100: float32[8], steps 0..7 */
 #define HOME_FC1_OUT ((float *)(hal_memory_l1 + 3564)) /* L1+3452: float32[1,8], steps 0..3 */
