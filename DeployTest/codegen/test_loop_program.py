@@ -9,7 +9,7 @@ import pytest
 from mako.template import Template
 
 from deployer.codegen.c_names import Names
-from deployer.codegen.c_text import Printer
+from deployer.codegen.c_text import Printer, TablePlace
 from deployer.codegen.generate import TEMPLATES
 from deployer.core import target as targets
 from deployer.core.cost import Clock
@@ -50,7 +50,7 @@ class NoHomes(Names):
         pass
 
 
-PRINTER = Printer(NoHomes())
+PRINTER = Printer(NoHomes(), tables={1: TablePlace("conv_i8_args", 4), 2: TablePlace("relu_i8_args", 0)})
 
 
 def printed(*statements: Statement) -> str:
@@ -74,8 +74,8 @@ def test_two_steps_in_one_loop_and_a_fetch_from_before() -> None:
         "x_in[0] = hal_dma_in_1d(0, SLOT_01_X, STAGE_01_X, 48);\n"
         "for (uint32_t tile = 0; tile < 3; tile++) {\n"
         "    if (tile == 0) hal_dma_wait(x_in[0]);\n"
-        "    hal_parallel(conv_i8, &step_01_args);\n"
-        "    hal_parallel(relu_i8, &step_02_args);\n"
+        "    hal_parallel(conv_i8, &conv_i8_args[4]);\n"
+        "    hal_parallel(relu_i8, &relu_i8_args[0]);\n"
         "    hal_dma_wait(hal_dma_out_1d(0, STAGE_01_X, SLOT_02_Y, 6));\n"
         "}\n"
     )

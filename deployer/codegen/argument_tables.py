@@ -3,6 +3,7 @@
 Such a row has numbers only, the step and the addresses of its operands, so equal layers add a line per step.
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from deployer.expressions.tree import Expr, Number
 from deployer.loops.leaves import HomeExpr, SlotExpr
 from deployer.loops.loop_program import LoopProgram
 
-LEAST_COMMON = 4
+LEAST_COMMON = 3
 """Fields that rows have at least where a macro is worth its line."""
 LONGEST_REAL = 12
 """Characters of a real number that needs no name where several rows have it."""
@@ -24,7 +25,10 @@ INDENT = 8
 """Spaces before what continues a row."""
 Fields = Sequence[tuple[str, Expr]]
 AddressOf = Callable[[Expr], tuple[str, int] | None]
-"""An address that a value is, if it is one alone: the macro of a memory, and bytes from its begin."""
+"""An address that a value is, if it is one alone: the macro of a memory, and bytes from its begin.
+
+Without a macro it is the number alone.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,12 +88,12 @@ class _Row(NamedTuple):
 
     kernel: str
     fields: tuple[_Entry, ...]
-    memories: tuple[str, ...]
+    memories: tuple[str | None, ...]
 
     @property
     def sizes(self) -> list[_Entry]:
         """The fields that are no addresses."""
-        return [entry for entry, memory in zip(self.fields, self.memories, strict=True) if not memory]
+        return [entry for entry, memory in zip(self.fields, self.memories, strict=True) if memory is None]
 
 
 def table_places(programs: Sequence[LoopProgram], spans: Sequence[range]) -> dict[int, TablePlace]:
@@ -154,9 +158,9 @@ def argument_rows(
                 names[entry] = f"{label}_{entry.name}".upper()
                 macros[names[entry]] = entry.text
 
-    def field(entry: _Entry, memory: str) -> str:
-        text = f"{memory}({_parameter(entry)})" if memory else names.get(entry, entry.text)
-        return f".{entry.name} = {text}"
+    def field(entry: _Entry, memory: str | None = None) -> str:
+        text = _parameter(entry) if memory is not None else names.get(entry, entry.text)
+        return f".{entry.name} = {f'{memory}({text})' if memory else text}"
 
     rows = dict[int, Sequence[str]]()
     for step, _, fields in holders:
@@ -164,12 +168,14 @@ def argument_rows(
         if row in repeated:
             places = [str(place[1]) for _, value in fields if (place := address_of(value))]
             rows[step] = [f"{labels[row]}({', '.join((str(step), *places))})"]
-            moved = [_parameter(entry) for entry, memory in zip(row.fields, row.memories, strict=True) if memory]
+            moved = [
+                _parameter(entry) for entry, memory in zip(row.fields, row.memories, strict=True) if memory is not None
+            ]
             macro = f"{labels[row]}({', '.join(('STEP', *moved))})"
             macros[macro] = f"{{{', '.join(map(field, row.fields, row.memories))}}}"
             continue
         texts = [f".{name} = {printer.text(value)}" for name, value in fields if address_of(value)]
-        texts += [field(entry, "") for entry in row.sizes]
+        texts += [field(entry) for entry in row.sizes]
         rows[step] = wrapped(f"/* {step} */ {{{', '.join(texts)}}}".split(", "), WIDTH - INDENT)
     return macros, rows
 
@@ -183,4 +189,12 @@ def _row(kernel: str, fields: Fields, address_of: AddressOf, printer: Printer) -
     """The row of a step without its addresses."""
     places = [(name, value, address_of(value)) for name, value in fields]
     entries = (_Entry(name, 0, "") if at else _Entry(name, value, printer.text(value)) for name, value, at in places)
-    return _Row(kernel, tuple(entries), tuple(at[0] if at else "" for _, _, at in places))
+    return _Row(kernel, tuple(entries), tuple(at[0] if at else None for _, _, at in places))
+
+
+def macro_text(name: str, text: str) -> str:
+    """A definition, over several lines where it is long."""
+    if len(f"#define {name} {text}") <= WIDTH:
+        return f"#define {name} {text}"
+    lines = textwrap.wrap(text.replace(" = ", "\0=\0"), WIDTH, break_long_words=False)
+    return " \\\n    ".join([f"#define {name}", *(line.replace("\0", " ") for line in lines)])

@@ -16,11 +16,12 @@ SLOTS = ("SLOT", "STAGE")
 class Names:
     """C names of homes and slots; two homes whose names reduce to the same identifier get different ones.
 
-    `prefix` comes before the names of homes.
+    `prefix` comes before the names of homes; `used` are the storages whose names were asked for.
     """
 
     def __init__(self, plan: Plan, prefix: str = "") -> None:
         self.homes: dict[str, CText] = {}
+        self.used: set[str] = set()
         names: set[str] = set()
         count: Counter[str] = Counter()
         for home in plan.homes:
@@ -33,6 +34,7 @@ class Names:
 
     def home(self, storage: str) -> CText:
         """Name of a home's address."""
+        self.used.add(storage)
         return self.homes[storage]
 
     def slot(self, step: int, arg: str, level: int) -> CText:

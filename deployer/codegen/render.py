@@ -1,6 +1,5 @@
 """The render model: the texts of a plan over which templates loop. No template decides anything."""
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,16 +10,18 @@ from deployer.codegen.argument_tables import (
     TablesView,
     argument_rows,
     group_view,
+    macro_text,
     table_places,
     tables_views,
 )
 from deployer.codegen.c_names import MemoryNames, Names, base_name, memory_name
-from deployer.codegen.c_text import WIDTH, Printer, TileView, group_name
+from deployer.codegen.c_text import Printer, TileView, group_name
 from deployer.codegen.call_loops import CalledStep, StepCall, calls_views, folded
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, functions_and_calls
 from deployer.codegen.step_comment import step_rows
 from deployer.core.artefact import digest
+from deployer.core.errors import InternalError
 from deployer.core.kernel import UpdateNumber
 from deployer.core.level import L_INNER
 from deployer.core.plan import Home, Plan, PlanOperand, PlanStep
@@ -28,6 +29,7 @@ from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.core.target import Target
 from deployer.expressions.tree import variables
 from deployer.loops.graph_program import TICKETS, GraphStep, graph_program
+from deployer.loops.loop_program import Ticket, Wait
 from deployer.loops.tile_loop import FLAG, NUMBERS
 from deployer.tilers.levels.tables import group_spans, sharers
 
@@ -162,13 +164,37 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         groups=tuple(group_view(span, holders, rows) for span in spans),
         functions=tuple(replace(f, parameters=code(folded(f.parameters))) for f in functions),
         calls=calls_views([_called(step, call, printer) for step, call in zip(called, calls, strict=True)]),
-        macros=tuple(code(_macro(name, text)) for name, text in macros.items()),
+        macros=tuple(code(macro_text(name, text)) for name, text in macros.items()),
     )
 
 
 def _called(step: GraphStep, call: StepCall, printer: Printer) -> CalledStep:
     """A step as its graph runs it."""
-    return CalledStep(call, step.told, tuple(map(printer.view, step.starts)), tuple(map(printer.view, step.waits)))
+    return CalledStep(call, step.told, tuple(map(printer.view, step.starts)), tuple(_waits(step.waits, printer)))
+
+
+def _waits(waits: Sequence[Wait], printer: Printer) -> Iterator[TileView]:
+    """The waits at a step's end: one statement for tickets that are next to each other."""
+    runs: list[list[Wait]] = []
+    for wait in waits:
+        if runs and _number(wait) == _number(runs[-1][-1]) + 1:
+            runs[-1].append(wait)
+        else:
+            runs.append([wait])
+    for run in runs:
+        if len(run) == 1:
+            yield printer.view(run[0])
+        else:
+            first = code(f"{TICKETS} + {_number(run[0])}")
+            yield TileView("c_wait_all", {"tickets": first, "count": code(str(len(run)))})
+
+
+def _number(wait: Wait) -> int:
+    """The number of the awaited ticket among the graph's."""
+    match wait.awaited:
+        case Ticket(index=(int(number),)):
+            return number
+    raise InternalError(f"a graph waits for {wait.awaited}, which is no ticket of its own")
 
 
 def number_count(plan: Plan) -> int:
@@ -180,14 +206,6 @@ def number_count(plan: Plan) -> int:
 def used_kernels(steps: Sequence[PlanStep]) -> tuple[CText, ...]:
     """The kernels of the steps, in alphabetical order."""
     return tuple(map(identifier, sorted({s.kernel.symbol for s in steps})))
-
-
-def _macro(name: str, text: str) -> str:
-    """A definition, over several lines where it is long."""
-    if len(f"#define {name} {text}") <= WIDTH:
-        return f"#define {name} {text}"
-    lines = textwrap.wrap(text.replace(" = ", "\0=\0"), WIDTH, break_long_words=False)
-    return " \\\n    ".join([f"#define {name}", *(line.replace("\0", " ") for line in lines)])
 
 
 def loaded_homes(plan: Plan) -> list[Home]:

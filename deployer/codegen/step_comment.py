@@ -1,15 +1,22 @@
 """The table of steps at the top of a graph's C file: a row for each kind of step, with the numbers of all of them."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from deployer.codegen.c_text import WIDTH
 from deployer.core.plan import PlanStep
 
-HEAD = ("step", "tiles", "buffering", "in B", "out B", "cycles", "operator, node and tile")
+PLANNED: dict[str, Callable[[PlanStep], object]] = {
+    "tiles": lambda step: step.tiles,
+    "buffering": lambda step: step.buffering,
+    "in B": lambda step: step.bytes_in,
+    "out B": lambda step: step.bytes_out,
+    "cycles": lambda step: step.cycles,
+}
+"""Columns of what a plan decides."""
 
 
-def step_rows(steps: Sequence[PlanStep]) -> list[str]:
+def step_rows(steps: Sequence[PlanStep], columns: Mapping[str, Callable[[PlanStep], object]] = PLANNED) -> list[str]:
     """The lines of the table, columns of numbers before those of names, which need no padding.
 
     Steps that differ in their nodes alone, as those of equal layers do, have the row of the first, and below it the
@@ -17,13 +24,11 @@ def step_rows(steps: Sequence[PlanStep]) -> list[str]:
     """
     kinds: dict[tuple[str, ...], list[PlanStep]] = {}
     for s in steps:
-        numbers = s.tiles, s.buffering, s.bytes_in, s.bytes_out, s.cycles
-        kinds.setdefault((*map(str, numbers), s.op_label, tile_text(s)), []).append(s)
-    rows = [HEAD]
-    for (tiles, buffering, bytes_in, bytes_out, cycles, label, tile), (first, *_) in kinds.items():
-        words = f"{label} {first.name}: {tile}"
-        rows.append((str(first.index), tiles, buffering, bytes_in, bytes_out, cycles, words))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD) - 1)] + [0]
+        kinds.setdefault((*(str(of(s)) for of in columns.values()), s.op_label, tile_text(s)), []).append(s)
+    rows: list[tuple[str, ...]] = [("step", *columns, "operator, node and tile")]
+    for (*cells, label, tile), (first, *_) in kinds.items():
+        rows.append((str(first.index), *cells, f"{label} {first.name}: {tile}"))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(columns) + 1)] + [0]
     head, *firsts = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     lines = [head]
     for line, alike in zip(firsts, kinds.values(), strict=True):

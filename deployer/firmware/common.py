@@ -22,7 +22,7 @@ from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
-from deployer.firmware.steps import ACCESSORS, TRAIN, StepsView, steps_view
+from deployer.firmware.steps import ACCESSORS, ONCE, TRAIN, StepsView, steps_view
 
 GRAPHS = {TRAIN: "train_graph", PREDICT: "predict_graph", "optimizer": "optimizer_graph"}
 """The functions that run the graphs of a plan."""
@@ -30,8 +30,6 @@ VENDOR = "deployer"
 """Vendor of a pack for CMSIS."""
 KEYWORDS = ("neural network", "machine learning", "on-device", "C11")
 """Words by which registries of libraries find one."""
-ONCE = (1,)
-"""A sequence of one: a template's loop over it prints its body once, over an empty one not at all."""
 OWN_FMA_SOURCE = "fma_f32.c"
 NEEDED = ("exact_f32.h", FLAGS, OWN_FMA_SOURCE)
 """Files by which a library tests how its machine rounds, and multiplies and adds where that is wrong."""
@@ -101,19 +99,11 @@ class CommonView:
         self.version, self.target = code(deployer.__version__), code(plan.options.target)
         homes = made.layout.places
         self.names = Names(plan, f"{self.upper}_")
-        self.homes = tuple(
-            ConstantView(
-                self.names.home(h.storage),
-                code(str(homes[h.storage])),
-                c_comment(f"{h.type}, steps {h.first}..{h.last}"),
-            )
-            for h in plan.homes
-        )
         self.words = made.layout.words
         self.inputs = interface.input_views(plan, program, self.names)
         self.ranges = interface.range_views(plan, program, self.names)
         self.checked = ONCE if self.ranges else ()
-        self.steps: StepsView = steps_view(plan, self.names, GRAPHS, bool(made.layout.frozen))
+        self.steps: StepsView = steps_view(plan, self.names, homes, GRAPHS, bool(made.layout.frozen))
         used = {address for kernel in self.steps.kernels for _, address in kernel.places}
         self.accessors = tuple(view for view in ACCESSORS if view.name in used)
         self.first = tuple(tensor for tensor in initial if tensor.home not in made.layout.frozen)
@@ -133,6 +123,20 @@ class CommonView:
         self.proofs: tuple[CText, ...] = ()
         self.proof, self.own_fma_proof = (
             code(source_proof(name, made.name)) for name in (f"{made.name}.c", OWN_FMA_SOURCE)
+        )
+
+    @property
+    def homes(self) -> tuple[ConstantView, ...]:
+        """The places that something names: rows of steps have their numbers."""
+        places, names = self.made.layout.places, self.names
+        return tuple(
+            ConstantView(
+                names.homes[h.storage],
+                code(str(places[h.storage])),
+                c_comment(f"{h.type}, steps {h.first}..{h.last}"),
+            )
+            for h in self.made.plan.homes
+            if h.storage in names.used
         )
 
 

@@ -9,7 +9,6 @@ from deployer.core.plan import target_of
 from deployer.core.safe_text import CText, code, json_text
 from deployer.firmware import interface, pages, state
 from deployer.firmware.common import (
-    ONCE,
     CommonView,
     PlannedModel,
     described,
@@ -22,7 +21,7 @@ from deployer.firmware.pages import SamplesView, listed, samples_view
 from deployer.firmware.prediction import PREDICT
 from deployer.firmware.segments import segments, step_cycles
 from deployer.firmware.sources import library_rules
-from deployer.firmware.steps import NOWHERE
+from deployer.firmware.steps import NOWHERE, ONCE
 from deployer.frontend.dataset import Dataset
 
 
@@ -88,7 +87,7 @@ class _View(CommonView):
         self.rate_views = interface.rate_views(plan, program, made.rates)
         self.rates = len(self.rate_views)
         self.rated = ONCE if made.dataset.rates.size else ()
-        self.train_steps = len(self.steps.paced.calls)
+        self.train_steps = self.steps.paced.count
         cycles = step_cycles(made.schedule, made.plan.graphs[0], targets.load(rules.costs))
         self.cycles = listed([f"{number}u" for number in cycles])
         self.costs, self.segments = code(rules.costs), segments(made.schedule)

@@ -1,25 +1,36 @@
 """Steps of a plan of one level as data: locations of operands and sizes of each step, for a function per kernel."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deployer.codegen.argument_tables import TablesView, argument_rows, macro_text, tables_views
 from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
+from deployer.codegen.step_comment import step_rows
 from deployer.core.errors import InternalError
 from deployer.core.kernel import Kernel
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, code, identifier
-from deployer.expressions.tree import Expr
-from deployer.loops.leaves import Element, SizeExpr
+from deployer.expressions.tree import Expr, Var
+from deployer.loops.leaves import Element, HomeExpr, SizeExpr
 from deployer.loops.loop_program import Arguments, AssignStmt, Block, CallStmt, LoopProgram
 from deployer.loops.lower import lower
 from deployer.loops.tile_loop import FLAG, NUMBERS
 
+ONCE = (1,)
+"""A sequence of one: a template's loop over it prints its body once, over an empty one not at all."""
 TRAIN = "train"
 """The name of the graph that trains."""
 NOWHERE = "NOWHERE"
 """The place of an operand that a step does not have."""
+TABLE = "_at"
+"""What the name of a kernel's table ends in."""
+SIZES = "sizes"
+"""The field of a row with the number of its sizes."""
+WORD = 4
+"""Bytes of a word of a table, and of the pair of numbers of a step."""
 MEMBERS = {"float32": "f32", "int32": "i32"}
 """The views of a library's memory by element type."""
 
@@ -51,14 +62,21 @@ ACCESSORS = tuple(_accessors())
 class FirmwareKernelView:
     """The function that calls a kernel.
 
-    `places` are pointers, each with the function that makes an address of a place, `sizes` the scalars in the table
-    with their C types, `given` the parameters with theirs: what a call says, as it is not the same in all passes.
+    `places` are pointers, each with the function that makes an address of a place. `sizes` are constant scalars with
+    their C types; steps with equal ones share one of the `rows`, which are there if there are sizes (`sized`). `given`
+    are the parameters with their types: what a call says, as it is not the same in all passes.
     """
 
     symbol: CText
     places: tuple[tuple[CText, CText], ...]
     sizes: tuple[tuple[CText, CText], ...]
     given: tuple[tuple[CText, CText], ...]
+    rows: tuple[CText, ...]
+
+    @property
+    def sized(self) -> tuple[int, ...]:
+        """Present if the kernel has sizes."""
+        return ONCE if self.sizes else ()
 
     @property
     def parameters(self) -> CText:
@@ -67,65 +85,83 @@ class FirmwareKernelView:
 
 
 @dataclass(frozen=True)
-class StepTableView:
-    """The constants of a step: its kernel, the name of its table, and what stands in it."""
-
-    title: CText
-    kernel: CText
-    name: CText
-    fields: tuple[CText, ...]
-
-
-@dataclass(frozen=True)
 class FirmwareGraphView:
-    """Function that runs a graph; `fresh` is set if a step asks whether the pass is the first of its update.
-
-    `calls` are numbered from 0 on.
-    """
+    """Function that runs the `count` steps of a graph from number `first` on."""
 
     name: CText
-    fresh: tuple[CText, ...]
-    calls: tuple[tuple[int, CText], ...]
+    first: int
+    count: int
 
 
 @dataclass(frozen=True)
 class StepsView:
     """All steps of a plan: the graph that may stop after each of its steps, the others; `bytes` of their tables.
 
-    The first is that of training; without it, it has no steps.
+    The `paced` graph is that of training, the plan's first; without one it has no steps. `rows` describe the steps.
+    Each is a pair of numbers in the lines of `places`, those of its call among the `calls` and of its row in the
+    kernel's table; `fresh` is there if a call asks whether the pass is the first of its update.
     """
 
+    rows: tuple[CText, ...]
     kernels: tuple[FirmwareKernelView, ...]
-    tables: tuple[StepTableView, ...]
+    macros: tuple[CText, ...]
+    tables: tuple[TablesView, ...]
+    places: tuple[CText, ...]
+    calls: tuple[tuple[int, CText], ...]
+    fresh: tuple[CText, ...]
     paced: FirmwareGraphView
     graphs: tuple[FirmwareGraphView, ...]
     bytes: int
 
 
-def steps_view(plan: Plan, homes: Names, names: Mapping[str, str], frozen: bool) -> StepsView:
-    """The steps of a plan whose every step is one call; `homes` and `names` are those of places, and of its graphs'
-    functions.
+def steps_view(
+    plan: Plan, homes: Names, places: Mapping[str, int], names: Mapping[str, str], frozen: bool
+) -> StepsView:
+    """The steps of a plan whose every step is one call.
 
+    `homes` and `places` are the names and numbers of places by storage, `names` those of the graphs' functions.
     `frozen` says that some operands are constants.
     """
     printer = Printer(homes)
     programs = [lower(step) for step in plan.steps]
     given = _given(programs)
-    tables = tuple(_table(p, given[p.kernel.symbol], printer) for p in programs)
-    calls: dict[str, list[str]] = {graph: [] for graph in plan.graphs}
-    for step, program in zip(plan.steps, programs, strict=True):
-        words = ["model", f"&{_name(program)}", *_values(program, given[step.kernel.symbol], printer)]
-        calls[step.graph].append(f"{step.kernel.symbol}_call({', '.join(words)});")
+    sizes = {p.kernel.symbol: dict[str, int]() for p in programs}
+    fields = [(p.step, p.kernel.symbol, _fields(p, given, sizes, printer)) for p in programs]
+    macros, rows = argument_rows(fields, lambda value: _place(value, places), printer)
+    calls: dict[str, int] = {}
+    numbers, used = [], Counter[str]()
+    for program in programs:
+        symbol = program.kernel.symbol
+        arguments = ["model", f"&{symbol}{TABLE}[row]", *_values(program, given[symbol], printer)]
+        call = calls.setdefault(f"{symbol}_call({', '.join(arguments)});", len(calls))
+        numbers.append(f"{{{call}, {used[symbol]}}}")
+        used[symbol] += 1
     kernels = {program.kernel.symbol: program.kernel for program in programs}
-    paced = _graph(names[TRAIN], calls.pop(TRAIN)) if TRAIN in calls else FirmwareGraphView(code(""), (), ())
-    graphs = [_graph(names[graph], lines) for graph, lines in calls.items()]
+    graphs = {graph: _graph(plan, graph, names) for graph in plan.graphs}
+    paced = graphs.pop(TRAIN, FirmwareGraphView(code(""), 0, 0))
+    views = [_kernel(kernels[symbol], given[symbol], frozen, sizes[symbol]) for symbol in sorted(kernels)]
+    words = len(programs) + sum(len(row) for _, _, row in fields) + sum(len(k.sizes) * len(k.rows) for k in views)
     return StepsView(
-        kernels=tuple(_kernel(kernels[symbol], given[symbol], frozen) for symbol in sorted(kernels)),
-        tables=tables,
+        rows=tuple(map(c_comment, step_rows(plan.steps, {}))),
+        kernels=tuple(views),
+        macros=tuple(code(macro_text(name, text)) for name, text in macros.items()),
+        tables=tables_views(programs, rows, TABLE),
+        places=wrapped(numbers),
+        calls=tuple((number, code(call)) for call, number in calls.items()),
+        fresh=(code("fresh"),) if any("fresh" in call.split("(", 1)[1] for call in calls) else (),
         paced=paced,
-        graphs=tuple(graphs),
-        bytes=sum(4 * (len(p.kernel.pointers) + len(p.kernel.scalars) - len(given[p.kernel.symbol])) for p in programs),
+        graphs=tuple(graphs.values()),
+        bytes=WORD * words,
     )
+
+
+def _graph(plan: Plan, graph: str, names: Mapping[str, str]) -> FirmwareGraphView:
+    numbers = [step.index for step in plan.steps if step.graph == graph]
+    return FirmwareGraphView(identifier(names[graph]), numbers[0], len(numbers))
+
+
+def _place(value: Expr, places: Mapping[str, int]) -> tuple[str, int] | None:
+    return ("", places[value.storage]) if isinstance(value, HomeExpr) else None
 
 
 def _given(programs: Sequence[LoopProgram]) -> dict[str, tuple[str, ...]]:
@@ -170,26 +206,20 @@ def _changing(value: Expr) -> str:
     raise InternalError(f"argument {value} of a step of one level is not known before it runs")
 
 
-def _name(program: LoopProgram) -> str:
-    return f"step_{program.step:02d}"
+def _fields(
+    program: LoopProgram, given: Mapping[str, Sequence[str]], sizes: Mapping[str, dict[str, int]], printer: Printer
+) -> list[tuple[str, Expr]]:
+    """The places of a step's operands, and the number of its sizes among those of its kernel, which it adds there."""
+    fixed, symbol = dict(program.arguments), program.kernel.symbol
+    places = [(name, fixed.get(name, Var(NOWHERE))) for name, _, _ in program.kernel.pointers]
+    names = [name for name, _ in program.kernel.scalars if name not in given[symbol]]
+    if not names:
+        return places
+    row = ", ".join(f".{name} = {printer.text(fixed[name])}" for name in names if name in fixed)
+    return [*places, (SIZES, sizes[symbol].setdefault(row, len(sizes[symbol])))]
 
 
-def _table(program: LoopProgram, given: Sequence[str], printer: Printer) -> StepTableView:
-    fixed = dict(program.arguments)
-    fields = [
-        f".{name} = {printer.text(fixed[name]) if name in fixed else NOWHERE}" for name, _, _ in program.kernel.pointers
-    ]
-    fields += [
-        f".{name} = {printer.text(fixed[name])}"
-        for name, _ in program.kernel.scalars
-        if name in fixed and name not in given
-    ]
-    return StepTableView(
-        c_comment(program.title), identifier(program.kernel.symbol), identifier(_name(program)), wrapped(fields)
-    )
-
-
-def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool) -> FirmwareKernelView:
+def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool, sizes: Iterable[str]) -> FirmwareKernelView:
     scalars = [(identifier(name), code(C_TYPES[kind]), name in given) for name, kind in kernel.scalars]
     return FirmwareKernelView(
         identifier(kernel.symbol),
@@ -199,9 +229,5 @@ def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool) -> FirmwareKerne
         ),
         tuple((name, kind) for name, kind, changes in scalars if not changes),
         tuple((name, kind) for name, kind, changes in scalars if changes),
+        tuple(code("\n        ".join(wrapped(f"{{{row or '0'}}},".split(", ")))) for row in sizes),
     )
-
-
-def _graph(name: str, calls: Sequence[str]) -> FirmwareGraphView:
-    asks = any("fresh" in call.split("(", 1)[1] for call in calls)
-    return FirmwareGraphView(identifier(name), (code("fresh"),) if asks else (), tuple(enumerate(map(code, calls))))

@@ -29,26 +29,6 @@ static const uint32_t step_cycles[${v.upper}_STEPS] = {
 };
 #endif
 
-static void ${v.steps.paced.name}(${v.name}_t *model, uint32_t step) {
-% for name in v.steps.paced.fresh:
-    const uint32_t ${name} = model->passes == 0;
-% endfor
-    switch (step) {
-% for number, call in v.steps.paced.calls:
-    case ${number}: ${call} break;
-% endfor
-    default: ${v.upper}_ASSERT(0); break;
-    }
-}
-% for g in v.steps.graphs:
-
-static void ${g.name}(${v.name}_t *model) {
-% for number, call in g.calls:
-    ${call}
-% endfor
-}
-% endfor
-
 /* ---- checks ---- */
 
 static int is_finite(float value) { return value - value == 0.0f; }
@@ -108,7 +88,7 @@ ${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t bu
 #endif
     uint32_t spent = 0;
     do {
-        ${v.steps.paced.name}(model, model->step - 1u);
+        run_step(model, model->step - 1u);
 #ifdef HAL_CYCLES
         spent = HAL_CYCLES() - begin;
 #else

@@ -16,14 +16,6 @@
 % endfor
 
 <%include file="steps.c.mako"/>\
-% for g in v.steps.graphs:
-
-static void ${g.name}(${v.name}_t *model) {
-% for number, call in g.calls:
-    ${call}
-% endfor
-}
-% endfor
 
 /* ---- checks ---- */
 <%include file="checks.c.mako"/>\

@@ -295,8 +295,7 @@ void train_network_run(uint32_t lazy_reset) {
     hal_step(8);
     step_08_like(&gemm_f32_args[7], tickets + 0, HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_08_Y,
         HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 2048, 32);
-    hal_dma_wait(tickets[0]);
-    hal_dma_wait(tickets[1]);
+    hal_dma_wait_all(tickets + 0, 2);
     hal_step(9);
     step_09();
     hal_step(10);
@@ -305,8 +304,7 @@ void train_network_run(uint32_t lazy_reset) {
         HOME_DECODER_2_RELU);
     hal_step(11);
     step_11_like(&gemm_f32_args[10], b_11);
-    hal_dma_wait(tickets[0]);
-    hal_dma_wait(tickets[1]);
+    hal_dma_wait_all(tickets + 0, 2);
     hal_step(12);
     const hal_ticket_t b_13 = hal_dma_in_2d(0, SLOT_13_B, HOME_DECODER_2_WEIGHT, 128, 32, 256);
     step_08_like(&gemm_f32_args[11], tickets + 0, HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_12_Y,
@@ -314,13 +312,11 @@ void train_network_run(uint32_t lazy_reset) {
     hal_step(13);
     step_13_like(&gemm_f32_args[12], b_13, SLOT_13_B, HOME_DECODER_2_WEIGHT, HOME_DECODER_0_RELU,
         HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 1024, 32);
-    hal_dma_wait(tickets[0]);
-    hal_dma_wait(tickets[1]);
+    hal_dma_wait_all(tickets + 0, 2);
     hal_step(14);
     step_08_like(&gemm_f32_args[13], tickets + 0, HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_14_Y,
         HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 1024, 16);
-    hal_dma_wait(tickets[0]);
-    hal_dma_wait(tickets[1]);
+    hal_dma_wait_all(tickets + 0, 2);
     hal_step(15);
     const hal_ticket_t b_15 = hal_dma_in_2d(0, SLOT_15_B, HOME_DECODER_0_WEIGHT, 128, 64, 256);
     step_13_like(&gemm_f32_args[14], b_15, SLOT_15_B, HOME_DECODER_0_WEIGHT, HOME_ENCODER_4_RELU,
@@ -331,8 +327,7 @@ void train_network_run(uint32_t lazy_reset) {
         HOME_ENCODER_2_RELU);
     hal_step(17);
     step_11_like(&gemm_f32_args[16], b_17);
-    hal_dma_wait(tickets[0]);
-    hal_dma_wait(tickets[1]);
+    hal_dma_wait_all(tickets + 0, 2);
     hal_step(18);
     const hal_ticket_t b_19 = hal_dma_in_2d(0, SLOT_19_B, HOME_ENCODER_2_WEIGHT, 128, 32, 256);
     step_08_like(&gemm_f32_args[17], tickets + 0, HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_18_Y,
@@ -340,8 +335,7 @@ void train_network_run(uint32_t lazy_reset) {
     hal_step(19);
     step_13_like(&gemm_f32_args[18], b_19, SLOT_19_B, HOME_ENCODER_2_WEIGHT, HOME_ENCODER_0_RELU,
         HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 1024, 32);
-    hal_dma_wait(tickets[0]);
-    hal_dma_wait(tickets[1]);
+    hal_dma_wait_all(tickets + 0, 2);
     hal_step(20);
     step_20();
     hal_step(HAL_NO_STEP);
