@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.codegen.c_text import TablePlace, TileView
+from deployer.codegen.c_text import TableAddress, TileView
 from deployer.codegen.call_loops import CalledStep, StepCall, calls_views
 from deployer.core.safe_text import code
 
@@ -20,7 +20,7 @@ def steps(functions: str, told: bool = False) -> list[CalledStep]:
     used = Counter[str]()
     called = []
     for number, function in enumerate(functions):
-        place = TablePlace(f"{function}_args", used[function])
+        place = TableAddress(f"{function}_args", used[function])
         used[function] += function != "x"
         called.append(CalledStep(StepCall(function, number, not told, place, ("HOME", "8")), told))
     return called
@@ -85,7 +85,7 @@ def test_any_steps_run_in_their_order(seed: int) -> None:
 def test_uneven_numbers_end_a_loop() -> None:
     """A step whose table is not as far from the last as those before is in no further iteration of their loop."""
     called = steps("aaaaaaaaaaaa")
-    moved = replace(called[6].call, table=TablePlace("a_args", 100))
+    moved = replace(called[6].call, table=TableAddress("a_args", 100))
     called[6] = replace(called[6], call=moved)
     views = calls_views(called)
     assert max(loops(views)) < len(called)
@@ -93,7 +93,7 @@ def test_uneven_numbers_end_a_loop() -> None:
 
 
 def test_steps_that_do_more_are_not_the_same() -> None:
-    """What the graph does before and after a call counts, and so do the call's arguments."""
+    """Statements of the graph around a call count, and so do the call's arguments."""
     called = steps("aaaaaaaaaaaa")
     called[3] = replace(called[3], behind=(TileView("c_wait", {"awaited": code("tickets[0]")}),))
     called[9] = replace(called[9], call=replace(called[9].call, arguments=("HOME", "9")))

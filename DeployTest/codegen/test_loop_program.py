@@ -9,7 +9,7 @@ import pytest
 from mako.template import Template
 
 from deployer.codegen.c_names import Names
-from deployer.codegen.c_text import Printer, TablePlace
+from deployer.codegen.c_text import Printer, TableAddress
 from deployer.codegen.generate import TEMPLATES
 from deployer.core import target as targets
 from deployer.core.cost import Clock
@@ -50,7 +50,7 @@ class NoHomes(Names):
         pass
 
 
-PRINTER = Printer(NoHomes(), tables={1: TablePlace("conv_i8_args", 4), 2: TablePlace("relu_i8_args", 0)})
+PRINTER = Printer(NoHomes(), tables={1: TableAddress("conv_i8_args", 4), 2: TableAddress("relu_i8_args", 0)})
 
 
 def printed(*statements: Statement) -> str:

@@ -9,7 +9,7 @@ import pytest
 from deployer.codegen import generate, render
 from deployer.codegen.argument_tables import argument_rows
 from deployer.codegen.c_names import Names
-from deployer.codegen.c_text import Printer, TablePlace, TileView
+from deployer.codegen.c_text import Printer, TableAddress, TileView
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, functions_and_calls
 from deployer.core.kernel import Kernel
 from deployer.expressions.tree import Expr, Number, Var
@@ -46,7 +46,7 @@ class Homes(Names):
         return f"HOME_{storage.upper()}"
 
 
-PRINTER = Printer(Homes(), tables={step: TablePlace("relu_f32_args", step) for step in range(10)})
+PRINTER = Printer(Homes(), tables={step: TableAddress("relu_f32_args", step) for step in range(10)})
 
 
 def step(index: int, *statements: Statement, kernel: str = "relu_f32", kind: str = "float32") -> LoopProgram:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from deployer.codegen.c_names import MemoryNames, base_name
-from deployer.codegen.c_text import WIDTH, Printer, TablePlace, group_name, wrapped
+from deployer.codegen.c_text import WIDTH, Printer, TableAddress, group_name, wrapped
 from deployer.core.plan import Plan, target_of
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.expressions.tree import Expr, Number
@@ -96,17 +96,17 @@ class _Row(NamedTuple):
         return [entry for entry, memory in zip(self.fields, self.memories, strict=True) if memory is None]
 
 
-def table_places(programs: Sequence[LoopProgram], spans: Sequence[range]) -> dict[int, TablePlace]:
+def table_places(programs: Sequence[LoopProgram], spans: Sequence[range]) -> dict[int, TableAddress]:
     """The place of each step's table: among those of its kernel, in the order of the steps that have one.
 
     In groups, whose steps are the `spans`, it is that of the group's copy.
     """
     arrays = {step: f"{group_name(span.start).upper()}->" for span in spans for step in span}
-    places, used = dict[int, TablePlace](), Counter[str]()
+    places, used = dict[int, TableAddress](), Counter[str]()
     for p in programs:
         if p.table == p.step:
             array = f"{arrays[p.step]}{p.kernel.symbol}" if spans else f"{p.kernel.symbol}_args"
-            places[p.step] = TablePlace(array, used[array])
+            places[p.step] = TableAddress(array, used[array])
             used[array] += 1
     return {p.step: places[p.table] for p in programs}
 

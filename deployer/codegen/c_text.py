@@ -59,7 +59,7 @@ class TileView:
 
 
 @dataclass(frozen=True)
-class TablePlace:
+class TableAddress:
     """The place of a step's argument table in C: an array and an index."""
 
     array: str
@@ -82,7 +82,7 @@ class Printer:
         self,
         names: Names,
         types: Mapping[str, str] = MappingProxyType({}),
-        tables: Mapping[int, TablePlace] = MappingProxyType({}),
+        tables: Mapping[int, TableAddress] = MappingProxyType({}),
     ) -> None:
         self.names = names
         self.types = types

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deployer.codegen.c_text import TablePlace, TileView, wrapped
+from deployer.codegen.c_text import TableAddress, TileView, wrapped
 from deployer.core.safe_text import code
 
 COUNTER = "i"
@@ -21,7 +21,7 @@ class StepCall:
     function: str
     step: int
     numbered: bool
-    table: TablePlace | None
+    table: TableAddress | None
     arguments: tuple[str, ...]
 
     def text(self, turn: "StepCall | None" = None) -> str:
