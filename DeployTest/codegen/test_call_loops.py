@@ -8,11 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.codegen.c_text import TableAddress, TileView
+from deployer.codegen.c_names import Names
+from deployer.codegen.c_text import Printer, TableAddress, TileView
 from deployer.codegen.call_loops import CalledStep, StepCall, calls_views
+from deployer.codegen.render import waits_views
 from deployer.core.safe_text import code
+from deployer.loops.graph_program import TICKETS
+from deployer.loops.loop_program import Ticket, Wait
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
+
+
+class NoHomes(Names):
+    """No home has a name."""
+
+    def __init__(self) -> None:
+        pass
 
 
 def steps(functions: str, told: bool = False) -> list[CalledStep]:
@@ -100,3 +111,11 @@ def test_steps_that_do_more_are_not_the_same() -> None:
     views = calls_views(called)
     assert loops(views) == [5]
     assert list(run(views)) == plain(called)
+
+
+def test_waits_for_adjacent_tickets_are_one_statement() -> None:
+    """Every ticket is awaited once, in the order of the graph's waits."""
+    awaited = [3, 4, 5, 9, 8, 2, 3]
+    views = waits_views([Wait(Ticket(TICKETS, "out", (number,))) for number in awaited], Printer(NoHomes()))
+    texts = [str(v.awaited) if v.definition == "c_wait" else f"{v.tickets} x {v.count}" for v in views]
+    assert texts == ["tickets + 3 x 3", "tickets[9]", "tickets[8]", "tickets + 2 x 2"]

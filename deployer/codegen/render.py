@@ -170,10 +170,10 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
 
 def _called(step: GraphStep, call: StepCall, printer: Printer) -> CalledStep:
     """A step as its graph runs it."""
-    return CalledStep(call, step.told, tuple(map(printer.view, step.starts)), tuple(_waits(step.waits, printer)))
+    return CalledStep(call, step.told, tuple(map(printer.view, step.starts)), tuple(waits_views(step.waits, printer)))
 
 
-def _waits(waits: Sequence[Wait], printer: Printer) -> Iterator[TileView]:
+def waits_views(waits: Sequence[Wait], printer: Printer) -> Iterator[TileView]:
     """The waits at a step's end: one statement for tickets that are next to each other."""
     runs: list[list[Wait]] = []
     for wait in waits:
