@@ -268,7 +268,7 @@ def test_simulator_names_what_comes_too_soon_or_too_late(built: Built, tmp_path:
 
 def test_simulator_names_a_forgotten_wait(built: Built, tmp_path: Path) -> None:
     """The graph waits for each egress that steps leave to it."""
-    copy = planted(built, tmp_path / "c", r"    hal_dma_wait\(tickets\[1\]\);\n", "")
+    copy = planted(built, tmp_path / "c", r"hal_dma_wait_all\(tickets \+ 0, 2\)", "hal_dma_wait(tickets[0])")
     for order in ORDERS:
         with pytest.raises(RunFailed, match="forgotten-wait"):
             copy.run("--dma-order", *order)

@@ -212,20 +212,21 @@ def fetch_others(text: str) -> str:
 
 def read_where_it_is_not(text: str) -> str:
     """A step has its table in other memory."""
-    [kernel] = re.findall(r"^    (\w+_args_t) step_00;$", text, re.MULTILINE)
-    return re.sub(r"#define step_00_args .*", f"static {kernel} elsewhere;\n#define step_00_args elsewhere", text)
+    place, kernel = re.findall(r"&(TABLES_\d+->(\w+)\[0\])", text)[0]
+    elsewhere = f"static {kernel}_args_t elsewhere;\n\n_Static_assert("
+    return text.replace("_Static_assert(", elsewhere, 1).replace(place, "elsewhere")
 
 
 def read_the_next(text: str) -> str:
-    """A step takes the table of the step after it."""
-    pairs = re.findall(r"#define \w+ \(\(\(tables_\d+_t \*\)TABLES\)->(step_\d+)\)", text)
-    return text.replace(f"TABLES)->{pairs[0]})", f"TABLES)->{pairs[1]})", 1)
+    """A step takes the table of another step with its kernel."""
+    kernel = re.findall(r"&TABLES_\d+->(\w+)\[1\]", text)[0]
+    return re.sub(rf"&(TABLES_\d+)->{kernel}\[0\]", rf"&\1->{kernel}[1]", text, count=1)
 
 
 def write_a_table(text: str) -> str:
     """A step writes into the table of another, which comes later."""
-    names = re.findall(r"#define (\w+) \(\(\(tables_\d+_t \*\)TABLES\)->step_\d+\)", text)
-    return re.sub(r"( *)(hal_tables\(.*\n)", rf"\1\2\1*(uint32_t *)&{names[1]} ^= 4;\n", text, count=1)
+    name = re.findall(r"&(TABLES_\d+->\w+\[1\])", text)[0]
+    return re.sub(r"( *)(hal_tables\(.*\n)", rf"\1\2\1*(uint32_t *)&{name} ^= 4;\n", text, count=1)
 
 
 FAULTS: dict[Callable[[str], str], str] = {
