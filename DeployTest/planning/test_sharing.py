@@ -222,9 +222,9 @@ def forget_an_address(text: str) -> str:
 
 def take_other_sizes(text: str) -> str:
     """A step has the table of steps of its kernel with other sizes."""
-    definition = text.split("static gemm_f32_args_t HAL_TABLE", 1)[1].split(";", 1)[0]
-    one, other = re.findall(r"(step_\d+_args) = ", definition)[:2]
-    return re.sub(rf"(step_\w+\(\d+, )&{one}\b", rf"\1&{other}", text, count=1)
+    rows = [int(row) for row in re.findall(r"_like\([^&;]*&gemm_f32_args\[(\d+)\]", text)]
+    one, other = rows[0], next(row for row in rows if row != rows[0])
+    return re.sub(rf"(_like\([^&;]*&gemm_f32_args)\[{one}\]", rf"\1[{other}]", text, count=1)
 
 
 FAULTS: dict[Callable[[str], str], str] = {
