@@ -15,7 +15,7 @@ Join = Callable[[Program, Graph, Node, Node], Node | None]
 
 @dataclass(frozen=True)
 class Pairing:
-    """How two nodes become one: which input of the consumer is the value between them, and what may differ.
+    """Rules for two nodes that become one: the consumer's input that is the value between them, and what may differ.
 
     If it `is_late`, the joint node replaces the consumer instead of the producer: then nothing between them may
     overwrite what the producer reads. The result has the value's type unless it `retypes`. What `is_alike` acts on each

@@ -116,7 +116,7 @@ class Trained(Fitted):
 
     @property
     def confusion_matrix(self) -> Array:
-        """How often the final weights took each class of the validation samples, down, for each class, across.
+        """Counts of validation samples by class, down, and by the class that the final weights give, across.
 
         OptionProblem where no samples with classes were validated.
         """

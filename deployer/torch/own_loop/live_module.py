@@ -18,7 +18,7 @@ ADDRESS, VERSION = Tensor.data_ptr, attrgetter("_version")
 AGAIN = "compile_step once more, which begins with the present numbers"
 
 
-class Step(Protocol):
+class OwningStep(Protocol):
     """A step, as far as other steps of its module's tensors know it."""
 
     passes: int
@@ -62,7 +62,7 @@ class LiveModule:
         """Whether the tensors still lie in the step's memory."""
         return tuple(map(ADDRESS, self._watched)) == self._addresses
 
-    def bind(self, places: Mapping[str, Array], step: Step) -> None:
+    def bind(self, places: Mapping[str, Array], step: OwningStep) -> None:
         """Let the tensors lie at these places, whose content they get."""
         if not self.is_bound:
             return
@@ -76,7 +76,7 @@ class LiveModule:
         self._watched = (*self.tensors.values(), *self.counters.values())
         self._addresses = tuple(map(ADDRESS, self._watched))
 
-    def take(self, step: Step) -> None:
+    def take(self, step: OwningStep) -> None:
         """Read what the tensors have elsewhere by now, and bind them again; OptionProblem for what cannot be bound."""
         if self.odd:
             name, tensor = self.odd[0], self.tensors[self.odd[0]]
@@ -98,7 +98,7 @@ class Constants:
         self._names, self._tensors = tuple(tensors), tuple(tensors.values())
         self._before = self._present
         owners = {id(x): x for x in (OWNERS.get(address) for address in self._before[0]) if x is not None}
-        self._owners: tuple[tuple[Step, int], ...] = tuple((owner, owner.passes) for owner in owners.values())
+        self._owners: tuple[tuple[OwningStep, int], ...] = tuple((owner, owner.passes) for owner in owners.values())
 
     @property
     def _present(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
