@@ -1,8 +1,10 @@
-"""Fusion of an update into the producer of its gradient, so that the gradient needs no memory.
+"""Fusion of an update and the producer of its gradient, so that the gradient needs no memory.
 
-Of pass and update in one graph, an operator that `fused_update` an optimizer's formula to its own result takes the
-place of the update: all that reads the weight of the pass comes before it. Where a gradient is read by anything else,
-is the sum of several passes or of several uses of a weight, or is clipped, nothing changes.
+Where both are in one graph, an operator that `fused_update` an optimizer's formula to its own result takes the place of
+the update. Of pass and update in one graph, the producer may be the product that makes the gradient: all that reads the
+weight of the pass comes before it. In any graph of updates, it may be what clips the gradient by one number for all.
+Where a gradient is read by anything else, or is the sum of several passes or of several uses of a weight, nothing
+changes.
 """
 
 import math
@@ -25,7 +27,7 @@ AFTER = ("accumulate", "addend", "factor", "finish", "layout", "update")
 def apply(program: Program, options: Options) -> Program:
     """Fuse every update that an operator has a joint form of into the producer of its gradient."""
     fusions = [operator.fusion for operator in registry().values() if operator.fusion and operator.fusion.fused_update]
-    for update in program.nodes if options.fuse_update else ():
+    for update in program.nodes:
         for fusion in fusions:
             if fusion.fused_update == update.op:
                 program = _joined(program, options, update, fusion)

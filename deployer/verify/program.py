@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from deployer.core.errors import DeployerError, VerifyFailed
 from deployer.core.ir import DTYPES, Graph, Node, Program, Role, Tensor
-from deployer.core.operator import fused_update, registry
+from deployer.core.operator import Operator, fused_update, registry
 from deployer.core.traits.training import Counter as UpdateCounter
 from deployer.core.traits.training import Optimizer
 
@@ -235,10 +235,10 @@ def _loss_reaches_weights(program: Program) -> None:
             continue
         _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
         sources = _ancestors(program, optimizer, output)
-        if output in makers and fused_update(registry()[makers[output].op]):
+        accumulators = sources & set(program.accumulators)
+        if not accumulators and output in makers and fused_update(registry()[makers[output].op]):
             _need(not sources.isdisjoint(program.data), "reachable", f"the update of {weight!r} depends on no sample")
             continue
-        accumulators = sources & set(program.accumulators)
         _need(bool(accumulators), "reachable", f"the update of {weight!r} reads no accumulator")
         for name in sorted(accumulators):
             _need(name in train_outputs, "reachable", f"no node of the training graph writes accumulator {name!r}")
@@ -248,6 +248,13 @@ def _states(program: Program, graph: Graph) -> Iterator[str]:
     """The storage of each optimizer state, which lasts from one update to the next."""
     for node in graph.nodes:
         operator = registry()[node.op]
-        declared, counter = operator.role(Optimizer), operator.role(UpdateCounter)
-        for position in (*(declared.states if declared else ()), *([counter.operand] if counter else ())):
+        counter = operator.role(UpdateCounter)
+        for position in (*_state_positions(operator), *([counter.operand] if counter else ())):
             yield _chain(program, node.inputs[position])[-1]
+
+
+def _state_positions(operator: Operator) -> Iterator[int]:
+    """The inputs that an optimizer keeps; those of a fused update have the results of the optimizer's."""
+    update = registry().get(fused_update(operator), operator)
+    if declared := update.role(Optimizer):
+        yield from (operator.inplace[result] for result, source in update.inplace.items() if source in declared.states)

@@ -17,6 +17,7 @@ from deployer.core.traits.file import FileSpec
 from deployer.core.traits.training import Hyperparameter, Optimizer, Sequences, State
 from deployer.operators.base.elementwise import Flat
 from deployer.operators.base.operands import arrays, operands
+from deployer.operators.update.scaled_update import ScaledUpdate
 
 SGD_LEARNING_RATE = 0.01
 
@@ -50,6 +51,11 @@ class SGD(Flat):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The tile's length and the learning rate."""
         return {"n": Extent("n"), "lr": Const(node.attr_float("lr", SGD_LEARNING_RATE))}
+
+
+@register
+class ScaledSGD(ScaledUpdate, of=SGD):
+    """SGD of a gradient times a number."""
 
 
 ADAMW_LEARNING_RATE = 0.001
@@ -179,6 +185,11 @@ class AdamW(Flat):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """A root and a quotient beside a dozen operations per element."""
         return Work(macs=0, elements=tile["n"] * model.transcendental_elements, parallel=tile["n"])
+
+
+@register
+class ScaledAdamW(ScaledUpdate, of=AdamW):
+    """AdamW of a gradient times a number."""
 
 
 def _number(node: Node, name: str) -> float:
@@ -320,6 +331,11 @@ class SGDDecay(WeightUpdate):
         return (w - rate * (g + decay * w),)
 
 
+@register
+class ScaledSGDDecay(ScaledUpdate, of=SGDDecay):
+    """SGDDecay of a gradient times a number."""
+
+
 NESTEROV = Hyperparameter("nesterov", "use Nesterov momentum", 0, switch=True)
 MOMENTUM_SETTINGS = (DECAY, MOMENTUM, NESTEROV)
 
@@ -354,6 +370,11 @@ class SGDMomentum(WeightUpdate):
         g = g + decay * w
         v = share * states[0] + g
         return w - rate * (g + share * v if NESTEROV.of(node) else v), v
+
+
+@register
+class ScaledSGDMomentum(ScaledUpdate, of=SGDMomentum):
+    """SGDMomentum of a gradient times a number."""
 
 
 FIRST = Hyperparameter("beta1", "decay rate of the first moment estimate", 0.9, most=1.0)
@@ -396,6 +417,11 @@ class Adam(WeightUpdate):
         return w - rate * (m / first) / (np.sqrt(v / second) + eps), m, v
 
 
+@register
+class ScaledAdam(ScaledUpdate, of=Adam):
+    """Adam of a gradient times a number."""
+
+
 LATE = replace(EPS, default=1e-10)
 ADAGRAD_SETTINGS = (LATE, DECAY)
 
@@ -425,6 +451,11 @@ class Adagrad(WeightUpdate):
         g = g + decay * w
         v = states[0] + g * g
         return w - rate * g / (np.sqrt(v) + eps), v
+
+
+@register
+class ScaledAdagrad(ScaledUpdate, of=Adagrad):
+    """Adagrad of a gradient times a number."""
 
 
 ALPHA = Hyperparameter("alpha", "decay rate of the mean squared gradient", 0.99, most=1.0)
@@ -465,6 +496,11 @@ class RMSprop(WeightUpdate):
         return w - w.dtype.type(RATE.of(node)) * step, v
 
 
+@register
+class ScaledRMSprop(ScaledUpdate, of=RMSprop):
+    """RMSprop of a gradient times a number."""
+
+
 BUFFERED_SETTINGS = (*RMSPROP_SETTINGS, MOMENTUM)
 
 
@@ -492,3 +528,8 @@ class RMSpropMomentum(WeightUpdate):
         rate, share = (w.dtype.type(s.of(node)) for s in (RATE, MOMENTUM))
         b = share * states[1] + step
         return w - rate * b, v, b
+
+
+@register
+class ScaledRMSpropMomentum(ScaledUpdate, of=RMSpropMomentum):
+    """RMSpropMomentum of a gradient times a number."""

@@ -1,6 +1,7 @@
 """Samples of the operators of this folder: uses for tests, and calls on which kernels are measured."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from deployer.operators.update.accumulation import (
 from deployer.operators.update.onnx_optimizers import TensorUpdates
 from deployer.operators.update.optimizers import SGD, AdamW, WeightUpdate
 from deployer.operators.update.outer_sgd import OuterSGD
+from deployer.operators.update.scaled_update import ScaledUpdate
 
 
 @samples_of(InPlaceAccumulatorV2)
@@ -135,6 +137,13 @@ def weight_update_samples(op: WeightUpdate) -> Iterator[Sample]:
         w, g, *states = (normal(r, 5, 7) for _ in range(1 + outputs))
         counts = [] if op.training.count is None else [np.array([count], np.int32)]
         yield Sample(label, (w, g, *map(np.square, states), *counts), dict(attrs), outputs, onnx=False)
+
+
+@samples_of(ScaledUpdate)
+def scaled_update_samples(op: ScaledUpdate) -> Iterator[Sample]:
+    """Those of the optimizer by a factor of which no product with a gradient is exact."""
+    for sample in op.of.samples():
+        yield replace(sample, inputs=(*sample.inputs, np.array(0.37, np.float32)))
 
 
 @samples_of(OuterSGD)
