@@ -13,6 +13,7 @@ from deployer.core.ir import Graph, Program
 from deployer.core.operator import fused_update, registry
 from deployer.core.plan import Options
 from deployer.lr_schedules.lr_schedule import read_schedule
+from deployer.operators.update.scaled_update import ScaledUpdate
 from deployer.planning import fuse, schedule
 from deployer.testing.bench import kernel_model
 from deployer.training.groups import ParameterGroup, read_group
@@ -31,8 +32,9 @@ SPILLING = Options("host", "auto", fuse_update=True, outermost="L3")
 
 
 def updating_steps(program: Program) -> list[str]:
-    """The operators of the steps that make a gradient and an update, in order."""
-    return [node.op for node in program.nodes if fused_update(registry()[node.op])]
+    """The operators of the steps that make a gradient of samples and an update, in order."""
+    joint = [node.op for node in program.nodes if fused_update(registry()[node.op])]
+    return [op for op in joint if not isinstance(registry()[op], ScaledUpdate)]
 
 
 @pytest.mark.parametrize(

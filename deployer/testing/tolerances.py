@@ -92,7 +92,14 @@ def _rounds(file: str) -> bool:
     if operator is None:
         place, _, symbol = file.partition(": ")
         path = TARGETS_DIR / place
-        text = listed_kernels(path.parent)[symbol].text(symbol) if symbol else path.read_text()
+        text = _listed_text(path.parent, symbol) if symbol else path.read_text()
         return ROUNDING.search(text) is not None
     functions = [call.function for call in calls(operator.formula)]
     return sum(not is_exact(f) for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)
+
+
+def _listed_text(folder: Path, symbol: str) -> str:
+    """The C of a kernel of a folder's list, with that of the header whose function it calls: that is the kernel."""
+    code = listed_kernels(folder)[symbol]
+    places = [place / code.body for place in (folder, folder.parent / "include")] if code.function else []
+    return "".join([code.text(symbol), *(place.read_text() for place in places if place.is_file())])
