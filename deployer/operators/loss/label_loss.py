@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -487,7 +488,7 @@ def _input(node: Node, position: int) -> str:
     return node.inputs[position] if position < len(node.inputs) else ""
 
 
-def _label_count(node: Node, inputs: Sequence[Array | None]) -> float | None:
+def label_count(node: Node, inputs: Sequence[Array | None]) -> float | None:
     """The labels that are not ignored."""
     return float(label_mask(node, inputs[1]).sum()) if counts_labels(node) and inputs[1] is not None else None
 
@@ -500,7 +501,7 @@ class NegativeLogLikelihoodLoss(Operator):
     """
 
     name = "NegativeLogLikelihoodLoss"
-    file = FileSpec(versions=(12, 13, 22))
+    file: ClassVar[FileSpec | None] = FileSpec(versions=(12, 13, 22))
     kernel = Kernel(
         "nll_loss_f32",
         pointers=(("log_prob", "float32", False), ("labels", "int32", False), ("loss", "float32", True), CARRY),
@@ -512,8 +513,10 @@ class NegativeLogLikelihoodLoss(Operator):
         ),
     )
     execution = Execution(sums=Sums(("n", "d")))
-    training = Loss("nll", "labels", class_labels, f"log probabilities, as {SCORES}", 1, weights=2, settings=(IGNORED,))
-    numerics = Numerics(indices=_second_labels, counted=_label_count, divisors=LABELS_READ)
+    training: ClassVar[Training | None] = Loss(
+        "nll", "labels", class_labels, f"log probabilities, as {SCORES}", 1, weights=2, settings=(IGNORED,)
+    )
+    numerics = Numerics(indices=_second_labels, counted=label_count, divisors=LABELS_READ)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar, or a loss per label."""

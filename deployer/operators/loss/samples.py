@@ -5,9 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from deployer.core.operator import registry, rng
+from deployer.core.operator import Array, registry, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, measured, samples_of, sweep_of
 from deployer.operators.base.operands import arrays, normal
+from deployer.operators.loss.class_groups import (
+    GROUPED,
+    GroupTotals,
+    PickedLogLikelihoodLoss,
+    PowerGroups,
+    ScoresLossGrad,
+)
 from deployer.operators.loss.cross_entropy import (
     SoftmaxCrossEntropy,
     SoftmaxCrossEntropyLoss,
@@ -127,6 +134,82 @@ def negative_log_likelihood_loss_samples(op: NegativeLogLikelihoodLoss) -> Itera
         for reduction in ("mean", "none"):
             labels = np.array([0, outside, 2, 1], np.int32)
             yield Sample(f"{label}_{reduction}", (log_prob, labels), {"reduction": reduction}, onnx=False)
+
+
+def _rows(x: Array) -> tuple[Array, Array]:
+    """The largest score of each row of scores, and the logarithm of the sum of the powers."""
+    largest = x.max(1, keepdims=True)
+    return largest, np.log(np.exp(x - largest).sum(1, keepdims=True, dtype=x.dtype))
+
+
+@samples_of(PowerGroups)
+def power_groups_samples(op: PowerGroups) -> Iterator[Sample]:
+    """Part of a group, whole groups and several, with labels outside of all classes."""
+    r = rng(63)
+    for label, shape in (("part", (3, 37)), ("whole", (1, 2 * GROUPED)), ("several", (2, 2 * GROUPED + 67, 3))):
+        x = normal(r, *shape)
+        labels = np.asarray(r.integers(-1, shape[1] + 1, (shape[0], *shape[2:])), np.int32)
+        yield Sample(label, (x, x.max(1, keepdims=True), labels), outputs=2, onnx=False)
+
+
+@sweep_of(PowerGroups)
+def power_groups_sweep(op: PowerGroups) -> Iterator[Sample]:
+    """Few groups and many, in rows and in columns."""
+    r = rng(64)
+    for shape in ((1, 512), (1, 2048), (1, 4096), (3, 1024), (8, 1024), (2, 4096), (1, 1024, 8)):
+        x, labels = normal(r, *shape), np.zeros((shape[0], *shape[2:]), np.int32)
+        yield Sample("x".join(map(str, shape)), (x, x.max(1, keepdims=True), labels), outputs=2, onnx=False)
+
+
+@samples_of(GroupTotals)
+def group_totals_samples(op: GroupTotals) -> Iterator[Sample]:
+    """One group and several; one pick in each row, or none."""
+    r = rng(65)
+    for label, shape in (("one", (3, 1)), ("several", (2, 9, 3))):
+        picks = np.zeros(shape, np.float32)
+        picks[0, shape[1] // 2] = -1.25
+        yield Sample(label, (np.square(normal(r, *shape)), picks), outputs=2, onnx=False)
+
+
+@sweep_of(GroupTotals)
+def group_totals_sweep(op: GroupTotals) -> Iterator[Sample]:
+    """Few rows and many, of few groups and many."""
+    r = rng(66)
+    for shape in ((1, 4), (1, 64), (8, 8), (32, 4), (32, 64)):
+        yield Sample("x".join(map(str, shape)), (normal(r, *shape), normal(r, *shape)), outputs=2, onnx=False)
+
+
+@samples_of(PickedLogLikelihoodLoss)
+def picked_log_likelihood_loss_samples(op: PickedLogLikelihoodLoss) -> Iterator[Sample]:
+    """The samples of the loss without class weights, with the log probabilities of the labels."""
+    for s in registry()[NegativeLogLikelihoodLoss.name].samples():
+        if len(s.inputs) > 2:
+            continue
+        log_prob, labels = arrays(s.inputs, 2)
+        inside = np.where((labels >= 0) & (labels < log_prob.shape[1]), labels, 0)
+        picked = np.take_along_axis(log_prob, inside[:, None], axis=1)
+        yield replace(s, inputs=(picked, labels), attrs={**s.attrs, "classes": log_prob.shape[1]}, onnx=False)
+
+
+@samples_of(ScoresLossGrad)
+def scores_loss_grad_samples(op: ScoresLossGrad) -> Iterator[Sample]:
+    """The samples of the losses, each without dloss and with a dloss of the loss's shape."""
+    r = rng(67)
+    for s in loss_samples(68):
+        x, labels = arrays(s.inputs, 2)
+        inputs = (x, *_rows(x), labels)
+        yield Sample(s.label, inputs, s.attrs, onnx=False)
+        dloss = normal(r, *(labels.shape if s.attrs.get("reduction") == "none" else ()))
+        yield Sample(f"dloss_{s.label}", (*inputs, dloss), s.attrs, onnx=False)
+
+
+@sweep_of(ScoresLossGrad)
+def scores_loss_grad_sweep(op: ScoresLossGrad) -> Iterator[Sample]:
+    """Few classes and many, in rows and in columns, with a divisor that is a power of two and with another."""
+    r = rng(69)
+    for shape in ((1, 512), (1, 4096), (3, 1024), (8, 1024), (2, 4096), (1, 1024, 8), (1, 1024, 3)):
+        x, labels = normal(r, *shape), np.zeros((shape[0], *shape[2:]), np.int32)
+        yield Sample("x".join(map(str, shape)), (x, *_rows(x), labels), onnx=False)
 
 
 SHAPES = (("vector", (37,)), ("batch", (3, 1, 13)), ("one", (1,)), ("long", (5, 67)))
