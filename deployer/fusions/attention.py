@@ -90,6 +90,9 @@ def _with_region(program: Program, graph: Graph, found: Region) -> Program:
     for source, view in found.viewed.items():
         for other in [t for t in tensors.values() if t.storage == source and t.name != view]:
             tensors[other.name] = replace(other, storage=view)
+    for result, value in found.over.items():
+        for other in [t for t in tensors.values() if t.storage == result]:
+            tensors[other.name] = replace(other, storage=program.storage(value))
     graphs = tuple(Graph(g.name, tuple(nodes)) if g is graph else g for g in program.graphs)
     joint = replace(program, tensors=tensors, graphs=graphs)
     return replace(joint, tensors=_used(program, joint, found))

@@ -57,7 +57,7 @@ class Region:
 
     `types` are those of values that the new nodes have, by name. `viewed` maps a value that a removed node made to the
     view of it that a new node makes instead. The new nodes are `needed` where the others lack the order of sums that is
-    asked for.
+    asked for. `over` maps a result that a new node makes in place to the value in whose memory it does.
     """
 
     removed: tuple[Node, ...]
@@ -65,6 +65,7 @@ class Region:
     types: Mapping[str, TensorType]
     viewed: Mapping[str, str] = field(default_factory=dict)
     needed: bool = False
+    over: Mapping[str, str] = field(default_factory=dict)
 
 
 def never(*_: object) -> None:

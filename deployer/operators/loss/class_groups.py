@@ -8,6 +8,7 @@ the largest score and the logarithm of the sum of each row. So the bits are thos
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -289,7 +290,7 @@ class ScoresLossGrad(Operator):
         n, c, d = extents(types[node.inputs[SCORES]].shape)
         scores, each = (At("n"), At("c"), At("d")), (At("n"), At("d"))
         listed = [
-            Operand("x", node.inputs[SCORES], "in", (n, c, d), scores),
+            *([] if self.inplace else [Operand("x", node.inputs[SCORES], "in", (n, c, d), scores)]),
             Operand("max", node.inputs[MAX], "in", (n, d), each),
             Operand("log_sum", node.inputs[LOG_SUM], "in", (n, d), each),
             labels_operand(node, node.inputs[LABEL], n, d),
@@ -297,14 +298,15 @@ class ScoresLossGrad(Operator):
         if len(node.inputs) > DLOSS:
             g_axes: tuple[Axis, ...] = each if _per_label(node) else (Broadcast(), Broadcast())
             listed.append(Operand("dloss", node.inputs[DLOSS], "in", (n, d) if _per_label(node) else (1, 1), g_axes))
-        listed.append(Operand("dx", node.outputs[0], "out", (n, c, d), scores))
+        result = node.inputs[SCORES] if self.inplace else node.outputs[0]
+        listed.append(Operand("dx", result, "inout" if self.inplace else "out", (n, c, d), scores))
         return Access((Dim("n", n), Dim("c", c), Dim("d", d)), tuple(listed))
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths, strides, and LABEL_SCALARS."""
-        n, _, d = access.operand("x").view
-        there = {o.arg for o in access.operands}
-        rows = {"x_n": ("x", 0), "x_c": ("x", 1), "m_n": ("max", 0), "s_n": ("log_sum", 0), "l_n": ("labels", 0)}
+        n, _, d = access.operand("dx").view
+        there, x = {o.arg for o in access.operands}, "dx" if self.inplace else "x"
+        rows = {"x_n": (x, 0), "x_c": (x, 1), "m_n": ("max", 0), "s_n": ("log_sum", 0), "l_n": ("labels", 0)}
         rows |= {"g_n": ("dloss", 0), "g_d": ("dloss", 1), "dx_n": ("dx", 0), "dx_c": ("dx", 1)}
         strides = {k: Stride(arg, axis) if arg in there else Const(0) for k, (arg, axis) in rows.items()}
         lengths = {dim: Extent(dim) for dim in ("n", "c", "d")}
@@ -314,6 +316,14 @@ class ScoresLossGrad(Operator):
         """An exponential and a division per element."""
         count = math.prod(tile.values())
         return Work(macs=0, elements=count * (model.transcendental_elements + 2), parallel=count)
+
+
+@register
+class ScoresLossGradOver(ScoresLossGrad):
+    """ScoresLossGrad in the memory of the scores, which nothing reads any more."""
+
+    name = "ScoresLossGradOver"
+    inplace: ClassVar[dict[int, int]] = {0: SCORES}
 
 
 # The region: the steps that LogSoftmax over many classes is lowered to, the loss, and its gradient.
@@ -404,8 +414,23 @@ def _region(program: Program, graph: Graph, grad: Node, room: int, cores: int, c
             Node(found.loss.name, PickedLogLikelihoodLoss.name, (picked, labels), found.loss.outputs, attrs),
         )
     operands = (x, largest, log_sum, labels, *filter(None, dloss))
-    added[grad.name] = (Node(grad.name, ScoresLossGrad.name, operands, grad.outputs, dict(label_attrs(grad))),)
-    return Region((*found.gone, grad), added, types)
+    over = _may_lie_over(program, graph, found, grad)
+    op = ScoresLossGradOver.name if over else ScoresLossGrad.name
+    added[grad.name] = (Node(grad.name, op, operands, grad.outputs, dict(label_attrs(grad))),)
+    return Region((*found.gone, grad), added, types, over={grad.outputs[0]: x} if over else {})
+
+
+def _may_lie_over(program: Program, graph: Graph, found: _Steps, grad: Node) -> bool:
+    """Whether the gradient may take the memory of the scores: both are values, and nothing reads the scores later."""
+    root, result = program.storage(found.largest.inputs[0]), program.tensors[grad.outputs[0]]
+    shared = {name for name in program.tensors if program.storage(name) == root}
+    if program.tensors[root].role != "value" or result.role != "value" or result.storage != result.name:
+        return False
+    if shared & {*program.outputs, *program.updated}:
+        return False
+    before = graph.nodes[: graph.nodes.index(grad)]
+    users = [n for n in program.nodes if shared & {*n.inputs, *n.outputs}]
+    return all(n in before for n in users)
 
 
 PowerGroups.fusion = Fusion(region_of=SoftmaxCrossEntropyLossGrad.name, region=_region)

@@ -1,5 +1,5 @@
 /* dx = dloss (exp(x - max - log_sum) - onehot(label)) / count, 0 where the label is ignored. Cores share the classes of each
- * row, so that few indices are divided. dx may lie over x. */
+ * row, so that few indices are divided. In place x is null: it lies in dx. */
 #include "scores_ce_grad_f32.h"
 #include "hal.h"
 #include "labels_f32.h"
@@ -17,7 +17,7 @@ void scores_ce_grad_f32(const void *args) {
             const uint32_t hot = (uint32_t)label - p->c_start;
             const float max = p->max[n * p->m_n + d], log_sum = p->log_sum[n * p->s_n + d];
             const float scale = p->dloss ? p->dloss[n * p->g_n + d * p->g_d] : 1.0f;
-            const float *x = p->x + n * p->x_n + d;
+            const float *x = (p->x ? p->x : p->dx) + n * p->x_n + d;
             float *dx = p->dx + n * p->dx_n + d;
             for (uint32_t c = share.begin; c < share.end; c++) {
                 const float value = (expf_f32(x[c * p->x_c] - max - log_sum) - (c == hot ? 1.0f : 0.0f)) / divisor;
