@@ -41,7 +41,7 @@ GROUPED = GROUP * BLOCK
 Shape = tuple[int, ...]
 
 
-def _row(shape: Shape, classes: int = 1) -> Shape:
+def row_shape(shape: Shape, classes: int = 1) -> Shape:
     """The shape with so many classes."""
     return (shape[0], classes, *shape[2:])
 
@@ -76,6 +76,7 @@ class PowerGroups(Operator):
             for name in ("n", "g", "d", "c", "g_start", "x_n", "x_c", "m_n", "l_n", "s_n", "s_g", "p_n", "p_g")
         ),
     )
+    fusion = Fusion(region_of=SoftmaxCrossEntropyLossGrad.name, region=lambda *found: _region(*found))
     no_gradient = "it belongs to a loss, which has one"
     numerics = Numerics(indices=_scores_indices)
 
@@ -83,9 +84,9 @@ class PowerGroups(Operator):
         """A number for each group of each row, twice."""
         x, largest, labels = operands(node, inputs, 3)
         check_labels(node, x, labels, inputs)
-        if largest != TensorType("float32", _row(x.shape)):
+        if largest != TensorType("float32", row_shape(x.shape)):
             raise mismatch(node, "there is not one largest score for each row", inputs)
-        return (TensorType("float32", _row(x.shape, -(-x.shape[1] // GROUPED))),) * 2
+        return (TensorType("float32", row_shape(x.shape, -(-x.shape[1] // GROUPED))),) * 2
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Sums of exp(x - max) by groups, and x - max of the labels."""
@@ -149,7 +150,7 @@ class GroupTotals(Operator):
         sums, picks = operands(node, inputs, 2)
         if sums != picks or len(sums.shape) < 2:
             raise mismatch(node, "sums and picks differ in type, or have no rows", inputs)
-        return (TensorType("float32", _row(sums.shape)),) * 2
+        return (TensorType("float32", row_shape(sums.shape)),) * 2
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Both sums over the groups."""
@@ -229,7 +230,7 @@ class PickedLogLikelihoodLoss(NegativeLogLikelihoodLoss):
 
 def _scores(node: Node, picked: TensorType) -> TensorType:
     """The type of the scores, of which one in each row was picked."""
-    return TensorType("float32", _row(picked.shape, node.attr_int("classes", 0)))
+    return TensorType("float32", row_shape(picked.shape, node.attr_int("classes", 0)))
 
 
 def _per_label(node: Node) -> bool:
@@ -273,7 +274,7 @@ class ScoresLossGrad(Operator):
         """The type of the scores."""
         x, largest, log_sum, labels, *dloss = operands(node, inputs, len(inputs))
         check_labels(node, x, labels, inputs)
-        if largest != log_sum or largest != TensorType("float32", _row(x.shape)):
+        if largest != log_sum or largest != TensorType("float32", row_shape(x.shape)):
             raise mismatch(node, "there is not one largest score and one sum for each row", inputs)
         if dloss and not (dloss[0].shape == labels.shape if _per_label(node) else dloss[0].size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
@@ -349,18 +350,20 @@ class _Steps:
 
 def _made(program: Program, graph: Graph, name: str, op: str) -> Node | None:
     """The step of that operator which makes a value that only nodes see; None where something else does."""
-    if not _is_inner(program, name):
+    if not is_inner(program, name):
         return None
     return next((n for n in graph.nodes if n.op == op and n.outputs[0] == name and "activation" not in n.attrs), None)
 
 
-def _is_inner(program: Program, name: str) -> bool:
+def is_inner(program: Program, name: str) -> bool:
+    """Whether a value has memory of its own that only nodes see."""
     tensor = program.tensors[name]
     views = [t for t in program.tensors.values() if t.storage == name and t.name != name]
     return tensor.role == "value" and tensor.storage == name and not views and name not in program.outputs
 
 
-def _readers(program: Program, name: str) -> list[Node]:
+def readers_of(program: Program, name: str) -> list[Node]:
+    """The nodes that read a value by this name."""
     return [n for n in program.nodes if name in n.inputs]
 
 
@@ -377,15 +380,15 @@ def _found(program: Program, graph: Graph, grad: Node) -> _Steps | None:
     if not (shifted and log_sum and total and powers and largest and powers.inputs[0] == shifted.outputs[0]):
         return None
     x = program.tensors[shifted.inputs[0]].type
-    row, kinds = TensorType("float32", _row(x.shape)), (largest.outputs[0], total.outputs[0], log_sum.outputs[0])
+    row, kinds = TensorType("float32", row_shape(x.shape)), (largest.outputs[0], total.outputs[0], log_sum.outputs[0])
     if largest.inputs[0] != shifted.inputs[0] or any(program.tensors[name].type != row for name in kinds):
         return None
-    loss = [n for n in _readers(program, log_prob) if n is not grad]
+    loss = [n for n in readers_of(program, log_prob) if n is not grad]
     if any(n.op != NegativeLogLikelihoodLoss.name or n.inputs != (log_prob, labels) for n in loss) or len(loss) > 1:
         return None
     found = _Steps(largest, shifted, powers, total, log_sum, last, loss[0] if loss else None)
     sole = ((shifted, [powers, last]), (powers, [total]), (total, [log_sum]), (log_sum, [last]))
-    return found if all(_readers(program, n.outputs[0]) == readers for n, readers in sole) else None
+    return found if all(readers_of(program, n.outputs[0]) == readers for n, readers in sole) else None
 
 
 def _region(program: Program, graph: Graph, grad: Node, room: int, cores: int, canonical: bool) -> Region | None:
@@ -396,7 +399,7 @@ def _region(program: Program, graph: Graph, grad: Node, room: int, cores: int, c
     *dloss, _, labels = grad.inputs
     x, largest, log_sum = found.largest.inputs[0], found.largest.outputs[0], found.log_sum.outputs[0]
     scores = program.tensors[x].type
-    row, groups = _row(scores.shape), _row(scores.shape, -(-scores.shape[1] // GROUPED))
+    row, groups = row_shape(scores.shape), row_shape(scores.shape, -(-scores.shape[1] // GROUPED))
     sums, picks, pick, picked = (f"{grad.name}/{part}" for part in ("sums", "picks", "pick", "picked"))
     types = {sums: TensorType("float32", groups), picks: TensorType("float32", groups)}
     types |= {pick: TensorType("float32", row)}
@@ -431,6 +434,3 @@ def _may_lie_over(program: Program, graph: Graph, found: _Steps, grad: Node) -> 
     before = graph.nodes[: graph.nodes.index(grad)]
     users = [n for n in program.nodes if shared & {*n.inputs, *n.outputs}]
     return all(n in before for n in users)
-
-
-PowerGroups.fusion = Fusion(region_of=SoftmaxCrossEntropyLossGrad.name, region=_region)

@@ -298,7 +298,7 @@ class SoftmaxCrossEntropy(Operator):
     """
 
     name = "SoftmaxCrossEntropy"
-    kernel = Kernel(
+    kernel: ClassVar[Kernel] = Kernel(
         "softmax_ce_f32",
         pointers=(
             ("x", "float32", False),
@@ -314,7 +314,7 @@ class SoftmaxCrossEntropy(Operator):
             *LABEL_SCALARS,
         ),
     )
-    execution = Execution(optional_outputs={"loss": LOSS, "log_prob": LOG_PROB})
+    execution: ClassVar[Execution | None] = Execution(optional_outputs={"loss": LOSS, "log_prob": LOG_PROB})
     fusion = Fusion(multi_output_of=SoftmaxCrossEntropyLossGrad.name, joint=_joint)
     no_gradient = "it belongs to a backward pass"
     numerics = Numerics(indices=_both_indices, divisors=LABELS_READ)

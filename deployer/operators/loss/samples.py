@@ -15,6 +15,7 @@ from deployer.operators.loss.class_groups import (
     PowerGroups,
     ScoresLossGrad,
 )
+from deployer.operators.loss.class_rows import SoftmaxCrossEntropyRows
 from deployer.operators.loss.cross_entropy import (
     SoftmaxCrossEntropy,
     SoftmaxCrossEntropyLoss,
@@ -82,6 +83,20 @@ def softmax_cross_entropy_sweep(op: SoftmaxCrossEntropy) -> Iterator[Sample]:
     for rows, classes in measured("softmax"):
         inputs = (normal(r, rows, classes), np.asarray(r.integers(0, classes, rows), np.int32))
         yield Sample(f"{rows}x{classes}", inputs, {}, 2 if rows == 1 else 1, onnx=False)
+
+
+@samples_of(SoftmaxCrossEntropyRows)
+def softmax_cross_entropy_rows_samples(op: SoftmaxCrossEntropyRows) -> Iterator[Sample]:
+    """Those of the operator without the log probabilities that have one loss."""
+    for s in registry()[SoftmaxCrossEntropy.name].samples():
+        if s.attrs.get("reduction") != "none":
+            yield replace(s, outputs=2)
+
+
+@sweep_of(SoftmaxCrossEntropyRows)
+def softmax_cross_entropy_rows_sweep(op: SoftmaxCrossEntropyRows) -> Iterator[Sample]:
+    """Those of the operator without the log probabilities."""
+    yield from (replace(s, outputs=2) for s in registry()[SoftmaxCrossEntropy.name].sweep())
 
 
 @samples_of(SoftmaxCrossEntropyLossInternal)
