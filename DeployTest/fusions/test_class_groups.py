@@ -138,3 +138,21 @@ def test_a_log_probability_that_is_read_stays(tmp_path: Path) -> None:
     grad = next(n for n in program.graphs[0].nodes if n.op == "SoftmaxCrossEntropyLossGrad")
     shown = replace(program, outputs=(*program.outputs, grad.inputs[-2]))
     assert fuse.rules()["attention"](shown, Options("host", "auto")) == shown
+
+
+@pytest.mark.parametrize(("classes", "tokens"), [(37, 0), (LONGEST_ROW, 0), (33, 4)], ids=["short", "long", "columns"])
+def test_rows_that_fit(classes: int, tokens: int, tmp_path: Path) -> None:
+    """Of rows that fit a tile only the log probabilities of the labels are in memory, and the bits are the same."""
+    train = case(tmp_path, classes, tokens, settings={"ignore-index": classes - 1})
+    program = program_of(train, Options("siracusa", "auto"))
+    rows = next(n for n in program.graphs[0].nodes if n.op == "SoftmaxCrossEntropyRows")
+    size = ROWS * classes * max(tokens, 1)
+    scores, gradient = (program.tensors[program.storage(n)] for n in (rows.inputs[0], rows.outputs[0]))
+    assert {scores.name, gradient.name} == {
+        n for n in large(program, size) if program.tensors[n].type.shape[1] == classes
+    }
+    first, second = tmp_path / "first.npz", tmp_path / "second.npz"
+    words = ("train", "-t", train, "--l1", "20000")
+    assert deployer(*words, "-o", tmp_path / "a", "--dump", first, "--no-fusion", "attention") == 0
+    assert deployer(*words, "-o", tmp_path / "b", "--dump", second, "--core-order", "random", "--cores", "3") == 0
+    assert bits(first) == bits(second)
