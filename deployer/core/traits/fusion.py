@@ -104,10 +104,9 @@ class Fusion:
 
     For an update: `fused_update` names the optimizer's operator whose formula the kernel applies to each element of a
     gradient as soon as that is complete, in place of the weight; the gradient is rounded to float32 before, and has no
-    memory. What makes it may be a product of samples, or one with a number that clips it. The scalars that depend on the
-    learning rate have the names that they have in the optimizer's kernel.
-    `updating` returns, for the producer of the gradient, the update and the types, the node that does both, but for
-    its name and outputs.
+    memory. What makes it may be a product of samples, or one with a number that clips it. Scalars that depend on the
+    learning rate have the names that they have in the optimizer's kernel. `updating` returns, for the
+    producer of the gradient, the update and the types, the node that does both, but for its name and outputs.
     """
 
     epilogue: Epilogue | None = None
