@@ -21,7 +21,7 @@ from deployer.core.traits.execution import BLOCK, GROUP
 from deployer.core.traits.fusion import Fusion, Region
 from deployer.core.traits.numerics import Indices, Numerics
 from deployer.operators.base.operands import arrays, operands
-from deployer.operators.loss.cross_entropy import SoftmaxCrossEntropyLossGrad
+from deployer.operators.loss.cross_entropy import OPERANDS, SoftmaxCrossEntropyLossGrad
 from deployer.operators.loss.label_loss import (
     LABEL_SCALARS,
     LABELS_READ,
@@ -237,7 +237,7 @@ def _per_label(node: Node) -> bool:
     return node.attr_str("reduction", "mean") == "none"
 
 
-LOG_SUM, LABEL, DLOSS = 2, 3, 4
+_, _, LOG_SUM, LABEL, DLOSS = range(len(("x", "max", "log_sum", "labels", "dloss")))
 
 
 @register
@@ -371,7 +371,7 @@ def _found(program: Program, graph: Graph, grad: Node) -> _Steps | None:
     """The steps in front of a gradient; None where something else makes or reads a value between them."""
     log_prob, labels = grad.inputs[-2:]
     last = _made(program, graph, log_prob, "Sub")
-    if last is None or len(grad.inputs) > 3:
+    if last is None or len(grad.inputs) > len(OPERANDS):
         return None
     shifted, log_sum = _made(program, graph, last.inputs[0], "Sub"), _made(program, graph, last.inputs[1], "Log")
     total = _made(program, graph, log_sum.inputs[0], "ReduceSum") if log_sum else None

@@ -14,7 +14,7 @@ from deployer.core.operator import Array, mismatch, register
 from deployer.core.traits.fusion import Fusion, Region
 from deployer.operators.base.operands import arrays
 from deployer.operators.loss.class_groups import PickedLogLikelihoodLoss, is_inner, readers_of, row_shape
-from deployer.operators.loss.cross_entropy import SoftmaxCrossEntropy, SoftmaxCrossEntropyLossGrad
+from deployer.operators.loss.cross_entropy import OPERANDS, SoftmaxCrossEntropy, SoftmaxCrossEntropyLossGrad
 from deployer.operators.loss.label_loss import (
     LABEL_SCALARS,
     NegativeLogLikelihoodLoss,
@@ -29,7 +29,7 @@ def _region(program: Program, graph: Graph, grad: Node, room: int, cores: int, c
     """The gradient with the log probabilities of the labels, and the loss of these, in the place of LogSoftmax."""
     *dloss, log_prob, labels = grad.inputs
     softmax = next((n for n in graph.nodes if n.op == LogSoftmax.name and n.outputs == (log_prob,)), None)
-    if len(grad.inputs) > 3 or softmax is None or not is_inner(program, log_prob):
+    if len(grad.inputs) > len(OPERANDS) or softmax is None or not is_inner(program, log_prob):
         return None
     loss = next((n for n in readers_of(program, log_prob) if n is not grad), None)
     kinds = {name: tensor.type for name, tensor in program.tensors.items()}
@@ -63,7 +63,10 @@ class SoftmaxCrossEntropyRows(SoftmaxCrossEntropy):
     name = "SoftmaxCrossEntropyRows"
     kernel: ClassVar[Kernel] = Kernel(
         "softmax_ce_rows_f32",
-        pointers=(*SoftmaxCrossEntropy.kernel.pointers[:4], ("picked", "float32", True)),
+        pointers=(
+            *(pointer for pointer in SoftmaxCrossEntropy.kernel.pointers if pointer[0] not in ("loss", "log_prob")),
+            ("picked", "float32", True),
+        ),
         scalars=(
             *(
                 (name, "u32")
