@@ -51,7 +51,7 @@ def _scores_indices(node: Node, types: Mapping[str, TensorType]) -> Indices:
     return label_indices(node, node.inputs[LABELS], types[node.inputs[0]])
 
 
-SCORES, MAX, LABELS = range(3)
+SCORES, MAX, LABELS = OF_GROUPS = range(3)  # inputs
 
 
 @register
@@ -82,7 +82,7 @@ class PowerGroups(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A number for each group of each row, twice."""
-        x, largest, labels = operands(node, inputs, 3)
+        x, largest, labels = operands(node, inputs, len(OF_GROUPS))
         check_labels(node, x, labels, inputs)
         if largest != TensorType("float32", row_shape(x.shape)):
             raise mismatch(node, "there is not one largest score for each row", inputs)
@@ -90,7 +90,7 @@ class PowerGroups(Operator):
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """Sums of exp(x - max) by groups, and x - max of the labels."""
-        x, largest, labels = arrays(inputs, 3)
+        x, largest, labels = arrays(inputs, len(OF_GROUPS))
         shifted, starts = x - largest, np.arange(0, x.shape[1], GROUPED)
         own = labels[:, None] == np.arange(x.shape[1]).reshape(1, -1, *[1] * (x.ndim - 2))
         picks = np.where(own, shifted, x.dtype.type(0))
@@ -237,7 +237,8 @@ def _per_label(node: Node) -> bool:
     return node.attr_str("reduction", "mean") == "none"
 
 
-_, _, LOG_SUM, LABEL, DLOSS = range(len(("x", "max", "log_sum", "labels", "dloss")))
+LOG_SUM = LABELS  # the labels come behind it
+LABEL, DLOSS = LOG_SUM + 1, LOG_SUM + 2
 
 
 @register
