@@ -376,7 +376,7 @@ def test_all_that_can_be_is_fused(test: str) -> None:
 
 
 def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
-    """The plan, the step table and the C show the names of both operators and both nodes."""
+    """The plan and the step table show the names of both operators and both nodes; the C does of each kind of step."""
     built = compile_case(load_case("autoencoder", models_root), tmp_path, "auto", 64000)
     text = (tmp_path / "TrainingNetwork.c").read_text()
     steps = [step for step in built.plan.steps if "+" in step.op_label]
@@ -385,7 +385,12 @@ def test_the_plan_shows_it(models_root: Path, tmp_path: Path) -> None:
         assert step.op == "Gemm"
         assert "+" in step.name
         assert step_cells(step)[1] == step.op_label
-        assert re.search(rf"^ \* {step.index} .* {re.escape(step.op_label)} {re.escape(step.name)}: ", text, re.M)
+    rows = re.findall(r"^ \* (\d+) .* (\S+) (\S+): .*((?:\n \*  +and [\d, ]+)?)$", text, re.M)
+    named = {int(index): (label, name, others) for index, label, name, others in rows}
+    assert all(named[step.index][:2] == (step.op_label, step.name) for step in steps if step.index in named)
+    beside = {int(i): label for label, _, others in named.values() for i in re.findall(r"\d+", others)}
+    assert {step.index: step.op_label for step in steps if step.index not in named}.items() <= beside.items()
+    assert {*named, *beside} == {step.index for step in built.plan.steps if step.graph == "train"}
 
 
 def test_names_of_rules() -> None:

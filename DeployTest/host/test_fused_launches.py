@@ -18,7 +18,6 @@ from deployer.loops.graph_program import timed
 from deployer.lr_schedules.lr_schedule import read_schedule
 from deployer.planning import plan_choice
 from deployer.planning.cross_step.fused_launches import with_fused_launches
-from deployer.running.build import COMMON
 from deployer.tilers.levels.tables import tables_in
 from deployer.verify.plan import verify_plan
 from DeployTest.support.building.cases import (
@@ -34,6 +33,17 @@ from DeployTest.support.building.planted import planted
 from DeployTest.verify.plan_edits import refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
+SMALL = """#include "sgd_f32.h"
+#define UPDATE sgd_f32_args_t
+#define FACTOR NO_FACTOR
+#include "sgd_update_f32.h"
+
+void sgd_f32_small(const void *args)
+{
+    sgd_update(args);
+}
+"""
+"""The kernel of an update under another name."""
 L1 = 64000
 """All of the small network's tensors but its sample are resident."""
 
@@ -86,7 +96,7 @@ def test_functions_of_their_own(machine: str, built: Built, tmp_path: Path, monk
     nor does the simulator's clock.
     """
     source = tmp_path / "small.c"
-    source.write_text(f'#define sgd_f32 sgd_f32_small\n#include "{COMMON / "kernels" / "sgd_f32.c"}"\n')
+    source.write_text(SMALL)
     small = KernelVariant("small", source, ("n <= 100",), (), {}, frozenset({"n"}))
     monkeypatch.setattr(conditions, "_listed", lambda symbol, _: (small,) if symbol == "sgd_f32" else ())
     options = built.plan.options if machine == "host" else Options(machine, cores=3)

@@ -158,7 +158,7 @@ def test_of_several_imports(tmp_path: Path) -> None:
     inputs, outputs = (value("x", (2, 3)),), (value("y", (2, 3)),)
     both = Model((call,), inputs, outputs, opsets=(("", 17), ("", 21)))
     assert _values(both.save(tmp_path / "network.onnx"), np.ones((2, 3), np.float32)).tolist() == [[1] * 3] * 2
-    attention = node("Attention", ("x", "x", "x"), ("y",), q_num_heads=1, kv_num_heads=1)
+    attention = node("Attention", ("x", "x", "x"), ("y",), q_num_heads=1, kv_num_heads=1, softcap=2.0)
     two = Model((attention,), (value("x", (1, 2, 3)),), (value("y", None),), opsets=(("", 23), ("", 24)))
     with raises(UnsupportedOperator, "(Attention)", "versions 23 and 24", "several bodies"):
         check.check_program(parse.read_graphs(two.save(tmp_path / "network.onnx"), None))

@@ -176,7 +176,10 @@ def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -
 
 
 def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...], scope: Scope) -> bool:
-    """Type the nodes of a function's body; False where that fails, and an operator of that name has a better reason."""
+    """Type the nodes of a function's body; False where that fails, and an operator of that name has a better reason.
+
+    An operator that has not the node's form has none: it would compute something else.
+    """
     for name in node.inputs:
         state.check_computed(name, f"node {node.name!r} ({node.op})")
     before = len(state.read), len(state.whole)
@@ -185,7 +188,8 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
             _read_body_node(state, graph, item, scope)
     except UnsupportedOperator:
         _forget(state, before)
-        if node.op in registry():
+        operator = registry().get(node.op)
+        if operator is not None and not file_of(operator).by_body(node):
             return False
         raise
     if node.name in graph.versions:

@@ -55,6 +55,8 @@ class OnnxAttention(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of Y."""
+        if _is_other(node):
+            raise unsupported(node, "attention of this form is computed by ONNX's body alone", "ONNX's domain")
         q, k, v = self._shapes(node, inputs)
         mask = inputs[MASK] if len(inputs) > MASK else None
         if mask is not None and (not mask.shape or mask.shape[-1] not in (1, k[-2])):
