@@ -18,6 +18,7 @@ from deployer.fitting.data.sources import ReadArrays, read_source, to_array
 from deployer.frontend.data_numbers import narrowed
 from deployer.torch.loss_choice import ANY, NONE, ONE
 from deployer.torch.objectives import arguments_of, takes_any_number
+from deployer.torch.samples.conversion import flat
 from deployer.training.batches import taken_arrays, tell_unread
 from deployer.training.tables import TARGETS, Request, Taken, is_table, read_table
 
@@ -33,7 +34,8 @@ class Columns:
     """Inputs of a module, then the targets of its loss, samples along the first axis; `classes` names the labels.
 
     `inputs` and `targets` are the names of both; with `keywords` the module's arguments have those of the inputs.
-    `taken` says what they were in the source. With `weighted` the last array has a weight for each sample.
+    `taken` says what they were in the source. With `weighted` the last array has a weight for each sample. `truths` are
+    the names of those that were truths, which are integers here.
     """
 
     arrays: list[Array]
@@ -43,6 +45,7 @@ class Columns:
     keywords: bool = False
     taken: Taken | None = None
     weighted: bool = False
+    truths: frozenset[str] = frozenset()
 
     def with_weights(self, weights: Any) -> "Columns":
         """The same with a weight for each sample behind the target; DatasetMismatch for another number of them."""
@@ -79,7 +82,7 @@ def read_columns(
     NONE; or ANY, the last one of a tuple, and of a mapping all that are no arguments.
     DatasetMismatch for data that are no arrays, beside what reading raises.
     """
-    called, classes = _Called(module, targets), like.classes if like else ()
+    data, called, classes = flat(data), _Called(module, targets), like.classes if like else ()
     known = tuple(str(name) for name in getattr(data, "classes", None) or ())
     if isinstance(data, str | Path):
         path = Path(data)
@@ -101,8 +104,11 @@ def read_columns(
         samples = gives_samples(data)
         batches = DataLoader(data, COLLATED, collate_fn=collated) if samples else data
         columns = _batches(batches, called, warn)
-    arrays = [_array(x, i) for i, x in enumerate(columns.values())]
+    given = [to_array(x) for x in columns.values()]
+    arrays = [_array(x, i) for i, x in enumerate(given)]
     named = _named_columns(called, list(columns), arrays, known)
+    by_name = zip((*named.inputs, *named.targets), given, strict=True)
+    named = replace(named, truths=frozenset(name for name, x in by_name if x.dtype.kind == "b"))
     has_names = isinstance(data, str | Path | Mapping)
     return replace(named, taken=taken_arrays(columns, len(arrays[0]), named.targets)) if has_names else named
 
@@ -165,7 +171,7 @@ def _batches(data: Any, module: "_Called", warn: Warn) -> dict[str, Array]:
     """All batches, one behind another; they are tuples, or mappings by the names of arguments."""
     if not isinstance(data, Iterable):
         raise DatasetMismatch(f"data of type {type(data).__name__} gives no samples", hint=SAMPLES)
-    batches = iter(data)
+    batches = map(flat, data)
     first = list(itertools.islice(batches, 1))  # a generator is read once
     if first and isinstance(first[0], Mapping):
         names = tuple(_named(dict.fromkeys(map(str, first[0])), module, "a batch of data", warn))

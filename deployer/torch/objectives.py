@@ -25,8 +25,8 @@ class Objective:
     """The loss of a module for data tensors in order: `inputs` go to the module, `targets` to the loss.
 
     With `keywords` the inputs are arguments by name. `name` is that of a loss of ours, `settings` and `weights` are its
-    attributes and class weights. With `weighted` the last target is a weight for each sample. `outputs` gives what
-    metrics compare with the target.
+    attributes and class weights. With `weighted` the last target is a weight for each sample. Data of the names in
+    `truths` are integers for a program, and truths for the module and for a function that is the loss.
     """
 
     inputs: tuple[str, ...]
@@ -37,6 +37,7 @@ class Objective:
     settings: dict[str, float] = field(default_factory=dict)
     weights: tuple[float, ...] = ()
     weighted: bool = False
+    truths: frozenset[str] = frozenset()
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -45,10 +46,8 @@ class Objective:
 
     def output(self, module: nn.Module, *data: Tensor) -> Any:
         """Run the module on its inputs, the first of the data."""
-        count = len(self.inputs)
-        if self.keywords:
-            return module(**dict(zip(self.inputs, data[:count], strict=True)))
-        return module(*data[:count])
+        given = self._typed(self.inputs, data[: len(self.inputs)])
+        return module(**dict(zip(self.inputs, given, strict=True))) if self.keywords else module(*given)
 
     def __call__(self, module: nn.Module, *data: Tensor) -> Tensor:
         """The loss of a batch."""
@@ -58,8 +57,12 @@ class Objective:
         rest = data[len(self.inputs) :]
         if self.weighted:
             return self.function(output, rest)
+        rest = rest if self.name else self._typed(self.targets, rest)
         target = rest[0] if len(rest) == 1 else dict(zip(self.targets, rest, strict=True))
         return self.function(output, target)
+
+    def _typed(self, names: Sequence[str], data: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(x.bool() if name in self.truths else x for name, x in zip(names, data, strict=True))
 
 
 def objective_of(

@@ -44,7 +44,7 @@ from deployer.torch.own_loop.live_module import LiveModule
 from deployer.torch.own_loop.step_loss import StepLoss
 from deployer.torch.own_loop.step_variant import StepOptions, StepVariant
 from deployer.torch.rules.update_rule import UpdateRule
-from deployer.torch.samples.conversion import Conversion, numbers_of, shape_text
+from deployer.torch.samples.conversion import Conversion, flat, numbers_of, shape_text
 
 FORMAT = "deployer step 1"
 OPTIMIZER = "optimizer/"
@@ -356,15 +356,20 @@ class CompiledStep:
 
     def _arranged(self, data: Sequence[Any], named: Mapping[str, Any]) -> tuple[StepVariant, tuple[Any, ...]]:
         """The data of a call in order, and the step for them, which the first call compiles."""
-        if len(data) == 1 and not named and isinstance(data[0], Mapping):
-            named, data = data[0], ()
-        elif len(data) == 1 and not named and isinstance(data[0], list | tuple) and self._is_batch(data[0]):
+        if len(data) == 1 and not named and isinstance(data[0], list | tuple) and self._is_batch(flat(data[0])):
             data = data[0]
+        data = flat(data)
+        if not named and isinstance(data, Mapping):
+            named, data = data, ()
+        elif len(data) == 1 and not named and isinstance(data[0], Mapping):
+            named, data = data[0], ()
         if data and named:
             raise OptionProblem("a batch is given in part by name", hint="all by name, or all in order")
         if self._objective is None:
             return self._first(data, named)
         names = self._objective.data
+        if "target" in named and "target" not in names and self._objective.targets:
+            named = {self._objective.targets[0] if n == "target" else n: x for n, x in named.items()}
         if named and named.keys() != set(names):
             facts = [("expected", ", ".join(names)), ("found", ", ".join(map(str, named)))]
             raise DatasetMismatch("the batch has other names than the step takes", facts, "these names")
@@ -377,7 +382,7 @@ class CompiledStep:
     def _is_batch(self, value: Sequence[Any]) -> bool:
         """Whether a list or tuple is a batch of several arrays, as a DataLoader gives it, and not one of numbers."""
         count = len(self._objective.data) if self._objective else 2
-        return len(value) >= min(count, 2) and all(hasattr(x, "shape") for x in value)
+        return isinstance(value, Mapping) or (len(value) >= min(count, 2) and all(hasattr(x, "shape") for x in value))
 
     def _first(self, data: Sequence[Any], named: Mapping[str, Any]) -> tuple[StepVariant, tuple[Any, ...]]:
         """Compile the step for the first batch."""

@@ -1,6 +1,6 @@
 """Batches of any kind as arrays that a program takes: tensors of PyTorch, numpy arrays, lists; told once of each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from deployer.core.operator import Array
 from deployer.fitting.in_process import DataInput
 from deployer.frontend.data_numbers import narrowed
 
+PAIR = 2
+"""Length of a batch of inputs and a target."""
 KINDS = "fiub"
 """Kinds of numpy's types that a program can take: floats, integers and truths."""
 
@@ -73,6 +75,21 @@ def numbers_of(value: Any, name: str) -> tuple[Array, str]:
         hint = "tensors, numpy arrays or lists of numbers"
         raise DatasetMismatch(f"input {name!r} is of type {type(value).__name__}", hint=hint)
     return array, type(value).__name__
+
+
+def flat(batch: Any) -> Any:
+    """A batch ((u, v), y) as (u, v, y), and ({"u": u, "v": v}, y) as a mapping that has the target, too."""
+    if not isinstance(batch, list | tuple) or not any(map(is_array, batch)) or all(map(is_array, batch)):
+        return batch
+    if isinstance(batch[0], Mapping) and len(batch) == PAIR:
+        return {**batch[0], "target": batch[1]}
+    nested = [isinstance(x, list | tuple) and len(x) > 0 and all(map(is_array, x)) for x in batch]
+    return tuple(x for item, inside in zip(batch, nested, strict=True) for x in (item if inside else (item,)))
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is a tensor or an array that has samples."""
+    return len(getattr(value, "shape", ())) > 0
 
 
 def shape_text(shapes: Sequence[Sequence[int]]) -> str:

@@ -13,7 +13,7 @@ from deployer.core.operator import Array
 from deployer.fitting.data.streams import Batch, BatchSource
 from deployer.fitting.in_process import DataInput
 from deployer.torch.data import collated, gives_samples
-from deployer.torch.samples.conversion import Conversion
+from deployer.torch.samples.conversion import Conversion, flat
 from deployer.torch.tracing.module_state import random_state_kept
 from deployer.training.order import Order, balanced
 
@@ -57,7 +57,7 @@ class TorchStream(BatchSource):
 
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch, counted from 0."""
-        found = (self._arrays(raw) for raw in self.read(epoch))
+        found = (self._arrays(flat(raw)) for raw in self.read(epoch))
         return _regrouped(found, self.batch) if self.regroup else found
 
     def _arrays(self, raw: Any) -> Batch:
@@ -177,7 +177,7 @@ def _of_dataset(data: Any, options: StreamOptions, warn: Warn) -> TorchStream:
         return (batch(drawn[i * size : (i + 1) * size]) for i in range(order.passes))
 
     with random_state_kept():
-        first = batch(np.arange(size) % len(data))
+        first = flat(batch(np.arange(size) % len(data)))
     return TorchStream("the dataset", size, order.passes, read, first, Conversion(warn))
 
 
@@ -196,11 +196,12 @@ def _first(data: Any, name: str) -> Any:
     """The first batch; PyTorch's random numbers are as before."""
     with random_state_kept():
         for raw in data:
-            return raw
+            return flat(raw)
     raise DatasetMismatch(f"{name} gives no batches", hint="samples")
 
 
 def _rows(raw: Any) -> int:
     """Samples of a batch."""
+    raw = flat(raw)
     values = list(raw.values()) if isinstance(raw, Mapping) else list(raw)
     return len(values[0]) if values else 0
