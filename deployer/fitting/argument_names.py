@@ -3,6 +3,7 @@
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import ParamSpec, TypeVar
 
@@ -27,6 +28,7 @@ TAKEN_AS = {
     "gradient_clip": "max_grad_norm",
     "grad_clip_norm": "max_grad_norm",
     "gradient_clip_norm": "max_grad_norm",
+    "gradient_clipping": "max_grad_norm",
     "clip_value": "max_grad_value",
     "scheduler": "lr_scheduler",
     "lr_scheduler_type": "lr_scheduler",
@@ -39,6 +41,9 @@ TAKEN_AS = {
     "steps": "n_steps",
     "num_steps": "n_steps",
     "total_steps": "n_steps",
+    "iterations": "n_steps",
+    "num_iterations": "n_steps",
+    "max_iter": "n_steps",
     "train_data": "data",
     "train_dataset": "data",
     "train_loader": "data",
@@ -48,17 +53,25 @@ TAKEN_AS = {
     "val_data": "validation",
     "validation_data": "validation",
     "val_dataset": "validation",
-    "eval_dataset": "validation",
     "val_loader": "validation",
-    "valid_loader": "validation",
     "val_dataloader": "validation",
     "val_dataloaders": "validation",
+    "valid_data": "validation",
+    "valid_dataset": "validation",
+    "valid_loader": "validation",
+    "validation_dataset": "validation",
+    "validation_loader": "validation",
+    "eval_data": "validation",
+    "eval_dataset": "validation",
+    "eval_loader": "validation",
+    "eval_dataloader": "validation",
     "validation_split": "validation",
     "val_split": "validation",
     "valid_pct": "validation",
     "criterion": "loss",
     "loss_fn": "loss",
     "loss_func": "loss",
+    "loss_function": "loss",
     "opt": "optimizer",
     "optim": "optimizer",
     "opt_func": "optimizer",
@@ -70,7 +83,9 @@ TAKEN_AS = {
     "metric": "metrics",
     "mode": "monitor_mode",
     "metric_for_best_model": "monitor",
+    "monitor_metric": "monitor",
     "early_stopping_patience": "patience",
+    "early_stopping_rounds": "patience",
     "restore_best_weights": "restore_best",
     "load_best_model_at_end": "restore_best",
     "verbose": "progress",
@@ -83,6 +98,15 @@ TAKEN_AS = {
     "default_root_dir": "folder",
     "directory": "folder",
     "out_dir": "folder",
+    "output": "folder",
+    "path": "folder",
+    "prefix": "name",
+    "library_name": "name",
+    "overwrite": "force",
+    "num_threads": "cores",
+    "n_threads": "cores",
+    "threads": "cores",
+    "n_jobs": "cores",
     "example_input": "example",
     "example_inputs": "example",
     "example_input_array": "example",
@@ -90,6 +114,8 @@ TAKEN_AS = {
     "model": "module",
     "target": "core",
     "board": "core",
+    "mcu": "core",
+    "cpu": "core",
 }
 """Names of other libraries for an argument that is the same here; they are taken, unless a function has such a name."""
 SYNONYMS = {
@@ -109,15 +135,22 @@ SYNONYMS = {
     "checks": "check_passes",
     "every": "checkpoint_every",
     "initial": "init",
+    "clip": "max_grad_norm",
     "beta1": "betas",
     "beta2": "betas",
-    "x": "data",
-    "y": "data",
     **TAKEN_AS,
 }
 """Names that others use, and the name here."""
 RESUME = "resume=True, with folder=... of the run that goes on and a larger number of epochs"
-HERE = "leave it out: the generated code runs on this machine; target=... names another one"
+HERE = "leave it out: the generated code runs on this machine; train takes another target"
+FLOAT32 = "leave it out: numbers are float32"
+LOADED = "leave it out, or DataLoader(..., num_workers=..., pin_memory=...) as data"
+COLLATED = "DataLoader(..., collate_fn=...) as data"
+TOGETHER = "data=(x, y), or validation=(x, y)"
+VALIDATED = "leave it out: batches of validation have batch_size samples, too"
+LOGS = "callback=..., one of deployer.loggers"
+CYCLE = "lr_scheduler=torch.optim.lr_scheduler.OneCycleLR(optimizer, ...)"
+FREEZES = 'parameter.requires_grad_(False) before the call, or param_groups=[{"params": names, "frozen": True}]'
 EACH_LOSS = "callback=..., whose on_step gets each loss; run.losses has them all"
 EACH_EPOCH = "leave it out: validation follows every epoch"
 SAME_BITS = "leave it out: the same seed gives the same bits"
@@ -127,15 +160,28 @@ PASSES = "leave it out: an epoch is one round over the data; n_steps=... bounds 
 BY_OTHER_MEANS = {
     "sample_weight": "deployer.torch.train(..., sample_weight=...), or step(x, y, weights) of compile_step",
     "pos_weight": "a loss of torch.nn with pos_weight=..., as loss",
-    "num_workers": "DataLoader(..., num_workers=...) as data",
+    "num_workers": LOADED,
+    "workers": LOADED,
+    "pin_memory": LOADED,
+    "persistent_workers": LOADED,
     "setting": "an argument for each setting, such as weight_decay",
-    "precision": "leave it out: numbers are float32",
-    "amp": "leave it out: numbers are float32",
+    "precision": FLOAT32,
+    "amp": FLOAT32,
+    "use_amp": FLOAT32,
+    "mixed_precision": FLOAT32,
+    "fp16": FLOAT32,
+    "bf16": FLOAT32,
+    "dtype": FLOAT32,
+    "quantize": FLOAT32,
+    "quantization": FLOAT32,
     "device": HERE,
+    "gpu": HERE,
     "accelerator": HERE,
+    "strategy": HERE,
     "ckpt_path": RESUME,
     "checkpoint": RESUME,
     "resume_from_checkpoint": RESUME,
+    "resume_from": RESUME,
     "warmup_ratio": "warmup_steps=..., a number of updates",
     "initial_epoch": RESUME,
     "start_epoch": RESUME,
@@ -147,24 +193,60 @@ BY_OTHER_MEANS = {
     "val_check_interval": EACH_EPOCH,
     "validation_freq": EACH_EPOCH,
     "eval_step": EACH_EPOCH,
+    "eval_strategy": EACH_EPOCH,
+    "evaluation_strategy": EACH_EPOCH,
+    "validation_step": EACH_EPOCH,
+    "limit_val_batches": EACH_EPOCH,
+    "eval_batch_size": VALIDATED,
+    "val_batch_size": VALIDATED,
+    "validation_batch_size": VALIDATED,
+    "per_device_eval_batch_size": VALIDATED,
     "deterministic": SAME_BITS,
     "benchmark": SAME_BITS,
     "early_stopping": STOPS,
     "early_stop": STOPS,
+    "min_delta": "leave it out: every better value counts",
     "enable_checkpointing": SAVES,
     "save_step": SAVES,
     "save_best": SAVES,
+    "save_best_only": SAVES,
     "save_path": SAVES,
+    "save_every": SAVES,
+    "save_strategy": SAVES,
+    "save_total_limit": SAVES,
+    "checkpoint_dir": SAVES,
+    "checkpoint_path": SAVES,
     "steps_per_epoch": PASSES,
     "limit_train_batches": PASSES,
     "compute_metric": "metrics=..., names or functions of outputs and targets",
-    "collate_fn": "DataLoader(..., collate_fn=...) as data",
+    "collate_fn": COLLATED,
+    "data_collator": COLLATED,
+    "tokenizer": COLLATED,
     "test_data": "run.evaluate(data) after the run",
+    "test_dataset": "run.evaluate(data) after the run",
     "test_loader": "run.evaluate(data) after the run",
     "logging_step": EACH_LOSS,
-    "logger": "callback=..., one of deployer.loggers",
+    "logger": LOGS,
+    "log_dir": LOGS,
+    "logging_dir": LOGS,
+    "x": TOGETHER,
+    "y": TOGETHER,
+    "inputs": TOGETHER,
+    "label": TOGETHER,
+    "x_val": TOGETHER,
+    "y_val": TOGETHER,
+    "max_lr": CYCLE,
+    "pct_start": CYCLE,
+    "lr_lambda": "lr_scheduler=..., a function from the update, from 0 on, to the factor of lr",
+    "warmup_epoch": "warmup_steps=..., a number of updates",
+    "freeze": FREEZES,
+    "num_classes": "leave it out: the module's output says how many there are",
+    "fast_dev_run": "n_steps=1",
+    "overfit_batches": "overfit=..., a number of samples",
 }
 """Arguments that others have, and what does the same here."""
+OWNERS: dict[str, set[str]] = {}
+"""The names of the functions that have an argument."""
 CLOSE = 0.7
 """How alike a name has to be to be proposed, from 0 to 1."""
 P = ParamSpec("P")
@@ -182,24 +264,30 @@ def meant(name: str, known: Collection[str]) -> str:
 
 def unknown_argument(function: str, name: str, known: Collection[str]) -> OptionProblem:
     """The error for an argument that a function has not."""
+    cause = f"{function} has no argument {name!r}"
     other = BY_OTHER_MEANS.get(name.removesuffix("s") if name not in BY_OTHER_MEANS else name)
     if other:
-        return OptionProblem(f"{function} has no argument {name!r}", hint=other)
-    guess = meant(name, known)
+        needed = [argument for argument in re.findall(r"(?:^|[ ,])(\w+)=", other) if argument in OWNERS]
+        owners = OWNERS[needed[0]] if needed and needed[0] not in known else ()
+        return OptionProblem(cause, hint=f"{other}: arguments of {' and '.join(sorted(owners))}" if owners else other)
+    guess, own = meant(name, known), TAKEN_AS.get(name, name)
+    if own in OWNERS and (name in TAKEN_AS or not guess):
+        return OptionProblem(cause, hint=f"leave it out: {own} is an argument of {' and '.join(sorted(OWNERS[own]))}")
     facts = [] if guess else [("arguments", ", ".join(known))]
-    return OptionProblem(
-        f"{function} has no argument {name!r}", facts, f"did you mean {guess}?" if guess else "one of these"
-    )
+    return OptionProblem(cause, facts, f"did you mean {guess}?" if guess else "one of these")
 
 
 def named_parameters(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function take other libraries' names, and answer an unknown one by the name that was probably meant."""
-    known = tuple(inspect.signature(function).parameters)
+    places = tuple(inspect.signature(function).parameters)
+    known = tuple(name for name in places if name != "self")
+    for name in known:
+        OWNERS.setdefault(name, set()).add(function.__name__)
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         given = named_here(function.__name__, kwargs, known)
-        for name in known[: len(args)]:
+        for name in places[: len(args)]:
             if name in given:
                 hint = f"one of them; validation samples are validation=, and the order is {', '.join(known[:4])}"
                 raise OptionProblem(f"{function.__name__} gets {name} twice, by its place and by name", hint=hint)

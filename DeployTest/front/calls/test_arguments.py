@@ -154,6 +154,22 @@ ARE_ELSEWHERE = (
     ("early_stopping", "patience="),
     ("steps_per_epoch", "n_steps="),
     ("compute_metrics", "metrics="),
+    ("checkpoint_dir", "folder="),
+    ("save_total_limit", "folder="),
+    ("resume_from", "resume=True"),
+    ("min_delta", "every better value counts"),
+    ("eval_batch_size", "batch_size"),
+    ("eval_strategy", "every epoch"),
+    ("pin_memory", "leave it out"),
+    ("bf16", "float32"),
+    ("quantize", "float32"),
+    ("log_dir", "loggers"),
+    ("x_val", "validation=(x, y)"),
+    ("labels", "data=(x, y)"),
+    ("max_lr", "OneCycleLR"),
+    ("freeze", "requires_grad_(False)"),
+    ("num_classes", "output"),
+    ("weights", "class_weights"),
 )
 """Arguments of other libraries, and a word of what does the same here."""
 
@@ -164,6 +180,21 @@ def test_arguments_that_are_something_else_here() -> None:
         with pytest.raises(OptionProblem) as caught:
             front.train(perceptron(), (X, Y), F.cross_entropy, **{name: 1})
         assert word in caught.value.hint
+
+
+def test_arguments_of_another_function() -> None:
+    """The error says which function has them, and a list of arguments has none that a caller cannot give."""
+    run = front.train(perceptron(), (X, Y), F.cross_entropy, **OPTIONS)
+    for name, word in (("max_epochs", "epochs is an argument of"), ("early_stopping", "arguments of fit and train")):
+        for call in (lambda g: front.compile_step(perceptron(), F.cross_entropy, **g), lambda g: run.package("x", **g)):
+            with pytest.raises(OptionProblem) as caught:
+                call({name: 3})
+            assert word in caught.value.hint
+    with pytest.raises(OptionProblem) as caught:
+        run.package("x", quantize="int8")
+    assert "float32" in caught.value.hint
+    with pytest.raises(OptionProblem, match=r"arguments +folder, name"):
+        run.package("x", colour=1)
 
 
 def test_weights_of_samples() -> None:
