@@ -140,7 +140,7 @@ def test_functions(tmp_path: Path) -> None:
         ("acuracy", "did you mean accuracy"),
         (["speed"], r"there is no metric 'speed'[\s\S]*top_K"),
         (["top_0"], "there is no metric 'top_0'"),
-        ({"f1": largest_error}, "'f1' is there already"),
+        ({"f1": largest_error}, r"'f1' is there already[\s\S]*'f1' alone"),
         ({"a b": largest_error}, "needs a name"),
         ([3], "is a int, neither a name nor a function"),
         ({"f2": "f1"}, "'f2' is a str"),

@@ -321,6 +321,10 @@ def test_what_a_loss_cannot_be() -> None:
         front.train(nn.Linear(4, 3), (x, y), lambda o, t: F.cross_entropy(o.detach(), t), batch_size=4)
     with pytest.raises(OptionProblem, match="has no effect on a loss that is a function"):
         front.train(nn.Linear(4, 3), (x, y), F.cross_entropy, batch_size=4, class_weights=[1, 2, 3])
+    with pytest.raises(OptionProblem, match=r"nn\.CrossEntropyLoss\(weight=\.\.\.\) as loss"):
+        front.train(nn.Linear(4, 3), (x, y), nn.CrossEntropyLoss(), batch_size=4, class_weights=[1, 2, 3])
+    with pytest.raises(OptionProblem, match="leave it out: MSELoss has no such setting"):
+        front.train(nn.Linear(4, 3), (x, x[:, :3]), nn.MSELoss(), batch_size=4, class_weights=[1, 2, 3])
     with pytest.raises(OptionProblem, match="parameters of its own"):
         front.train(nn.Linear(4, 3), (x, y), Learnt(), batch_size=4)
     with pytest.raises(OptionProblem, match="there is no loss 'hinge'"):

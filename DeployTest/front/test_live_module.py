@@ -151,8 +151,44 @@ def test_a_constant_that_another_step_goes_on_training() -> None:
     step = front.compile_step(whole, nn.BCEWithLogitsLoss(), "sgd", (X[:4], torch.ones(4, 1)))
     step(X[:4], torch.ones(4, 1))
     other(X[:4], torch.ones(4, 1))
-    with pytest.raises(OptionProblem, match="in which they are constants"):
+    with pytest.raises(OptionProblem, match=r'in which they are constants[\s\S]*"lr": 0\.0'):
         step(X[:4], torch.ones(4, 1))
+
+
+def adversaries() -> tuple[Any, Any, list[Any]]:
+    """A generator, a discriminator, and an optimizer of each, that of the generator with the other at rate 0."""
+    torch.manual_seed(0)
+    maker, judge = nn.Sequential(nn.Linear(6, 6), nn.Tanh()), nn.Sequential(nn.Linear(6, 1))
+    groups = [{"params": maker.parameters()}, {"params": judge.parameters(), "lr": 0.0}]
+    return maker, judge, [torch.optim.Adam(groups, 0.01), torch.optim.Adam(judge.parameters(), 0.02)]
+
+
+def test_a_group_of_rate_0_follows_another_step() -> None:
+    """So a generator and a discriminator learn in turn, as in PyTorch's own loop."""
+    loss, real, fake = nn.BCEWithLogitsLoss(), torch.ones(4, 1), torch.zeros(4, 1)
+    maker, judge, optimizers = adversaries()
+    steps = [
+        front.compile_step(module, loss, optimizer)
+        for module, optimizer in zip((nn.Sequential(maker, judge), judge), optimizers, strict=True)
+    ]
+    found, expected = [], []
+    for i in range(0, 24, 4):
+        before = judge[0].weight.detach().clone()
+        found.append(float(steps[0](X[i : i + 4], real)))
+        assert torch.equal(before, judge[0].weight)
+        found.append(float(steps[1](maker(X[i : i + 4]).detach(), fake)))
+    maker, judge, optimizers = adversaries()
+    for i in range(0, 24, 4):
+        x = X[i : i + 4]
+        for optimizer, scores, target in zip(
+            optimizers, (lambda x: judge(maker(x)), lambda x: judge(maker(x).detach())), (real, fake), strict=True
+        ):
+            optimizer.zero_grad()
+            value = loss(scores(x), target)
+            value.backward()
+            optimizer.step()
+            expected.append(value.item())
+    assert np.allclose(found, expected, rtol=0, atol=table()["front"]["loss"])
 
 
 def test_modules_of_other_types() -> None:

@@ -119,7 +119,8 @@ def _function_name(name: str, function: Any, number: int) -> str:
         hint = 'metrics={"name": function}, with a name of letters, digits and _'
         raise OptionProblem(f"a metric needs a name, and {name or function!r} is none", hint=hint)
     if name in (LOSS, *OF_CLASSES, *OF_VALUES) or TOP.fullmatch(name):
-        raise OptionProblem(f"metric {name!r} is there already", hint="another name for the function")
+        hint = f"{name!r} alone for the metric of that name, or another one for the function, such as 'own_{name}'"
+        raise OptionProblem(f"metric {name!r} is there already", hint=hint)
     return name
 
 

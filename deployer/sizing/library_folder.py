@@ -16,6 +16,8 @@ from deployer.sizing.objects import compile_here
 
 MANIFEST = "manifest.json"
 Status = Callable[[str], AbstractContextManager[object]]
+SIZES = 'library.manifest["bytes"]; with core=..., library.manifest["core"] has its code and stack'
+"""Where the sizes of a library are, which other tools have as attributes."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Library:
     def manifest(self) -> dict[str, Any]:
         """Content of manifest.json: sizes in bytes, tensors, code and stack of a core, digests of files."""
         return dict(read_json(self.folder / MANIFEST, "no manifest of a library", "package the library again"))
+
+    def __getattr__(self, name: str) -> Any:
+        """AttributeError with the place of the sizes."""
+        hint = "" if name.startswith("_") else f"; try {SIZES}"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def __str__(self) -> str:
         """A line for a person."""

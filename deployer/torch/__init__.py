@@ -6,6 +6,8 @@ own.
 `capture_step` gives a module's training step as an ONNX model, `capture` its forward pass.
 """
 
+from typing import Any
+
 from deployer.fitting.callback import Callback
 from deployer.fitting.fit import Fitted
 from deployer.fitting.runs.run_callbacks import EarlyStopping, ModelCheckpoint
@@ -20,6 +22,17 @@ from deployer.torch.weights import load_into
 
 fit = train
 """The name of `train` in other libraries."""
+ELSEWHERE = {
+    "compile": "compile_step(module, loss, optimizer), or package(module, x, folder) for a library that only predicts",
+    "export": "package(module, x, folder), or capture(module, x).save(path) for ONNX",
+    "convert": "package(module, x, folder)",
+    "save": "run.save(path), or run.package(folder) for a library of C",
+    "load": "load_into(module, run), or module.load_state_dict(torch.load(path))",
+    "evaluate": "run.evaluate(data), or step.evaluate(x)",
+    "predict": "run.predict(x), or step.predict(x)",
+    "Trainer": "train(module, data, loss, optimizer, epochs=...)",
+}
+"""What other libraries have, and what does the same here."""
 
 __all__ = [
     "Callback",
@@ -38,3 +51,9 @@ __all__ = [
     "package",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """AttributeError for what other libraries have, with what does the same here."""
+    hint = f"; try {ELSEWHERE[name]}" if name in ELSEWHERE else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

@@ -1,5 +1,6 @@
 """The loss that a user gives: a name, a loss of `torch.nn` that has one here, a function, or that of the module."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -57,8 +58,18 @@ def choose_loss(loss: LossSpec, given: Given, class_weights: ClassWeights = ()) 
         return LossChoice(loss, "" if loss == OWN_LOSS else loss, own, _by_class(class_weights)), rest
     beside = [*own, *(["class_weights"] if len(class_weights) else [])]
     if beside:
-        raise OptionProblem(f"{beside[0]} has no effect on a loss that is a function", hint="set it in the function")
+        raise OptionProblem(f"{beside[0]} has no effect on a loss that is a function", hint=_own_way(loss, beside[0]))
     return _of_torch(loss) or LossChoice(loss), rest
+
+
+def _own_way(loss: Any, setting: str) -> str:
+    """Return the hint to give a loss that is a function a setting of a loss by name."""
+    if not isinstance(loss, nn.Module) or type(loss).__module__.partition(".")[0] != "torch":
+        return "set it in the function"
+    argument = "weight" if setting == "class_weights" else setting
+    if argument not in inspect.signature(type(loss)).parameters:
+        return f"leave it out: {type(loss).__name__} has no such setting"
+    return f"nn.{type(loss).__name__}({argument}=...) as loss, or the loss by its name"
 
 
 def _by_class(given: ClassWeights) -> tuple[float, ...]:

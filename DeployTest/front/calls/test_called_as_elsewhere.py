@@ -47,11 +47,11 @@ def test_names_of_other_libraries() -> None:
     )  # fmt: skip
     theirs = front.fit(
         model=perceptron(), train_dataloaders=loader(X, Y), criterion="CrossEntropyLoss", optimizer="Adam",
-        learning_rate=0.02, max_epochs=2, val_dataloaders=loader(X, Y), gradient_clip_val=0.5,
+        learning_rate=0.02, max_epochs=2, eval_dataloader=loader(X, Y), gradient_clipping=0.5,
         gradient_accumulation_steps=2, early_stopping_patience=9, restore_best_weights=True, verbose=0,
     )  # fmt: skip
     fastai = front.fit(
-        perceptron(), loader(X, Y), loss_func="cross_entropy", opt_func="adam", lr=0.02, steps=12, patience=9,
+        perceptron(), loader(X, Y), loss_function="cross_entropy", opt_func="adam", lr=0.02, iterations=12, patience=9,
         val_loader=loader(X, Y), grad_clip=0.5, accumulation_steps=2, cbs=[], restore_best=True, progress=False,
     )  # fmt: skip
     assert theirs.losses == own.losses == fastai.losses
@@ -171,6 +171,11 @@ def test_what_a_run_has(tmp_path: Path) -> None:
     assert validated.confusion_matrix.tolist() == [[pairs.count((a, b)) for b in range(3)] for a in range(3)]
     with pytest.raises(AttributeError, match=r"try run\.save\(path\)"):
         run.save_weights("x")
+    with pytest.raises(AttributeError, match=r"try library\.manifest\[\"bytes\"\]"):
+        print(run.package(tmp_path / "sizes", compiled=False).flash)
+    with pytest.raises(AttributeError, match=r"'deployer\.torch' has no attribute 'export'; try package\(module"):
+        front.export  # noqa: B018
+    assert not hasattr(front, "nothing")
     kept = torch.load(run.save(tmp_path / "net.pt"), weights_only=True)
     assert all(torch.equal(kept[name], x) for name, x in run.state_dict().items())
     arrays, _ = read_safetensors(run.save(tmp_path / "net.safetensors"))

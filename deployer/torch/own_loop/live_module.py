@@ -16,6 +16,7 @@ from deployer.torch.tracing.module_state import held_by
 
 ADDRESS, VERSION = Tensor.data_ptr, attrgetter("_version")
 AGAIN = "compile_step once more, which begins with the present numbers"
+FOLLOWS = 'a group {"params": ..., "lr": 0.0} of the optimizer, whose parameters the step reads anew in each pass'
 
 
 class OwningStep(Protocol):
@@ -110,4 +111,5 @@ class Constants:
             return
         names = ", ".join(self._names[:4]) + ", ..." * (len(self._names) > 4)
         cause = "frozen parameters or buffers have changed since the step was compiled, in which they are constants"
-        raise OptionProblem(cause, [("constants", names)], AGAIN)
+        is_parameter = any(isinstance(x, nn.Parameter) for x in self._tensors)
+        raise OptionProblem(cause, [("constants", names)], f"{AGAIN}; or {FOLLOWS}" if is_parameter else AGAIN)
