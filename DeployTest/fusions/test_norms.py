@@ -16,7 +16,7 @@ from deployer.fusions.pair import is_plain
 from deployer.testing.bench import bits, run_step, step_of
 from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import EVERY, fused
-from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
+from DeployTest.support.graphs.small_graphs import Model, constant, infer, node, ops, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 
@@ -179,10 +179,10 @@ def test_kernel_by_rows_leaves_the_same_bits(sample: Sample) -> None:
 @pytest.mark.parametrize("sample", list(registry()["LayerInputGrad"].samples()), ids=lambda sample: sample.label)
 def test_gradient_by_rows_leaves_the_same_bits(sample: Sample) -> None:
     """dX by rows has the bits of the sums and of what reads them."""
-    *operands, rest = sample.inputs
+    operands, (rest, *added) = sample.inputs[:5], sample.inputs[5:]
     axis = {"axis": sample.attrs["axis"]}
     sums = _kernel("LayerSums", (*operands, rest), axis, 2)
-    (dx,) = _kernel("LayerNormalizeGrad", (*operands, *sums, rest), dict(sample.attrs))
+    (dx,) = _kernel("LayerNormalizeGrad", (*operands, *sums, rest, *added), dict(sample.attrs))
     step = step_of(registry()["LayerInputGrad"], sample)
     for tile in (step.access.sizes, {"r": 2}):
         assert bits(run_step(step, tile)[0]) == bits(dx)
@@ -199,3 +199,89 @@ def test_second_sum_leaves_the_same_bits() -> None:
         (scale,) = _kernel("LayerScaleGrad", (dy, *rest), dict(sample.attrs))
         (bias,) = _kernel("ReduceSum", (dy,), {"axes": tuple(range(axis)), "keepdims": 0})
         assert [bits(v) for v in run_step(step, step.access.sizes)[:2]] == [bits(scale), bits(bias)]
+
+
+RESIDUAL = node("Add", ("dx", "res"), ("y",), "sum")
+SWAPPED = node("Add", ("res", "dx"), ("y",), "sum")
+VIEWED = [
+    node("Reshape", ("dx", "shape"), ("v",)),
+    node("Add", ("v", "res"), ("y",), "sum"),
+]
+SUMS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...]]] = {
+    "behind": ([RESIDUAL], WIDE),
+    "in front": ([SWAPPED], WIDE),
+    "in another view": (VIEWED, (3, 3, COLUMNS)),
+}
+STAYS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], tuple[str, ...]]] = {
+    "a row": ([RESIDUAL], ROW, ("y",)),
+    "a number per row": ([RESIDUAL], (ROWS, 1), ("y",)),
+    "with itself": ([node("Add", ("dx", "dx"), ("y",), "sum")], WIDE, ("y",)),
+    "with another reader": ([RESIDUAL], WIDE, ("y", "dx")),
+}
+
+
+def with_sum(
+    kind: str, sums: list[onnx.NodeProto], shape: tuple[int, ...], outputs: tuple[str, ...], rows: int
+) -> Model:
+    """The gradient of a norm by X, and a sum with `res` behind it."""
+    outer = node("SimplifiedLayerNormalizationGrad", ("dy", "x", "scale", "inv"), ("dx",), "grad", domain=MICROSOFT)
+    norm = gradient(outputs=("dx",)) if kind == "layer" else outer
+    whole = graph([norm, *sums], outputs, rows, res=shape)
+    return replace(whole, initializers=(constant("shape", np.array([3, 3, COLUMNS])),)) if sums is VIEWED else whole
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_residual_gradient_is_added_by_the_norm(kind: str, name: str, tmp_path: Path) -> None:
+    """The gradient of a residual branch is added by the step that makes dX of the norm beside it."""
+    program = infer(tmp_path, with_sum(kind, *SUMS[name], ("y",), ROWS))
+    fusion = same(program)
+    assert ops(fusion) == ["LayerInputGrad" if kind == "layer" else "RmsInputGrad"]
+    assert fusion.nodes[-1].inputs[-1].startswith("res")
+    assert fusion.nodes[-1].name.endswith("+sum")
+    assert not is_plain(fusion.nodes[-1])
+    assert "Add" in ops(same(program, Options(disabled_rewrites=("addend",))))
+
+
+@pytest.mark.parametrize("name", STAYS)
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_other_sums_of_a_norms_gradient_stay(kind: str, name: str, tmp_path: Path) -> None:
+    """A sum with what has fewer elements, with itself or of what others read stays a step of its own."""
+    sums, shape, outputs = STAYS[name]
+    assert ops(same(infer(tmp_path, with_sum(kind, sums, shape, outputs, ROWS)))).count("Add") == 1
+
+
+def test_residual_gradient_of_few_rows(tmp_path: Path) -> None:
+    """The second of two steps that make dX of few rows adds the other gradient."""
+    program = infer(tmp_path, with_sum("layer", [RESIDUAL], (7, COLUMNS), ("y",), 7))
+    assert ops(same(program)) == ["LayerSums", "LayerNormalizeGrad"]
+
+
+def test_residual_gradient_that_comes_later(tmp_path: Path) -> None:
+    """An RMS norm's dX is computed at the time of the sum where the other gradient comes behind."""
+    late = node("Exp", ("x",), ("res",), "late")
+    model = with_sum("rms", [late, RESIDUAL], WIDE, ("y",), ROWS)
+    assert ops(same(infer(tmp_path, model))) == ["Exp", "RmsInputGrad"]
+
+
+def test_gate_behind_a_residual_gradient(tmp_path: Path) -> None:
+    """The gradient of a Relu whose Y the norm and a residual branch read is a part of the norm's dX, too."""
+    gate = node("ReluGrad", ("y", "r"), ("z",), "gate", domain=MICROSOFT)
+    nodes = [node("Relu", ("x",), ("r",), "forward"), gradient("r", ("dx",)), RESIDUAL, gate]
+    fusion = same(infer(tmp_path, graph(nodes, ("z",), res=WIDE)))
+    assert ops(fusion) == ["Relu", "LayerInputGrad"]
+    assert fusion.nodes[-1].name.endswith("+sum+gate")
+
+
+@pytest.mark.parametrize("op", ["RmsInputGrad", "LayerInputGrad", "LayerNormalizeGrad"])
+def test_added_gradient_leaves_the_same_bits(op: str) -> None:
+    """A kernel that adds has the bits of one that does not with an Add behind, in any tiles."""
+    samples = [sample for sample in registry()[op].samples() if sample.label.endswith("_added")]
+    assert len(samples) == 5
+    for sample in samples:
+        *operands, added = sample.inputs
+        (dx,) = _kernel(op, tuple(operands), dict(sample.attrs))
+        (total,) = _kernel("Add", (dx, added), {})
+        step = step_of(registry()[op], sample)
+        for tile in (step.access.sizes, {**step.access.sizes, "r": 2}):
+            assert bits(run_step(step, tile)[0]) == bits(total)

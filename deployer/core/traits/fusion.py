@@ -27,11 +27,11 @@ class Epilogue:
 class EpilogueBias:
     """An optional input, by its position, that a kernel adds to its complete result, which is rounded once more.
 
-    The attribute `factor` is what it is multiplied by, 1 by default.
+    The attribute `factor` is what it is multiplied by, 1 by default and where there is no such attribute.
     """
 
     position: int
-    factor: str
+    factor: str = ""
 
 
 @dataclass(frozen=True)

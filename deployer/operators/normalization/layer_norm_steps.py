@@ -12,10 +12,10 @@ from deployer.core.access import Access, At, Axis, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel import ArgValue, Const, CType, Extent, First, Kernel, Last, Stride, Work
 from deployer.core.kernel_model import KernelModel
-from deployer.core.operator import Array, Operator, execution_of, mismatch, register
+from deployer.core.operator import Array, Operator, execution_of, mismatch, register, unsupported
 from deployer.core.samples import Sample
 from deployer.core.traits.execution import BLOCK, SHORT, Execution, Sums
-from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.fusion import EpilogueBias, Fusion
 from deployer.core.traits.numerics import Centre, Numerics
 from deployer.operators.base.epilogue import GATE, GATED, RELU_SCALAR, finished, own_args, own_gate, relu_args
 from deployer.operators.base.operands import floats, normal
@@ -35,6 +35,8 @@ from deployer.operators.reduction.reduction import ReduceSum
 EPSILON = 1e-5
 FLOATS = ("count", "inverse_count", "epsilon")
 """Scalars of kernels that are no integers."""
+ADDED = "added"
+"""The kernel pointer to what is added to a complete result."""
 
 
 class Layerwise(Operator):
@@ -68,9 +70,10 @@ class Layerwise(Operator):
         first = next(x for x in inputs if x is not None)
         count = math.prod(first.shape[: first_axis(node, first.shape)])
         flat = {"rc": (count, -1), "r": (count, 1), "c": (1, -1)}
-        given = dict(zip(self._arguments(outputs=False), inputs, strict=False))
+        operands = [name for name in self._arguments(outputs=False) if name != ADDED]
+        given = dict(zip(operands, inputs, strict=False))
         zero = np.zeros((1, 1), first.dtype)
-        names = ((given.get(name), self.layout[name]) for name in self._arguments(outputs=False))
+        names = ((given.get(name), self.layout[name]) for name in operands)
         outputs = self.formula(node, *(zero if x is None else x.reshape(flat[kind]) for x, kind in names))
         shapes = self.result_shapes(node, first.shape)
         found = outputs[: len(shapes)]
@@ -127,7 +130,8 @@ class Layerwise(Operator):
     def _sample(self, r: np.random.Generator, label: str, shape: tuple[int, ...], axis: int) -> Sample:
         first = axis % len(shape)
         shapes = {"rc": shape, "r": shape[:first] + (1,) * (len(shape) - first), "c": shape[first:]}
-        inputs = tuple(normal(r, *shapes[self.layout[name]]) for name in self._arguments(outputs=False))
+        operands = (name for name in self._arguments(outputs=False) if name != ADDED)
+        inputs = tuple(normal(r, *shapes[self.layout[name]]) for name in operands)
         return Sample(label, inputs, {"axis": axis}, len(self._arguments(outputs=True)), onnx=False)
 
 
@@ -152,23 +156,61 @@ def first_axis(node: Node, shape: tuple[int, ...]) -> int:
     return axis % len(shape)
 
 
+def adds(layout: Mapping[str, str]) -> EpilogueBias:
+    """The input that a step of that layout adds."""
+    return EpilogueBias(list(layout).index(ADDED))
+
+
+class AddsToDX(Layerwise):
+    """A step to dX, the last input of which may be another gradient that is added to the complete result."""
+
+    def added(self, node: Node) -> str:
+        """The name of what is added; empty where nothing is."""
+        return "".join(node.inputs[adds(self.layout).position :])
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The formula, and the sum with what is added."""
+        place = adds(self.layout).position
+        (dx,) = super().reference(node, inputs[:place])
+        added = inputs[place] if len(inputs) > place else None
+        return (dx if added is None else dx + added.reshape(dx.shape),)
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """That of the step; what is added has a number for each of the result."""
+        added, x = self.added(node), types[node.inputs[X]]
+        if added and types[added].size != x.size:
+            raise unsupported(node, f"{types[added]} is added to {x}", "an Add of its own")
+        return super().access(node, types)
+
+    def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """No stride where nothing is added."""
+        return {} if self.added(node) else {f"{ADDED}_r": Const(0)}
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """An operation more per element, and a cost class of its own, where something is added."""
+        plain = super().work(node, access, tile, model)
+        if not self.added(node):
+            return plain
+        return replace(plain, macs=plain.macs + tile["r"] * access.operand("x").view[1], cost_class=ADDED)
+
+
 X = 1
 
 
-class GatedByX(Layerwise):
+class GatedByX(AddsToDX):
     """A step from dY and X to dX. Fusion sets the attribute `gated` where the gradient of the Relu follows."""
 
     fusion: ClassVar[Fusion] = Fusion(reused={GATE: (X, GATED)})
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula, then the fused gate."""
+        """The formula, the sum with what is added, then the fused gate."""
         (dx,), x = super().reference(node, inputs), inputs[X]
         assert x is not None
         return (own_gate(node, dx, x),)
 
     def more_args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Whether the result is gated by X."""
-        return own_args(node)
+        return {**super().more_args(node, access), **own_args(node)}
 
 
 REST, GRAD_REST = 5, 7
@@ -209,16 +251,18 @@ class LayerNormalize(Layerwise):
 class LayerNormalizeGrad(GatedByX):
     """Layer normalization's dX from the sums of LayerSums.
 
-    dX = inv_std (dY scale - total / M - ((X - mean) inv_std + rest) dot / M), with M columns; rest may be absent.
+    dX = inv_std (dY scale - total / M - ((X - mean) inv_std + rest) dot / M), with M columns; rest may be absent, and
+    so may what is added to that.
     """
 
     name = "LayerNormalizeGrad"
     layout: ClassVar[dict[str, str]] = {
         **{"dy": "rc", "x": "rc", "scale": "c", "mean": "r", "inv_std": "r", "total": "r", "dot": "r"},
-        **{"rest": "r"},
+        **{"rest": "r", ADDED: "rc"},
         **{"dx": "rc"},
     }
     kernel = layer_kernel("layer_norm_grad_f32", layout, ("dx",), "count", GATED)
+    fusion = replace(GatedByX.fusion, epilogue_bias=adds(layout))
     numerics = Numerics(centre=Centre(mean=3, inv_std=4, rest=GRAD_REST))
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:
@@ -354,8 +398,10 @@ def _layer_input_grad_joint(
     rest = GRAD_REST
     sums = node.inputs[rest - 2 : rest]
     operands = (*node.inputs[: rest - 2], *node.inputs[rest:])
+    summed = operands[: adds(LayerInputGrad.layout).position]
     for other in near:
-        if other.op == LayerSums.name and other.inputs == operands and other.outputs[:2] == sums:
+        same = tuple(filter(None, other.inputs)) == tuple(filter(None, summed))
+        if other.op == LayerSums.name and same and other.outputs[:2] == sums:
             whole = may_be_whole(node, types[node.inputs[0]].shape, model)
             return (
                 (Node(node.name, LayerInputGrad.name, operands, node.outputs, node.attrs), [other]) if whole else None
@@ -367,17 +413,22 @@ def _layer_input_grad_joint(
 class LayerInputGrad(GatedByX, WholeRows):
     """Layer normalization's dX by rows, which LayerSums and LayerNormalizeGrad compute in two walks.
 
-    dY, X, scale, mean, inv_std[, rest] to dX.
+    dY, X, scale, mean, inv_std[, rest, what is added] to dX.
     """
 
     name = "LayerInputGrad"
     layout: ClassVar[dict[str, str]] = {
-        **{"dy": "rc", "x": "rc", "scale": "c", "mean": "r", "inv_std": "r", "rest": "r"},
+        **{"dy": "rc", "x": "rc", "scale": "c", "mean": "r", "inv_std": "r", "rest": "r", ADDED: "rc"},
         **{"dx": "rc"},
     }
     kernel = layer_kernel("layer_input_grad_f32", layout, ("dx",), *SCALARS, GATED)
     numerics = Numerics(centre=Centre(mean=3, inv_std=4, rest=5))
-    fusion = replace(GatedByX.fusion, multi_output_of=LayerNormalizeGrad.name, joint=_layer_input_grad_joint)
+    fusion = replace(
+        GatedByX.fusion,
+        epilogue_bias=adds(layout),
+        multi_output_of=LayerNormalizeGrad.name,
+        joint=_layer_input_grad_joint,
+    )
     walks = 2
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:

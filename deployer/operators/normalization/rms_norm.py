@@ -15,15 +15,19 @@ from deployer.core.operator import Array, GradientBuilder, Operator, mismatch, r
 from deployer.core.signatures import Extra, Signature
 from deployer.core.traits.execution import Execution, Sums
 from deployer.core.traits.file import FileSpec
+from deployer.core.traits.fusion import Fusion
 from deployer.core.traits.training import Training
 from deployer.operators.base.operands import Construction, arrays, floats
 from deployer.operators.base.sums import LONGEST_ROW
 from deployer.operators.base.work_split import SplitOperator
 from deployer.operators.normalization.layer_norm_steps import (
+    ADDED,
     EPSILON,
     SCALARS,
+    AddsToDX,
     Layerwise,
     WholeRows,
+    adds,
     first_axis,
     layer_kernel,
 )
@@ -55,15 +59,16 @@ class RmsRows(WholeRows):
 
 
 @register
-class RmsInputGrad(WholeRows):
+class RmsInputGrad(AddsToDX, WholeRows):
     """An RMS norm's dX by rows: inv_std (dY scale - X inv_std mean(dY scale X inv_std)).
 
-    dY, X, scale and inv_std to dX.
+    dY, X, scale, inv_std[, what is added] to dX.
     """
 
     name = "RmsInputGrad"
-    layout: ClassVar[dict[str, str]] = {"dy": "rc", "x": "rc", "scale": "c", "inv_std": "r", "dx": "rc"}
+    layout: ClassVar[dict[str, str]] = {"dy": "rc", "x": "rc", "scale": "c", "inv_std": "r", ADDED: "rc", "dx": "rc"}
     kernel = layer_kernel("rms_input_grad_f32", layout, ("dx",), *SCALARS)
+    fusion = Fusion(epilogue_bias=adds(layout))
     walks = 2
 
     def formula(self, node: Node, *operands: Array) -> tuple[Array, ...]:

@@ -46,6 +46,7 @@ from deployer.operators.normalization.layer_norm import (
     SkipNormalization,
 )
 from deployer.operators.normalization.layer_norm_steps import (
+    AddsToDX,
     GatedByX,
     LayerNormalize,
     LayerNormalizeRows,
@@ -387,6 +388,31 @@ def layerwise_sweep(op: Layerwise) -> Iterator[Sample]:
     r = rng(96)
     for shape in measured("rows"):
         yield op._sample(r, "x".join(map(str, shape)), shape, -1)
+
+
+@samples_of(AddsToDX)
+def adds_to_dx_samples(op: AddsToDX) -> Iterator[Sample]:
+    """Each form, without and with another gradient that is added."""
+    r = rng(143)
+    for sample in inherited_samples(op, AddsToDX):
+        yield sample
+        yield _added(r, op, sample, f"{sample.label}_added")
+
+
+@sweep_of(AddsToDX)
+def adds_to_dx_sweep(op: AddsToDX) -> Iterator[Sample]:
+    """The same."""
+    r = rng(144)
+    for sample in inherited_sweep(op, AddsToDX):
+        yield sample
+        yield _added(r, op, sample, f"{sample.label} added")
+
+
+def _added(r: np.random.Generator, op: AddsToDX, sample: Sample, label: str) -> Sample:
+    """The sample with another gradient that is added."""
+    dy = sample.inputs[0]
+    assert dy is not None
+    return replace(sample, label=label, inputs=(*sample.inputs, normal(r, *dy.shape)))
 
 
 @samples_of(GatedByX)

@@ -1,7 +1,7 @@
 /* dX = inv_std (dY scale - total / count - ((X - mean) inv_std + rest) dot / count) with the sums of dY scale and of
  * dY scale ((X - mean) inv_std + rest) over each row, in the order of sum_f32.h; rest, what the mean's own rounding leaves, may
- * be absent. A core has whole rows. Gated, dX is zero where
- * X, Y of a Relu, is not above zero. */
+ * be absent. What `added` points to is added to the rounded result. Gated, dX is zero where X, Y of a Relu, is not above zero. A
+ * core has whole rows. */
 #include "layer_input_grad_f32.h"
 #include "activation_f32.h"
 #include "hal.h"
@@ -34,6 +34,7 @@ void layer_input_grad_f32(const void *args) {
         const float shift = sum * inverse, slope = inv_std * product * inverse;
         for (uint32_t c = 0; c < p->c; c++) {
             dx[c] = inv_std * __builtin_fmaf(mean - x[c], slope, __builtin_fmaf(dy[c], p->scale[c], -shift));
+            if (p->added) dx[c] += p->added[r * p->added_r + c];
             if (p->gated) dx[c] = gated_f32(dx[c], x[c]);
         }
     }

@@ -1,5 +1,6 @@
 /* dX = inv_std (dY scale - total / count - ((X - mean) inv_std + rest) dot / count), with count elements in a row; rest, what
- * the mean's own rounding leaves, may be absent; gated, zero where X, Y of a Relu, is not above zero. */
+ * the mean's own rounding leaves, may be absent; what `added` points to is added to the rounded result; gated, that is zero where
+ * X, Y of a Relu, is not above zero. */
 #include "layer_norm_grad_f32.h"
 #include "activation_f32.h"
 #include "hal.h"
@@ -20,6 +21,7 @@ void layer_norm_grad_f32(const void *args) {
         i += end - first;
         for (uint32_t c = first; c < end; c++) {
             dx[c] = inv_std * __builtin_fmaf(mean - x[c], slope, __builtin_fmaf(dy[c], p->scale[c], -shift));
+            if (p->added) dx[c] += p->added[r * p->added_r + c];
             if (p->gated) dx[c] = gated_f32(dx[c], x[c]);
         }
     }

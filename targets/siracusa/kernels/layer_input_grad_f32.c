@@ -26,7 +26,10 @@ void layer_input_grad_f32(const void *args) {
         }
         const float shift = sum * inverse, slope = inv_std * product * inverse;
         float *const dx = p->dx + r * p->dx_r;
-        slope_row(dx, dy, x, p->scale, mean, inv_std, shift, slope, columns);
+        if (p->added)
+            added_row(dx, dy, x, p->scale, p->added + r * p->added_r, mean, inv_std, shift, slope, columns);
+        else
+            slope_row(dx, dy, x, p->scale, mean, inv_std, shift, slope, columns);
         if (p->gated) gate_row(dx, x, columns);
     }
 }

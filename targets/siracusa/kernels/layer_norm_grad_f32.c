@@ -14,9 +14,12 @@ void layer_norm_grad_f32(const void *args) {
         const float whole = p->rest ? __builtin_fmaf(p->rest[r], p->dot[r], p->total[r]) : p->total[r];
         const float inv_std = p->inv_std[r], shift = whole * inverse, slope = inv_std * p->dot[r] * inverse;
         run = hal_min(left, p->c - first);
-        const float *const x = p->x + r * p->x_r + first;
+        const float *const dy = p->dy + r * p->dy_r + first, *const x = p->x + r * p->x_r + first, *const scale = p->scale + first;
         float *const dx = p->dx + r * p->dx_r + first;
-        slope_row(dx, p->dy + r * p->dy_r + first, x, p->scale + first, p->mean[r], inv_std, shift, slope, run);
+        if (p->added)
+            added_row(dx, dy, x, scale, p->added + r * p->added_r + first, p->mean[r], inv_std, shift, slope, run);
+        else
+            slope_row(dx, dy, x, scale, p->mean[r], inv_std, shift, slope, run);
         if (p->gated) gate_row(dx, x, run);
     }
 }

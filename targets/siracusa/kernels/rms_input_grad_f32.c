@@ -17,6 +17,10 @@ void rms_input_grad_f32(const void *args) {
             add_sums(&total, &dot.block, dy + c, x + c, p->scale + c, 0.0f, count);
         }
         const float slope = inv_std * (sum_value(&dot, size) * inv_std) * p->inverse_count;
-        slope_row(p->dx + r * p->dx_r, dy, x, p->scale, 0.0f, inv_std, 0.0f, slope, columns);
+        float *const dx = p->dx + r * p->dx_r;
+        if (p->added)
+            added_row(dx, dy, x, p->scale, p->added + r * p->added_r, 0.0f, inv_std, 0.0f, slope, columns);
+        else
+            slope_row(dx, dy, x, p->scale, 0.0f, inv_std, 0.0f, slope, columns);
     }
 }
