@@ -20,5 +20,8 @@ void ${v.symbol}(const void *args) {
         ${line};
 % endfor
         p->${v.result.name}[i] = ${v.value};
+% for result, value in v.further:
+        p->${result.name}[i] = ${value};
+% endfor
     }
 }

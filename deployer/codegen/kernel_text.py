@@ -2,6 +2,7 @@
 
 import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deployer.codegen.c_text import WIDTH, float_literal
@@ -31,7 +32,8 @@ class _Pointer:
 class KernelView:
     """View of a kernel for its template.
 
-    `statements` declare common subexpressions of the result, `pragmas` stand before the loop over elements.
+    `statements` declare common subexpressions of the results, `pragmas` stand before the loop over elements. `further`
+    are results behind the first, with their values.
     """
 
     note: CText
@@ -42,6 +44,7 @@ class KernelView:
     statements: tuple[CText, ...]
     result: _Pointer
     value: CText
+    further: tuple[tuple[_Pointer, CText], ...]
     pragmas: tuple[CText, ...]
 
 
@@ -54,45 +57,47 @@ def printed_kernel(symbol: str) -> tuple[str, KernelView] | None:
 
 
 def _view(operator: ElementwiseFormula) -> KernelView:
-    formula, kernel = operator.formula, operator.kernel
+    formulas, kernel = operator.formulas(), operator.kernel
     if kernel is None:
         raise InternalError(f"operator {operator.name} has no kernel")
-    headers = {call.function.header for call in calls(formula)} - {""}
+    headers = {call.function.header for call in calls(*formulas)} - {""}
     pointers = [_Pointer(identifier(name), code(C_TYPES[dtype])) for name, dtype, _ in kernel.pointers]
-    statements, value = _statements(formula, bool(APPROXIMATIONS & headers))
+    statements, (value, *more) = _statements(formulas, bool(APPROXIMATIONS & headers))
+    operands, (result, *further) = pointers[: -len(formulas)], pointers[-len(formulas) :]
     return KernelView(
         note=c_comment(f"{operator.name}, as its formula says."),
         headers=tuple(identifier(name.removesuffix(".h")) for name in (kernel.symbol, *sorted(headers), "share_f32.h")),
         symbol=identifier(kernel.symbol),
         settings=tuple(map(identifier, operator.defaults)),
-        operands=tuple(pointers[:-1]),
+        operands=tuple(operands),
         statements=statements,
-        result=pointers[-1],
+        result=result,
         value=value,
-        pragmas=(code(f"GCC unroll {UNROLLED}"),) if _is_short(formula) else (),
+        further=tuple(zip(further, more, strict=True)),
+        pragmas=(code(f"GCC unroll {UNROLLED}"),) if _is_short(formulas) else (),
     )
 
 
-def _is_short(formula: Formula) -> bool:
-    plain, transcendentals = operations(formula)
+def _is_short(formulas: Sequence[Formula]) -> bool:
+    plain, transcendentals = operations(*formulas)
     return plain <= SHORT and not transcendentals
 
 
-def _statements(formula: Formula, literals: bool) -> tuple[tuple[CText, ...], CText]:
-    """Declarations of the calls that are read more than once, and the result."""
-    reads = Counter(x for node in distinct(formula) for x in node.children())
+def _statements(formulas: Sequence[Formula], literals: bool) -> tuple[tuple[CText, ...], list[CText]]:
+    """Declarations of the calls that are read more than once, and the results."""
+    reads = Counter([*formulas, *(x for node in distinct(*formulas) for x in node.children())])
     names: dict[Formula, str] = {}
 
     def own(node: Formula) -> str | None:
         return names.get(node) if isinstance(node, Call) else _leaf(node, literals)
 
     lines: list[CText] = []
-    for call in calls(formula):
+    for call in calls(*formulas):
         if reads[call] > 1:
             kind = {"float": "float", "bool": "int", "int": "int32_t"}[call.kind]
             lines.append(_folded(f"const {kind} part{len(names)} = {c_text(call, own)}"))
             names[call] = f"part{len(names)}"
-    return tuple(lines), _folded(c_text(formula, own))
+    return tuple(lines), [_folded(c_text(formula, own)) for formula in formulas]
 
 
 def _leaf(node: Formula, literals: bool) -> str:

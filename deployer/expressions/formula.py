@@ -1,5 +1,6 @@
 """Formulas of elementwise operators: leaves, functions by name, and what a formula reads and costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deployer.core.kernel_model import KernelModel
@@ -72,13 +73,13 @@ def divisors_of(formula: Expression) -> tuple[str, ...]:
     return tuple(dict.fromkeys(divisor.name for divisor in divisors if isinstance(divisor, Attr)))
 
 
-def operations(formula: Expression) -> tuple[int, int]:
+def operations(*formulas: Expression) -> tuple[int, int]:
     """Count element operations and transcendental functions of an element; equal parts are computed once."""
-    counts = [node.function.transcendentals for node in calls(formula)]
+    counts = [node.function.transcendentals for node in calls(*formulas)]
     return counts.count(0), sum(counts)
 
 
-def work_of(formula: Expression, model: KernelModel) -> int:
-    """Return the element operations for one element of the result."""
-    plain, transcendentals = operations(formula)
+def work_of(formulas: Sequence[Expression], model: KernelModel) -> int:
+    """Return the element operations for one element of all results."""
+    plain, transcendentals = operations(*formulas)
     return max(plain + transcendentals * model.transcendental_elements, 1)

@@ -211,10 +211,10 @@ def call(name: str, *operands: Value) -> Call:
     raise InternalError(f"{name} takes {taken}", [("found", found or "nothing")])
 
 
-def distinct(node: Tree) -> tuple[Tree, ...]:
-    """All nodes of the tree, each once, operands before what is computed from them."""
+def distinct(*trees: Tree) -> tuple[Tree, ...]:
+    """All nodes of the trees, each once, operands before what is computed from them."""
     seen: dict[Tree, None] = {}
-    waiting = [(node, False)]
+    waiting = [(tree, False) for tree in reversed(trees)]
     while waiting:
         tree, ready = waiting.pop()
         if ready:
@@ -225,9 +225,9 @@ def distinct(node: Tree) -> tuple[Tree, ...]:
     return tuple(seen)
 
 
-def calls(node: Tree) -> list[Call]:
-    """The calls of the tree, each once, operands before what is computed from them."""
-    return [tree for tree in distinct(node) if isinstance(tree, Call)]
+def calls(*trees: Tree) -> list[Call]:
+    """The calls of the trees, each once, operands before what is computed from them."""
+    return [tree for tree in distinct(*trees) if isinstance(tree, Call)]
 
 
 def replaced(node: Expression, old: Expression, new: Expression) -> Expression:

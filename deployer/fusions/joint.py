@@ -4,6 +4,7 @@ A loss and its gradient are several small steps, each of which fetches its code 
 `multi_output_of` and `joint` what they can stand for. A result that nobody else reads is not kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from deployer.core.ir import Graph, Node, Program
@@ -24,9 +25,7 @@ def apply(program: Program, options: Options) -> Program:
 
 
 def _joined(program: Program, options: Options, last: Node, operator: Operator, fusion: Fusion) -> Program:
-    """The program with the joint node in the place of the first of its parts, if its operands are there by then, and
-    the memory of its results is free. A node that `opt_out` names stays.
-    """
+    """The program with the joint node in the place of one of its parts. A node that `opt_out` names stays."""
     graph = next(g for g in program.graphs if last in g.nodes)
     near = [n for n in graph.nodes if n is not last and set(last.inputs) & {*n.inputs, *n.outputs} - {""}]
     types = {name: tensor.type for name, tensor in program.tensors.items()}
@@ -35,23 +34,38 @@ def _joined(program: Program, options: Options, last: Node, operator: Operator, 
         return program
     joint, others = found
     members = [n for n in graph.nodes if n is last or n in others]
-    between = graph.nodes[graph.nodes.index(members[0]) : graph.nodes.index(members[-1])]
-    passed = [n for n in between if n not in members]
-    is_free = all(_is_free(program, passed, name) for name in joint.outputs if name)
-    if {n.name for n in members} & set(options.opt_out) or not is_free:
-        return program
-    if not all(is_unwritten(program, graph, members[0], members[-1], name) for name in joint.inputs if name):
+    place = _place(program, graph, joint, members)
+    if {n.name for n in members} & set(options.opt_out) or place is None:
         return program
     inner = {name for n in members for name in n.outputs if name} - set(joint.outputs)
     read = {name for n in program.nodes if n not in members for name in n.inputs}
     if inner & read or not all(is_private(program, name) for name in inner):
         return program
     joint = replace(joint, name="+".join(n.name for n in members), outputs=_kept(program, operator, joint, members))
-    nodes = tuple(joint if n is members[0] else n for n in graph.nodes if n is members[0] or n not in members)
+    nodes = tuple(joint if n is place else n for n in graph.nodes if n is place or n not in members)
     gone = {name for n in members for name in n.outputs} - set(joint.outputs)
     tensors = {name: tensor for name, tensor in program.tensors.items() if name not in gone}
     graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
     return replace(program, tensors=tensors, graphs=graphs)
+
+
+def _place(program: Program, graph: Graph, joint: Node, members: Sequence[Node]) -> Node | None:
+    """The part in whose place the joint node stands; None where there is none.
+
+    It is the first, if the operands are there by then and the memory of the results is free. Else it is the last, if
+    nothing before that overwrites what the others read, or touches what they make.
+    """
+    first, *_, last = members
+    passed = [n for n in graph.nodes[graph.nodes.index(first) : graph.nodes.index(last)] if n not in members]
+    is_free = all(_is_free(program, passed, name) for name in joint.outputs if name)
+    if is_free and all(is_unwritten(program, graph, first, last, name) for name in joint.inputs if name):
+        return first
+    others = [n for n in members if n is not last]
+    touched = {program.storage(name) for n in passed for name in (*n.inputs, *n.outputs) if name}
+    if touched & {program.storage(name) for n in others for name in n.outputs if name}:
+        return None
+    is_kept = all(is_unwritten(program, graph, n, last, name) for n in others for name in n.inputs if name)
+    return last if is_kept else None
 
 
 def _is_free(program: Program, passed: list[Node], name: str) -> bool:

@@ -94,7 +94,7 @@ def _rounds(file: str) -> bool:
         path = TARGETS_DIR / place
         text = _listed_text(path.parent, symbol) if symbol else path.read_text()
         return ROUNDING.search(text) is not None
-    functions = [call.function for call in calls(operator.formula)]
+    functions = [call.function for call in calls(*operator.formulas())]
     return sum(not is_exact(f) for f in functions) > 1 or any(f.header in APPROXIMATIONS for f in functions)
 
 

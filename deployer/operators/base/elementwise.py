@@ -98,7 +98,7 @@ def loop_scalars(pointers: Sequence[str]) -> tuple[tuple[str, CType], ...]:
 
 
 class Flat(Operator):
-    """Elementwise over operands of one size; the output is the kernel pointer that is written."""
+    """Elementwise over operands of one size; the outputs are the kernel pointers that are written."""
 
     kernel: ClassVar[Kernel]
 
@@ -117,9 +117,9 @@ class Flat(Operator):
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """One flat parallel dim."""
         size = types[node.inputs[0]].size
-        listed = []
+        listed, results = [], list(node.outputs)
         for i, (arg, _, is_output) in enumerate(self.kernel.pointers):
-            tensor = node.outputs[0] if is_output and not self.inplace else node.inputs[i]
+            tensor = results.pop(0) if is_output and not self.inplace else node.inputs[i]
             mode = "in" if not is_output else "inout" if self.inplace else "out"
             listed.append(Operand(arg, tensor, mode, (size,), (At("n"),)))  # type: ignore[arg-type]
         return Access((Dim("n", size),), tuple(listed))

@@ -56,7 +56,8 @@ class ElementwiseFormula(Operator, ABC):
     the slope jumps, `non_differentiable` gives for an input the places as formulas. `derivatives` holds, for inputs
     whose derivative is better said than derived, the gradient from the operands, `Y` and `DY`. `integers` says that
     ONNX's operator takes integers as well. `spread` is the standard deviation of samples, `trials` are the attributes
-    of more of them. `declared_by` names the operator that this one follows from.
+    of more of them. `declared_by` names the operator that this one follows from. `further` are results behind the
+    first, with the kernel's names for them.
     """
 
     formula: ClassVar[Formula]
@@ -70,6 +71,12 @@ class ElementwiseFormula(Operator, ABC):
     declared_by: ClassVar[str] = ""
     backward: ClassVar[Mapping[str, "type[ElementwiseFormula] | None"]] = {}
     result: ClassVar[str] = "y"
+    further: ClassVar[Mapping[str, Formula]] = {}
+
+    @classmethod
+    def formulas(cls) -> tuple[Formula, ...]:
+        """Those of all results."""
+        return (cls.formula, *cls.further.values())
 
     @classmethod
     def values(cls, node: Node) -> dict[str, float]:
@@ -105,9 +112,9 @@ class ElementwiseFormula(Operator, ABC):
         return next(k.dtype for k, operand in zip(present, self.operands, strict=True) if operand.kind == "float")
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        """The formula in numpy."""
+        """The formulas in numpy."""
         named = {operand.name: x for operand, x in zip(self.operands, inputs, strict=False) if x is not None}
-        return (evaluate(self.formula, named, self.values(node)),)
+        return tuple(evaluate(formula, named, self.values(node)) for formula in self.formulas())
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The form's own, and the attributes."""
@@ -115,9 +122,9 @@ class ElementwiseFormula(Operator, ABC):
         return values | {name: Const(float(np.float32(value))) for name, value in self.values(node).items()}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """The formula's operations for each element."""
+        """The formulas' operations for each element."""
         plain = super().work(node, access, tile, model)
-        return Work(macs=0, elements=plain.elements * work_of(self.formula, model), parallel=plain.parallel)
+        return Work(macs=0, elements=plain.elements * work_of(self.formulas(), model), parallel=plain.parallel)
 
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """The derivative of the formula, summed over the axes along which an operand was broadcast."""
@@ -157,11 +164,11 @@ class Pointwise(ElementwiseFormula, Flat):
     """A declared operator over operands of one shape."""
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-        """The shape of all operands."""
+        """The shape of all operands, for each result."""
         present = self.types(node, inputs)
         if len({kind.shape for kind in present}) > 1:
             raise mismatch(node, "operands differ in shape", inputs)
-        return (TensorType(self.dtype(present), present[0].shape),)
+        return (TensorType(self.dtype(present), present[0].shape),) * len(self.formulas())
 
 
 SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
@@ -252,7 +259,10 @@ def _kernel(cls: type[ElementwiseFormula]) -> Kernel:
     """The kernel that is printed from the formula: operands, result, what its form takes, and the attributes."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.name).lower()
     kind = "float32" if cls.formula.kind == "float" else "int32"
-    pointers = (*((x.name, x.dtype, False) for x in cls.operands), (cls.result, kind, True))
+    pointers = (
+        *((x.name, x.dtype, False) for x in cls.operands),
+        *((name, kind, True) for name in (cls.result, *cls.further)),
+    )
     base = Flat if issubclass(cls, Flat) else Broadcasting
     scalars: list[tuple[str, CType]] = list(base.base_scalars([name for name, _, _ in pointers]))
     bits = "i32" if any(x.kind == "int" for x in cls.operands) else "f32"

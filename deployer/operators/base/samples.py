@@ -27,7 +27,8 @@ def pointwise_samples(op: Pointwise) -> Iterator[Sample]:
     for label, attrs in op.sample_attributes():
         r = rng(sum(op.name.encode()) + len(label))
         for name, shape in (("vector", (37,)), ("matrix", (5, 7))):
-            yield Sample(f"{name}{label}", tuple(op.drawn(r, x, shape) for x in op.operands), attrs, onnx=known)
+            values = tuple(op.drawn(r, x, shape) for x in op.operands)
+            yield Sample(f"{name}{label}", values, attrs, len(op.formulas()), onnx=known)
 
 
 @samples_of(BroadcastElementwise)

@@ -191,6 +191,60 @@ class SwishGateGrad(Pointwise):
     result = "dx"
 
 
+def _gate_grads_joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """Both, where what arrives is multiplied by Swish of X, too: that is the gradient of U."""
+    dy, _, x = node.inputs
+    alike = [n for n in near if n.op == Swish.name and n.inputs == (x,) and Swish.values(n) == Swish.values(node)]
+    products = [pair for n in alike for pair in ((n.outputs[0], dy), (dy, n.outputs[0]))]
+    for other in near:
+        if other.op == Mul.name and not other.attrs and other.inputs in products:
+            outputs = (*node.outputs, *other.outputs)
+            return Node(node.name, SwishGateGrads.name, node.inputs, outputs, node.attrs), [other]
+    return None
+
+
+@elementwise
+class SwishGateGrads(SwishGateGrad):
+    """The gradients of X and of U under the product of Swish of X and U. Elementwise.
+
+    The second one computes Swish again from the same exponential, so that nothing keeps it until then.
+    """
+
+    name = "SwishGateGrads"
+    fusion = Fusion(multi_output_of=SwishGateGrad.name, joint=_gate_grads_joint)
+    further: ClassVar = {"du": DY * Swish.formula}
+
+
+def _product_joint(
+    node: Node, near: Sequence[Node], types: Mapping[str, TensorType], model: KernelModel
+) -> tuple[Node, Sequence[Node]] | None:
+    """Both, where Swish of X is multiplied by another tensor of that shape."""
+    for other in near:
+        factors = [name for name in node.inputs if name not in other.outputs]
+        if other.op == Swish.name and len(factors) == 1 and not node.attrs:
+            inputs = (*other.inputs, *factors)
+            if len({types[name].shape for name in inputs}) == 1:
+                return Node(node.name, SwishProduct.name, inputs, node.outputs, other.attrs), [other]
+    return None
+
+
+@elementwise
+class SwishProduct(Pointwise):
+    """Y = Swish(X) U, the gated unit of transformers. Elementwise.
+
+    Its name is behind that of the gradients, after which no other node may read Swish: joint nodes come by their names.
+    """
+
+    name = "SwishProduct"
+    fusion = Fusion(multi_output_of=Mul.name, joint=_product_joint)
+    operands = (X, Input("u"))
+    formula = Swish.formula * Input("u")
+    defaults: ClassVar = {"alpha": 1.0}
+    no_gradient = "it is a step that fusion makes"
+
+
 @elementwise
 class Tanh(Pointwise):
     """The hyperbolic tangent. Elementwise."""
