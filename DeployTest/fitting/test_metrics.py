@@ -199,6 +199,7 @@ def test_monitored_function(tmp_path: Path) -> None:
     options |= {"metrics": {"acc": lambda a, b: next(values)}, "patience": 3, "restore_best": True}
     fitted = small_fit(tmp_path / "run", model, **options)
     assert (fitted.best_epoch, len(fitted.rows), fitted.ended) == (2, 5, "patience")
+    assert ", best epoch 2, ended: patience>" in repr(fitted)
     whole = small_fit(tmp_path / "two", model, epochs=2)
     for name, array in fitted.weights.items():
         assert array.tobytes() == whole.weights[name].tobytes(), name

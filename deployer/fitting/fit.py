@@ -128,8 +128,10 @@ class Fitted:
     def __repr__(self) -> str:
         """The run in one line, without its arrays."""
         last = f", {self.rows[-1].text}" if self.rows else ""
+        is_other = self.rows and self.rows[-1].metrics and self.best_epoch not in (0, self.rows[-1].epoch)
+        best = f", best epoch {self.best_epoch}" if is_other else ""
         ended = f", ended: {self.ended}" if self.ended else ""
-        return f"<{type(self).__name__}: {self.verdict}, {len(self.losses)} passes{last}{ended}>"
+        return f"<{type(self).__name__}: {self.verdict}, {len(self.losses)} passes{last}{best}{ended}>"
 
     def _repr_html_(self) -> str:
         """Curves and tables for a notebook."""
