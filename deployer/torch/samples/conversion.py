@@ -81,7 +81,7 @@ def flat(batch: Any) -> Any:
     """A batch ((u, v), y) as (u, v, y), and ({"u": u, "v": v}, y) as a mapping that has the target, too."""
     if not isinstance(batch, list | tuple) or not any(map(is_array, batch)) or all(map(is_array, batch)):
         return batch
-    if isinstance(batch[0], Mapping) and len(batch) == PAIR:
+    if isinstance(batch[0], Mapping) and len(batch) == PAIR and "target" not in batch[0]:
         return {**batch[0], "target": batch[1]}
     nested = [isinstance(x, list | tuple) and len(x) > 0 and all(map(is_array, x)) for x in batch]
     return tuple(x for item, inside in zip(batch, nested, strict=True) for x in (item if inside else (item,)))
