@@ -271,7 +271,8 @@ def _kernel(cls: type[ElementwiseFormula]) -> Kernel:
 
 def printed_kernels() -> dict[str, ElementwiseFormula]:
     """The operators whose kernels are printed from formulas, by the kernel's symbol."""
-    found = (op for op in registry().values() if isinstance(op, ElementwiseFormula))
+    kinds = (op for op in registry().values() if ElementwiseFormula in type(op).__mro__)  # isinstance asks subclasses
+    found = (cast(ElementwiseFormula, op) for op in kinds)
     return {op.kernel.symbol: op for op in found if op.kernel is not None}
 
 
