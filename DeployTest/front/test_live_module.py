@@ -28,8 +28,8 @@ def net() -> Any:
     return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)).train()
 
 
-def steps(module: Any) -> tuple[Callable[..., float], Callable[..., float]]:
-    """A compiled step of the module, and one of PyTorch of a copy of it."""
+def steps(module: Any) -> tuple[Callable[..., float], Callable[..., float], Any]:
+    """A compiled step of the module, and one of PyTorch of a copy of it, with the copy."""
     twin = copy.deepcopy(module)
     optimizer = torch.optim.SGD(twin.parameters(), RATE)
 
@@ -40,8 +40,7 @@ def steps(module: Any) -> tuple[Callable[..., float], Callable[..., float]]:
         optimizer.step()
         return float(loss.detach())
 
-    theirs.module = twin  # type: ignore[attr-defined]
-    return front.compile_step(module, F.cross_entropy, "sgd", BATCHES[0], lr=RATE), theirs
+    return front.compile_step(module, F.cross_entropy, "sgd", BATCHES[0], lr=RATE), theirs, twin
 
 
 def assert_same(ours: Any, theirs: Any, before: Any) -> None:
@@ -56,10 +55,10 @@ def assert_same(ours: Any, theirs: Any, before: Any) -> None:
 def test_the_module_is_trained_by_each_pass() -> None:
     """Weights, statistics and counters are the trained ones after each call, in the module that was given."""
     module = net()
-    before, (ours, theirs) = copy.deepcopy(module), steps(module)
+    before, (ours, theirs, twin) = copy.deepcopy(module), steps(module)
     for passes, batch in enumerate(BATCHES):
         ours(*batch), theirs(*batch)
-        assert_same(module, theirs.module, before)
+        assert_same(module, twin, before)
         assert int(module[1].num_batches_tracked) == passes + 1
     with torch.no_grad():
         assert torch.allclose(module.eval()(X), ours.evaluate(X), **table()["several"]["float32"])
@@ -69,10 +68,10 @@ def test_the_module_is_trained_by_each_pass() -> None:
 def test_what_pytorch_writes(way: str) -> None:
     """The next pass has weights that were clamped, loaded, or given other memory."""
     module = net()
-    before, (ours, theirs) = copy.deepcopy(module), steps(module)
+    before, (ours, theirs, twin) = copy.deepcopy(module), steps(module)
     for batch in BATCHES:
         ours(*batch), theirs(*batch)
-        for each in (module, theirs.module):
+        for each in (module, twin):
             if way == "clamped":
                 for parameter in each.parameters():
                     parameter.data.clamp_(-0.2, 0.2)
@@ -81,7 +80,7 @@ def test_what_pytorch_writes(way: str) -> None:
             else:
                 for parameter in each.parameters():
                     parameter.data = parameter.data * 0.5
-    assert_same(module, theirs.module, before)
+    assert_same(module, twin, before)
 
 
 def test_two_steps_of_one_trunk() -> None:
@@ -189,6 +188,31 @@ def test_a_group_of_rate_0_follows_another_step() -> None:
             optimizer.step()
             expected.append(value.item())
     assert np.allclose(found, expected, rtol=0, atol=table()["front"]["loss"])
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int64])
+def test_a_counter_keeps_its_type(kind: Any) -> None:
+    """A counter of the module is raised in its own memory and type, and set back with a state."""
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+            self.register_buffer("passes", torch.full((), 5, dtype=kind))
+
+        def forward(self, x: Any) -> Any:
+            self.passes.add_(2)
+            return self.layer(x)
+
+    module = Counting()
+    step, place = front.compile_step(module, F.cross_entropy, "sgd", BATCHES[0], lr=RATE), module.passes.data_ptr()
+    state = step.state_dict()
+    for passes in range(3):
+        step(*BATCHES[0])
+        assert (int(module.passes), module.passes.dtype, module.passes.data_ptr()) == (7 + 2 * passes, kind, place)
+    assert int(step.buffers["passes"]) == 11
+    step.load_state_dict(state)
+    assert int(module.passes) == 5
 
 
 def test_modules_of_other_types() -> None:

@@ -26,7 +26,7 @@ TRAIN = "train"
 NOWHERE = "NOWHERE"
 """The place of an operand that a step does not have."""
 TABLE = "_at"
-"""What the name of a kernel's table ends in."""
+"""Suffix of the name of a kernel's table."""
 SIZES = "sizes"
 """The field of a row with the number of its sizes."""
 WORD = 4

@@ -28,7 +28,7 @@ class Pairing:
     is_alike: bool = False
 
 
-def absorb(program: Program, options: Options, op: str, join: Join, how: Pairing = Pairing()) -> Program:
+def absorb(program: Program, options: Options, op: str, join: Join, how: Pairing) -> Program:
     """Fuse each node of operator `op` into the producer of one of its inputs, if `join` returns a joint node.
 
     The value between the two must be computed, have memory of its own and a single reader; the result must have memory

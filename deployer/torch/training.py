@@ -16,13 +16,15 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.call import GroupSpec, check_dropout, compiler_options, grad_limits, hyperparameters
-from deployer.fitting.callback import Callbacks
+from deployer.fitting.callback import Callback, Callbacks, callback_group
+from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.fit import Fitted, fit_task
 from deployer.fitting.history import LOSS
 from deployer.fitting.loop import DIVERGED
 from deployer.fitting.metrics import MetricSpecs
 from deployer.fitting.task import CHECKS, OVERFIT_BOUND, Task, TrainingRun
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
+from deployer.running.output import write_file
 from deployer.torch.boards.packaging import write_forward
 from deployer.torch.call_forms import data_apart
 from deployer.torch.capture import capture_outputs
@@ -230,10 +232,9 @@ def train(
         captured = capture_objective(module, objective, first, samples.may_ignore, capture, warn)
         place = Path(folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
-        kept = Path(scratch) if resume else place  # those of the run that goes on stay as they are
-        model, evaluated = captured.save(kept / MODEL), None
+        model, evaluated = captured.save(Path(scratch) / MODEL), None
         if held_out is not None or overfit or train_metrics:
-            evaluated = capture_outputs(module, objective, captured.batch).save(kept / EVALUATED)
+            evaluated = capture_outputs(module, objective, captured.batch).save(Path(scratch) / EVALUATED)
         task = Task(
             loss=captured.loss,
             optimizer=rule.choice,
@@ -257,7 +258,7 @@ def train(
             options=options,
             evaluated=evaluated,
             force=True,
-            callback=callback,
+            callback=[_Captured(place, (model, evaluated)), *callback_group(callback).callbacks],
             progress=progress,
             inspect=FirstUpdates(module, objective, captured.step, seed).check if check else None,
             remarks=(captured.remark, *remarks),
@@ -270,6 +271,22 @@ def train(
     trained = as_trained(_with_counts(captured, fitted), captured)
     load_into(module, trained)
     return trained
+
+
+class _Captured(Callback):
+    """Writes what was captured to the run's folder once the run begins: `resume` reads it beside the checkpoint.
+
+    Before that the files there are those of the checkpoint of an earlier run, which a call that fails leaves complete.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[Path | None]) -> None:
+        self.folder, self.files = folder, [path for path in files if path is not None]
+
+    def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
+        """Copy the files, unless the folder is the one that they lie in."""
+        for path in self.files:
+            if path.parent != self.folder:
+                write_file(self.folder / path.name, path.read_bytes())
 
 
 def _with_counts(captured: ObjectiveStep, fitted: Fitted) -> Fitted:

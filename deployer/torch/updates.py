@@ -185,7 +185,7 @@ def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, 
 def options_of(rule: GroupRule) -> dict[str, Any]:
     """The rate and the settings of a rule, in the words of `torch.optim`, as the float32 numbers of a program.
 
-    What rounding makes of 1 - 0.99 is a millionth, and of the gradient after a large step several.
+    In float32, 1 - 0.99 is off by a millionth, and the gradient after a large step by several.
     """
     declared = rule.operator.role(Optimizer)
     assert declared is not None

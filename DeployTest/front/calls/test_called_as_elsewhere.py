@@ -242,3 +242,19 @@ def test_a_run_that_goes_on(tmp_path: Path) -> None:
             front.train(wrong, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 6})
     on = front.train(module, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 6})
     assert on.losses[:-6] == whole.losses
+
+
+def test_a_run_that_does_not_begin(tmp_path: Path) -> None:
+    """It leaves the run that is in its folder as it is, which can go on."""
+
+    class Stopping(callbacks.Callback):
+        def on_stage(self, *_: Any) -> None:
+            raise KeyboardInterrupt
+
+    options, other = {**OPTIONS, "folder": tmp_path}, with_statistics()
+    begun = front.train(with_statistics(), (X, Y), "cross_entropy", **options)
+    nn.init.ones_(other[0].weight)
+    with pytest.raises(KeyboardInterrupt):
+        front.train(other, (X, Y), "cross_entropy", **options, callback=Stopping())
+    on = front.train(other, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 3})
+    assert on.losses[: len(begun.losses)] == begun.losses

@@ -217,7 +217,7 @@ OTHERS: dict[str, tuple[Callable[..., Any], int]] = {
     "shares that are written": (_changed, HEADS),
     "a product before a sum": (masked(lambda m, a: (a + m.adds[..., :5, :5]) * 2), HEADS),
 }
-"""What stays as it is written."""
+"""Forms that stay as they are written."""
 
 
 @pytest.mark.parametrize("name", OTHERS)

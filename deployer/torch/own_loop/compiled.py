@@ -45,6 +45,7 @@ from deployer.torch.own_loop.step_loss import StepLoss
 from deployer.torch.own_loop.step_variant import StepOptions, StepVariant
 from deployer.torch.rules.update_rule import UpdateRule
 from deployer.torch.samples.conversion import Conversion, flat, numbers_of, shape_text
+from deployer.torch.tracing.module_state import held_by
 
 FORMAT = "deployer step 1"
 OPTIMIZER = "optimizer/"
@@ -118,8 +119,7 @@ class CompiledStep:
                 raise InternalError("the library refuses a number of the batch that its program takes")
             self._accumulated, self._last = after, data
             self.passes += 1
-            if module.counters:
-                module.counts += module.raised
+            module.count()
             return StepLoss(library.loss.value)
 
     def __getattr__(self, name: str) -> Any:
@@ -154,7 +154,7 @@ class CompiledStep:
     def buffers(self) -> dict[str, Tensor]:
         """The present buffers that forward writes, by the module's names, as copies; counters among them."""
         variant, module = self._built(), self._synced()
-        counts = dict(zip(module.counters, map(torch.tensor, module.counts.tolist()), strict=True))
+        counts = {name: tensor.clone() for name, tensor in module.counters.items()}
         return self._named(variant.problem.graph.states) | counts
 
     @property
@@ -191,8 +191,7 @@ class CompiledStep:
             for storage, place in variant.state.items():
                 place[...] = arrays[names[storage]]
             self.passes = int(arrays[PASSES])
-            module = self._synced()
-            module.counts[...] = module.begun + module.raised * self.passes
+            self._synced().count_from_begin(self.passes)
             self._accumulated = self.passes % self._accumulate
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
@@ -235,16 +234,13 @@ class CompiledStep:
     def to_module(self, module: nn.Module | None = None) -> nn.Module:
         """Give the module, by default the one that was compiled, the present weights and buffers; the module."""
         target = self.module if module is None else module
-        places = {**dict(target.named_parameters()), **dict(target.named_buffers())}
-        given = self.weights | self.buffers
-        missing = sorted(given.keys() - places.keys())
+        held, given = held_by(target), self.weights | self.buffers
+        missing = sorted(given.keys() - held.parameters.keys() - held.states.keys())
         if missing:
             raise OptionProblem(
                 f"the module has no parameter or buffer {missing[0]!r}", hint="a module of the same kind"
             )
-        with torch.no_grad():
-            for name, value in given.items():
-                places[name].copy_(value.reshape(places[name].shape))
+        held.write(given)
         return target
 
     def evaluate(self, *data: Any, **named: Any) -> Tensor:

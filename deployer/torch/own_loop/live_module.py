@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,7 +29,7 @@ OWNERS: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 
 
 class LiveModule:
-    """A module whose trained parameters, states and counters lie in the memory of a step, as its own.
+    """A module whose trained parameters and states lie in the memory of a step, as its own.
 
     What PyTorch writes there is what the next pass reads, and the other way round. Where a tensor has got other memory
     since, such as that of another step, `take` reads that and binds it again: `is_current` is asked before each pass.
@@ -43,10 +42,12 @@ class LiveModule:
         known: dict[str, Tensor] = {n: slots[0].get() for n, slots in (held.parameters | held.states).items()}
         self.tensors = {name: known[name] for name in names}
         self.counters = {name: known[name] for name, step in captured.counts.items() if step}
-        self.raised = np.array([captured.counts[name] for name in self.counters], np.int64)
-        self.begun = np.array([int(x) for x in self.counters.values()], np.int64)
-        self.counts = self.begun.copy()
         self.is_bound = not self.odd
+        if not self.is_bound:
+            self.counters = {name: x.detach().cpu().clone() for name, x in self.counters.items()}
+        self._begun = {name: int(x) for name, x in self.counters.items()}
+        self._raised = {name: captured.counts[name] for name in self.counters}
+        self._counts = self._viewed
         self._places: dict[str, Array] = {}
         self._watched: tuple[Tensor, ...] = ()
         self._addresses: tuple[int, ...] = ()
@@ -63,6 +64,21 @@ class LiveModule:
         """Whether the tensors still lie in the step's memory."""
         return tuple(map(ADDRESS, self._watched)) == self._addresses
 
+    @property
+    def _viewed(self) -> tuple[tuple[Array, int], ...]:
+        """The memory of each counter, which costs less to raise than its tensor, and by how much a pass raises it."""
+        return tuple((x.numpy(), self._raised[name]) for name, x in self.counters.items())
+
+    def count(self) -> None:
+        """Raise the counters by a pass."""
+        for place, raised in self._counts:
+            place += raised
+
+    def count_from_begin(self, passes: int) -> None:
+        """Set the counters to what they are after so many passes."""
+        for name, tensor in self.counters.items():
+            tensor.fill_(self._begun[name] + self._raised[name] * passes)
+
     def bind(self, places: Mapping[str, Array], step: OwningStep) -> None:
         """Let the tensors lie at these places, whose content they get."""
         if not self.is_bound:
@@ -71,9 +87,7 @@ class LiveModule:
         for name, tensor in self.tensors.items():
             tensor.data = torch.from_numpy(self._places[name]).reshape(tensor.shape)
             OWNERS[tensor.data_ptr()] = step
-        for i, tensor in enumerate(self.counters.values()):
-            self.counts[i] = int(tensor)
-            tensor.data = torch.from_numpy(self.counts[i : i + 1]).reshape(tensor.shape)
+        self._counts = self._viewed
         self._watched = (*self.tensors.values(), *self.counters.values())
         self._addresses = tuple(map(ADDRESS, self._watched))
 
