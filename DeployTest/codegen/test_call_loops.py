@@ -119,3 +119,14 @@ def test_waits_for_adjacent_tickets_are_one_statement() -> None:
     views = waits_views([Wait(Ticket(TICKETS, "out", (number,))) for number in awaited], Printer(NoHomes()))
     texts = [str(v.awaited) if v.definition == "c_wait" else f"{v.tickets} x {v.count}" for v in views]
     assert texts == ["tickets + 3 x 3", "tickets[9]", "tickets[8]", "tickets + 2 x 2"]
+
+
+def test_tables_that_fall_stay_calls() -> None:
+    """A counter has no sign: steps whose tables come in falling order, as shared ones may, are called one by one."""
+    called = [
+        replace(step, call=replace(step.call, table=TableAddress("f_args", 9 - i)))
+        for i, step in enumerate(steps("f" * 9))
+    ]
+    views = calls_views(called)
+    assert not loops(views)
+    assert list(run(views)) == plain(called)

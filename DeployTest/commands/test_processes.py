@@ -97,7 +97,6 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from deployer.running import output
-from deployer.running.child import child_process
 with output.opened(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

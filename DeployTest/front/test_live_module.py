@@ -124,11 +124,14 @@ def test_constants_that_change() -> None:
     def loaded(module: Any) -> None:
         module.load_state_dict(Scaled().state_dict())
 
+    def replaced(module: Any) -> None:
+        module.scale = torch.full((), 0.5)
+
     def trained(module: Any) -> None:
         module.second.requires_grad_(True)
         front.compile_step(module.second, F.cross_entropy, "sgd", lr=RATE)(torch.randn(4, 8), Y[:4])
 
-    for change in (written, loaded, trained):
+    for change in (written, loaded, replaced, trained):
         module = Scaled()
         module.second.requires_grad_(False)
         step = front.compile_step(module, F.cross_entropy, "sgd", BATCHES[0], lr=RATE)

@@ -70,6 +70,7 @@ CASES: dict[str, tuple[dict[str, Any], set[str]]] = {
     "heads": ({"apart": True, "turned": 0, "neighbours": 0, "is_causal": 1}, {"MaskedSoftmax"}),
     "version 24": ({"apart": True, "turned": 0, "neighbours": 0, "scale": 0.3, "opset": 24}, {"MaskedSoftmax"}),
     "bools": ({"apart": False, "turned": 0, "neighbours": 0, "mask": LOWER}, {"MaskedSoftmax"}),
+    "integers": ({"apart": False, "turned": 0, "neighbours": 0, "mask": LOWER.astype(np.int32)}, {"Softmax"}),
     "turned": ({"apart": False, "turned": 8, "neighbours": 0, "is_causal": 1}, {"MaskedSoftmax", "Rotation"}),
     "neighbours": ({"apart": False, "turned": 8, "neighbours": 1}, {"MaskedSoftmax", "Rotation"}),
     "a part": ({"apart": False, "turned": 4, "neighbours": 0}, {"MaskedSoftmax", "Rotation"}),
@@ -109,6 +110,21 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "heads that do not divide": ({"q_num_heads": 5}, "has no 5 heads"),
     "no heads": ({"q_num_heads": 0}, "has no known number of heads"),
 }
+
+
+def test_integers_that_version_24_pads(tmp_path: Path) -> None:
+    """Version 24 pads a mask of integers with the least one, which no int32 is: refused, and not taken for bools."""
+    model = net(True, 0, 0, LOWER.astype(np.int64), opset=24)
+    with raises(UserError, "(Pad)", "is not an integer that X can hold"):
+        pipeline.load_inference_case(model.save(tmp_path / "model.onnx"))
+
+
+@pytest.mark.parametrize("keys", [1, TOKENS - 1])
+def test_masks_of_fewer_keys(keys: int, tmp_path: Path) -> None:
+    """A mask that has not a number for each key is refused: versions of ONNX do not agree about it."""
+    model = net(False, 0, 0, np.zeros((TOKENS, keys), np.float32), opset=24)
+    with raises(UserError, "(Attention)", f"has no number for each of {TOKENS} keys"):
+        pipeline.load_inference_case(model.save(tmp_path / "model.onnx"))
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -16,7 +16,10 @@ from deployer.operators.base.sums import LONGEST_ROW
 from deployer.planning import fuse
 from deployer.training.train_graph import build_train_graph
 from deployer.verify.program import verify_program
+from deployer.verify.reference import run_inference
 from DeployTest.support.building.command_line import bits, deployer
+from DeployTest.support.graphs.small_graphs import INT64, Model, infer, node, ops, value
+from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROWS = 3
@@ -156,3 +159,25 @@ def test_rows_that_fit(classes: int, tokens: int, tmp_path: Path) -> None:
     assert deployer(*words, "-o", tmp_path / "a", "--dump", first, "--no-fusion", "attention") == 0
     assert deployer(*words, "-o", tmp_path / "b", "--dump", second, "--core-order", "random", "--cores", "3") == 0
     assert bits(first) == bits(second)
+
+
+def test_two_losses_of_the_same_scores(tmp_path: Path) -> None:
+    """The gradient of one may lie over the scores; then the other one keeps its steps, which read them before."""
+    nodes = [node("Mul", ("x", "x"), ("s",))]
+    for i, labels in enumerate("ab"):
+        nodes.append(node("SoftmaxCrossEntropyLoss", ("s", labels), (f"loss{i}", f"log{i}")))
+    for i, labels in enumerate("ab"):
+        nodes.append(node("SoftmaxCrossEntropyLossGrad", (f"log{i}", labels), (f"d{i}",), domain="com.microsoft"))
+    nodes += [node("Add", ("d0", "d1"), ("d",)), node("Add", ("loss0", "loss1"), ("loss",))]
+    inputs = (value("x", (ROWS, 2 * LONGEST_ROW + 1)), value("a", (ROWS,), INT64), value("b", (ROWS,), INT64))
+    model = Model(tuple(nodes), inputs, (value("loss", None), value("d", None)))
+    before = infer(tmp_path, model)
+    after = fuse.rules()["attention"](before, Options())
+    verify_program(after)
+    assert "ScoresLossGradOver" in ops(after)
+    random = np.random.default_rng(0)
+    given = {"x": random.standard_normal(before.tensors["x"].type.shape).astype(np.float32)}
+    given |= {"a": np.arange(ROWS, dtype=np.int32), "b": np.arange(ROWS, 0, -1, dtype=np.int32)}
+    expected = run_inference(before, given)
+    for name, array in run_inference(after, given).items():
+        assert_close("SoftmaxCrossEntropyLoss", array, expected[name])

@@ -33,7 +33,7 @@ class Names:
             self.homes[home.storage] = code(name)
 
     def home(self, storage: str) -> CText:
-        """Name of a home's address."""
+        """Name of a home's address, which is `used` from now on."""
         self.used.add(storage)
         return self.homes[storage]
 

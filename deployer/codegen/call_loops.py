@@ -24,11 +24,11 @@ class StepCall:
     table: TableAddress | None
     arguments: tuple[str, ...]
 
-    def text(self, turn: "StepCall | None" = None) -> str:
-        """The call as C; in a loop whose second iteration calls `turn`, in terms of the counter."""
-        words = [advancing(self.step, turn.step if turn else self.step)] if self.numbered else []
+    def text(self, second: "StepCall | None" = None) -> str:
+        """The call as C; in a loop whose second iteration calls `second`, in terms of the counter."""
+        words = [advancing(self.step, second.step if second else self.step)] if self.numbered else []
         if self.table:
-            last = turn.table if turn and turn.table else self.table
+            last = second.table if second and second.table else self.table
             words.append(f"&{self.table.array}[{advancing(self.table.index, last.index)}]")
         return f"{self.function}({', '.join((*words, *self.arguments))});"
 
@@ -54,13 +54,13 @@ class CalledStep:
         """The numbers that advance in a loop."""
         return self.call.step, self.call.table.index if self.call.table else 0
 
-    def views(self, turn: "CalledStep | None" = None) -> Iterator[TileView]:
-        """The statements; in a loop whose second iteration runs `turn`, in terms of the counter."""
+    def views(self, second: "CalledStep | None" = None) -> Iterator[TileView]:
+        """The statements; in a loop whose second iteration runs `second`, in terms of the counter."""
         if self.told:
-            step = advancing(self.call.step, turn.call.step if turn else self.call.step)
+            step = advancing(self.call.step, second.call.step if second else self.call.step)
             yield TileView("c_begin", {"step": code(step)})
         yield from self.before
-        yield TileView("c_run", {"call": code(folded(self.call.text(turn.call if turn else None)))})
+        yield TileView("c_run", {"call": code(folded(self.call.text(second.call if second else None)))})
         yield from self.behind
 
 
@@ -112,6 +112,8 @@ def _even(steps: Sequence[CalledStep], begin: int, period: int, count: int) -> i
         return count
     numbers = np.array([step.numbers for step in steps[begin : begin + period * count]]).reshape(count, -1)
     advances = np.diff(numbers, axis=0)
+    if (advances[0] < 0).any():  # the counter has no sign
+        return 1
     uneven = np.flatnonzero((advances != advances[0]).any(axis=1))
     return int(uneven[0]) + 1 if uneven.size else count
 

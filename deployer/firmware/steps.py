@@ -27,8 +27,6 @@ NOWHERE = "NOWHERE"
 """The place of an operand that a step does not have."""
 TABLE = "_at"
 """Suffix of the name of a kernel's table."""
-SIZES = "sizes"
-"""The field of a row with the number of its sizes."""
 WORD = 4
 """Bytes of a word of a table, and of the pair of numbers of a step."""
 MEMBERS = {"float32": "f32", "int32": "i32"}
@@ -216,7 +214,7 @@ def _fields(
     if not names:
         return places
     row = ", ".join(f".{name} = {printer.text(fixed[name])}" for name in names if name in fixed)
-    return [*places, (SIZES, sizes[symbol].setdefault(row, len(sizes[symbol])))]
+    return [*places, ("sizes", sizes[symbol].setdefault(row, len(sizes[symbol])))]
 
 
 def _kernel(kernel: Kernel, given: Sequence[str], frozen: bool, sizes: Iterable[str]) -> FirmwareKernelView:

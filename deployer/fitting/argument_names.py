@@ -127,7 +127,7 @@ SYNONYMS = {
     "warmup": "warmup_steps",
     "groups": "param_groups",
     "params": "param_groups",
-    "group": "param_group",
+    "group": "param_groups",
     "free_rates": "any_rate",
     "greater_is_better": "monitor_mode",
     "weight": "class_weights",

@@ -136,7 +136,7 @@ def _read(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int, ...
         return
     elements = element_types(node, versions, state.elements)
     state.elements |= elements
-    if by_body(node, versions, state.constants) and _read_body(state, graph, node, versions, scope):
+    if by_body(node, versions, state.constants, state.elements) and _read_body(state, graph, node, versions, scope):
         _check_elements(state, node, versions)
         return
     _find(node, graph.domains.get(node.name, ""))
@@ -159,7 +159,7 @@ def _check_elements(state: Resolved, node: Node, versions: tuple[int, ...]) -> N
     check_elements(node, versions, known | dict.fromkeys(floats, int(TensorProto.FLOAT)))
 
 
-def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -> bool:
+def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str], elements: Mapping[str, int]) -> bool:
     """Whether the node is a function of ONNX without operator here, or with one that has not its form, or wants what
     is no constant.
     """
@@ -169,7 +169,7 @@ def by_body(node: Node, versions: tuple[int, ...], constants: Collection[str]) -
     if operator is None:
         return True
     file = file_of(operator)
-    if file.by_body(node):
+    if file.by_body(node, elements):
         return True
     given = {position: name for position, name in enumerate(node.inputs) if name and position in file.static_inputs}
     return any(n not in constants and file.is_static(p, None) for p, n in given.items())
@@ -189,7 +189,7 @@ def _read_body(state: Resolved, graph: RawGraph, node: Node, versions: tuple[int
     except UnsupportedOperator:
         _forget(state, before)
         operator = registry().get(node.op)
-        if operator is not None and not file_of(operator).by_body(node):
+        if operator is not None and not file_of(operator).by_body(node, state.elements):
             return False
         raise
     if node.name in graph.versions:

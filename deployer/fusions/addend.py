@@ -26,7 +26,7 @@ def apply(program: Program, options: Options) -> Program:
     """
     for name in (name for name, operator in registry().items() if operator.fusion and operator.fusion.is_sum):
         for is_late, place in itertools.product((False, True), (0, 1)):
-            how = Pairing(place, is_late, is_alike=True)
+            how = Pairing(place, is_late, elementwise=True)
             program = absorb(program, options, name, partial(_join, how), how)
     return program
 

@@ -19,7 +19,7 @@ def apply(program: Program, options: Options) -> Program:
     """Fuse every node that is a multiple of one of its two inputs into the producer of that input."""
     for op in sorted({node.op for node in program.nodes if multiple_of(program, node)}):
         for place in (0, 1):
-            program = absorb(program, options, op, partial(_join, place), Pairing(place, is_alike=True))
+            program = absorb(program, options, op, partial(_join, place), Pairing(place, elementwise=True))
     return program
 
 

@@ -14,14 +14,14 @@ from deployer.core.plan import Options
 from deployer.core.traits.fusion import ACTIVATION, Epilogue
 from deployer.fusions.pair import Pairing, absorb, has_input, is_unwritten
 
-ALIKE = Pairing(is_alike=True)
+ELEMENTWISE = Pairing(elementwise=True)
 
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every operator that declares a `epilogue`, in the order of their names."""
     for name, operator in registry().items():
         if operator.fusion is not None and operator.fusion.epilogue is not None:
-            program = absorb(program, options, name, partial(_join, operator.fusion.epilogue), ALIKE)
+            program = absorb(program, options, name, partial(_join, operator.fusion.epilogue), ELEMENTWISE)
     return program
 
 

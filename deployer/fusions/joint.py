@@ -15,7 +15,10 @@ from deployer.fusions.pair import is_private, is_unwritten
 
 
 def apply(program: Program, options: Options) -> Program:
-    """Fuse, for every operator that joins others, each node of the last of these with those it belongs to."""
+    """Fuse, for every operator that joins others, each node of the last of these with those it belongs to.
+
+    Operators come in the order of their names: what one joins is not there for the next.
+    """
     for operator in dict.fromkeys(registry().values()):
         fusion = operator.fusion
         for node in program.nodes if fusion and fusion.multi_output_of else ():

@@ -18,14 +18,14 @@ class Pairing:
     """Rules for two nodes that become one: the consumer's input that is the value between them, and what may differ.
 
     If it `is_late`, the joint node replaces the consumer instead of the producer: then nothing between them may
-    overwrite what the producer reads. The result has the value's type unless it `retypes`. What `is_alike` acts on each
-    element alike, so a view may lie between the two.
+    overwrite what the producer reads. The result has the value's type unless it `retypes`. If the consumer is
+    `elementwise`, a view may lie between the two.
     """
 
     place: int = 0
     is_late: bool = False
     retypes: bool = False
-    is_alike: bool = False
+    elementwise: bool = False
 
 
 def absorb(program: Program, options: Options, op: str, join: Join, how: Pairing) -> Program:
@@ -42,7 +42,7 @@ def absorb(program: Program, options: Options, op: str, join: Join, how: Pairing
 
 
 def _absorbed(program: Program, options: Options, graph_name: str, consumer: Node, join: Join, how: Pairing) -> Program:
-    moved = before_view(program, consumer, how.place) if how.is_alike else None
+    moved = before_view(program, consumer, how.place) if how.elementwise else None
     if moved is not None:
         joined = _joined(moved[0], options, graph_name, moved[1], join, how)
         return program if joined is moved[0] else joined

@@ -306,14 +306,16 @@ def _fused(program: Program, options: Options, graph_name: str, last: Node, rota
     if program.tensors[part.source].type.size != result.type.size:
         return program
     first = next(n for n in graph.nodes if n.name in part.nodes) if part.nodes else last
-    if rotation_of(part) is None or not is_unwritten(program, graph, first, last, part.source):
+    plain = rotation_of(part)
+    if plain is None or not is_unwritten(program, graph, first, last, part.source):
         return program
     read = {program.storage(name) for n in graph.nodes if n.name in part.nodes for name in n.inputs if name}
-    kinds = (rotation_of(part, copies) for copies in (False, True))
-    listed = [(angles, tables) for angles in kinds if angles and (tables := _tables_in(program, read, angles))]
-    if not listed:
+    kinds = (angles for copies in (False, True) if (angles := rotation_of(part, True) if copies else plain))
+    listed = ((angles, tables) for angles in kinds if (tables := _tables_in(program, read, angles)))
+    found = next(listed, None)
+    if found is None:
         return program
-    angles, (cos, sin) = listed[0]
+    angles, (cos, sin) = found
     tensors, attrs = dict(program.tensors), dict(angles.attrs)
     attrs |= {"inverse": 1} if sin.is_opposite else {}
     attrs |= {"step": cos.step} if cos.step > 1 else {}

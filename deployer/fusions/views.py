@@ -1,4 +1,4 @@
-"""Views between two nodes: what acts on each element alike may act on a value in the shape that its producer gives it.
+"""Views between two nodes: an elementwise operator may act on a value in the shape that its producer gives it.
 
 A linear layer of a sequence computes rows of all its places at once, and what follows sees them in sentences. A view
 costs nothing, but it would keep a product from adding what is added to its result, or from applying an activation.

@@ -45,8 +45,9 @@ def child_process(command: Sequence[str], directory: Path, stderr: int) -> "Iter
 
 def end(process: "subprocess.Popen[str]") -> None:
     """Kill the process with its children, and wait for its end."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode is None:  # else its number may be another's by now
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
@@ -56,9 +57,9 @@ def _endings_held() -> Iterator[None]:
     arrived = list[int]()
     mine = threading.current_thread() is threading.main_thread()
     handlers = {number: handler for number in ENDINGS if mine and callable(handler := signal.getsignal(number))}
-    for number in handlers:
-        signal.signal(number, lambda each, _: arrived.append(each))
     try:
+        for number in handlers:
+            signal.signal(number, lambda each, _: arrived.append(each))
         yield
     finally:
         for number, handler in handlers.items():

@@ -17,7 +17,7 @@ from deployer.sizing.objects import compile_here
 MANIFEST = "manifest.json"
 Status = Callable[[str], AbstractContextManager[object]]
 SIZES = 'library.manifest["bytes"]; with core=..., library.manifest["core"] has its code and stack'
-"""Where the sizes of a library are, which other tools have as attributes."""
+"""Places of a library's sizes, by the names of attributes that other tools have."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ ELSEWHERE = {
     "predict": "run.predict(x), or step.predict(x)",
     "Trainer": "train(module, data, loss, optimizer, epochs=...)",
 }
-"""What other libraries have, and what does the same here."""
+"""Names in other libraries, and their equivalents here."""
 
 __all__ = [
     "Callback",

@@ -34,8 +34,8 @@ class Columns:
     """Inputs of a module, then the targets of its loss, samples along the first axis; `classes` names the labels.
 
     `inputs` and `targets` are the names of both; with `keywords` the module's arguments have those of the inputs.
-    `taken` says what they were in the source. With `weighted` the last array has a weight for each sample. `truths` are
-    the names of those that were truths, which are integers here.
+    `taken` says what they were in the source. With `weighted` the last array has a weight for each sample. `bools` are
+    the names of those that were bools, which are integers here.
     """
 
     arrays: list[Array]
@@ -45,7 +45,7 @@ class Columns:
     keywords: bool = False
     taken: Taken | None = None
     weighted: bool = False
-    truths: frozenset[str] = frozenset()
+    bools: frozenset[str] = frozenset()
 
     def with_weights(self, weights: Any) -> "Columns":
         """The same with a weight for each sample behind the target; DatasetMismatch for another number of them."""
@@ -108,7 +108,7 @@ def read_columns(
     arrays = [_array(x, i) for i, x in enumerate(given)]
     named = _named_columns(called, list(columns), arrays, known)
     by_name = zip((*named.inputs, *named.targets), given, strict=True)
-    named = replace(named, truths=frozenset(name for name, x in by_name if x.dtype.kind == "b"))
+    named = replace(named, bools=frozenset(name for name, x in by_name if x.dtype.kind == "b"))
     has_names = isinstance(data, str | Path | Mapping)
     return replace(named, taken=taken_arrays(columns, len(arrays[0]), named.targets)) if has_names else named
 

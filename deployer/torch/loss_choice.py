@@ -58,11 +58,12 @@ def choose_loss(loss: LossSpec, given: Given, class_weights: ClassWeights = ()) 
         return LossChoice(loss, "" if loss == OWN_LOSS else loss, own, _by_class(class_weights)), rest
     beside = [*own, *(["class_weights"] if len(class_weights) else [])]
     if beside:
-        raise OptionProblem(f"{beside[0]} has no effect on a loss that is a function", hint=_own_way(loss, beside[0]))
+        cause = f"{beside[0]} has no effect on a loss that is a function"
+        raise OptionProblem(cause, hint=_setting_hint(loss, beside[0]))
     return _of_torch(loss) or LossChoice(loss), rest
 
 
-def _own_way(loss: Any, setting: str) -> str:
+def _setting_hint(loss: Any, setting: str) -> str:
     """Return the hint to give a loss that is a function a setting of a loss by name."""
     if not isinstance(loss, nn.Module) or type(loss).__module__.partition(".")[0] != "torch":
         return "set it in the function"

@@ -89,7 +89,7 @@ def named_objective(module: nn.Module, loss: LossChoice, columns: Columns) -> Ob
         settings=loss.settings if named else {},
         class_weights=loss.class_weights if named else (),
     )
-    found = replace(found, truths=columns.truths)
+    found = replace(found, bools=columns.bools)
     if not own or (named and not columns.weighted):
         return found
     attributes, _ = split_settings(loss.settings, losses()[loss.name])

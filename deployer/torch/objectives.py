@@ -26,7 +26,7 @@ class Objective:
 
     With `keywords` the inputs are arguments by name. `name` is that of a loss of ours, `settings` and `weights` are its
     attributes and class weights. With `weighted` the last target is a weight for each sample. Data of the names in
-    `truths` are integers for a program, and truths for the module and for a function that is the loss.
+    `bools` are integers for a program, and bools for the module and for a function that is the loss.
     """
 
     inputs: tuple[str, ...]
@@ -37,7 +37,7 @@ class Objective:
     settings: dict[str, float] = field(default_factory=dict)
     weights: tuple[float, ...] = ()
     weighted: bool = False
-    truths: frozenset[str] = frozenset()
+    bools: frozenset[str] = frozenset()
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Objective:
         return self.function(output, target)
 
     def _typed(self, names: Sequence[str], data: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(x.bool() if name in self.truths else x for name, x in zip(names, data, strict=True))
+        return tuple(x.bool() if name in self.bools else x for name, x in zip(names, data, strict=True))
 
 
 def objective_of(
@@ -201,9 +201,7 @@ IGNORED = -100
 
 def torch_function(name: str) -> Callable[..., Tensor]:
     """PyTorch's function for a loss of ours."""
-    declared = losses()[name].role(Loss)
-    assert declared is not None
-    spelled = declared.function or name
+    spelled = loss_role(name).function or name
     found = [getattr(F, n, None) for n in (spelled, f"{spelled}_loss")]
     function = next(f for f in found if callable(f))
     return function  # type: ignore[no-any-return]

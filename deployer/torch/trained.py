@@ -56,7 +56,7 @@ ELSEWHERE = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trained(Fitted):
-    """A run of a module, which keeps its own weights: `captured` is its step. A copy from a file has no module.
+    """A run of a module: `captured` is its step. A copy from a file has no module.
 
     `predict`, `evaluate`, `model` and `state_dict` are those of the best epoch of a run with validation samples, and
     else those after the last pass, as `load_into` has them.

@@ -174,7 +174,7 @@ def _keeps(model: Forward, node: Node) -> bool:
     operator, versions = registry().get(node.op), model.raw.versions.get(node.name, ())
     if operator is None or operator.composite or training_of(node).passes is not None:
         return False
-    if by_body(node, versions, model.raw.constants):
+    if by_body(node, versions, model.raw.constants, model.raw.elements):
         return False
     return versions == (CUSTOM if domain_of(model.protos[node.name].domain) else schema_version(node.op, model.opset),)
 

@@ -254,7 +254,7 @@ def _states(program: Program, graph: Graph) -> Iterator[str]:
 
 
 def _state_positions(operator: Operator) -> Iterator[int]:
-    """The inputs that an optimizer keeps; those of a fused update have the results of the optimizer's."""
+    """Positions of an optimizer's states among its inputs; a fused update writes them in place."""
     update = registry().get(fused_update(operator), operator)
     if declared := update.role(Optimizer):
         yield from (operator.inplace[result] for result, source in update.inplace.items() if source in declared.states)

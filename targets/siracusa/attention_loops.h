@@ -107,7 +107,7 @@ static inline void slope_row(float *shares, const float *slopes, float dot, floa
                      : [dot] "f"(dot), [alpha] "f"(alpha), [count] "r"(count) : "ft0", "ft1", "memory");
 }
 
-/* A number x that is 0 or not finite has no 0 < 2^32 - 2 bits(x) <= 2^32 - 2^24 of 2 bits(x) without the sign. */
+/* 2^32 less twice the bits of x, in 32 bits: 0 for a zero, at most 2^24 for what is not finite, more for all others. */
 static inline uint32_t is_plain(const float *y, uint32_t count) {
     uint32_t least = 0xffffffffu;
     __asm__ volatile(LOOP("%[count]", 5)

@@ -8,7 +8,6 @@
 #include "sum_f32.h"
 
 #define BLOCK_SHIFT 5 /* of SUM_BLOCK */
-#define GROUP_LENGTH (SUM_GROUP * SUM_BLOCK)
 
 /* 2 instructions: the block goes to its group, then is zero. */
 #define ADD_BLOCK(group, block) "fadd.s " group ", " group ", " block "\n fmv.w.x " block ", zero\n"

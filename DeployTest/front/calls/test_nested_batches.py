@@ -76,6 +76,15 @@ def test_a_loader(named: bool, losses: Any) -> None:
         assert tuple(float(step(*batch) if spread else step(batch)) for batch in loader) == losses
 
 
+def test_a_list_of_samples_is_a_batch() -> None:
+    """A list with an array for each sample is one input, or one target, as before."""
+    losses = []
+    for x, y in ((U, Y), (list(U), Y), (U.numpy(), list(Y.numpy())), (list(U), list(Y))):
+        torch.manual_seed(0)
+        losses.append(float(front.compile_step(nn.Linear(4, 3), "cross_entropy", "sgd", lr=0.1)(x, y)))
+    assert len(set(losses)) == 1
+
+
 def test_lists_of_numbers_stay_one_array() -> None:
     """Labels that are a list are one target."""
     step = front.compile_step(nn.Linear(4, 3), "cross_entropy", "sgd", lr=0.1)

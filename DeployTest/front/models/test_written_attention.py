@@ -233,6 +233,83 @@ def test_dropped_shares_stay_apart(tmp_path: Any) -> None:
     assert not operators(Written(_dropped), tmp_path)[COMPOSITE]
 
 
+def _summed(equation: str) -> Callable[..., Any]:
+    """Attention beside a product by an equation that is none of queries and keys."""
+
+    def attends(m: Any, q: Any, k: Any, v: Any) -> Any:
+        a, b = q.flatten(1), k.flatten(1)
+        product = torch.einsum(equation, a, b[0] if ",d-" in equation else b)
+        return v * torch.tanh(product.mean())
+
+    return attends
+
+
+@pytest.mark.parametrize("equation", ["bd,bd->b", "bd,d->b", "id,jd->ij", "bd,be->de", "bd,be->bde", "bd,bd->bd"])
+def test_products_by_equations(equation: str) -> None:
+    """Products of any two tensors, also those without a row of scores."""
+    assert_alike(lambda: Written(_summed(equation)), *batches())
+
+
+@pytest.mark.parametrize("how", [{"inplace": True, "p": 0.4}, {"p": 1.0}, {"p": 1.0, "inplace": True}])
+def test_every_dropout_that_drops(how: dict[str, Any], tmp_path: Any) -> None:
+    """Shares that are dropped in place, or all of them, are not those of the operator."""
+
+    def attends(m: Any, q: Any, k: Any, v: Any) -> Any:
+        return F.dropout((q @ k.transpose(-2, -1)).softmax(-1).clone(), training=m.training, **how) @ v
+
+    assert not operators(Written(attends).train(), tmp_path)[COMPOSITE]
+
+
+def test_dropout_that_drops_nothing(tmp_path: Any) -> None:
+    """It is the identity."""
+
+    def attends(m: Any, q: Any, k: Any, v: Any) -> Any:
+        return F.dropout((q @ k.transpose(-2, -1)).softmax(-1), 0.0, m.training) @ v
+
+    assert operators(Written(attends).train(), tmp_path)[COMPOSITE] == 1
+
+
+def test_attention_in_a_checkpoint() -> None:
+    """Attention that is computed again for its gradient is not replaced, so that both are the same."""
+
+    def part(q: Any, k: Any, v: Any) -> Any:
+        return (q @ k.transpose(-2, -1)).masked_fill(~lower(LENGTH, LENGTH), -INFINITY).softmax(-1) @ v
+
+    def attends(m: Any, q: Any, k: Any, v: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(part, q, k, v, use_reentrant=False)
+
+    assert_alike(lambda: Written(attends), *batches())
+
+
+def test_heads_in_another_order_are_no_groups() -> None:
+    """An index with a new axis that also orders heads."""
+
+    def attends(m: Any, q: Any, k: Any, v: Any) -> Any:
+        def spread(x: Any) -> Any:
+            return x[:, [1, 0], None].expand(-1, -1, 2, -1, -1).reshape(len(x), HEADS, LENGTH, DEPTH)
+
+        return (q @ spread(k).transpose(-2, -1)).softmax(-1) @ spread(v)
+
+    assert_alike(lambda: Written(attends, 2), *batches())
+
+
+@pytest.mark.parametrize("place", ["scores", "shares", "keys"])
+def test_hooks_on_what_lies_between(place: str) -> None:
+    """A hook on any tensor on the way changes its gradient, also one of a tensor that another was made of before."""
+
+    def attends(m: Any, q: Any, k: Any, v: Any) -> Any:
+        opened = k[:, :, None]
+        keys = opened.expand(-1, -1, 2, -1, -1).reshape(len(k), HEADS, LENGTH, DEPTH)
+        values = v.repeat_interleave(2, 1)
+        scores = q @ keys.transpose(-2, -1)
+        shares = scores.softmax(-1)
+        same = shares.clone()
+        {"scores": scores, "shares": shares, "keys": opened}[place].register_hook(lambda g: g * 0.5)
+        return same @ values
+
+    assert_alike(lambda: Written(attends, 2), *batches())
+
+
 def test_tiled_heads_are_no_groups() -> None:
     """Heads that repeat in turn belong to other queries than neighbours."""
     assert_alike(lambda: Written(_tiled, 2), *batches())

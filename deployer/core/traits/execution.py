@@ -13,6 +13,8 @@ CARRIED = "carry"
 
 BLOCK, GROUP, CARRIED_FLOATS = 32, 16, 3
 """Elements of a block, blocks of a group, and floats that a sum carries from tile to tile; see `Sums`."""
+GROUPED = GROUP * BLOCK
+"""Elements of a group of a long sum (sum_f32.h)."""
 
 
 SHORT = 64

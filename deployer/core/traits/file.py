@@ -50,7 +50,8 @@ class FileSpec:
     `open_shape` is the attribute with the shape of the result where inputs leave that open; where a node has none, it
     is the shape that the file declares. `counts_outputs` says that absent outputs count as well, the last ones too.
     `literal` says that a node is a constant, `type_only` that its result depends on the type of its input alone.
-    `by_body` returns whether a node is of a form that ONNX's function body computes, and not the operator.
+    `by_body` returns, for a node and ONNX's element types of values, whether the node is of a form that ONNX's function
+    body computes, and not the operator.
     """
 
     versions: tuple[int, ...] = ()
@@ -70,7 +71,7 @@ class FileSpec:
     counts_outputs: bool = False
     literal: bool = False
     type_only: bool = False
-    by_body: Callable[[Node], bool] = lambda node: False
+    by_body: Callable[[Node, Mapping[str, int]], bool] = lambda node, elements: False
 
     @property
     def in_files(self) -> bool:

@@ -1,7 +1,7 @@
 """ONNX's attention and rotary embedding, as the operators of this compiler."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from onnx import TensorProto
@@ -16,8 +16,13 @@ BY_HEAD = (0, 2, 1, 3)
 """The order of axes in which heads lie before tokens."""
 
 
-def _is_other(node: Node) -> bool:
-    """Whether attention has a cache, a window, a bound of its scores, or results besides: ONNX's body has these."""
+def _is_other(node: Node, elements: Mapping[str, int]) -> bool:
+    """Whether attention has a cache, a window, a bound of its scores, results besides, or a mask of integers, which is
+    added: ONNX's body has these.
+    """
+    mask = node.inputs[MASK] if len(node.inputs) > MASK else ""
+    if elements.get(mask, TensorProto.FLOAT) not in (TensorProto.FLOAT, TensorProto.BOOL):
+        return True
     more = any(node.inputs[MASK + 1 :]) or any(node.outputs[1:])
     precision = node.attr_int("softmax_precision", TensorProto.FLOAT)
     more |= any(node.attr_int(f"{side}_window_size", -1) >= 0 for side in ("left", "right"))
@@ -55,11 +60,11 @@ class OnnxAttention(Operator):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of Y."""
-        if _is_other(node):
+        if _is_other(node, {}):
             raise unsupported(node, "attention of this form is computed by ONNX's body alone", "ONNX's domain")
         q, k, v = self._shapes(node, inputs)
         mask = inputs[MASK] if len(inputs) > MASK else None
-        if mask is not None and (not mask.shape or mask.shape[-1] not in (1, k[-2])):
+        if mask is not None and (not mask.shape or mask.shape[-1] != k[-2]):
             raise unsupported(
                 node, f"the mask {mask} has no number for each of {k[-2]} keys", "a mask with one for each"
             )

@@ -17,8 +17,8 @@ from deployer.core.ir import Graph, Node, Program, TensorType
 from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Length, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, mismatch, register
-from deployer.core.traits.execution import BLOCK, GROUP
-from deployer.core.traits.fusion import Fusion, Region
+from deployer.core.traits.execution import GROUPED
+from deployer.core.traits.fusion import ACTIVATION, Fusion, Region
 from deployer.core.traits.numerics import Indices, Numerics
 from deployer.operators.base.operands import arrays, operands
 from deployer.operators.loss.cross_entropy import OPERANDS, SoftmaxCrossEntropyLossGrad
@@ -32,12 +32,11 @@ from deployer.operators.loss.label_loss import (
     label_attrs,
     label_count,
     label_indices,
-    label_mask,
     labels_operand,
+    negative_log_likelihood,
+    per_label,
 )
 
-GROUPED = GROUP * BLOCK
-"""Classes of a group (sum_f32.h)."""
 Shape = tuple[int, ...]
 
 
@@ -201,26 +200,15 @@ class PickedLogLikelihoodLoss(NegativeLogLikelihoodLoss):
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """A scalar, or a loss per label."""
         picked, labels = operands(node, inputs, 2)
-        if len(picked.shape) < 2 or picked.shape[1] != 1 or node.attr_int("classes", 0) < 1:
+        if len(node.inputs) > 2 or len(picked.shape) < 2 or picked.shape[1] != 1 or node.attr_int("classes", 0) < 1:
             raise mismatch(node, "there is not one log probability for each label", inputs)
         return super().infer(node, [_scores(node, picked), labels])
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """-log_prob where the label counts, reduced."""
         picked, labels = arrays(inputs, 2)
-        inside = (labels >= 0) & (labels < node.attr_int("classes", 0))
-        counts = label_mask(node, labels)
-        loss = np.where(counts, np.where(inside, -picked[:, 0], picked.dtype.type(np.nan)), picked.dtype.type(0))
-        if _per_label(node):
-            return (np.asarray(loss),)
-        total = loss.sum(dtype=picked.dtype)
-        is_mean = node.attr_str("reduction", "mean") == "mean"
-        with np.errstate(invalid="ignore"):
-            return (np.asarray(total / picked.dtype.type(counts.sum()) if is_mean else total),)
-
-    def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
-        """None: there are no class weights."""
-        return None
+        scores = np.broadcast_to(picked, row_shape(picked.shape, node.attr_int("classes", 0)))
+        return (negative_log_likelihood(node, scores, labels),)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Those of the other; every class of the kernel is the one that there is."""
@@ -233,12 +221,7 @@ def _scores(node: Node, picked: TensorType) -> TensorType:
     return TensorType("float32", row_shape(picked.shape, node.attr_int("classes", 0)))
 
 
-def _per_label(node: Node) -> bool:
-    return node.attr_str("reduction", "mean") == "none"
-
-
-LOG_SUM = LABELS  # the labels come behind it
-LABEL, DLOSS = LOG_SUM + 1, LOG_SUM + 2
+GRAD_MAX, GRAD_LOG_SUM, GRAD_LABELS, GRAD_DLOSS = range(1, 5)  # inputs of the gradient behind the scores
 
 
 @register
@@ -267,7 +250,7 @@ class ScoresLossGrad(Operator):
     )
     no_gradient = "it belongs to a backward pass"
     numerics = Numerics(
-        indices=lambda node, types: label_indices(node, node.inputs[LABEL], types[node.inputs[0]]),
+        indices=lambda node, types: label_indices(node, node.inputs[GRAD_LABELS], types[node.inputs[0]]),
         divisors=LABELS_READ,
     )
 
@@ -277,7 +260,7 @@ class ScoresLossGrad(Operator):
         check_labels(node, x, labels, inputs)
         if largest != log_sum or largest != TensorType("float32", row_shape(x.shape)):
             raise mismatch(node, "there is not one largest score and one sum for each row", inputs)
-        if dloss and not (dloss[0].shape == labels.shape if _per_label(node) else dloss[0].size == 1):
+        if dloss and not (dloss[0].shape == labels.shape if per_label(node) else dloss[0].size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
         return (x,)
 
@@ -293,13 +276,15 @@ class ScoresLossGrad(Operator):
         scores, each = (At("n"), At("c"), At("d")), (At("n"), At("d"))
         listed = [
             *([] if self.inplace else [Operand("x", node.inputs[SCORES], "in", (n, c, d), scores)]),
-            Operand("max", node.inputs[MAX], "in", (n, d), each),
-            Operand("log_sum", node.inputs[LOG_SUM], "in", (n, d), each),
-            labels_operand(node, node.inputs[LABEL], n, d),
+            Operand("max", node.inputs[GRAD_MAX], "in", (n, d), each),
+            Operand("log_sum", node.inputs[GRAD_LOG_SUM], "in", (n, d), each),
+            labels_operand(node, node.inputs[GRAD_LABELS], n, d),
         ]
-        if len(node.inputs) > DLOSS:
-            g_axes: tuple[Axis, ...] = each if _per_label(node) else (Broadcast(), Broadcast())
-            listed.append(Operand("dloss", node.inputs[DLOSS], "in", (n, d) if _per_label(node) else (1, 1), g_axes))
+        if len(node.inputs) > GRAD_DLOSS:
+            g_axes: tuple[Axis, ...] = each if per_label(node) else (Broadcast(), Broadcast())
+            listed.append(
+                Operand("dloss", node.inputs[GRAD_DLOSS], "in", (n, d) if per_label(node) else (1, 1), g_axes)
+            )
         result = node.inputs[SCORES] if self.inplace else node.outputs[0]
         listed.append(Operand("dx", result, "inout" if self.inplace else "out", (n, c, d), scores))
         return Access((Dim("n", n), Dim("c", c), Dim("d", d)), tuple(listed))
@@ -353,7 +338,7 @@ def _made(program: Program, graph: Graph, name: str, op: str) -> Node | None:
     """The step of that operator which makes a value that only nodes see; None where something else does."""
     if not is_inner(program, name):
         return None
-    return next((n for n in graph.nodes if n.op == op and n.outputs[0] == name and "activation" not in n.attrs), None)
+    return next((n for n in graph.nodes if n.op == op and n.outputs[0] == name and ACTIVATION not in n.attrs), None)
 
 
 def is_inner(program: Program, name: str) -> bool:
@@ -395,7 +380,7 @@ def _found(program: Program, graph: Graph, grad: Node) -> _Steps | None:
 def _region(program: Program, graph: Graph, grad: Node, room: int, cores: int, canonical: bool) -> Region | None:
     """The steps by groups of classes, in the place of those over all scores."""
     found = _found(program, graph, grad)
-    if found is None:
+    if found is None or not _lasts(program, graph, found, grad):
         return None
     *dloss, _, labels = grad.inputs
     x, largest, log_sum = found.largest.inputs[0], found.largest.outputs[0], found.log_sum.outputs[0]
@@ -422,6 +407,15 @@ def _region(program: Program, graph: Graph, grad: Node, room: int, cores: int, c
     op = ScoresLossGradOver.name if over else ScoresLossGrad.name
     added[grad.name] = (Node(grad.name, op, operands, grad.outputs, dict(label_attrs(grad))),)
     return Region((*found.gone, grad), added, types, over={grad.outputs[0]: x} if over else {})
+
+
+def _lasts(program: Program, graph: Graph, found: _Steps, grad: Node) -> bool:
+    """Whether scores, labels and what is made of them are in memory all the time: other steps read them than before."""
+    own = (found.largest, found.log_sum, *found.gone)
+    operands = (found.largest.inputs[0], found.largest.outputs[0], found.log_sum.outputs[0], grad.inputs[-1])
+    between = graph.nodes[graph.nodes.index(found.largest) : graph.nodes.index(grad)]
+    written = {program.storage(name) for n in between if n not in own for name in n.outputs if name}
+    return written.isdisjoint(map(program.storage, operands))
 
 
 def _may_lie_over(program: Program, graph: Graph, found: _Steps, grad: Node) -> bool:

@@ -21,6 +21,7 @@ from deployer.operators.loss.label_loss import (
     extents,
     label_attrs,
     log_softmax,
+    per_label,
 )
 from deployer.operators.normalization.softmax import LogSoftmax
 
@@ -38,7 +39,7 @@ def _region(program: Program, graph: Graph, grad: Node, room: int, cores: int, c
     if loss is None or loss.op != NegativeLogLikelihoodLoss.name or readers_of(program, log_prob) != [loss, grad]:
         return None
     attrs = label_attrs(grad)
-    if loss.inputs != (log_prob, labels) or label_attrs(loss) != attrs or attrs.get("reduction") == "none":
+    if loss.inputs != (log_prob, labels) or label_attrs(loss) != attrs or per_label(grad):
         return None
     operands, result = (softmax.inputs[0], labels, *filter(None, dloss)), program.tensors[grad.outputs[0]]
     later = {program.storage(n) for node in graph.nodes[graph.nodes.index(softmax) :] for n in node.outputs if n}
@@ -80,7 +81,7 @@ class SoftmaxCrossEntropyRows(SoftmaxCrossEntropy):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """Types of the gradient and of a number for each label."""
-        if node.attr_str("reduction", "mean") == "none":
+        if per_label(node):
             raise mismatch(node, "each label has a loss of its own", inputs)
         (scores, *_) = super().infer(_gradient(node), inputs)
         return scores, TensorType("float32", row_shape(scores.shape))

@@ -43,6 +43,7 @@ from deployer.operators.loss.label_loss import (
     log_softmax,
     negative_log_likelihood,
     own_divisor,
+    per_label,
     weighted_loss,
 )
 from deployer.operators.normalization.softmax import LogSoftmax
@@ -183,7 +184,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             raise mismatch(node, "log_prob or labels are absent", inputs)
         check_labels(node, log_prob, labels, inputs)
         check_weights(node, weights[0] if weights else None, log_prob.shape[1], inputs)
-        if dloss is not None and not (dloss.shape == labels.shape if _per_label(node) else dloss.size == 1):
+        if dloss is not None and not (dloss.shape == labels.shape if per_label(node) else dloss.size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
         return (log_prob,)
 
@@ -202,7 +203,7 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             count = own_divisor(node, labels.size) if OWN_MEANS in node.attrs else max(counts.sum(), 1)
             dx = dx / log_prob.dtype.type(count)
         if dloss is not None:
-            dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))
+            dx = dx * (dloss[:, None] if per_label(node) else dloss.reshape(()))
         return (np.where(counts[:, None], dx, log_prob.dtype.type(0)),)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:
@@ -223,8 +224,8 @@ class SoftmaxCrossEntropyLossGrad(Operator):
             Operand("dx", node.outputs[0], "out", (n, c, d), axes),
         ]
         if len(node.inputs) == 3 and node.inputs[0]:
-            g_axes: tuple[Axis, ...] = (At("n"), At("d")) if _per_label(node) else (Broadcast(), Broadcast())
-            view = (n, d) if _per_label(node) else (1, 1)
+            g_axes: tuple[Axis, ...] = (At("n"), At("d")) if per_label(node) else (Broadcast(), Broadcast())
+            view = (n, d) if per_label(node) else (1, 1)
             operands.insert(0, Operand("dloss", node.inputs[0], "in", view, g_axes))
         return Access((Dim("n", n), Dim("c", c), Dim("d", d)), tuple(operands))
 
@@ -276,7 +277,7 @@ def _joint(
     attrs = label_attrs(node)
     for other in near:
         same = other.op == NegativeLogLikelihoodLoss.name and other.inputs == (log_prob, labels)
-        if same and label_attrs(other) == attrs and (_per_label(node) or math.prod(shape) == 1):
+        if same and label_attrs(other) == attrs and (per_label(node) or math.prod(shape) == 1):
             members, loss = [softmax, other], other.outputs[0]
     return Node(node.name, SoftmaxCrossEntropy.name, operands, (node.outputs[0], loss, log_prob), attrs), members
 
@@ -325,11 +326,11 @@ class SoftmaxCrossEntropy(Operator):
         if scores is None or labels is None:
             raise mismatch(node, "scores or labels are absent", inputs)
         check_labels(node, scores, labels, inputs)
-        if dloss is not None and not (dloss.shape == labels.shape if _per_label(node) else dloss.size == 1):
+        if dloss is not None and not (dloss.shape == labels.shape if per_label(node) else dloss.size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
-        if _output(node, LOSS) and not (_per_label(node) or labels.size == 1):
+        if _output(node, LOSS) and not (per_label(node) or labels.size == 1):
             raise mismatch(node, "the loss of several labels is not an output", inputs)
-        loss = TensorType("float32", labels.shape if _per_label(node) else ())
+        loss = TensorType("float32", labels.shape if per_label(node) else ())
         return (scores, loss, scores)[: len(node.outputs)]
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -351,8 +352,8 @@ class SoftmaxCrossEntropy(Operator):
             labels_operand(node, node.inputs[LABELS], n, d),
         ]
         if len(node.inputs) > DLOSS and node.inputs[DLOSS]:
-            g_axes: tuple[Axis, ...] = each if _per_label(node) else (Broadcast(), Broadcast())
-            listed.append(Operand("dloss", node.inputs[DLOSS], "in", (n, d) if _per_label(node) else (1, 1), g_axes))
+            g_axes: tuple[Axis, ...] = each if per_label(node) else (Broadcast(), Broadcast())
+            listed.append(Operand("dloss", node.inputs[DLOSS], "in", (n, d) if per_label(node) else (1, 1), g_axes))
         listed.append(Operand("dx", node.outputs[DX], "out", shape, rows))
         if _output(node, LOSS):
             listed.append(Operand("loss", _output(node, LOSS), "out", (n, d), each))
@@ -382,10 +383,6 @@ class SoftmaxCrossEntropy(Operator):
 
 def _output(node: Node, position: int) -> str:
     return node.outputs[position] if position < len(node.outputs) else ""
-
-
-def _per_label(node: Node) -> bool:
-    return node.attr_str("reduction", "mean") == "none"
 
 
 FLOAT = 1

@@ -325,7 +325,7 @@ class WeightedNLLLoss(Operator):
         log_prob, labels = operands(node, inputs, 2)
         check_labels(node, log_prob, labels, inputs)
         check_weights(node, inputs[2] if len(inputs) > 2 else None, log_prob.shape[1], inputs)
-        return (TensorType("float32", labels.shape if _per_label(node) else ()),)
+        return (TensorType("float32", labels.shape if per_label(node) else ()),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """-sum(share log_prob) for each label that counts, reduced."""
@@ -340,7 +340,7 @@ class WeightedNLLLoss(Operator):
         log_prob = Operand("log_prob", node.inputs[0], "in", shape, (At("n"), Whole(), At("d")))
         listed = (log_prob, *weighted_operands(node, node.inputs[1], _weights(node), shape))
         n, _, d = shape
-        if _per_label(node):
+        if per_label(node):
             loss = Operand("loss", node.outputs[0], "out", (n, d), (At("n"), At("d")))
             return Access((Dim("n", n), Dim("d", d)), (*listed, loss))
         loss = Operand("loss", node.outputs[0], "out", (1,), (Broadcast(),))
@@ -356,8 +356,8 @@ class WeightedNLLLoss(Operator):
             "p_n": Stride("log_prob", 0),
             "p_c": Stride("log_prob", 1),
             "l_n": Stride("labels", 0),
-            "y_n": Stride("loss", 0) if _per_label(node) else Const(0),
-            "each": Const(int(_per_label(node))),
+            "y_n": Stride("loss", 0) if per_label(node) else Const(0),
+            "each": Const(int(per_label(node))),
             "first": First(),
             "last": Last(),
             **carry_args(execution_of(self).sums, access),
@@ -368,10 +368,11 @@ class WeightedNLLLoss(Operator):
         """An operation per class; a reduced loss is summed on one core."""
         labels = tile["n"] * tile["d"]
         classes = access.operand("log_prob").view[1]
-        return Work(macs=0, elements=labels * classes, parallel=labels if _per_label(node) else 1)
+        return Work(macs=0, elements=labels * classes, parallel=labels if per_label(node) else 1)
 
 
-def _per_label(node: Node) -> bool:
+def per_label(node: Node) -> bool:
+    """Whether each label has a loss of its own."""
     return node.attr_str("reduction", "mean") == "none"
 
 
@@ -432,7 +433,7 @@ class LabelLossGrad(Operator):
         check_weights(node, weights, classes, inputs)
         if classes < 1 or (log_prob is not None and log_prob != kind):
             raise mismatch(node, f"log_prob does not have the shape of labels and {classes} classes", inputs)
-        if dloss is not None and not (dloss.shape == labels.shape if _per_label(node) else dloss.size == 1):
+        if dloss is not None and not (dloss.shape == labels.shape if per_label(node) else dloss.size == 1):
             raise mismatch(node, "dloss does not have the shape of the loss", inputs)
         return (kind,)
 
@@ -449,7 +450,7 @@ class LabelLossGrad(Operator):
         count = np.asarray(own_divisor(node, labels.size), dtype) if OWN_MEANS in node.attrs else count
         dx = dx / np.where(count == 0, dtype.type(1), count)
         if dloss is not None:
-            dx = dx * (dloss[:, None] if _per_label(node) else dloss.reshape(()))
+            dx = dx * (dloss[:, None] if per_label(node) else dloss.reshape(()))
         return (np.asarray(dx, dtype),)
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
@@ -459,8 +460,8 @@ class LabelLossGrad(Operator):
         axes: tuple[Axis, ...] = (At("n"), At("c"), At("d"))
         listed = []
         if _input(node, DLOSS):
-            g_axes: tuple[Axis, ...] = (At("n"), At("d")) if _per_label(node) else (Broadcast(), Broadcast())
-            listed.append(Operand("dloss", _input(node, DLOSS), "in", (n, d) if _per_label(node) else (1, 1), g_axes))
+            g_axes: tuple[Axis, ...] = (At("n"), At("d")) if per_label(node) else (Broadcast(), Broadcast())
+            listed.append(Operand("dloss", _input(node, DLOSS), "in", (n, d) if per_label(node) else (1, 1), g_axes))
         if _input(node, LOG_PROB):
             listed.append(Operand("log_prob", _input(node, LOG_PROB), "in", shape, axes))
         listed += weighted_operands(node, _input(node, LABELS), _input(node, WEIGHTS), shape)

@@ -7,9 +7,9 @@ import numpy as np
 
 from deployer.core.operator import Array, registry, rng
 from deployer.core.samples import Sample, inherited_samples, inherited_sweep, measured, samples_of, sweep_of
+from deployer.core.traits.execution import GROUPED
 from deployer.operators.base.operands import arrays, normal
 from deployer.operators.loss.class_groups import (
-    GROUPED,
     GroupTotals,
     PickedLogLikelihoodLoss,
     PowerGroups,

@@ -13,7 +13,7 @@ from deployer.core.kernel import ArgValue, Const, Extent, First, Flag, Kernel, L
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, execution_of, mismatch, register, unsupported
 from deployer.core.signatures import Signature
-from deployer.core.traits.execution import BLOCK, GROUP, Execution, Sums
+from deployer.core.traits.execution import GROUPED, Execution, Sums
 from deployer.core.traits.file import FileSpec, Limiter
 from deployer.core.traits.training import Accumulator, Counter, State
 from deployer.operators.base.elementwise import Flat
@@ -193,8 +193,6 @@ class SquareSum(ChainedSum):
         return Work(macs=tile["n"], elements=0, parallel=1)
 
 
-GROUPED = GROUP * BLOCK
-"""Elements of a group of a long sum (sum_f32.h)."""
 SHARED = 4 * GROUPED
 """From so many elements on cores share a sum of squares: a step more costs less than what half of the cores wait."""
 

@@ -8,9 +8,9 @@ import numpy as np
 from deployer.core.ir import AttrValue
 from deployer.core.operator import rng
 from deployer.core.samples import Sample, measured, samples_of, sweep_of
+from deployer.core.traits.execution import GROUPED
 from deployer.operators.base.operands import normal
 from deployer.operators.update.accumulation import (
-    GROUPED,
     GroupTotal,
     InPlaceAccumulatorV2,
     NormScale,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Array
 from deployer.torch.step import CapturedStep
-from deployer.torch.tracing.module_state import held_by
+from deployer.torch.tracing.module_state import StateSlot, held_by
 
 ADDRESS, VERSION = Tensor.data_ptr, attrgetter("_version")
 AGAIN = "compile_step once more, which begins with the present numbers"
@@ -52,7 +52,8 @@ class LiveModule:
         self._watched: tuple[Tensor, ...] = ()
         self._addresses: tuple[int, ...] = ()
         others = known.keys() - self.tensors.keys() - captured.counts.keys() - set(captured.unused)
-        self._constants = Constants({name: known[name] for name in sorted(others)})
+        slots = held.parameters | held.states
+        self._constants = Constants({name: slots[name][0] for name in sorted(others)})
 
     @property
     def odd(self) -> list[str]:
@@ -109,15 +110,17 @@ class LiveModule:
 class Constants:
     """The tensors of a module that a step has as constants, such as frozen parameters, as they were then."""
 
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._names, self._tensors = tuple(tensors), tuple(tensors.values())
+    def __init__(self, slots: Mapping[str, StateSlot]) -> None:
+        self._names, self._slots = tuple(slots), tuple(slots.values())
         self._before = self._present
         owners = {id(x): x for x in (OWNERS.get(address) for address in self._before[0]) if x is not None}
         self._owners: tuple[tuple[OwningStep, int], ...] = tuple((owner, owner.passes) for owner in owners.values())
 
     @property
     def _present(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(map(ADDRESS, self._tensors)), tuple(map(VERSION, self._tensors))
+        """Addresses and versions of the tensors; fewer where one is gone."""
+        tensors = [x for slot in self._slots if isinstance(x := slot.get(), Tensor)]
+        return tuple(map(ADDRESS, tensors)), tuple(map(VERSION, tensors))
 
     def check(self) -> None:
         """Raise OptionProblem where PyTorch or another step wrote one of them."""
@@ -125,5 +128,5 @@ class Constants:
             return
         names = ", ".join(self._names[:4]) + ", ..." * (len(self._names) > 4)
         cause = "frozen parameters or buffers have changed since the step was compiled, in which they are constants"
-        is_parameter = any(isinstance(x, nn.Parameter) for x in self._tensors)
+        is_parameter = any(isinstance(slot.get(), nn.Parameter) for slot in self._slots)
         raise OptionProblem(cause, [("constants", names)], f"{AGAIN}; or {FOLLOWS}" if is_parameter else AGAIN)

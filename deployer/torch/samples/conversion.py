@@ -83,7 +83,8 @@ def flat(batch: Any) -> Any:
         return batch
     if isinstance(batch[0], Mapping) and len(batch) == PAIR and "target" not in batch[0]:
         return {**batch[0], "target": batch[1]}
-    nested = [isinstance(x, list | tuple) and len(x) > 0 and all(map(is_array, x)) for x in batch]
+    rows = {len(x) for x in batch if is_array(x)}
+    nested = [isinstance(x, list | tuple) and all(map(is_array, x)) and {len(y) for y in x} == rows for x in batch]
     return tuple(x for item, inside in zip(batch, nested, strict=True) for x in (item if inside else (item,)))
 
 

@@ -233,8 +233,10 @@ dropout.register_autograd(_dropout_grad, setup_context=_dropout_setup)
 def _dropout_of(
     draws: Draws, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool = True
 ) -> Any:
-    """Dropout that drops some elements and keeps others; all else is traced."""
-    if inplace or not (training and train and 0 < p < 1 and draws.drops) or input.dtype != torch.float32:
+    """The input where nothing is dropped, and dropout that drops some elements and keeps others; all else is traced."""
+    if 0 <= p <= 1 and (p == 0 or not (training and train and draws.drops)):
+        return input
+    if inplace or not 0 < p < 1 or input.dtype != torch.float32:
         return NotImplemented
     return dropout(input, float(p), draws.next_stream())
 

@@ -79,7 +79,7 @@ class Draws(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The operator itself, or what stands for one that draws."""
-        if not _may_draw(func):
+        if not may_draw(func):
             return func(*args, **(kwargs or {}))
         given = _arguments(func, args, kwargs or {})
         if _idle(given):
@@ -140,7 +140,8 @@ def _draws(*names: str) -> Callable[[Drawing], Drawing]:
 
 
 @cache
-def _may_draw(func: Any) -> bool:
+def may_draw(func: Any) -> bool:
+    """Whether an operator of PyTorch may draw random numbers."""
     return torch.Tag.nondeterministic_seeded in func.tags
 
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from deployer.torch.tracing.draws import may_draw
+
 LARGEST = 1 << 24
 """Elements of the largest tensor that is followed."""
 SHAPED = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1}
@@ -33,7 +35,7 @@ class _Undrawn(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The operator itself."""
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if may_draw(func):
             raise RandomNumbers(str(func))
         return func(*args, **(kwargs or {}))
 
@@ -55,8 +57,9 @@ class KnownValues:
     """Buffers that the trace takes for constants."""
 
     def note(self, tensor: Tensor, value: Tensor, buffers: Iterable[str] = ()) -> None:
-        """Note what a tensor is."""
-        self.known[id(tensor)] = _Known(tensor, tensor._version, value, frozenset(buffers))
+        """Note a copy of a tensor's value, unless it is too large."""
+        if value.numel() <= LARGEST:
+            self.known[id(tensor)] = _Known(tensor, tensor._version, copied(value), frozenset(buffers))
 
     def value(self, tensor: Tensor) -> Tensor | None:
         """Return the value of a tensor on which the trace then relies; None where it is unknown."""
@@ -72,8 +75,8 @@ class KnownValues:
             return found if found.version == tensor._version else None
         if isinstance(tensor, FakeTensor) or tensor.requires_grad or tensor.numel() > LARGEST:
             return None
-        self.note(tensor, copied(tensor))
-        return self.known[id(tensor)]
+        self.note(tensor, tensor)
+        return self.known.get(id(tensor))
 
     @contextmanager
     def seeing(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[list[Any]]:

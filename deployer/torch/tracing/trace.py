@@ -21,7 +21,6 @@ from deployer.torch import lowerings
 from deployer.torch.graph import LOWERINGS
 from deployer.torch.tracing.composites import Composites
 from deployer.torch.tracing.draws import Draws, TracedDraws
-from deployer.torch.tracing.known_values import copied
 from deployer.torch.tracing.module_state import (
     HeldState,
     attributes_kept,
@@ -174,7 +173,7 @@ class _Step:
         given = {n: _as_parameter(t) for n, t in (leaves | fixed).items()}
         composites = Composites(self.draws)
         for name in set(states) - self.changing:
-            composites.values.note(states[name], copied(self.held.state(name)), [name])
+            composites.values.note(states[name], self.held.state(name), [name])
         # Attention by the MATH backend: of the fused one the forward alone is decomposed, and its gradient then wrong.
         modes = (sdpa_kernel(SDPBackend.MATH), self.draws, composites, tracked(self.module))
         with self.held.swapped(given, states), torch.enable_grad(), contextlib.ExitStack() as stack:

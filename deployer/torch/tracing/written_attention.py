@@ -31,7 +31,10 @@ IN_PLACE = {"mul_": "mul", "__imul__": "mul", "div_": "div", "__itruediv__": "di
 
 @dataclass(frozen=True)
 class Scores:
-    """Products of queries and keys, times a number, plus a mask, of which the values are known; or their softmax."""
+    """Products of queries and keys, times a number, plus a mask, of which the values are known; or their softmax.
+
+    `behind` are the tensors that it was before.
+    """
 
     tensor: Tensor
     q: Tensor
@@ -40,12 +43,13 @@ class Scores:
     mask: Tensor | None = None
     traced_mask: Tensor | None = None
     is_softmax: bool = False
+    behind: tuple[Tensor, ...] = ()
     versions: tuple[int, ...] = ()
 
     @property
     def holds(self) -> bool:
-        """Whether nobody has written to a tensor since, and no hook changes the gradient."""
-        return self.versions == self._versions and not self.tensor._backward_hooks
+        """Whether nobody has written to a tensor since, and no hook changes a gradient on the way."""
+        return self.versions == self._versions and not any(x._backward_hooks for x in (self.tensor, *self.behind))
 
     @property
     def _versions(self) -> tuple[int, ...]:
@@ -53,7 +57,8 @@ class Scores:
 
     def of(self, tensor: Tensor) -> "Scores":
         """The same of another tensor, at the versions that all have now."""
-        found = replace(self, tensor=tensor)
+        behind = self.behind if tensor is self.tensor else (*self.behind, self.tensor)
+        found = replace(self, tensor=tensor, behind=behind)
         return replace(found, versions=found._versions)
 
 
@@ -69,12 +74,14 @@ class Repeated:
     axis: int
     count: int
     is_open: bool = False
+    behind: tuple[Tensor, ...] = ()
     versions: tuple[int, int] = (0, 0)
 
     @property
     def holds(self) -> bool:
-        """Whether nobody has written to either since, and no hook changes the tensor's gradient."""
-        return (self.tensor._version, self.source._version) == self.versions and not self.tensor._backward_hooks
+        """Whether nobody has written to either since, and no hook changes a gradient on the way."""
+        written = (self.tensor._version, self.source._version) != self.versions
+        return not written and not any(x._backward_hooks for x in (self.tensor, *self.behind))
 
 
 @dataclass
@@ -93,7 +100,7 @@ class WrittenAttention:
 
     def replaced(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return what stands for a call, and NotImplemented where it ends no attention."""
-        if kwargs:
+        if kwargs or is_computed_again():
             return NotImplemented
         operands, order = args, None
         if name == "einsum":
@@ -153,7 +160,7 @@ class WrittenAttention:
 
     def _further(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], known: Scores) -> Scores | None:
         """The scores behind a call that scales, masks or copies them, or takes their softmax."""
-        if name in (*ALIASES, "clone", "dropout", "dropout_") and args[0] is known.tensor:
+        if name in (*ALIASES, "clone") and args[0] is known.tensor:
             return known
         if known.is_softmax:
             return None
@@ -272,22 +279,22 @@ class WrittenAttention:
         if name == "repeat_interleave":
             self._interleaved(x, args, kwargs, result)
         elif known is None:
-            self._opened(name, x, result)
+            self._opened(name, args, result)
         elif name in (*ALIASES, "clone"):
-            self._note(result, known.source, known.axis, known.count, known.is_open)
+            self._note(result, known.source, known.axis, known.count, known.is_open, known)
         elif name in ("expand", "repeat", "broadcast_to", "expand_as") and known.is_open and known.count == 0:
             count = result.shape[known.axis + 1] if result.dim() == x.dim() else 0
             if count and result.shape == (*x.shape[: known.axis + 1], count, *x.shape[known.axis + 2 :]):
-                self._note(result, known.source, known.axis, count, True)
+                self._note(result, known.source, known.axis, count, True, known)
         elif name in ("reshape", "view", "flatten") and known.is_open and known.count:
             shape = list(known.source.shape)
             shape[known.axis] *= known.count
             if list(result.shape) == shape:
-                self._note(result, known.source, known.axis, known.count)
+                self._note(result, known.source, known.axis, known.count, False, known)
         elif not known.is_open and (name in TRANSPOSED or name == "permute"):
             order = _order(name, args, kwargs, x.dim())
             if order is not None:
-                self._note(result, known.source.permute(order), order.index(known.axis), known.count)
+                self._note(result, known.source.permute(order), order.index(known.axis), known.count, False, known)
 
     def _interleaved(self, x: Tensor, args: Sequence[Any], kwargs: Mapping[str, Any], result: Tensor) -> None:
         given = {**dict(zip(("repeats", "dim"), args[1:], strict=False)), **kwargs}
@@ -295,8 +302,11 @@ class WrittenAttention:
         if isinstance(count, int) and isinstance(dim, int) and count > 0:
             self._note(result, x, dim % x.dim(), count)
 
-    def _opened(self, name: str, x: Tensor, result: Tensor) -> None:
+    def _opened(self, name: str, args: Sequence[Any], result: Tensor) -> None:
         """Note a tensor with one axis more, of one element, or one whose only element along an axis is there often."""
+        x = args[0]
+        if name == "__getitem__" and not _keeps_order(args[1]):
+            return
         if name not in ("unsqueeze", "__getitem__", "view", "reshape") or result.dim() != x.dim() + 1:
             if name == "expand" and result.dim() == x.dim():
                 changed = [a for a in range(x.dim()) if result.shape[a] != x.shape[a]]
@@ -307,9 +317,18 @@ class WrittenAttention:
         if len(opened) == 1:
             self._note(result, x, opened[0] - 1, 0, True)
 
-    def _note(self, result: Tensor, source: Tensor, axis: int, count: int, is_open: bool = False) -> None:
+    def _note(
+        self,
+        result: Tensor,
+        source: Tensor,
+        axis: int,
+        count: int,
+        is_open: bool = False,
+        before: Repeated | None = None,
+    ) -> None:
         versions = (result._version, source._version)
-        self.repeated[id(result)] = Repeated(result, source, axis, count, is_open, versions)
+        behind = (*before.behind, before.tensor) if before else ()
+        self.repeated[id(result)] = Repeated(result, source, axis, count, is_open, behind, versions)
 
     def _scores(self, tensor: Tensor) -> Scores | None:
         known = self.scores.get(id(tensor))
@@ -349,6 +368,17 @@ def _shows_some(known: Scores, mask: Tensor) -> bool:
         shape = tuple(known.tensor.shape[-1:])
         rows = mask.expand(*mask.shape[:-1], *shape) if mask.dim() else mask.expand(shape)
         return fits and bool((rows > -math.inf).any(-1).all()) and not bool(mask.isnan().any())
+
+
+def is_computed_again() -> bool:
+    """Whether what is saved for gradients is left out, and computed again without this mode, as in a checkpoint."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def _keeps_order(index: Any) -> bool:
+    """Whether an index takes elements in their order: slices and new axes alone."""
+    items = index if isinstance(index, tuple) else (index,)
+    return all(item is None or item is ... or isinstance(item, slice) for item in items)
 
 
 def _order(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], rank: int) -> list[int] | None:
@@ -395,7 +425,7 @@ def _ordered(x: Tensor, letters: str, to: str) -> Tensor:
 
 def _with_heads(lead: str, letters: str, x: Tensor) -> tuple[str, Tensor]:
     """Letters and tensor of keys or values, with an axis of one head if all heads share them."""
-    if [c for c in lead if c not in letters] != [*lead[-1:]]:
+    if not lead or [c for c in lead if c not in letters] != [lead[-1]]:
         return letters, x
     return lead[-1] + letters, x.unsqueeze(0)
 
@@ -403,9 +433,9 @@ def _with_heads(lead: str, letters: str, x: Tensor) -> tuple[str, Tensor]:
 def _scored(letters: Equation, a: Tensor, b: Tensor, ordered: Ordered) -> tuple[Tensor, Tensor] | None:
     """Queries and keys of which an equation makes scores, with shared axes first; None of another product."""
     first, second, result = letters
-    lead, query, key = result[:-2], result[-2], result[-1]
-    if query in second:
+    if len(result) < 2 or result[-2] in second:
         return None
+    lead, query, key = result[:-2], result[-2], result[-1]
     second, b = _with_heads(lead, second, b)
     width = set(first) - set(lead) - {query}
     if len(width) != 1 or set(first) - {query} != set(second) - {key} or set(result) - {query, key} != set(lead):
@@ -419,6 +449,8 @@ def _scored(letters: Equation, a: Tensor, b: Tensor, ordered: Ordered) -> tuple[
 def _valued(letters: Equation, v: Tensor, ordered: Ordered) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
     """Values in the order of shares, and what orders the result; None where an equation is another product."""
     first, second, result = letters
+    if len(first) < 2:
+        return None
     lead, query, key = first[:-2], first[-2], first[-1]
     second, v = _with_heads(lead, second, v)
     width = set(second) - {*lead, key}

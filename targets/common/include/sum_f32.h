@@ -10,6 +10,7 @@
 
 #define SUM_BLOCK 32u  /* elements */
 #define SUM_GROUP 16u  /* blocks */
+#define GROUP_LENGTH (SUM_GROUP * SUM_BLOCK)
 #define SUM_CARRIED 3u /* floats that wait in carry per sum */
 
 typedef struct {

@@ -6,16 +6,14 @@
 #include "share_f32.h"
 #include "sum_f32.h"
 
-#define GROUPED (SUM_GROUP * SUM_BLOCK)
-
 void power_groups_f32(const void *args) {
     const power_groups_f32_args_t *p = args;
     const share_t share = share_of(p->n * p->g * p->d);
     for (uint32_t i = share.begin; i < share.end; i++) {
         const uint32_t d = i % p->d, g = i / p->d % p->g, n = i / p->d / p->g, x_c = p->x_c;
-        const uint32_t left = p->c - g * GROUPED, count = left < GROUPED ? left : GROUPED;
-        const float *x = p->x + n * p->x_n + g * GROUPED * x_c + d, max = p->max[n * p->m_n + d];
-        const uint32_t label = (uint32_t)p->labels[n * p->l_n + d] - (p->g_start + g) * GROUPED;
+        const uint32_t left = p->c - g * GROUP_LENGTH, count = left < GROUP_LENGTH ? left : GROUP_LENGTH;
+        const float *x = p->x + n * p->x_n + g * GROUP_LENGTH * x_c + d, max = p->max[n * p->m_n + d];
+        const uint32_t label = (uint32_t)p->labels[n * p->l_n + d] - (p->g_start + g) * GROUP_LENGTH;
         float group = 0.0f;
         for (uint32_t c = 0; c < count;) {
             float block = 0.0f;

@@ -8,8 +8,8 @@ void square_groups_f32(const void *args) {
     const square_groups_f32_args_t *p = args;
     const share_t share = share_of(p->groups);
     for (uint32_t g = share.begin; g < share.end; g++) {
-        const uint32_t begin = g * SUM_GROUP * SUM_BLOCK, left = p->n - begin;
-        const uint32_t end = begin + (left < SUM_GROUP * SUM_BLOCK ? left : SUM_GROUP * SUM_BLOCK);
+        const uint32_t begin = g * GROUP_LENGTH, left = p->n - begin;
+        const uint32_t end = begin + (left < GROUP_LENGTH ? left : GROUP_LENGTH);
         float group = 0.0f;
         for (uint32_t i = begin; i < end;) {
             float block = 0.0f;

@@ -4,17 +4,15 @@
 #include "flat.h"
 #include "row_powers.h"
 
-#define GROUPED (SUM_GROUP * SUM_BLOCK)
-
 void power_groups_f32(const void *args) {
     const power_groups_f32_args_t *p = args;
     const share_t share = share_of(p->n * p->g * p->d);
     const uint32_t groups = p->g, x_c = p->x_c;
     for (uint32_t i = share.begin; i < share.end; i++) {
         const uint32_t row = p->d > 1 ? i / p->d : i, d = i - row * p->d, n = row < groups ? 0 : row / groups;
-        const uint32_t g = row - n * groups, count = hal_min(p->c - g * GROUPED, GROUPED);
-        const float *const x = p->x + n * p->x_n + g * GROUPED * x_c + d, max = p->max[n * p->m_n + d];
-        const uint32_t label = (uint32_t)p->labels[n * p->l_n + d] - (p->g_start + g) * GROUPED;
+        const uint32_t g = row - n * groups, count = hal_min(p->c - g * GROUP_LENGTH, GROUP_LENGTH);
+        const float *const x = p->x + n * p->x_n + g * GROUP_LENGTH * x_c + d, max = p->max[n * p->m_n + d];
+        const uint32_t label = (uint32_t)p->labels[n * p->l_n + d] - (p->g_start + g) * GROUP_LENGTH;
         const float *at = x;
         uint32_t least = NO_POWER;
         float group = 0.0f;

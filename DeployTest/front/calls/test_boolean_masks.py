@@ -1,4 +1,4 @@
-"""Truths in the samples: what `forward` and the loss get is a mask of PyTorch, in every form of the data."""
+"""Boolean tensors in the samples: what `forward` and the loss get is a mask of PyTorch, in every form of the data."""
 
 import importlib
 from typing import Any
@@ -70,7 +70,7 @@ def test_a_mask_is_one_in_a_loop() -> None:
 
 
 def test_a_target_is_one_for_a_function() -> None:
-    """A loss function gets truths, a loss by its name the numbers that it compares."""
+    """A loss function gets bools, a loss by its name the numbers that it compares."""
 
     def left_out(output: Any, target: Any) -> Any:
         return (output.square() * (~target)).mean()
