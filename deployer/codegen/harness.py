@@ -81,7 +81,7 @@ def harness_view(plan: Plan, target: Target, origin: CText) -> HarnessView:
         loss=names.home(plan.storage_of[plan.outputs[0]]),
         optimizer=(code("optimizer_network_run();"),) if "optimizer" in order else (),
         run=code(f"{identifier(order[0])}_network_run();"),
-        label=identifier("opt_cycles" if plan.weights else "infer_cycles"),
+        label=identifier("opt_cycles" if plan.storage_of[plan.outputs[0]] in plan.weights else "infer_cycles"),
         footprint=c_string(footprint),
         clock=c_string(target.clock),
         cores=target.cores,

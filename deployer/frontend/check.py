@@ -94,7 +94,7 @@ def _inference(main: RawGraph, warn: Warn) -> Program:
     graph = Graph("infer", _live(state, main.outputs, roles))
     _check_kernels(graph, state)
     tensors = _tensors(roles, ((graph, state, main.outputs),))
-    program = Program(tensors, (graph,), roles.of("data"), (), (), "", main.outputs, {})
+    program = Program(tensors, (graph,), roles.of("data"), roles.of("weight"), (), "", main.outputs, {})
     _check_constant_labels(program)
     return program
 

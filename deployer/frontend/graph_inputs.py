@@ -7,7 +7,7 @@ from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, Role, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import accumulator_of, registry, unsupported, usual_accumulator
-from deployer.core.traits.training import Counter, Optimizer, State
+from deployer.core.traits.training import Counter, Kept, Optimizer, State
 from deployer.frontend.raw_graph import FileInput, RawGraph
 
 BUFFER_SUFFIX = "_grad.accumulation.buffer"
@@ -31,9 +31,11 @@ class Roles:
 
 
 def inference_roles(graph: RawGraph) -> Roles:
-    """Every input that has no initializer is data."""
+    """Every input that has no initializer is data, but for what is kept from pass to pass."""
     types = static_types(i for i in graph.inputs if i.name not in graph.constants)
-    return Roles(types, dict.fromkeys(types, "data"), {}, {})
+    kept = {name: state.initial for name, state in state_inputs(graph).items()}
+    roles: dict[str, Role] = {name: "weight" if name in kept else "data" for name in types}
+    return Roles(types, roles, {}, kept)
 
 
 def training_roles(train: RawGraph, optimizer: RawGraph, data_inputs: int | None) -> Roles:
@@ -96,7 +98,7 @@ def _states(node: Node) -> Mapping[int, State]:
     """The states of a node by the positions of its inputs."""
     operator = registry().get(node.op)
     match operator.training if operator else None:
-        case Counter(operand=operand, state=state):
+        case Counter(operand=operand, state=state) | Kept(operand=operand, state=state):
             return {operand: state}
         case Optimizer(states=states):
             return states

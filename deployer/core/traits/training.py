@@ -253,6 +253,14 @@ class Counter(Training):
 
 
 @dataclass(frozen=True)
+class Kept(Training):
+    """Operator that writes into an operand in place, which a program keeps from pass to pass, beginning at `state`."""
+
+    state: State
+    operand: int = 0
+
+
+@dataclass(frozen=True)
 class Accumulator(Training):
     """An operator that sums gradients over passes: positions of its buffer, the gradient, and the reset flag.
 

@@ -20,6 +20,7 @@ from deployer.operators.attention.attention_steps import (
     AttentionRows,
     AttentionStep,
 )
+from deployer.operators.attention.cache import CacheUpdate
 from deployer.operators.attention.onnx_attention import OnnxAttention, RotaryEmbedding
 from deployer.operators.base.operands import normal
 from deployer.operators.base.sums import LONGEST_ROW
@@ -189,3 +190,18 @@ def rotary_embedding_samples(op: RotaryEmbedding) -> Iterator[Sample]:
         yield Sample(label, (normal(r, 2, 4, 3, 6), *own), {**attrs}, onnx=False)
         inputs = (normal(r, 2, 3, 16), *shared, positions)
         yield Sample(f"{label}, part", inputs, {**attrs, "num_heads": 2, "rotary_embedding_dim": 6}, onnx=False)
+
+
+@samples_of(CacheUpdate)
+def cache_samples(op: CacheUpdate) -> Iterator[Sample]:
+    """One sequence and several, from the first row on, in the middle, and with rows for which there is no room."""
+    r = rng(214)
+    for label, cache, count, begin in (
+        ("first", (1, 2, 5, 3), 2, [0]),
+        ("sequences", (3, 2, 7, 4), 3, [0, 4, 2]),
+        ("last", (2, 9, 4), 1, [8, 3]),
+        ("behind", (2, 1, 6, 2), 4, [4, 6]),
+        ("all", (1, 3, 4, 5), 4, [0]),
+    ):
+        rows = normal(r, *cache[:-2], count, cache[-1])
+        yield Sample(label, (normal(r, *cache), rows, np.array(begin, np.int32)), {}, onnx=False)
