@@ -135,11 +135,13 @@ def _joined(program: Program, predicted: Program) -> Program:
     if predicted.tensors[predicted.storage(predicted.outputs[0])].role != "value":
         raise OptionProblem(f"{predicted.outputs[0]!r} needs no computation", hint="--predict another VALUE")
     data = (*program.data, *(name for name, tensor in added.items() if tensor.role == "data"))
+    kept = (names[name] for name in predicted.weights)
     return replace(
         program,
         tensors={**program.tensors, **added},
         graphs=(train, Graph(PREDICT, nodes), optimizer),
         data=data,
+        weights=(*program.weights, *kept),
         outputs=(*program.outputs, result),
         held=data,
     )

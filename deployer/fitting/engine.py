@@ -144,6 +144,6 @@ def evaluated_program(graph: RawGraph, parameters: Sequence[str]) -> Program:
     weights = tuple(name for name in program.data if name in shapes)
     tensors = {n: replace(t, role="weight") if n in weights else t for n, t in program.tensors.items()}
     data = tuple(name for name in program.data if name not in shapes)
-    program = replace(program, tensors=tensors, data=data, weights=weights)
+    program = replace(program, tensors=tensors, data=data, weights=(*weights, *program.weights))
     verify_program(program)
     return program
