@@ -141,9 +141,10 @@ def evaluated_program(graph: RawGraph, parameters: Sequence[str]) -> Program:
     named = {i.name for i in inputs}
     raw = replace(graph, inputs=(*(i for i in graph.inputs if i.name not in named), *inputs), constants=constants)
     program = check.check_program(Source(raw, None), warn=lambda warning: None)
-    weights = tuple(name for name in program.data if name in shapes)
-    tensors = {n: replace(t, role="weight") if n in weights else t for n, t in program.tensors.items()}
+    given = [name for name in program.data if name in shapes]
+    tensors = {n: replace(t, role="weight") if n in given else t for n, t in program.tensors.items()}
+    weights = tuple(name for name, tensor in tensors.items() if tensor.role == "weight")
     data = tuple(name for name in program.data if name not in shapes)
-    program = replace(program, tensors=tensors, data=data, weights=(*weights, *program.weights))
+    program = replace(program, tensors=tensors, data=data, weights=weights)
     verify_program(program)
     return program
