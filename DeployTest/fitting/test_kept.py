@@ -110,6 +110,7 @@ def test_sequences_of_different_lengths_do_not_see_each_other(tmp_path: Path) ->
         assert y[0].tobytes() == np.ascontiguousarray(alone[0, :, i : i + 1]).tobytes()
 
 
+@pytest.mark.host
 def test_segments_keep_rows_from_pass_to_pass(tmp_path: Path) -> None:
     arrays = drawn(5)
     path = attention_file(tmp_path / "one.onnx", 1)
@@ -129,3 +130,25 @@ def test_a_cache_that_is_a_constant_is_refused(tmp_path: Path) -> None:
     onnx.save(model, path)
     with pytest.raises(GraphProblem, match="overwrites 'cache_k', which is a constant"):
         pipeline.load_inference_case(path)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize(
+    ("budgets", "level", "slots"),
+    [({"L1": 5_000}, "L2", 0), ({"L1": 5_000, "L2": 6_000}, "L3", 1)],
+    ids=["next level", "outermost level"],
+)
+def test_rows_are_written_where_the_cache_lies(budgets: dict[str, int], level: str, slots: int, tmp_path: Path) -> None:
+    """Without moving the cache, unless it lies beyond the level that kernels reach; the bits are those of one level."""
+    arrays = drawn(5)
+    path = attention_file(tmp_path / "one.onnx", 1)
+    expected = in_chunks(Chunks(path, tmp_path / "one"), arrays, 1)
+    program = pipeline.load_inference_case(path).program
+    plan = build_segment(program, Options("host", budgets=budgets, outermost="L3"), tmp_path / "host")
+    levels = {home.storage: home.level for home in plan.homes}
+    updates = [step.operands[0] for step in plan.steps if step.op == "CacheUpdate"]
+    assert level in [levels[o.storage] for o in updates]
+    assert {o.slots for o in updates if levels[o.storage] == level} == {slots}
+    passes = [[*(x[:, :, i : i + 1] for x in arrays), np.array([i], np.int32)] for i in range(5)]
+    outputs = FitEvaluator(program, plan, tmp_path / "host").outputs({}, passes)
+    assert np.concatenate(list(outputs), 2).tobytes() == expected.tobytes()

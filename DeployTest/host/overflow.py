@@ -137,7 +137,7 @@ def overflows(plan: Plan) -> Iterator[Stray]:
     """By each first call of a step and each operand it writes: one element before its box, past it, between its runs
     where it has gaps, and into the other part of its slot."""
     memory = MemoryNames(plan, target_of(plan.options))
-    inner = plan.levels[0].name
+    inner, number = plan.levels[0].name, {use.name: i for i, use in enumerate(plan.levels)}
     for step in plan.steps:
         for o in step.operands:
             if o.mode == "in":
@@ -146,7 +146,7 @@ def overflows(plan: Plan) -> Iterator[Stray]:
             count = int(np.prod([n for _, n in box], dtype=int))
             if not count:
                 continue
-            name = f"'{o.arg}' of step {step.index}"
+            name, level = f"'{o.arg}' of step {step.index}", 0
             if o.slots:
                 start = memory.address(inner, o.slot_offset)
                 end = start + count * ELEMENT
@@ -154,15 +154,14 @@ def overflows(plan: Plan) -> Iterator[Stray]:
                     yield Stray(step, 0, 0, start + o.slot_bytes, f"the other part of {name}")
             else:
                 home = plan.home(o.storage)
-                steps = strides(o.view)
-                start = (
-                    memory.address(inner, home.offset) + sum(f * s for (f, _), s in zip(box, steps, strict=True)) * 4
-                )
+                steps, level = strides(o.view), number[home.level]
+                first = sum(f * s for (f, _), s in zip(box, steps, strict=True))
+                start = memory.address(home.level, home.offset) + first * ELEMENT
                 end = start + (sum((n - 1) * s for (_, n), s in zip(box, steps, strict=True)) + 1) * ELEMENT
                 run = box[-1][1] * ELEMENT
                 if end - start > count * ELEMENT and box[-1][1] < o.view[-1]:
-                    yield Stray(step, 0, 0, start + run, f"between the runs of {name}")
-            yield Stray(step, 0, 0, start - ELEMENT, f"before {name}")
+                    yield Stray(step, 0, level, start + run, f"between the runs of {name}")
+            yield Stray(step, 0, level, start - ELEMENT, f"before {name}")
             if end < start + o.slots * o.slot_bytes and count * ELEMENT == o.slot_bytes:
                 continue  # that is the other part
-            yield Stray(step, 0, 0, end, f"past {name}")
+            yield Stray(step, 0, level, end, f"past {name}")

@@ -6,9 +6,10 @@ The solver, the emitter, the verifier and the tests derive boxes, footprints, tr
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from deployer.core.artefact import IF_ANY
 from deployer.core.safe_text import identifier
 
 Span = tuple[int, int]
@@ -201,7 +202,8 @@ class Operand:
     """A pointer argument of a kernel: its tensor as a row-major array of shape `view`, and the map of each axis.
 
     `overwrite_on_first_pass` marks an inout operand whose old content is not read in a pass with the lazy-reset flag
-    set.
+    set. One that is used `at_home` has few elements that the kernel touches: it does so where they lie, also in the
+    level of homes.
     """
 
     arg: str
@@ -210,6 +212,7 @@ class Operand:
     view: tuple[int, ...]
     axes: tuple[Axis, ...]
     overwrite_on_first_pass: bool = False
+    at_home: bool = field(default=False, metadata={IF_ANY: True})
 
     def __post_init__(self) -> None:
         """Refuse a name that is no identifier: variables of generated C are named after the argument."""

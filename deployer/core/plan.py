@@ -230,7 +230,8 @@ class Home:
 class PlanOperand:
     """A kernel pointer: where its tensor's home is, and its slots at the inner level (none: resident).
 
-    A spilled operand has slots in the middle level as well, the stage's.
+    A spilled operand has slots in the middle level as well, the stage's. One that is used `at_home` has slots nowhere
+    else.
     """
 
     arg: str
@@ -246,6 +247,7 @@ class PlanOperand:
     stage_slots: int
     stage_bytes: int
     stage_offset: int
+    at_home: bool = field(default=False, metadata={IF_ANY: True})
 
     @property
     def places(self) -> tuple[Slots, ...]:

@@ -110,6 +110,7 @@ def drafted(step: Step, choice: StepTiling) -> PlanStep:
             stage_slots=stage.slots.get(o.arg, 0) if stage else 0,
             stage_bytes=0,
             stage_offset=0,
+            at_home=o.at_home,
         )
         for o in access.operands
     ]

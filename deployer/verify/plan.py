@@ -28,6 +28,8 @@ from deployer.verify.cross_step import (
 )
 from deployer.verify.tiling import check_tables, need, target_of, verify_running
 
+OF_OPERAND = ("tensor", "mode", "view", "axes", "overwrite_on_first_pass", "at_home")
+"""Fields of an operand that a plan has from its operator."""
 COMPARED = 256
 """So many buffers are compared with all others at a time: pairs of all at once are most of a large plan's memory."""
 
@@ -152,7 +154,10 @@ def _homes(plan: Plan, tiling: Tiling, target: Target) -> None:
 
 
 def check_moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: Target) -> None:
-    """In each level between its home and the kernel, an operand has slots of at least the bytes of its largest box."""
+    """In each level between its home and the kernel, an operand has slots of at least the bytes of its largest box.
+
+    Where it is used at home, and that is the next level, it has none.
+    """
     number = {level.name: i for i, level in enumerate(target.levels)}
     operands = {o.arg: o for o in step.operands}
     for d in step.dims:
@@ -169,7 +174,7 @@ def check_moves(step: PlanStep, declared: Step, homes: dict[str, Home], target: 
         need(set(o.dims) <= set(pieces), "plan", f"{place} depends on dims that the step does not have")
         home_level = homes[operand.storage].level
         for level, slots, loop in zip(target.levels, operand.places, loops, strict=False):
-            passes = number[home_level] > number[level.name]
+            passes = number[home_level] > number[level.name] and not (o.at_home and number[home_level] == L_HOME)
             text = f"{place} has {slots.count} slots in {level.name}, its home is in {home_level}"
             need(passes == (slots.count > 0), rule, text)
             box_bytes = largest_box(o, loop) * _element(step, o.arg)
@@ -284,8 +289,8 @@ def _step(step: PlanStep, declared: Step, choice: StepTiling, tiling: Tiling) ->
         f"{place}: other operands",
     )
     for o, source in zip(step.operands, declared.access.operands, strict=True):
-        fields = (o.tensor, o.mode, o.view, o.axes, o.overwrite_on_first_pass)
-        same = fields == (source.tensor, source.mode, source.view, source.axes, source.overwrite_on_first_pass)
+        fields = (o.tensor, o.mode, o.view, o.axes, o.overwrite_on_first_pass, o.at_home)
+        same = fields == tuple(getattr(source, name) for name in OF_OPERAND)
         need(same, "plan", f"{place}: operand {o.arg!r} is not the operator's")
         storage = program.storage(o.tensor)
         residencies = (v.name for v in tiling.residencies if v.storage == storage and v.first <= step.index <= v.last)

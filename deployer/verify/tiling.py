@@ -342,7 +342,7 @@ def _stage(step: Step, choice: StepTiling, tiling: Tiling) -> None:
 
 
 def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
-    """A resident operand has no slot, another has one.
+    """A resident operand has no slot, nor has one that is used at home unless it is staged; another has one.
 
     In a double-buffered step an operand whose box changes has two slots, or three if it is read and written.
     """
@@ -355,7 +355,8 @@ def _slots(step: Step, choice: StepTiling, tiling: Tiling) -> None:
         home = f"{storage!r} is {'' if storage in resident else 'not '}resident"
         text = f"{place}: operand {o.arg!r} has {count} slots, and {home}"
         most = 3 if o.mode == "inout" else 2
-        need((count == 0) == (storage in resident) and 0 <= count <= most, "slots", text)
+        stays = storage in resident or (o.at_home and not (choice.stage and o.arg in choice.stage.slots))
+        need((count == 0) == stays and 0 <= count <= most, "slots", text)
         outer = choice.outer(step.access)
         changes = any(choice.tile[d] < outer[d] for d in o.dims)
         if choice.buffering == "double" and count:

@@ -40,7 +40,7 @@ void check_empty(uint32_t hop, uint32_t inward, const void *inner) {
 static uint32_t is_home_end(const hal_sim_operand_t *operand, const void *pointer) {
     if (operand->slot != HAL_SIM_NONE) return 0;
     const hal_sim_buffer_t *home = &hal_sim.buffers[operand->home];
-    return (const uint8_t *)pointer == hal_sim.levels[0].memory + home->address + home->bytes;
+    return (const uint8_t *)pointer == hal_sim.levels[home->level].memory + home->address + home->bytes;
 }
 
 static void check_operand(const hal_sim_operand_t *operand, const void *args) {

@@ -44,7 +44,7 @@ static void fail_in_flight(uint32_t level, uint32_t at) {
 
 static void fail_stray(uint32_t level, uint32_t at) {
     const uint8_t *address = level_memory(level) + at;
-    const char *operand = level || !running ? "" : trace_beside(at);
+    const char *operand = running ? trace_beside(level, at) : "";
     fail_in_flight(level, at);
     host_fail("guard", "%swrote where it must not, 0x%02x instead of 0x%02x: %s%s", suspect(), memory_byte(address),
               copies[level][at], memory_text(address), operand);
@@ -69,13 +69,14 @@ void guard_source(const host_side_t *side) {
     }
 }
 
-static void accept_run(uint32_t start, uint32_t bytes) { guard_accept(level_memory(0) + start, bytes); }
+static void accept_run(uint32_t level, uint32_t start, uint32_t bytes) { guard_accept(level_memory(level) + start, bytes); }
 
 void guard_kernel(void) {
     if (!copies) return;
     trace_each_written(accept_run);
     running = 1;
     if (host.guards == HOST_GUARDS_FULL) guard_check();
-    else check_level(0);
+    else for (uint32_t level = 0; level < hal_sim.level_count; level++)
+        if (trace_works_in(level)) check_level(level);
     running = 0;
 }

@@ -147,8 +147,10 @@ void trace_kernel(const void *args); /* before the call */
 void trace_kernel_done(void);
 void trace_leave(void);
 
-void trace_each_written(void (*call)(uint32_t start, uint32_t bytes)); /* runs in the inner level, of the call due */
-const char *trace_beside(uint32_t at); /* for messages: the box the call writes near that byte of the inner level */
+typedef void (*host_visit_t)(uint32_t level, uint32_t start, uint32_t bytes);
+void trace_each_written(host_visit_t visit); /* runs of what the call due writes */
+uint32_t trace_works_in(uint32_t level); /* whether the call due may write there: the inner level, or one of homes */
+const char *trace_beside(uint32_t level, uint32_t at); /* for messages: the box the call writes near that byte */
 
 /* ---- hal_cross_step.c ---- */
 

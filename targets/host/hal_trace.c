@@ -230,16 +230,21 @@ uint32_t trace_transfer(const host_transfer_t *t, uint32_t hop, uint32_t inward,
 
 /* ---- kernels ---- */
 
-static void visit_runs(const host_box_t *box, uint32_t level, uint32_t start, void (*visit)(uint32_t, uint32_t)) {
-    if (!level) {
-        visit(start, box->levels[0].count);
+static void visit_runs(const host_box_t *box, uint32_t axis, uint32_t memory, uint32_t start, host_visit_t visit) {
+    if (!axis) {
+        visit(memory, start, box->levels[0].count);
         return;
     }
-    for (uint32_t i = 0; i < box->levels[level].count; i++)
-        visit_runs(box, level - 1, start + i * box->levels[level].stride, visit);
+    for (uint32_t i = 0; i < box->levels[axis].count; i++)
+        visit_runs(box, axis - 1, memory, start + i * box->levels[axis].stride, visit);
 }
 
-/* The box of the tile in the inner level: packed in a slot, or a part of the home. */
+/* The level of the memory that the kernel finds an operand in: of its slots, or of its home. */
+static uint32_t kernel_level(const hal_sim_operand_t *o) {
+    return o->slot == HAL_SIM_NONE ? hal_sim.buffers[o->home].level : 0;
+}
+
+/* The box of the tile in that level: packed in a slot, or a part of the home. */
 static host_box_t inner_box(const hal_sim_operand_t *o, const loop_at_t *at) {
     host_box_t box = loop_box(o, at, 0, 0);
     const uint32_t packed = box.bytes;
@@ -249,7 +254,7 @@ static host_box_t inner_box(const hal_sim_operand_t *o, const loop_at_t *at) {
 }
 
 static void check_pointer(const hal_sim_operand_t *o, const void *args) {
-    const uint8_t *found, *wanted = hal_sim.levels[0].memory + inner_box(o, &due).start;
+    const uint8_t *found, *wanted = hal_sim.levels[kernel_level(o)].memory + inner_box(o, &due).start;
     memcpy(&found, (const uint8_t *)args + o->offset, sizeof found);
     guard_accept((const uint8_t *)args + o->offset, sizeof found); /* the step may have written it */
     if (found == wanted) return;
@@ -325,10 +330,10 @@ void trace_kernel(const void *args) {
         if (o->slot != HAL_SIM_NONE) use_slot(o);
 }
 
-void trace_each_written(void (*visit)(uint32_t start, uint32_t bytes)) {
+void trace_each_written(host_visit_t visit) {
     for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
         const host_box_t box = inner_box(o, &due);
-        if (o->writes && box.bytes) visit_runs(&box, box.rank - 1, box.start, visit);
+        if (o->writes && box.bytes) visit_runs(&box, box.rank - 1, kernel_level(o), box.start, visit);
     }
 }
 
@@ -338,10 +343,16 @@ static uint32_t box_end(const host_box_t *box) {
     return end;
 }
 
-const char *trace_beside(uint32_t at) {
+uint32_t trace_works_in(uint32_t level) {
+    uint32_t works = !level;
+    for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) works |= o->writes && kernel_level(o) == level;
+    return works;
+}
+
+const char *trace_beside(uint32_t level, uint32_t at) {
     for (const hal_sim_operand_t *o = step()->operands; o < operands_end(); o++) {
         const host_box_t box = inner_box(o, &due);
-        if (!o->writes || !box.bytes) continue;
+        if (!o->writes || !box.bytes || kernel_level(o) != level) continue;
         const uint32_t end = box_end(&box);
         const char *tile = host_text("the box of operand '%s' in tile %s", o->arg, loop_text(&due, 0));
         if (at >= end && at - end < NEAR) return host_text(", %u B past the end of %s", at - end, tile);

@@ -5,7 +5,7 @@ Pruned to the Pareto front of (bytes, cycles) per residency, so that the solver 
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,6 +100,7 @@ class StepCandidates:
     """The candidates of a step over `access`, the step's own or a part of it.
 
     `eligible` storages may be resident; `fresh` says that operands marked `overwrite_on_first_pass` need no ingress.
+    Operands of the arguments `staged` come from slots of a stage; others that are used at home move nowhere.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class StepCandidates:
         target: Target,
         fresh: bool,
         known: CallCosts,
+        staged: Collection[str] = (),
     ) -> None:
         grid, orders = grid_of(access), loop_orders(access)
         context = (access, grid, orders, storage_of, target, fresh)
@@ -121,7 +123,10 @@ class StepCandidates:
         everything = frozenset(storage_of[o.tensor] for o in access.operands)
         touched = sorted(everything & eligible)
         self.masks = [frozenset(m) for r in range(len(touched) + 1) for m in itertools.combinations(touched, r)]
-        self.moved = np.array([[m.storage not in mask for m in self.moves] for mask in self.masks])
+        still = {o.arg for o in access.operands if o.at_home and o.arg not in staged}
+        self.moved = np.array(
+            [[m.storage not in mask and m.arg not in still for m in self.moves] for mask in self.masks]
+        )
         self.limits = [RESIDENT_LIMIT if mask else FRONT_LIMIT for mask in self.masks]
         # Cutting a step that moves nothing into tiles gains nothing.
         self.cut = np.array([mask != everything for mask in self.masks])

@@ -131,7 +131,9 @@ class InnerLevel:
             access = staged_access(step.access, stage) if stage else step.access
             of = {o.tensor: name for o, name in zip(access.operands, names, strict=True)}
             eligible = frozenset(name for name in names if name.startswith("+"))
-            known[costed] = StepCandidates(step, access, of, eligible, self.target, fresh, self.calls(step))
+            known[costed] = StepCandidates(
+                step, access, of, eligible, self.target, fresh, self.calls(step), stage.slots if stage else ()
+            )
         front = pareto(c for mode in modes for c in known[costed].fronts(mode, self.capacity))
         if stage:
             costs = stage_estimate(step, stage, self.storage_of, self.target, fresh)

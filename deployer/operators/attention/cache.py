@@ -98,7 +98,9 @@ class CacheUpdate(Operator):
         cache, rows, begin = (types[name].shape for name in node.inputs)
         outer = math.prod(cache[:-2])
         listed = (
-            Operand("cache", node.inputs[CACHE], "inout", (outer, *cache[-2:]), (At("o"), At("t"), At("i"))),
+            Operand(
+                "cache", node.inputs[CACHE], "inout", (outer, *cache[-2:]), (At("o"), At("t"), At("i")), at_home=True
+            ),
             Operand("rows", node.inputs[ROWS], "in", (outer, *rows[-2:]), (At("o"), Whole(), At("i"))),
             Operand("begin", node.inputs[BEGIN], "in", (math.prod(begin),), (Whole(),)),
         )
