@@ -103,7 +103,7 @@ def as_foreign(tokenizer: BpeTokenizer) -> dict[str, object]:
     """The table of a `tokenizer.json` with the same vocabulary, whose special token is `<|end|>`."""
     characters = {value: character for character, value in ALPHABET.items()}
     names = ["".join(characters[value] for value in token) for token in tokenizer.tokens]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    level = {"trim_offsets": True, **pre_tokenizer()["pretokenizers"][1]}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     model = {
         **{"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None},
@@ -114,6 +114,7 @@ def as_foreign(tokenizer: BpeTokenizer) -> dict[str, object]:
     return {
         **{"version": "1.0", "truncation": None, "padding": None},
         "added_tokens": [{"id": tokenizer.end, "content": "<|end|>", **flags}],
-        **{"normalizer": None, "pre_tokenizer": pre_tokenizer(), "post_processor": None, "decoder": level},
+        **{"normalizer": None, "post_processor": None, "decoder": level},
+        "pre_tokenizer": {**pre_tokenizer(), "pretokenizers": [pre_tokenizer()["pretokenizers"][0], level]},
         "model": model,
     }

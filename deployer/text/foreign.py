@@ -1,22 +1,25 @@
 """Byte-level BPE of Hugging Face's `tokenizer.json`, taken only where every text gets the same ids here.
 
-The file is read here, member by member; its strings are compared, never run. The package `tokenizers` (the extra `lm`)
+The file is read here, member by member, by the rules of `foreign.toml`; its strings are compared, never
+run. The package `tokenizers` (the extra `lm`)
 then encodes probes by the same file as an independent judge.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from deployer.core.errors import FileProblem, OptionProblem, ToolMissing
-from deployer.core.files.reading import cause_of, damage
+from deployer.core.files.reading import cause_of, damage, own_toml
 from deployer.core.safe_text import json_line
 from deployer.text.bpe import BpeTokenizer, Merge
 from deployer.text.tokenizer import BYTES
-from deployer.text.words import CHARACTERS
 
 EXTRA = "lm"
 """The extra of this package that installs `tokenizers`."""
+NOTHING = "null"
+"""A missing member in `foreign.toml`."""
 _HINT = "train a tokenizer here (`train_bpe`), or one of bytes"
 _LETTERS = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [value for value in range(BYTES) if value not in _LETTERS]
@@ -67,35 +70,32 @@ def foreign_tokenizer(path: Path, table: Mapping[str, Any], end: str | None = No
 
 def _check_rules(path: Path, table: Mapping[str, Any]) -> None:
     """FileProblem for the first member by which text would get other ids."""
-    model, before = table["model"], table.get("pre_tokenizer")
-    wanted = {
-        "model.type": (model.get("type"), ("BPE",)),
-        "model.dropout": (model.get("dropout"), (None, 0)),
-        "model.byte_fallback": (model.get("byte_fallback"), (None, False)),
-        "model.ignore_merges": (model.get("ignore_merges"), (None, False)),
-        "model.continuing_subword_prefix": (model.get("continuing_subword_prefix"), (None, "")),
-        "model.end_of_word_suffix": (model.get("end_of_word_suffix"), (None, "")),
-        "normalizer": (table.get("normalizer"), (None,)),
-    }
-    for name, (found, known) in wanted.items():
-        if not any(type(found) is type(value) and found == value for value in known):
-            raise _other_rule(path, name, found, "null" if known[0] is None else str(known[0]))
-    expected = pre_tokenizer()
-    steps = before.get("pretokenizers") if isinstance(before, dict) and before.get("type") == "Sequence" else None
+    rules = _rules()
+    for place, prefix, known in ((table["model"], "model.", rules["model"]), (table, "", rules["table"])):
+        for name, values in known.items():
+            found = NOTHING if place.get(name) is None else place[name]
+            if not any(type(found) is type(value) and found == value for value in values):
+                raise _other_rule(path, prefix + name, place.get(name), values[0])
+    expected, before = pre_tokenizer(), table.get("pre_tokenizer")
+    steps = before.get("pretokenizers") if isinstance(before, dict) and before.get("type") == expected["type"] else None
     if not isinstance(steps, list) or len(steps) != len(expected["pretokenizers"]):
         raise _other_rule(path, "pre_tokenizer", before, json_line(expected))
     for index, (found, step) in enumerate(zip(steps, expected["pretokenizers"], strict=True)):
         for name, value in step.items():
             given = found.get(name) if isinstance(found, dict) else None
-            if name != "trim_offsets" and given != value:
+            if given != value:
                 raise _other_rule(path, f"pre_tokenizer.pretokenizers[{index}].{name}", given, json_line(value))
 
 
 def pre_tokenizer() -> dict[str, Any]:
     """The member `pre_tokenizer` of a `tokenizer.json` with the words of `words_of`."""
-    split = {"type": "Split", "pattern": {"Regex": CHARACTERS}, "behavior": "Isolated", "invert": False}
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    return {"type": "Sequence", "pretokenizers": [split, level]}
+    found: dict[str, Any] = _rules()["pre_tokenizer"]
+    return found
+
+
+@cache
+def _rules() -> dict[str, Any]:
+    return own_toml(Path(__file__).with_name("foreign.toml"))
 
 
 def _other_rule(path: Path, name: str, found: object, known: str) -> FileProblem:

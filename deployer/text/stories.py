@@ -7,7 +7,7 @@ STREAM = 0x5702
 CHOICES = 64
 """Random words of a story; each choice takes one."""
 
-_NAMES = ("Anna", "Ben", "Clara", "Emil", "Fred", "Ida", "Jonas", "Lea", "Max", "Nora", "Otto", "Paula", "Sam", "Tom")
+_NAMES = ("Anna", "Ben", "Clara", "Emil", "Fred", "Ida", "Jonas", "Lea", "Mia", "Nora", "Otto", "Paula", "Sam", "Tom")
 _ANIMALS = ("cat", "dog", "duck", "fox", "frog", "hen", "mouse", "owl", "pig", "rabbit", "sheep", "turtle")
 _MOODS = ("brave", "curious", "funny", "gentle", "happy", "hungry", "little", "quiet", "sad", "shy", "sleepy", "small")
 _PLACES = (
@@ -57,7 +57,7 @@ _ENDS = (
     '{name} was happy. "Thank you, {friend}," said {name}. From that day on they were friends.',
     "In the evening {name} went to bed and dreamed of the {colour2} {thing2}.",
     "{name} learned that it is good to share. The end.",
-    '"You are my best friend," said {name}. And {friend} smiled.',
+    '"You are my best friend," said {name}. {friend} smiled.',
 )
 _WORDS = {
     **{"name": _NAMES, "friend": _NAMES, "animal": _ANIMALS, "other": _ANIMALS, "mood": _MOODS, "mood2": _MOODS},

@@ -16,8 +16,8 @@ TEXT_BYTES = 1 << 28
 class Tokenizer(ABC):
     """A vocabulary, and the rule by which text becomes ids.
 
-    `tokens` has the bytes of each id. Some ids no text gives, whatever it spells: the document's end, without bytes, and
-    added tokens of a foreign file, whose bytes are their name, or none if they are special.
+    `tokens` has the bytes of each id. Some ids no text gives, whatever it spells: the document's end, without bytes,
+    and added tokens of a foreign file, with their name, or none if special.
     """
 
     tokens: tuple[bytes, ...]
