@@ -1,8 +1,13 @@
 """Sampling: Python and C draw the same ids, from the tokens that are kept, as often as their probability says."""
 
+import ctypes
+import math
+import random
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +19,7 @@ from deployer.core.plan import Options, target_of
 from deployer.firmware.common import NEEDED as LIBRARY
 from deployer.firmware.common import library_tools
 from deployer.firmware.sources import kernel_sources, library_rules
+from deployer.testing.bench import compiled
 from deployer.text.float_arithmetic import exp_f32, fma_f32
 from deployer.text.sampling import NEEDED, CSampler, Sampler
 from DeployTest.firmware.test_library import WARNINGS
@@ -54,11 +60,11 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def drawn_in_c(program: Path, jobs: list[Job], draws: int = 1) -> list[int]:
     """The ids, or errors, of each job for `draws` positions."""
-    given = b""
+    given = list[bytes]()
     for row, how, sequence, position in jobs:
         values = (how.seed, row.size, how.top_k, sequence, position, draws, how.temperature, how.top_p, 0)
-        given += np.array([values], JOB).tobytes() + row.tobytes()
-    run = subprocess.run([program], input=given, capture_output=True, check=False)
+        given += [np.array([values], JOB).tobytes(), row.tobytes()]
+    run = subprocess.run([program], input=b"".join(given), capture_output=True, check=False)
     assert run.returncode == 0, run.stderr.decode()
     return np.frombuffer(run.stdout, "<i4").tolist()
 
@@ -127,6 +133,41 @@ def test_a_long_row_in_c(program: Path, how: Sampler) -> None:
     """Positions of a sequence one after the other, for a large vocabulary."""
     row = (np.random.default_rng(3).standard_normal(32_000) * 2).astype(np.float32)
     assert drawn_in_c(program, [(row, how, 7, 100)], 20) == [how.sample(row, 7, 100 + i) for i in range(20)]
+
+
+_PARTS = """
+#include "sampling_f32.h"
+uint64_t part_high(uint64_t a, uint64_t b) { return sample_high(a, b); }
+uint64_t part_share(float share, uint64_t total) { return sample_share(share, total); }
+uint32_t part_pick(const float *logits, uint32_t count, float largest, uint64_t drawn) {
+    const sample_row_t row = {logits, count, largest, 1.0f};
+    return sample_pick(&row, (sample_cut_t){0u, count}, drawn);
+}
+"""
+
+
+def test_whole_numbers_in_c() -> None:
+    """Products of 128 bits, shares that are exact, and draws at both ends of each token's weight."""
+    parts = compiled({"parts.c": _PARTS}, (), "parts")
+    parts.part_high.restype = parts.part_share.restype = ctypes.c_uint64
+    parts.part_pick.restype = ctypes.c_uint32
+    draw = random.Random(2)
+    numbers = [0, 1, (1 << 32) - 1, 1 << 32, (1 << 64) - 1, *(draw.getrandbits(64) for _ in range(300))]
+    for a, b in product(numbers, numbers[:40]):
+        assert parts.part_high(ctypes.c_uint64(a), ctypes.c_uint64(b)) == a * b >> 64
+    for share, total in product([0.5, 0.25, 0.75, 0.1, 2.0**-60, 1e-30, 0.9999], [1, 2, 4, 3 << 40, 1 << 62, 12345]):
+        exact = Fraction(int(Fraction(float(np.float32(share))) * 2**63), 2**63) * total
+        found = parts.part_share(ctypes.c_float(share), ctypes.c_uint64(total))
+        assert found == max(1, math.ceil(exact)) == Sampler(top_p=share).share_of(total)
+    row = np.array([-np.inf, 0, 1, 1, -3, -40, 0.5], np.float32)
+    weights = Sampler().weights(row, row[2])
+    assert weights.tolist().count(0) == 2
+    sums = np.cumsum(weights).tolist()
+    for id_ in np.flatnonzero(weights).tolist():
+        for drawn in (sums[id_] - int(weights[id_]), sums[id_] - 1):
+            pointer = ctypes.c_void_p(row.ctypes.data)
+            found = parts.part_pick(pointer, ctypes.c_uint32(row.size), ctypes.c_float(1), ctypes.c_uint64(drawn))
+            assert found == id_ == Sampler.pick(weights, drawn)
 
 
 def test_options_in_c(program: Path) -> None:
@@ -242,8 +283,6 @@ def test_exponential_of_the_kernels() -> None:
 
 def test_one_rounding() -> None:
     """a * b + c as fractions, rounded to float32, also where two roundings give another number."""
-    from fractions import Fraction
-
     draw = np.random.default_rng(5)
     a, b, c = (draw.standard_normal(20_000).astype(np.float32) for _ in range(3))
     c *= np.float32(2.0) ** draw.integers(-40, 40, c.size).astype(np.float32)

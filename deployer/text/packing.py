@@ -21,8 +21,8 @@ class PackedRows:
     """Rows of `context` + 1 ids, of which each predicts the next; a row begins with the last id of the row before.
 
     `valid` says which of the `context` predictions count, `positions` counts the ids of a row from 0, or of a document
-    in a row, and `documents` numbers the documents of a row: ids of one number may attend to each other. `dropped` ids at
-    the end of the text are in no row.
+    in a row, and `documents` numbers the documents of a row: ids of one number may attend to each other. `dropped` ids
+    at the end of the text are in no row.
     """
 
     rows: Ids

@@ -66,24 +66,28 @@ class Sampler:
         greedy = int(np.argmax(row))
         if np.float32(self.temperature) == 0:
             return greedy
-        weights, order = self._weights(row, row[greedy]), np.argsort(-row, kind="stable")
+        weights, order = self.weights(row, row[greedy]), np.argsort(-row, kind="stable")
         kept = order[: self.top_k] if self.top_k else order
         if np.float32(self.top_p) < 1:
             sums = np.cumsum(weights[kept])
-            kept = kept[: 1 + int(np.searchsorted(sums, self._share(int(sums[-1]))))]
+            kept = kept[: 1 + int(np.searchsorted(sums, self.share_of(int(sums[-1]))))]
         kept = np.sort(kept)
-        sums = np.cumsum(weights[kept])
-        drawn = self._word(sequence, position) * int(sums[-1]) >> 2 * BITS
-        return int(kept[np.searchsorted(sums, drawn, side="right")])
+        drawn = self._word(sequence, position) * int(weights[kept].sum()) >> 2 * BITS
+        return int(kept[self.pick(weights[kept], drawn)])
 
-    def _weights(self, row: Floats, largest: np.float32) -> npt.NDArray[np.int64]:
-        """The weight of each logit; those of the largest are 1, also where it is infinite."""
+    @staticmethod
+    def pick(weights: npt.NDArray[np.int64], drawn: int) -> int:
+        """The place of the first weight whose sum with those before is above a number below the sum of all."""
+        return int(np.searchsorted(np.cumsum(weights), drawn, side="right"))
+
+    def weights(self, row: Floats, largest: np.float32) -> npt.NDArray[np.int64]:
+        """The weight of each logit in units; that of the largest is 1, also where it is infinite."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
             inverse = np.float32(1) / np.float32(self.temperature)
             powers = exp_f32((row - largest) * inverse)
         return (np.where(row == largest, np.float32(1), powers) * UNIT).astype(np.int64)
 
-    def _share(self, total: int) -> int:
+    def share_of(self, total: int) -> int:
         """The least whole number that is not below top_p of a total, and not below 1."""
         units = int(Fraction(float(np.float32(self.top_p))) * (1 << SHARE_BITS))
         return max(1, -(-units * total >> SHARE_BITS))

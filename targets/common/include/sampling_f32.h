@@ -102,6 +102,18 @@ static inline uint64_t sample_share(float share, uint64_t total) {
     return need ? need : 1u;
 }
 
+/* The first token whose weight with those before it is above `drawn`, which is below the sum of all. */
+static inline uint32_t sample_pick(const sample_row_t *row, sample_cut_t cut, uint64_t drawn) {
+    uint64_t sum = 0;
+    uint32_t ties = cut.ties, id = 0;
+    for (uint32_t i = 0; i < row->count && sum <= drawn; i++) {
+        if (!sample_is_kept(sample_key(row->logits[i]), cut, &ties)) continue;
+        sum += sample_weight(row, row->logits[i]);
+        id = i;
+    }
+    return id;
+}
+
 /* The token with the largest logit, the first of equals, or an error. */
 static inline int32_t sample_largest(const float *logits, uint32_t count) {
     uint32_t at = 0;
@@ -128,16 +140,10 @@ static inline int32_t sample_f32(const float *logits, uint32_t count, float temp
         cut = sample_cut(&row, cut, sample_share(top_p, total), 1);
         total = sample_total(&row, cut);
     }
-    uint32_t words[4] = {position, 0u, sequence, 1u}, ties = cut.ties, id = 0;
+    uint32_t words[4] = {position, 0u, sequence, 1u};
     philox(words, (uint32_t)seed, (uint32_t)(seed >> 32));
     const uint64_t drawn = sample_high((uint64_t)words[1] << 32 | words[0], total);
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < count && sum <= drawn; i++) {
-        if (!sample_is_kept(sample_key(logits[i]), cut, &ties)) continue;
-        sum += sample_weight(&row, logits[i]);
-        id = i;
-    }
-    return (int32_t)id;
+    return (int32_t)sample_pick(&row, cut, drawn);
 }
 
 #endif
