@@ -1,0 +1,1 @@
+"""Language models: architectures, weights, texts, training and evaluation."""

@@ -1,0 +1,138 @@
+"""Language models beside PyTorch's: the same scores, the same weights after twenty updates, no more steps."""
+
+import importlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deployer.core.ir import Program
+from deployer.core.plan import Options
+from deployer.fitting.call import fit
+from deployer.fitting.task import Task
+from deployer.frontend.prepare import Axes
+from deployer.lm.architecture import Architecture
+from deployer.lm.graph import save_model
+from deployer.lm.model import IDS, TRAINABLE, forward_model
+from deployer.lm.presets import preset_names
+from deployer.lm.weights import initial_weights
+from deployer.planning.fuse import fuse_program
+from DeployTest.lm.sizes import FORMS, small
+from DeployTest.support.tolerances import table
+
+pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+front: Any = importlib.import_module("deployer.torch")
+F = torch.nn.functional
+BATCH, UPDATES, RATE, DECAY = 4, 20, 3e-3, 0.1
+EPSILON = 1e-4
+"""AdamW's epsilon: with its default the rounding of gradients that are zero, such as those of biases of keys that no
+rotation turns, would be as large as any update."""
+
+
+JOINT = {"context": 64, "head_dim": 8, "heads": 2, "kv_heads": 1}
+"""Sizes at which attention is quicker as steps of its own."""
+
+
+def decoder(a: Architecture, weights: dict[str, np.ndarray]) -> Any:
+    """PyTorch's model with these weights."""
+    module = importlib.import_module("DeployTest.support.references.torch_language").Decoder(a)
+    with torch.no_grad():
+        named = dict(module.named_parameters())
+        assert named.keys() == weights.keys()
+        for name, parameter in named.items():
+            parameter.copy_(torch.from_numpy(weights[name]))
+    return module
+
+
+def drawn(a: Architecture) -> dict[str, np.ndarray]:
+    """Weights of which none is zero or one, so that each of them counts."""
+    random = np.random.default_rng(3)
+    return {n: (x + 0.2 * random.standard_normal(x.shape)).astype(np.float32) for n, x in initial_weights(a, 1).items()}
+
+
+def rows(a: Architecture, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and the ids behind them."""
+    random = np.random.default_rng(5)
+    text = random.integers(0, a.vocab, (count, a.context + 1))
+    return text[:, :-1], text[:, 1:]
+
+
+def saved(a: Architecture, weights: dict[str, np.ndarray], folder: Path) -> Path:
+    """The model's file."""
+    save_model(forward_model(a, weights), folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize("form", [n if n in preset_names() else pytest.param(n, marks=pytest.mark.slow) for n in FORMS])
+def test_trained_as_by_pytorch(form: str, tmp_path: Path) -> None:
+    """Losses of each pass and weights after twenty updates of AdamW."""
+    a = small(form)
+    weights = drawn(a)
+    module = decoder(a, weights)
+    x, y = rows(a, BATCH * UPDATES)
+    trained = fit(
+        saved(a, weights, tmp_path),
+        {IDS: x, "labels": y},
+        "cross_entropy",
+        "adamw",
+        folder=tmp_path / "run",
+        lr=RATE,
+        weight_decay=DECAY,
+        eps=EPSILON,
+        check_passes=2,
+        trainable=TRAINABLE,
+        batch_size=BATCH,
+        n_steps=UPDATES,
+        shuffle=False,
+        progress=False,
+    )
+    assert trained.verdict == "passed"
+    optimizer, losses = torch.optim.AdamW(module.parameters(), RATE, eps=EPSILON, weight_decay=DECAY), []
+    for step in range(UPDATES):
+        at = slice(step * BATCH, (step + 1) * BATCH)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(module(torch.from_numpy(x[at])), torch.from_numpy(y[at]).flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    limits = table()["front"]
+    assert np.allclose(trained.losses, losses, rtol=0, atol=limits["loss"]), np.abs(np.subtract(trained.losses, losses))
+    for name, parameter in module.named_parameters():
+        ours, theirs = trained.weights[name].astype(np.float64), parameter.detach().double().numpy()
+        moved = float(np.abs(theirs - weights[name]).max())
+        assert np.abs(ours - theirs).max() <= max(moved, RATE) * limits["movement"], name
+
+
+def step_operators(program: Program) -> Counter[str]:
+    """The operators of the steps of a pass, after rewrites."""
+    return Counter(node.op for node in fuse_program(program, Options()).graphs[0].nodes)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_no_more_steps_than_a_capture(name: str, tmp_path: Path) -> None:
+    """A layer has at most the steps, forward and backward, that it has where PyTorch wrote the training step."""
+    counts = []
+    for layers in (1, 2):
+        a = small(name, layers=layers, **JOINT)
+        weights = drawn(a)
+        x, y = rows(a, BATCH)
+        given = torch.from_numpy(x), torch.from_numpy(y).flatten()
+        module, named = decoder(a, weights), dict(zip("xy", given, strict=True))
+        step = front.capture_step(module, lambda module, x, y: F.cross_entropy(module(x), y), named)
+        step.save(tmp_path / "step.onnx")
+        own = Task(loss="cross_entropy", optimizer="adamw", trainable=TRAINABLE, axes=Axes(BATCH))
+        tasks = ((own, saved(a, weights, tmp_path)), (Task(loss="model", optimizer="adamw"), tmp_path / "step.onnx"))
+        programs = []
+        for task, model in tasks:
+            problem = task.problem(model, 0, lambda warning: None)
+            files = tmp_path / "train.onnx", tmp_path / "update.onnx"
+            problem.write(*files)
+            programs.append(step_operators(problem.program(*files)))
+        counts.append(programs)
+    ours, captured = (counts[1][i] - counts[0][i] for i in (0, 1))
+    assert ours.total() <= captured.total(), (ours - captured, captured - ours)
+    joint = {"AttentionRows", "AttentionQueryGrad", "AttentionKeyGrad", "SwishProduct", "SwishGateGrads"}
+    assert joint & ours.keys() == joint & captured.keys()

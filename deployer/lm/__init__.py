@@ -1,0 +1,1 @@
+"""Small language models: their architectures, forward graphs, weights, training and evaluation."""
