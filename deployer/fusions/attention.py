@@ -6,7 +6,7 @@ the cost model and memory holds the scores, the nodes stay; not so where only th
 asked for.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from deployer.core.cost import kernel_cycles
@@ -102,6 +102,13 @@ def _used(before: Program, joint: Program, found: Region) -> dict[str, Tensor]:
     """The tensors without values of the region, and views of its operands, that nothing reads any more."""
     touched = {before.storage(n) for node in found.removed for n in (*node.inputs, *node.outputs) if n}
     named = {n for node in joint.nodes for n in (*node.inputs, *node.outputs) if n}
-    kept = named | {joint.storage(n) for n in named} | {*joint.outputs, *joint.updated}
+    kept = {n for name in named for n in _stored(joint, name)} | {*joint.outputs, *joint.updated}
     of_region = {n for n, t in before.tensors.items() if t.role == "value" and before.storage(n) in touched}
     return {n: t for n, t in joint.tensors.items() if n in kept or n not in of_region}
+
+
+def _stored(program: Program, name: str) -> Iterator[str]:
+    """The value, and each one that it is a view of, up to the memory itself."""
+    yield name
+    while (storage := program.tensors[name].storage) != name:
+        yield (name := storage)

@@ -112,14 +112,14 @@ class ScaledDotProductAttention(Operator):
         if len(node.inputs) > MASK and node.inputs[MASK] and b.needs_grad(MASK):
             hint = "MatMul, Add and Softmax as nodes of their own"
             raise NotDifferentiable(f"node {node.name!r} ({node.op}) has no gradient of its mask: write it as {hint}")
-        heads = heads_of(node, [b.type(name) for name in node.inputs[:MASK]])
         shares = node.outputs[1] if len(node.outputs) > 1 else ""
         if not shares:
             shares = b.temp("shares")
             b.emit(self.name, node.inputs, ("", shares), **node.attrs)
         outputs = tuple(b.grad(i) if b.needs_grad(i) else "" for i in range(MASK))
         if any(outputs):
-            attrs = {"scale": scale_of(node, heads)}
+            # A default stays one: a file would round it, and the scores have it unrounded.
+            attrs = {name: node.attrs[name] for name in ("scale",) if name in node.attrs}
             b.emit(ScaledDotProductAttentionGrad.name, (douts[0], *node.inputs[:MASK], shares), outputs, **attrs)
 
     def lower(self, node: Node, inputs: Sequence[TensorType | None]) -> list[Node] | None:

@@ -285,10 +285,15 @@ class Mul(Binary):
     def gradient(self, node: Node, douts: Sequence[str], b: GradientBuilder) -> None:
         """dA = dY B, dB = dY A, summed over the axes each was broadcast along."""
         for index in (0, 1):
-            if b.needs_grad(index):
-                product = b.temp("product")
-                b.emit("Mul", (douts[0], node.inputs[1 - index]), (product,))
-                b.reduce_to(product, b.type(node.inputs[index]).shape, b.grad(index))
+            if not b.needs_grad(index):
+                continue
+            shape, factors = b.type(node.inputs[index]).shape, (douts[0], node.inputs[1 - index])
+            if shape == b.type(node.outputs[0]).shape:
+                b.emit("Mul", factors, (b.grad(index),))
+                continue
+            product = b.temp("product")
+            b.emit("Mul", factors, (product,))
+            b.reduce_to(product, shape, b.grad(index))
 
 
 ROOT = 0.5
