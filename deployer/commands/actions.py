@@ -49,6 +49,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "hal-test": hal_test,
         "state": show_state,
         "calibrate": calibrate,
+        "lm": language_model,
         "targets": listings.list_targets,
         "operators": listings.list_operators,
         "schema": listings.show_schema,
@@ -375,6 +376,13 @@ def hal_test(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.hardware.hal_test import try_hal
 
     return try_hal(a, console)
+
+
+def language_model(a: argparse.Namespace, console: Terminal) -> int:
+    """Make, train, evaluate or run a language model."""
+    from deployer.commands.lm.run import ACTIONS
+
+    return ACTIONS[a.action](a, console)
 
 
 def calibrate(a: argparse.Namespace, console: Terminal) -> int:

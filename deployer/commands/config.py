@@ -21,18 +21,20 @@ def with_config(words: Sequence[str], commands: Mapping[str, LazyParser]) -> lis
     repeated, and of arguments that exclude it. FileProblem for a file that cannot be read, OptionProblem for a key that
     is no option of the command.
     """
-    if not words or words[0] not in commands:
+    count = next((n for n in (2, 1) if " ".join(words[:n]) in commands), 0)
+    name = " ".join(words[:count])
+    if name not in commands:
         return list(words)
-    command = commands[words[0]]
+    command = commands[name]
     command.complete()
-    given = _given(words[1:], command._option_string_actions.values())
+    given = _given(words[count:], command._option_string_actions.values())
     if not given.get("config"):
         return list(words)
     overruled = set(given)
     for group in command._mutually_exclusive_groups:
         places = {action.dest for action in group._group_actions}
         overruled |= places if places & given.keys() else set()
-    return [words[0], *_words(Path(given["config"]), words[0], commands, overruled), *words[1:]]
+    return [*words[:count], *_words(Path(given["config"]), name, commands, overruled), *words[count:]]
 
 
 class _Finder(argparse.ArgumentParser):

@@ -1,7 +1,8 @@
 """The `deployer fit` command: makes a task and a run of its options and shows the run's progress."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from deployer.core.plan import Options
 from deployer.fitting.callback import Callback
 from deployer.fitting.checkpoint import CheckpointPlace
 from deployer.fitting.data.sources import Source
+from deployer.fitting.data.streams import AnySource
 from deployer.fitting.fit import HISTORY, PAGE, TRAINED, Fitted, fit_task
 from deployer.fitting.history import EpochRow
 from deployer.fitting.progress import ProgressBar
@@ -68,14 +70,13 @@ class JsonLines(Callback):
 
 def run_fit(a: argparse.Namespace, console: Terminal) -> int:
     """Train over epochs; 1 where the verdict is failed."""
-    shown = Callback() if a.quiet else JsonLines(console) if a.json else Lines(console)
-    options = _options(a)
-    try:
+    options = options_of(a)
+    with shown_run(a, console) as shown:
         fitted = fit_task(
             a.model,
             a.data,
-            _task(a),
-            _run(a),
+            task_of(a),
+            run_of(a, _validation(a)),
             folder=a.output,
             target_data=a.target,
             target_column=a.target_column,
@@ -86,14 +87,23 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
             progress=False,
             warn=lambda warning: ending.tell(str(warning)),
         )
-    finally:
-        if isinstance(shown, Lines):
-            shown.bar.stop()
-    _tell(a, fitted, console)
+    tell(a, fitted, console)
     return int(fitted.verdict == "failed")
 
 
-def _task(a: argparse.Namespace) -> Task:
+@contextmanager
+def shown_run(a: argparse.Namespace, console: Terminal) -> Iterator[Callback]:
+    """A callback that shows a run as the command line asks; on a terminal its bar ends with this context."""
+    shown = Callback() if a.quiet else JsonLines(console) if a.json else Lines(console)
+    try:
+        yield shown
+    finally:
+        if isinstance(shown, Lines):
+            shown.bar.stop()
+
+
+def task_of(a: argparse.Namespace) -> Task:
+    """The task of the command line."""
     return Task(
         loss=a.loss,
         optimizer=a.optimizer,
@@ -114,7 +124,8 @@ def _task(a: argparse.Namespace) -> Task:
     )
 
 
-def _run(a: argparse.Namespace) -> TrainingRun:
+def run_of(a: argparse.Namespace, validation: AnySource | float | None) -> TrainingRun:
+    """The run of the command line, with that validation set."""
     return TrainingRun(
         epochs=a.epochs,
         n_steps=a.n_steps,
@@ -124,7 +135,7 @@ def _run(a: argparse.Namespace) -> TrainingRun:
         shuffle=not a.no_shuffle,
         drop_last=a.drop_last,
         class_balanced=a.class_balanced,
-        validation=_validation(a),
+        validation=validation,
         validation_target=a.validation_target,
         patience=a.patience,
         monitor=a.monitor,
@@ -140,7 +151,8 @@ def _run(a: argparse.Namespace) -> TrainingRun:
     )
 
 
-def _options(a: argparse.Namespace) -> Options:
+def options_of(a: argparse.Namespace) -> Options:
+    """The compiler's options of the command line."""
     target = targets.load(a.platform) if a.platform else targets.native()
     return Options(
         target.name,
@@ -153,22 +165,32 @@ def _options(a: argparse.Namespace) -> Options:
 
 def _validation(a: argparse.Namespace) -> Source | float | None:
     """A share where the text is a number, else a path."""
-    if a.validation is None:
-        return None
+    share = share_of(a.validation)
+    return Path(a.validation) if share is None and a.validation is not None else share
+
+
+def share_of(text: str | None) -> float | None:
+    """The fraction that a text is; None for another text, OptionProblem for a number that is no fraction."""
     try:
-        share = float(a.validation)
+        share = float(text or "none")
     except ValueError:
-        return Path(a.validation)
+        return None
     if not 0 < share < 1:
         raise OptionProblem(
-            f"--validation {a.validation} is not a fraction", hint="a number between 0 and 1, or the path of a file"
+            f"--validation {text} is not a fraction", hint="a number between 0 and 1, or the path of a file"
         )
     return share
 
 
-def _tell(a: argparse.Namespace, fitted: Fitted, console: Terminal) -> None:
-    """The verdict, and where things are."""
-    record = {"verdict": fitted.verdict, "faults": fitted.faults, "notes": fitted.notes, "output": str(a.output)}
+def tell(a: argparse.Namespace, fitted: Fitted, console: Terminal, more: Mapping[str, object] | None = None) -> None:
+    """Print the verdict and where things are; `more` belongs to the last line of JSON."""
+    record = {
+        **(more or {}),
+        "verdict": fitted.verdict,
+        "faults": fitted.faults,
+        "notes": fitted.notes,
+        "output": str(a.output),
+    }
     numbers = {"checks": printable(asdict(fitted.checks)), "passes": len(fitted.losses)}
     console.event("end", {**record, **numbers, "tensors": [asdict(t) for t in fitted.tensors]})
     for fault in fitted.faults if a.quiet else ():

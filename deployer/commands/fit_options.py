@@ -36,6 +36,12 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     data.add_argument("--drop-last", action="store_true", help=text)
     text = "draw the samples of an epoch with replacement, each class as often as any other"
     data.add_argument("--class-balanced", action="store_true", help=text)
+    add_length_options(p)
+    add_machine_options(p)
+
+
+def add_length_options(p: argparse.ArgumentParser) -> None:
+    """Length of a run, accumulation, metrics, stopping rules, checkpoints and checks."""
     length = p.add_argument_group(f"{SCHEDULE_GROUP} and length")
     length.add_argument("--epochs", type=positive, default=1, metavar="N", help="passes over all samples (default 1)")
     length.add_argument(
@@ -84,6 +90,10 @@ def add_fit_options(p: argparse.ArgumentParser) -> None:
     length.add_argument("--resume", action="store_true", help="resume from the checkpoint in the output folder")
     text = "passes to recompute in float64 from the program's own state (default 8)"
     length.add_argument("--check-passes", type=passes, default=8, metavar="N|all|none", help=text)
+
+
+def add_machine_options(p: argparse.ArgumentParser) -> None:
+    """Target, budgets and cores of a run."""
     machine = p.add_argument_group("machine")
     text = "target to train on; results are bit-identical on all (default: this machine, native code)"
     machine.add_argument("-p", "--platform", default="", metavar="TARGET", help=text)

@@ -34,17 +34,16 @@ class LazyParser(argparse.ArgumentParser):
         """Parse a whole command line; an unknown option is answered by the one that was probably meant."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
-            self.error(
-                f"unrecognized arguments: {' '.join(rest)}{self._proposal(rest[0], getattr(found, 'command', ''))}"
-            )
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self._proposal(rest[0], found)}")
         return found
 
-    def _proposal(self, word: str, command: str) -> str:
-        """The option of a command that was probably meant by a word, as the end of a message."""
+    def _proposal(self, word: str, given: argparse.Namespace) -> str:
+        """The option of the given command that was probably meant by a word, as the end of a message."""
         from deployer.fitting.argument_names import meant
 
-        parsers = [dict(a.choices) for a in self._actions if isinstance(a, argparse._SubParsersAction)]
-        chosen = parsers[0].get(command, self) if parsers else self
+        chosen: argparse.ArgumentParser = self
+        for name in (getattr(given, "command", ""), getattr(given, "action", "")):
+            chosen = inner_parsers(chosen).get(name, chosen)
         known = [name.removeprefix("--") for name in chosen._option_string_actions if name.startswith("--")]
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         found = meant(name, [option.replace("-", "_") for option in known]) if word.startswith("--") else ""
@@ -58,3 +57,9 @@ class LazyParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message and exit with 2."""
         super().error(escaped(message))
+
+
+def inner_parsers(parser: argparse.ArgumentParser) -> dict[str, "LazyParser"]:
+    """The parsers of a parser's commands, or of a command's actions; none where it has none."""
+    found = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return {name: inner for action in found for name, inner in action.choices.items()}

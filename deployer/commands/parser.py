@@ -9,7 +9,8 @@ from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import SCHEDULE_GROUP, TARGET_COLUMN, add_export_options, add_fit_options
 from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
-from deployer.commands.lazy_parser import LazyParser
+from deployer.commands.lazy_parser import LazyParser, inner_parsers
+from deployer.commands.lm.options import add_lm_options
 from deployer.commands.package_options import add_package_options
 from deployer.commands.run_options import (
     add_axes,
@@ -133,19 +134,24 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
         commands.add_parser(name, help=text, description=text)
     text = "include internal operators: backward passes, updates and fused operators"
     commands.choices["operators"].add_argument("--all", action="store_true", help=text)
-    for command in commands.choices.values():
+    add_lm_options(commands, add_update_options)
+    for command in commands_of(top).values():
         _add_common(command)
     for name, text, argument, choices in PRINTERS:
         p = commands.add_parser(name, help=text, description=text)
         p.add_argument(argument, choices=choices, metavar=argument, help="one of %(choices)s")
-    for command in commands.choices.values():
+    for command in commands_of(top).values():
         command.set_defaults(**dict.fromkeys(silent))
     return top
 
 
 def commands_of(top: argparse.ArgumentParser) -> dict[str, LazyParser]:
-    """The parser of each command."""
-    return next(dict(a.choices) for a in top._actions if isinstance(a, argparse._SubParsersAction))
+    """The parser of each command; one that is an action of another has the names of both."""
+    found: dict[str, LazyParser] = {}
+    for name, command in inner_parsers(top).items():
+        actions = inner_parsers(command)
+        found |= {f"{name} {action}": parser for action, parser in actions.items()} or {name: command}
+    return found
 
 
 def complete_parser() -> argparse.ArgumentParser:
@@ -215,24 +221,16 @@ def _add_train_graph(commands: "argparse._SubParsersAction[LazyParser]") -> None
 
 def _add_task(p: LazyParser, loss: str = "") -> None:
     """Add the options that turn a forward model into a training task; `loss` is the text of the default, if any."""
-    from_losses, from_optimizers = _Choices(_losses), _Choices(_optimizers)
     p.add_argument(
         "--loss",
-        choices=from_losses,
+        choices=_Choices(_losses),
         required=not loss,
         metavar="NAME",
         help=f"one of %(choices)s; model: the model's output is the loss{loss}",
     )
     weights = "weight of each class, in order (default: none)"
     p.add_argument("--class-weights", type=numbers, default=(), metavar="X,X,...", help=weights)
-    text = "one of %(choices)s; the first is the default"
-    p.add_argument("--optimizer", choices=from_optimizers, default="", metavar="NAME", help=text)
-    p.add_argument("--lr", type=finite, default=0.01, help="learning rate (default 0.01)")
-    group = "parameter group: overrides for the parameters whose names REGEX matches: lr=X, hyperparameters by name,"
-    group += " frozen, or trained (for a tensor that is not a parameter of a layer); may be repeated"
-    p.add_argument("--param-group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
-    for kind, text in (("value", "each gradient element to [-X, X]"), ("norm", "the global gradient norm to X")):
-        p.add_argument(f"--max-grad-{kind}", type=finite, metavar="X", help=f"clip {text} (default: off)")
+    add_update_options(p)
     trainable = (
         "train the float tensors whose names REGEX matches (default: parameters of layers; an error lists ambiguous"
     )
@@ -252,6 +250,18 @@ def _add_task(p: LazyParser, loss: str = "") -> None:
     add_axes(p)
     off = "dropout during training (default on)"
     p.add_argument("--dropout", choices=("on", "off"), default="on", help=off)
+
+
+def add_update_options(p: LazyParser, optimizer: str = "", rate: float = 0.01) -> None:
+    """Add the options of updates: optimizer, learning rate, groups of parameters, limits, hyperparameters."""
+    text = f"one of %(choices)s (default {optimizer})" if optimizer else "one of %(choices)s; the first is the default"
+    p.add_argument("--optimizer", choices=_Choices(_optimizers), default=optimizer, metavar="NAME", help=text)
+    p.add_argument("--lr", type=finite, default=rate, help=f"learning rate (default {rate:g})")
+    group = "parameter group: overrides for the parameters whose names REGEX matches: lr=X, hyperparameters by name,"
+    group += " frozen, or trained (for a tensor that is not a parameter of a layer); may be repeated"
+    p.add_argument("--param-group", action="append", default=[], metavar="REGEX:NAME=X,...", help=group)
+    for kind, text in (("value", "each gradient element to [-X, X]"), ("norm", "the global gradient norm to X")):
+        p.add_argument(f"--max-grad-{kind}", type=finite, metavar="X", help=f"clip {text} (default: off)")
     p.late = _add_settings
 
 

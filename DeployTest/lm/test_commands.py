@@ -1,0 +1,127 @@
+"""`deployer lm`: from a text to tokens, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.fitting.safetensors import read_safetensors
+from deployer.lm.folder import read_model
+from DeployTest.support.building.command_line import deployer, refused
+
+pytestmark = [pytest.mark.host, pytest.mark.training]
+Capture = pytest.CaptureFixture[str]
+SIZES = ["-s", "layers=1", "-s", "dim=16", "-s", "hidden=24", "-s", "context=16"]
+
+
+def events(capsys: Capture) -> list[dict[str, Any]]:
+    """The lines of JSON since the last call."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A text of five stories."""
+    assert deployer("lm", "stories", tmp_path / "stories.txt", "--count", 5) == 0
+    return tmp_path / "stories.txt"
+
+
+def test_from_text_to_tokens(text: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A model is made, trained, interrupted and resumed, evaluated and run; training lowers the loss of the text."""
+    folder = tmp_path / "model"
+    capsys.readouterr()
+    assert deployer("lm", "new", folder, *SIZES, "--seed", 4, "--json") == 0
+    (made,) = events(capsys)
+    assert made["parameters"] == read_model(folder).architecture.parameters
+    losses = []
+    for _ in range(2):
+        assert deployer("lm", "eval", folder, "--text", text, "--json") == 0
+        losses.append(events(capsys)[-1]["loss"])
+        words = ["--text", text, "--lr", 0.01, "--batch-size", 4, "--check-passes", 1, "--max-grad-norm", 1]
+        assert deployer("lm", "train", folder, *words, "--epochs", 2, "--json") == 0
+        found = events(capsys)
+        assert [e["event"] for e in found if e["event"] in ("epoch", "end")] == ["epoch", "epoch", "end"]
+        assert found[-1]["verdict"] == "passed"
+    assert losses[1] < losses[0] - 0.5
+    before = (folder / "weights.safetensors").read_bytes()
+    assert deployer("lm", "train", folder, *words, "--epochs", 3, "--resume", "--json") == 0
+    assert [e["epoch"] for e in events(capsys) if e["event"] == "epoch"] == [3]
+    assert (folder / "weights.safetensors").read_bytes() != before
+    arrays = read_safetensors(folder / "weights.safetensors")[0]
+    trained = read_safetensors(folder / "run/trained.safetensors")[0]
+    assert all((arrays[name] == trained[name]).all() for name in arrays)
+    texts = []
+    for _ in range(2):
+        assert deployer("lm", "generate", folder, "--prompt", "The ", "--tokens", 9, "--seed", 2, "--json") == 0
+        texts.append(events(capsys)[-1])
+    assert texts[0] == texts[1]
+    assert len(texts[0]["ids"]) <= 9
+
+
+def test_validation(text: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A text of its own is validated as `lm eval` evaluates it."""
+    folder = tmp_path / "model"
+    assert deployer("lm", "new", folder, *SIZES, "--preset", "gpt2") == 0
+    other = tmp_path / "other.txt"
+    other.write_text("Once upon a time there was another text.")
+    words = ["--text", text, "--batch-size", 4, "--check-passes", "none"]
+    capsys.readouterr()
+    assert deployer("lm", "train", folder, *words, "--validation", other, "--json") == 0
+    (epoch,) = [e for e in events(capsys) if e["event"] == "epoch"]
+    assert deployer("lm", "eval", folder, "--text", other, "--json") == 0
+    assert events(capsys)[-1]["loss"] == pytest.approx(epoch["metrics"]["loss"], rel=1e-12)
+
+
+def test_new_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    """Fields, presets, files and vocabularies that are wrong; nothing is written."""
+    folder, architecture = tmp_path / "model", tmp_path / "a.json"
+    for words, message in (
+        (["-s", "dimm=3"], "did you mean dim?"),
+        (["-s", "vocab=100"], "ids of the tokenizer 257"),
+        (["--preset", "lama"], "invalid choice: 'lama'"),
+        (["--tokenizer", tmp_path / "none.json"], "does not exist"),
+        (["--architecture", tmp_path / "none.json"], "does not exist"),
+        (["--presets", "llama"], "did you mean --preset?"),
+    ):
+        assert message in refused(capsys, "lm", "new", folder, *words)
+    architecture.write_text('{"dim": 32, "depth": 3}')
+    assert "has no field 'depth'" in refused(capsys, "lm", "new", folder, "--architecture", architecture)
+    architecture.write_text("[1]")
+    assert "is no object" in refused(capsys, "lm", "new", folder, "--architecture", architecture)
+    assert not folder.exists()
+    architecture.write_text(json.dumps({"layers": 1, "dim": 8, "heads": 2, "hidden": 8, "context": 4}))
+    assert deployer("lm", "new", folder, "--architecture", architecture, "-s", "dim=12") == 0
+    assert (read_model(folder).architecture.dim, read_model(folder).architecture.layers) == (12, 1)
+    assert deployer("lm", "new", folder) == 0, "its own files are replaced"
+    (folder / "lm.json").write_text("{}")
+    assert "--force" in refused(capsys, "lm", "new", folder)
+
+
+def test_damaged_folders(text: Path, tmp_path: Path, capsys: Capture) -> None:
+    """A folder without a model, and one whose files do not belong together."""
+    folder = tmp_path / "model"
+    assert "does not exist" in refused(capsys, "lm", "eval", folder, "--text", text)
+    assert deployer("lm", "new", folder, *SIZES) == 0
+    record = json.loads((folder / "lm.json").read_text())
+    for fields, message in (({"dim": 24}, "does not fit"), ({"vocab": 200}, "ids of the tokenizer")):
+        changed = {**record, "architecture": {**record["architecture"], **fields}}
+        (folder / "lm.json").write_text(json.dumps(changed))
+        assert message in refused(capsys, "lm", "eval", folder, "--text", text)
+    for content in ("[]", "{}", json.dumps({**record, "version": 2}), json.dumps({**record, "architecture": 3})):
+        (folder / "lm.json").write_text(content)
+        assert "lm.json" in refused(capsys, "lm", "eval", folder, "--text", text)
+
+
+def test_options_of_a_file(text: Path, tmp_path: Path, capsys: Capture) -> None:
+    """An action's options are in a table of both names; an unknown one is answered by what was meant."""
+    folder, options = tmp_path / "model", tmp_path / "o.toml"
+    options.write_text('["lm new"]\npreset = "qwen3"\nset = ["layers=1"]\n')
+    assert deployer("lm", "new", folder, "--config", options) == 0
+    assert read_model(folder).architecture.qk_norm
+    options.write_text('["lm eval"]\nbatch = 3\n')
+    words = ("lm", "eval", folder, "--text", text, "--config", options)
+    assert "did you mean batch-size?" in refused(capsys, *words)
+    assert "--resume" in refused(capsys, "lm", "train", folder, "--text", text, "--resume")
+    assert "is negative" in refused(capsys, "lm", "generate", folder, "--temperature", -1)
+    assert "--force" in refused(capsys, "lm", "stories", text)

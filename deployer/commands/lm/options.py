@@ -1,0 +1,112 @@
+"""Options of `deployer lm`; nothing heavy is loaded for them."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from deployer.commands.fit_options import add_length_options, add_machine_options
+from deployer.commands.lazy_parser import LazyParser
+from deployer.commands.values import finite, path, positive, seed
+from deployer.lm.presets import preset_names
+
+RATE = 1e-3
+"""AdamW's usual learning rate."""
+BATCH = 16
+"""Sequences of a pass."""
+STORIES = 2000
+"""Stories of a text: about 800 kB."""
+GENERATED = 100
+"""Tokens that are generated."""
+TEXT = "text file, or folder of .txt files in the order of their names; a line <|endoftext|> ends a document"
+FIXED = {
+    "loss": "cross_entropy",
+    "class_weights": (),
+    "init": "",
+    "parameters": None,
+    "axis": (),
+    "dropout": "on",
+    "class_balanced": False,
+    "drop_last": False,
+    "validation_target": None,
+}
+"""Arguments of `deployer fit` that a language model leaves no choice of."""
+
+
+def add_lm_options(
+    commands: "argparse._SubParsersAction[LazyParser]", add_update_options: Callable[[LazyParser, str, float], None]
+) -> None:
+    """Add the command and its actions; `add_update_options` adds those of optimizers to a parser."""
+    text = "make, train, evaluate and run a small language model"
+    group = commands.add_parser("lm", help=text, description=text)
+    actions = group.add_subparsers(dest="action", required=True, metavar="action")
+    _add_new(actions)
+    _add_train(actions, add_update_options)
+    text = "loss, perplexity and bits per byte of a text"
+    p = _added(actions, "eval", text)
+    p.add_argument("--text", type=path, required=True, metavar="FILE|DIR", help=TEXT)
+    p.add_argument(
+        "--batch-size", type=positive, default=BATCH, metavar="N", help=f"sequences of a pass (default {BATCH})"
+    )
+    text = "continue a text, one token after the other"
+    p = _added(actions, "generate", text)
+    p.add_argument("--prompt", default="", metavar="TEXT", help="begin of the text (default: that of a document)")
+    p.add_argument(
+        "--tokens", type=positive, default=GENERATED, metavar="N", help=f"most tokens to add (default {GENERATED})"
+    )
+    _add_sampling(p)
+    text = "write small stories, a text to train on that comes with this package"
+    p = _added(actions, "stories", text, "FILE.txt")
+    p.add_argument("--count", type=positive, default=STORIES, metavar="N", help=f"stories (default {STORIES})")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="random seed of the stories (default 0)")
+    p.add_argument("--force", action="store_true", help="overwrite the file")
+
+
+def _added(actions: Any, name: str, text: str, place: str = "FOLDER") -> LazyParser:
+    p: LazyParser = actions.add_parser(name, help=text, description=text)
+    what = "folder of the language model" if place == "FOLDER" else "output file"
+    p.add_argument("folder", type=path, metavar=place, help=what)
+    return p
+
+
+def _add_new(actions: Any) -> None:
+    text = "make a folder with an architecture, a tokenizer and initial weights"
+    p = _added(actions, "new", text)
+    text = "architecture to begin with (default llama without --architecture): one of %(choices)s"
+    p.add_argument("--preset", choices=preset_names(), default="", metavar="NAME", help=text)
+    text = "fields of the architecture as an object of JSON; overrule those of --preset"
+    p.add_argument("--architecture", type=path, metavar="FILE.json", help=text)
+    text = "a field of the architecture, such as dim=96; may be repeated; overrules --preset and --architecture"
+    p.add_argument("-s", "--set", action="append", default=[], metavar="NAME=VALUE", help=text)
+    text = "bytes, or the file of a tokenizer (default bytes)"
+    p.add_argument("--tokenizer", default="bytes", metavar="bytes|FILE", help=text)
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="random seed of the initial weights (default 0)")
+    p.add_argument("--force", action="store_true", help="overwrite the files of the folder")
+
+
+def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, float], None]) -> None:
+    text = "train a language model on a text, with validation, checkpoints and a report"
+    p = _added(actions, "train", text)
+    data = p.add_argument_group("data")
+    data.add_argument("--text", type=path, required=True, metavar="FILE|DIR", help=TEXT)
+    text = "validation set: a fraction of the sequences, split off by --seed, or a text (default: none)"
+    data.add_argument("--validation", metavar="FRACTION|FILE|DIR", help=text)
+    data.add_argument(
+        "--batch-size", type=positive, default=BATCH, metavar="N", help=f"sequences of a pass (default {BATCH})"
+    )
+    data.add_argument("--no-shuffle", action="store_true", help="keep the order of the sequences in every epoch")
+    text = "random seed of shuffling and validation split (default 0)"
+    data.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
+    trainable = "train only the parameters whose names REGEX matches (default: all)"
+    data.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
+    add_update_options(p, "adamw", RATE)
+    add_length_options(p)
+    add_machine_options(p)
+    p.add_argument("--force", action="store_true", help="overwrite files in the folder that other programs changed")
+    p.set_defaults(**FIXED)
+
+
+def _add_sampling(p: LazyParser) -> None:
+    text = "divide the scores by X before a token is drawn; 0 takes the most likely one (default 1)"
+    p.add_argument("--temperature", type=finite, default=1.0, metavar="X", help=text)
+    p.add_argument("--top-k", type=positive, metavar="K", help="draw among the K most likely tokens (default: all)")
+    p.add_argument("--seed", type=seed, default=0, metavar="N", help="random seed of the draws (default 0)")

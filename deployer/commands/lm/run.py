@@ -1,0 +1,138 @@
+"""The actions of `deployer lm`: they read options, call `deployer.lm`, and show what it gives."""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from deployer.commands import ending
+from deployer.commands.fit import options_of, run_of, share_of, shown_run, task_of, tell
+from deployer.core.errors import FileProblem, OptionProblem
+from deployer.core.files.reading import read_json
+from deployer.core.operator import Array
+from deployer.core.safe_text import escaped
+from deployer.lm import evaluation, folder
+from deployer.lm.architecture import read_setting
+from deployer.lm.presets import preset
+from deployer.lm.rows import read_documents, samples_of, token_stream
+from deployer.lm.training import train_model
+from deployer.running.output import replace_file
+from deployer.running.terminal import Terminal
+from deployer.text.stories import stories
+
+USUAL = "llama"
+"""The preset without another choice."""
+
+
+def make(a: argparse.Namespace, console: Terminal) -> int:
+    """Make the folder of a model."""
+    fields: dict[str, Any] = preset(a.preset or USUAL) if a.preset or not a.architecture else {}
+    if a.architecture:
+        given = read_json(a.architecture, "an architecture as an object of JSON", "an object with a member per field")
+        if not isinstance(given, dict):
+            raise FileProblem(f"{a.architecture} is no object", hint='fields by name, such as {"dim": 64}')
+        fields |= given
+    fields |= dict(map(read_setting, a.set))
+    made = folder.new_model(a.folder, fields, folder.chosen_tokenizer(a.tokenizer), a.seed, a.force)
+    facts = made.architecture.facts
+    console.lines(f"{a.folder}: {facts['parameters']} parameters, {facts['weight_bytes']} B of weights")
+    console.lines(f"cache of a sequence of {made.architecture.context} tokens: {facts['cache_bytes']} B")
+    console.lines(
+        f"floating-point operations per token: {facts['forward_flops_per_token']} forward,"
+        f" {facts['training_flops_per_token']} in training"
+    )
+    console.event("end", {"output": str(a.folder), "architecture": made.architecture.record, **facts})
+    return 0
+
+
+def _samples(model: folder.LanguageModel, path: Path) -> tuple[dict[str, Array], int]:
+    """The samples of a text, and its bytes."""
+    documents = read_documents(path)
+    stream = token_stream(model.tokenizer, documents, model.architecture.vocab, str(path))
+    return samples_of(stream, model.architecture.context, model.tokenizer.end), sum(map(len, documents))
+
+
+def train(a: argparse.Namespace, console: Terminal) -> int:
+    """Train a model in its folder; 1 where the verdict is failed."""
+    model = folder.read_model(a.folder)
+    samples, size = _samples(model, a.text)
+    validation: Mapping[str, Array] | float | None = share_of(a.validation)
+    if a.validation is not None and validation is None:
+        validation = _samples(model, Path(a.validation))[0]
+    a.output = a.folder / "run"
+    console.lines(f"{a.text}: {size} B, {len(samples['ids'])} sequences of {model.architecture.context} tokens")
+    with shown_run(a, console) as shown:
+        fitted = train_model(
+            model,
+            samples,
+            task_of(a),
+            run_of(a, validation),
+            options=options_of(a),
+            title=str(a.text),
+            command=a.command_line,
+            force=a.force,
+            callback=shown,
+            warn=lambda warning: ending.tell(str(warning)),
+        )
+    tell(a, fitted, console, {"parameters": model.architecture.parameters})
+    return int(fitted.verdict == "failed")
+
+
+def evaluate(a: argparse.Namespace, console: Terminal) -> int:
+    """Print loss, perplexity and bits per byte of a text."""
+    model = folder.read_model(a.folder)
+    samples, size = _samples(model, a.text)
+    batch = min(a.batch_size, len(samples["ids"]))
+    with console.status("graphs") as status, evaluation.scores_of(model, batch, status.update) as scores:
+        status.update("run")
+        found = evaluation.text_loss(scores, samples, size, batch)
+    console.lines(
+        f"loss {found.loss:.4f}, perplexity {found.perplexity:.4g}, {found.bits_per_byte:.4f} bits per byte:"
+        f" {found.tokens} tokens, {found.bytes} B"
+    )
+    console.event("end", {"text": str(a.text), **found.record})
+    return 0
+
+
+def generate(a: argparse.Namespace, console: Terminal) -> int:
+    """Print a text that goes on from the prompt."""
+    if a.temperature < 0:
+        raise OptionProblem(f"--temperature {a.temperature:g} is negative", hint="0 for the most likely token, or more")
+    model = folder.read_model(a.folder)
+    tokenizer, context = model.tokenizer, model.architecture.context
+    ids = [tokenizer.end, *tokenizer.encode(a.prompt)]
+    sampling = evaluation.Sampling(a.temperature, a.top_k, a.seed)
+    with console.status("graphs") as status, evaluation.scores_of(model, 1, status.update) as scores:
+        status.update("run")
+        found = list(evaluation.continuation(scores, ids, a.tokens, context, tokenizer.end, sampling))
+    text = tokenizer.decode(found).decode(errors="replace")
+    console.lines(_printable(a.prompt + text))
+    console.event("end", {"prompt": a.prompt, "text": text, "ids": found})
+    return 0
+
+
+def _printable(text: str) -> str:
+    """The text without characters that command a terminal; ends of lines stay."""
+    return "\n".join(escaped(line) for line in re.split(r"\r?\n", text))
+
+
+def write_stories(a: argparse.Namespace, console: Terminal) -> int:
+    """Write the text that comes with this package."""
+    if a.folder.exists() and not a.force:
+        raise OptionProblem(f"{a.folder} exists", hint="another file, or --force to overwrite it")
+    content = "<|endoftext|>\n".join(stories(a.count, a.seed)).encode()
+    replace_file(a.folder, content)
+    console.lines(f"{a.folder}: {a.count} stories, {len(content)} B")
+    console.event("end", {"output": str(a.folder), "stories": a.count, "bytes": len(content)})
+    return 0
+
+
+ACTIONS: dict[str, Callable[[argparse.Namespace, Terminal], int]] = {
+    "new": make,
+    "train": train,
+    "eval": evaluate,
+    "generate": generate,
+    "stories": write_stories,
+}
+"""The actions by name."""

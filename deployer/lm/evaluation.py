@@ -1,0 +1,126 @@
+"""A language model run on this machine: scores of rows, the loss of a text, and a text that goes on."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from deployer.core.operator import Array
+from deployer.core.plan import Options
+from deployer.core.target import native
+from deployer.fitting.engine import FitEvaluator, evaluated_program
+from deployer.fitting.segments import build_segment
+from deployer.frontend import parse
+from deployer.frontend.prepare import Axes
+from deployer.lm.folder import LanguageModel
+from deployer.lm.model import IDS
+from deployer.lm.rows import IGNORED, LABELS
+from deployer.operators.base.philox import drawn
+
+CHUNK = 8
+"""Batches whose scores are in memory at once."""
+STREAM = 0x6E0
+"""The stream of random words that tokens are drawn by."""
+Scores = Callable[[Array], Array]
+"""From ids [rows, context] to scores [rows, context, vocab]."""
+
+
+@dataclass(frozen=True)
+class TextLoss:
+    """The mean loss of a token in nats; `tokens` were predicted, of a text of so many `bytes`."""
+
+    loss: float
+    tokens: int
+    bytes: int
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the loss."""
+        return math.exp(self.loss) if self.loss < math.log(np.finfo(np.float64).max) else math.inf
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Bits of all tokens, documents' ends included, over the bytes of the text."""
+        return self.loss * self.tokens / math.log(2) / self.bytes
+
+    @property
+    def record(self) -> dict[str, float]:
+        """All numbers by name."""
+        numbers = {"loss": self.loss, "perplexity": self.perplexity, "bits_per_byte": self.bits_per_byte}
+        return {**numbers, "tokens": self.tokens, "bytes": self.bytes}
+
+
+@contextmanager
+def scores_of(model: LanguageModel, batch: int, stage: Callable[[str], None] = lambda text: None) -> Iterator[Scores]:
+    """A function for the scores of rows of ids by the generated program, built for `batch` rows at once."""
+    graph = parse.read_graphs(model.model, None, Axes(batch)).main
+    program = evaluated_program(graph, tuple(model.weights))
+    with TemporaryDirectory(prefix="deployer-lm-") as place:
+        plan = build_segment(program, Options(native().name), Path(place), False, stage)
+        evaluator, a = FitEvaluator(program, plan, Path(place)), model.architecture
+
+        def scores(ids: Array) -> Array:
+            filled = np.concatenate([ids, np.zeros((-len(ids) % batch, a.context), ids.dtype)]).astype(np.int32)
+            batches = [(part,) for part in filled.reshape(-1, batch, a.context)]
+            return evaluator.outputs(model.weights, batches).reshape(-1, a.context, a.vocab)[: len(ids)]
+
+        yield scores
+
+
+def text_loss(scores: Scores, samples: dict[str, Array], size: int, batch: int) -> TextLoss:
+    """The loss of samples, of a text of `size` bytes, in float64 from scores in float32."""
+    total, count, rows = 0.0, 0, batch * CHUNK
+    for at in range(0, len(samples[IDS]), rows):
+        labels = samples[LABELS][at : at + rows]
+        total -= float(label_log_probabilities(scores(samples[IDS][at : at + rows]), labels).sum())
+        count += int((labels != IGNORED).sum())
+    return TextLoss(total / count, count, size)
+
+
+def label_log_probabilities(scores: Array, labels: Array) -> Array:
+    """The log-probability of each label that is not ignored, and zero elsewhere, in float64."""
+    wide = scores.astype(np.float64)
+    largest = wide.max(-1)
+    total = largest + np.log(np.exp(wide - largest[..., None]).sum(-1))
+    picked = np.take_along_axis(wide, np.maximum(labels, 0)[..., None], -1)[..., 0]
+    return np.where(labels == IGNORED, 0, picked - total)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is drawn: of the `top` most likely ones, by scores over `temperature`; at 0 the most likely."""
+
+    temperature: float = 1.0
+    top: int | None = None
+    seed: int = 0
+
+    def draw(self, scores: Array, step: int) -> int:
+        """The id for scores [vocab] at a step, which with the seed decides."""
+        if not self.temperature:
+            return int(scores.argmax())
+        wide = scores.astype(np.float64) / self.temperature
+        if self.top is not None and self.top < len(wide):
+            wide[np.argsort(-wide, kind="stable")[self.top :]] = -np.inf
+        shares = np.exp(wide - wide.max())
+        point = float(drawn(self.seed, STREAM, step, 1)[0]) / 2**32 * shares.sum()
+        return min(int(np.searchsorted(np.cumsum(shares), point, side="right")), int(np.flatnonzero(shares)[-1]))
+
+
+def continuation(
+    scores: Scores, ids: Sequence[int], count: int, context: int, end: int, sampling: Sampling
+) -> Iterator[int]:
+    """Up to `count` ids behind given ones, until a document ends; each takes a pass over the last `context` ids."""
+    text = list(ids)
+    for step in range(count):
+        seen = text[-context:]
+        row = np.full((1, context), end, np.int64)
+        row[0, : len(seen)] = seen
+        token = sampling.draw(scores(row)[0, len(seen) - 1], step)
+        if token == end:
+            return
+        text.append(token)
+        yield token
