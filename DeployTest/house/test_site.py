@@ -13,7 +13,7 @@ from DeployTest.support.documents import notebooks, site_pages
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 DOCS = site_pages.DOCS
-FOLLOWED = ("fit.md", "pytorch.md", "fine-tuning.md", "exporters.md")
+FOLLOWED = ("fit.md", "pytorch.md", "fine-tuning.md", "exporters.md", "language-models.md")
 """Pages that a reader follows from top to bottom in one folder."""
 ELSEWHERE = {f"how-to/{name}.md" for name in ("board", "package", "operator", "kernel", "loss", "optimizer", "target")}
 ELSEWHERE |= {f"notebooks/{script.stem}.md" for script in notebooks.scripts()}

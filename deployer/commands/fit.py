@@ -1,7 +1,7 @@
 """The `deployer fit` command: makes a task and a run of its options and shows the run's progress."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -92,13 +92,18 @@ def run_fit(a: argparse.Namespace, console: Terminal) -> int:
 
 
 @contextmanager
-def shown_run(a: argparse.Namespace, console: Terminal) -> Iterator[Callback]:
-    """A callback that shows a run as the command line asks; on a terminal its bar ends with this context."""
-    shown = Callback() if a.quiet else JsonLines(console) if a.json else Lines(console)
+def shown_run(
+    a: argparse.Namespace, console: Terminal, lines: Callable[[Terminal], ProgressBar] = Lines
+) -> Iterator[Callback]:
+    """A callback that shows a run as the command line asks, by default of people in `lines`.
+
+    On a terminal its bar ends with this context.
+    """
+    shown = Callback() if a.quiet else JsonLines(console) if a.json else lines(console)
     try:
         yield shown
     finally:
-        if isinstance(shown, Lines):
+        if isinstance(shown, ProgressBar):
             shown.bar.stop()
 
 

@@ -120,7 +120,7 @@ class Architecture:
 
     @property
     def cached_places(self) -> int:
-        """Places of a sequence whose keys and values decoding needs."""
+        """TokenPlaces of a sequence whose keys and values decoding needs."""
         return min(self.window or self.context, self.context)
 
     @property

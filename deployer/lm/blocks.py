@@ -11,9 +11,9 @@ import numpy as np
 
 from deployer.core.operator import Array
 from deployer.lm.architecture import Architecture
-from deployer.lm.graph import GraphBuilder
+from deployer.lm.graph import NodeWriter
 
-Attend = Callable[[GraphBuilder, "Places", int, str, str, str], str]
+Attend = Callable[[NodeWriter, "TokenPlaces", int, str, str, str], str]
 """Of a graph, its places, the layer's number and the names of Q [batch, heads, places, head_dim], K and V
 [batch, kv_heads, places, head_dim] the name of the result, shaped as Q."""
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -23,7 +23,7 @@ COS, SIN = "rope.cos", "rope.sin"
 
 
 @dataclass(frozen=True)
-class Places:
+class TokenPlaces:
     """The places that a graph computes: `length` consecutive ones of each sequence.
 
     `attend` is the attention between them and their past. `cos` and `sin` are the names of the tables
@@ -59,8 +59,8 @@ class BlockBuilder:
     """Adds the parts of a decoder to a graph; names of parameters are those of Hugging Face's Llama."""
 
     architecture: Architecture
-    graph: GraphBuilder
-    places: Places
+    graph: NodeWriter
+    places: TokenPlaces
 
     def embedding(self, ids: str) -> str:
         """The rows [rows, dim] of ids [batch, places]."""

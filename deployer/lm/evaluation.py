@@ -92,7 +92,7 @@ def label_log_probabilities(scores: Array, labels: Array) -> Array:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn: of the `top` most likely ones, by scores over `temperature`; at 0 the most likely."""
+    """A rule to draw tokens: of the `top` most likely ones, by scores over `temperature`; at 0 the most likely."""
 
     temperature: float = 1.0
     top: int | None = None

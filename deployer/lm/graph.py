@@ -16,7 +16,7 @@ OPSET, IR_VERSION = 24, 12
 
 
 @dataclass
-class GraphBuilder:
+class NodeWriter:
     """Nodes and constants in the order in which they are added; names are those of results."""
 
     nodes: list[NodeProto] = field(default_factory=list)

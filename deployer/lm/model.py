@@ -16,11 +16,11 @@ from deployer.lm.blocks import (
     SIN,
     Attend,
     BlockBuilder,
-    Places,
+    TokenPlaces,
     layer_name,
     rope_tables,
 )
-from deployer.lm.graph import GraphBuilder, floats_value, ids_value
+from deployer.lm.graph import NodeWriter, floats_value, ids_value
 
 IDS, LOGITS, BATCH = "ids", "logits", "batch"
 """Names of the model's input, of its output, and of the axis that is open."""
@@ -64,14 +64,14 @@ def _linear_shapes(name: str, outputs: int, inputs: int, bias: bool) -> dict[str
 
 def forward_model(architecture: Architecture, weights: Mapping[str, Array]) -> ModelProto:
     """The model with these weights by the names of `shapes`; the length of its axis `batch` is open."""
-    a, graph = architecture, GraphBuilder()
+    a, graph = architecture, NodeWriter()
     positions = np.arange(a.context)
     if a.positions == "rope":
         for name, table in zip((COS, SIN), rope_tables(a, positions), strict=True):
             graph.constant(name, table)
     else:
         graph.constant("positions", positions)
-    build = BlockBuilder(a, graph, Places(a.context, whole_text(a)))
+    build = BlockBuilder(a, graph, TokenPlaces(a.context, whole_text(a)))
     x = build.embedding(IDS)
     for layer in range(a.layers):
         x = build.block(layer, x)
@@ -85,7 +85,7 @@ def forward_model(architecture: Architecture, weights: Mapping[str, Array]) -> M
 def whole_text(architecture: Architecture) -> Attend:
     """Attention of places among themselves: each sees itself and those before it, as far as the window goes."""
 
-    def attend(graph: GraphBuilder, places: Places, layer: int, q: str, k: str, v: str) -> str:
+    def attend(graph: NodeWriter, places: TokenPlaces, layer: int, q: str, k: str, v: str) -> str:
         window, y = architecture.window, f"{layer_name(layer)}.self_attn.values"
         if not 0 < window < places.length:
             return graph.emit("Attention", (q, k, v), y, is_causal=1)
@@ -96,6 +96,6 @@ def whole_text(architecture: Architecture) -> Attend:
 
 
 def window_mask(length: int, window: int) -> Array:
-    """What is added to the scores [length, length]: 0 for the last `window` places up to a query's own, else -inf."""
+    """The mask that is added to scores [length, length]: 0 for the last `window` places up to a query, else -inf."""
     behind = np.arange(length)[:, None] - np.arange(length)
     return np.where((behind >= 0) & (behind < window), 0, -np.inf).astype(np.float32)

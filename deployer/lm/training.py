@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from deployer.core.errors import Warn, python_warning
+from deployer.core.files.reading import real_path
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.fitting.callback import Callbacks
@@ -51,7 +52,7 @@ def train_model(
         folder=folder,
         options=options,
         force=force,
-        title=f"{model.folder.name or model.folder.resolve().name}, {title}",
+        title=f"{real_path(model.folder).name}, {title}",
         command=command,
         callback=callback,
         progress=False,

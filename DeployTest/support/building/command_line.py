@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from deployer import cli
-from deployer.commands.parser import parser
+from deployer.commands.parser import commands_of, parser
 from DeployTest.support.building.cases import HERE
 
 LOSS = re.compile(r"^\[loss (\d+)\] computed=(\S+) ref=(\S+) diff=(\S+)$", re.MULTILINE)
@@ -73,7 +73,7 @@ def generated(folder: Path) -> dict[str, bytes]:
 
 
 def options(command: str) -> set[str]:
-    """Every option string of a subcommand."""
-    [choice] = [a for a in parser()._actions if isinstance(a.choices, dict)]
-    choice.choices[command].complete()
-    return {word for action in choice.choices[command]._actions for word in action.option_strings}
+    """Every option string of a command."""
+    found = commands_of(parser())[command]
+    found.complete()
+    return {word for action in found._actions for word in action.option_strings}

@@ -7,19 +7,12 @@ from typing import Any
 from deployer.commands.fit_options import add_length_options, add_machine_options
 from deployer.commands.lazy_parser import LazyParser
 from deployer.commands.values import finite, path, positive, seed
+from deployer.lm.defaults import BATCH, GENERATED, LOSS, OPTIMIZER, PRESET, RATE, STORIES
 from deployer.lm.presets import preset_names
 
-RATE = 1e-3
-"""AdamW's usual learning rate."""
-BATCH = 16
-"""Sequences of a pass."""
-STORIES = 2000
-"""Stories of a text: about 800 kB."""
-GENERATED = 100
-"""Tokens that are generated."""
 TEXT = "text file, or folder of .txt files in the order of their names; a line <|endoftext|> ends a document"
 FIXED = {
-    "loss": "cross_entropy",
+    "loss": LOSS,
     "class_weights": (),
     "init": "",
     "parameters": None,
@@ -71,7 +64,7 @@ def _added(actions: Any, name: str, text: str, place: str = "FOLDER") -> LazyPar
 def _add_new(actions: Any) -> None:
     text = "make a folder with an architecture, a tokenizer and initial weights"
     p = _added(actions, "new", text)
-    text = "architecture to begin with (default llama without --architecture): one of %(choices)s"
+    text = f"architecture to begin with (default {PRESET} without --architecture): one of %(choices)s"
     p.add_argument("--preset", choices=preset_names(), default="", metavar="NAME", help=text)
     text = "fields of the architecture as an object of JSON; overrule those of --preset"
     p.add_argument("--architecture", type=path, metavar="FILE.json", help=text)
@@ -98,7 +91,7 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     data.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
     trainable = "train only the parameters whose names REGEX matches (default: all)"
     data.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
-    add_update_options(p, "adamw", RATE)
+    add_update_options(p, OPTIMIZER, RATE)
     add_length_options(p)
     add_machine_options(p)
     p.add_argument("--force", action="store_true", help="overwrite files in the folder that other programs changed")

@@ -12,8 +12,10 @@ from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.files.reading import read_json
 from deployer.core.operator import Array
 from deployer.core.safe_text import escaped
+from deployer.fitting.progress import ProgressBar
 from deployer.lm import evaluation, folder
 from deployer.lm.architecture import read_setting
+from deployer.lm.defaults import PRESET
 from deployer.lm.presets import preset
 from deployer.lm.rows import read_documents, samples_of, token_stream
 from deployer.lm.training import train_model
@@ -21,13 +23,10 @@ from deployer.running.output import replace_file
 from deployer.running.terminal import Terminal
 from deployer.text.stories import stories
 
-USUAL = "llama"
-"""The preset without another choice."""
-
 
 def make(a: argparse.Namespace, console: Terminal) -> int:
     """Make the folder of a model."""
-    fields: dict[str, Any] = preset(a.preset or USUAL) if a.preset or not a.architecture else {}
+    fields: dict[str, Any] = preset(a.preset or PRESET) if a.preset or not a.architecture else {}
     if a.architecture:
         given = read_json(a.architecture, "an architecture as an object of JSON", "an object with a member per field")
         if not isinstance(given, dict):
@@ -62,7 +61,7 @@ def train(a: argparse.Namespace, console: Terminal) -> int:
         validation = _samples(model, Path(a.validation))[0]
     a.output = a.folder / "run"
     console.lines(f"{a.text}: {size} B, {len(samples['ids'])} sequences of {model.architecture.context} tokens")
-    with shown_run(a, console) as shown:
+    with shown_run(a, console, ProgressBar) as shown:
         fitted = train_model(
             model,
             samples,
@@ -75,7 +74,12 @@ def train(a: argparse.Namespace, console: Terminal) -> int:
             callback=shown,
             warn=lambda warning: ending.tell(str(warning)),
         )
-    tell(a, fitted, console, {"parameters": model.architecture.parameters})
+    trained = {"trained": sum(array.size for array in fitted.weights.values())}
+    first, last = fitted.losses[0], fitted.losses[-1]
+    console.lines(
+        f"{trained['trained']} parameters trained, loss {first:.4f} -> {last:.4f} in {len(fitted.losses)} passes"
+    )
+    tell(a, fitted, console, {**trained, "first_loss": first, "last_loss": last})
     return int(fitted.verdict == "failed")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 from deployer.calibration import calibrate
-from deployer.commands.parser import parser
+from deployer.commands.parser import commands_of, parser
 from deployer.core import target
 from DeployTest.faults.fuzz import bases
 from DeployTest.faults.fuzz.building import command, judge_exit
@@ -32,8 +32,7 @@ LEVELS = {
 @cache
 def commands() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command."""
-    [choice] = [a for a in parser()._actions if isinstance(a, argparse._SubParsersAction)]
-    return dict(sorted(choice.choices.items()))
+    return dict(sorted(commands_of(parser()).items()))
 
 
 @kind(6)
@@ -47,7 +46,7 @@ def command_line(trial: Trial) -> str:
     bases.write(FOREIGN, trial.work / "foreign")
     bases.write(FOREIGN, trial.work)
     name = draw.one(sorted(commands()))
-    words = [name, *_words(trial, commands()[name], draw)]
+    words = [*name.split(), *_words(trial, commands()[name], draw)]
     with (
         mock.patch.object(calibrate, "calibrate_target", side_effect=Reached),
         mock.patch.object(target, "costs_file", side_effect=Reached),
