@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deployer.fitting.safetensors import read_safetensors
@@ -125,3 +126,30 @@ def test_options_of_a_file(text: Path, tmp_path: Path, capsys: Capture) -> None:
     assert "--resume" in refused(capsys, "lm", "train", folder, "--text", text, "--resume")
     assert "is negative" in refused(capsys, "lm", "generate", folder, "--temperature", -1)
     assert "--force" in refused(capsys, "lm", "stories", text)
+
+
+def test_adapters(text: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Adapters are added to the weights they belong to, also by a run that goes on after its end; others stay."""
+    folder = tmp_path / "model"
+    assert deployer("lm", "new", folder, *SIZES, "--seed", 4) == 0
+    before = dict(read_model(folder).weights)
+    words = ["--text", text, "--lr", 0.03, "--batch-size", 4, "--check-passes", 1, "--lora", "q_proj|up_proj"]
+    capsys.readouterr()
+    for epochs in (1, 2):
+        more = ["--epochs", epochs, "--lora-rank", 2, "--lora-alpha", 8, *["--resume"] * (epochs - 1)]
+        assert deployer("lm", "train", folder, *words, *more, "--json") == 0
+        assert events(capsys)[-1]["trained"] == 2 * (16 + 16) + 2 * (16 + 24)
+        narrow = read_safetensors(folder / "run/trained.safetensors")[0]
+        for name, array in read_model(folder).weights.items():
+            layer = name.removesuffix(".weight")
+            added = 0
+            if "q_proj" in name or "up_proj" in name:
+                added = 4 * narrow[f"{layer}.lora_B.weight"].astype(float) @ narrow[f"{layer}.lora_A.weight"]
+                assert np.abs(added).max() > 0
+            assert (array == (before[name] + added).astype(np.float32)).all(), name
+    for more, message in (
+        (["--lora", "nothing"], "matches no linear layer"),
+        (["--lora", "q_proj", "--trainable", "norm"], "--trainable has no effect with --lora"),
+        (["--lora-rank", 3], "--lora-rank has no effect here"),
+    ):
+        assert message in refused(capsys, "lm", "train", folder, "--text", text, *more)

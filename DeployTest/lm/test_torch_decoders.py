@@ -15,7 +15,8 @@ from deployer.fitting.task import Task
 from deployer.frontend.prepare import Axes
 from deployer.lm.architecture import Architecture
 from deployer.lm.graph import save_model
-from deployer.lm.model import IDS, TRAINABLE, forward_model
+from deployer.lm.low_rank import ADAPTERS, DOWN, UP, LowRank
+from deployer.lm.model import IDS, TRAINABLE, forward_model, shapes
 from deployer.lm.presets import preset_names
 from deployer.lm.weights import initial_weights
 from deployer.planning.fuse import fuse_program
@@ -105,6 +106,47 @@ def test_trained_as_by_pytorch(form: str, tmp_path: Path) -> None:
         ours, theirs = trained.weights[name].astype(np.float64), parameter.detach().double().numpy()
         moved = float(np.abs(theirs - weights[name]).max())
         assert np.abs(ours - theirs).max() <= max(moved, RATE) * limits["movement"], name
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_adapters_trained_as_by_pytorch(name: str, tmp_path: Path) -> None:
+    """Adapters after twenty updates, and the weights that they are added to at the end."""
+    a = small(name)
+    adapters, weights = LowRank("q_proj|down_proj", 3, 6.0), drawn(a)
+    narrow = {n: x + np.float32(0.1) for n, x in adapters.initial(shapes(a), 1).items()}
+    module = decoder(a, weights)
+    module.requires_grad_(False)
+    pairs = {}
+    for layer in adapters.layers(shapes(a)):
+        pair = [torch.nn.Parameter(torch.from_numpy(narrow[f"{layer}.{end}"].copy())) for end in (DOWN, UP)]
+        pairs[layer] = pair
+        linear = module.get_submodule(layer)
+        linear.register_forward_hook(lambda linear, x, y, pair=pair: y + 2.0 * (x[0] @ pair[0].T @ pair[1].T))
+    save_model(forward_model(a, {**weights, **narrow}, adapters), tmp_path / "model.onnx")
+    x, y = rows(a, BATCH * UPDATES)
+    options = {"lr": RATE, "weight_decay": DECAY, "eps": EPSILON, "batch_size": BATCH, "n_steps": UPDATES}
+    fixed = {"trainable": ADAPTERS, "shuffle": False, "progress": False, "folder": tmp_path / "run", "check_passes": 2}
+    samples = {IDS: x, "labels": y}
+    trained = fit(tmp_path / "model.onnx", samples, "cross_entropy", "adamw", **options, **fixed)
+    assert trained.verdict == "passed"
+    assert trained.weights.keys() == narrow.keys()
+    optimizer = torch.optim.AdamW([p for pair in pairs.values() for p in pair], RATE, eps=EPSILON, weight_decay=DECAY)
+    for step in range(UPDATES):
+        at = slice(step * BATCH, (step + 1) * BATCH)
+        optimizer.zero_grad()
+        F.cross_entropy(module(torch.from_numpy(x[at])), torch.from_numpy(y[at]).flatten()).backward()
+        optimizer.step()
+    limit = table()["front"]["movement"]
+    for layer, pair in pairs.items():
+        for end, parameter in zip((DOWN, UP), pair, strict=True):
+            ours, theirs = trained.weights[f"{layer}.{end}"].astype(np.float64), parameter.detach().double().numpy()
+            moved = float(np.abs(theirs - narrow[f"{layer}.{end}"]).max())
+            assert np.abs(ours - theirs).max() <= max(moved, RATE) * limit, (layer, end)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(x[:BATCH]))
+        merged = decoder(a, adapters.merged(weights, trained.weights))(torch.from_numpy(x[:BATCH]))
+    rounding = table()["several"]["float32"]["rtol"]
+    assert float((merged - expected).abs().max()) <= rounding * UPDATES * float(expected.abs().max())
 
 
 def step_operators(program: Program) -> Counter[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from deployer.core.operator import Array
 from deployer.lm.architecture import Architecture
 from deployer.lm.graph import NodeWriter
+from deployer.lm.low_rank import DOWN, UP, LowRank
 
 Attend = Callable[[NodeWriter, "TokenPlaces", int, str, str, str], str]
 """Of a graph, its places, the layer's number and the names of Q [batch, heads, places, head_dim], K and V
@@ -61,6 +62,7 @@ class BlockBuilder:
     architecture: Architecture
     graph: NodeWriter
     places: TokenPlaces
+    adapters: LowRank | None = None
 
     def embedding(self, ids: str) -> str:
         """The rows [rows, dim] of ids [batch, places]."""
@@ -118,9 +120,14 @@ class BlockBuilder:
         return g.emit("LayerNormalization", (x, scale, bias), f"{name}.output", axis=-1, epsilon=a.norm_eps)
 
     def linear(self, name: str, x: str, bias: bool) -> str:
-        """The product of rows with a weight [outputs, inputs], and a bias."""
-        operands = (x, f"{name}.weight", *([f"{name}.bias"] if bias else []))
-        return self.graph.emit("Gemm", operands, f"{name}.output", transB=1)
+        """The product of rows with a weight [outputs, inputs], a bias, and what an adapter adds."""
+        g, operands = self.graph, (x, f"{name}.weight", *([f"{name}.bias"] if bias else []))
+        y = g.emit("Gemm", operands, f"{name}.output", transB=1)
+        if self.adapters is None or not self.adapters.is_adapted(name):
+            return y
+        narrow = g.emit("Gemm", (x, f"{name}.{DOWN}"), f"{name}.narrow", transB=1)
+        wide = (narrow, f"{name}.{UP}", y)
+        return g.emit("Gemm", wide, f"{name}.adapted", transB=1, alpha=self.adapters.scale)
 
     def logits(self, x: str, output: str = "logits") -> str:
         """Scores [rows, vocab] of the rows behind the last block."""

@@ -10,3 +10,5 @@ STORIES = 2000
 """Stories of a text: about 750 kB."""
 GENERATED = 100
 """Tokens that are generated."""
+RANK = 8
+"""Rank of adapters."""

@@ -13,6 +13,7 @@ from deployer.core.operator import Array
 from deployer.core.safe_text import json_text
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.lm.architecture import Architecture, read_architecture
+from deployer.lm.graph import model_bytes
 from deployer.lm.model import forward_model, shapes
 from deployer.lm.weights import initial_weights
 from deployer.running import output
@@ -98,8 +99,7 @@ def chosen_tokenizer(text: str) -> Tokenizer:
 
 def _weight_files(model: LanguageModel) -> dict[str, str | bytes]:
     ordered = {name: np.asarray(model.weights[name], np.float32) for name in shapes(model.architecture)}
-    onnx = forward_model(model.architecture, ordered).SerializeToString(deterministic=True)
-    return {WEIGHTS: safetensors_bytes(ordered), MODEL: onnx}
+    return {WEIGHTS: safetensors_bytes(ordered), MODEL: model_bytes(forward_model(model.architecture, ordered))}
 
 
 def _check_vocabulary(architecture: Architecture, tokenizer: Tokenizer) -> None:

@@ -65,6 +65,12 @@ def floats_value(name: str, *shape: int | str) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 
 
+def model_bytes(model: ModelProto) -> bytes:
+    """The bytes of a model's file; the same model gives the same."""
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
+
+
 def save_model(model: ModelProto, path: Path) -> None:
-    """Write a model; the same model gives the same bytes."""
-    replace_file(path, model.SerializeToString(deterministic=True))
+    """Write a model."""
+    replace_file(path, model_bytes(model))

@@ -21,6 +21,7 @@ from deployer.lm.blocks import (
     rope_tables,
 )
 from deployer.lm.graph import NodeWriter, floats_value, ids_value
+from deployer.lm.low_rank import LowRank
 
 IDS, LOGITS, BATCH = "ids", "logits", "batch"
 """Names of the model's input, of its output, and of the axis that is open."""
@@ -62,8 +63,10 @@ def _linear_shapes(name: str, outputs: int, inputs: int, bias: bool) -> dict[str
     return {f"{name}.weight": (outputs, inputs), **({f"{name}.bias": (outputs,)} if bias else {})}
 
 
-def forward_model(architecture: Architecture, weights: Mapping[str, Array]) -> ModelProto:
-    """The model with these weights by the names of `shapes`; the length of its axis `batch` is open."""
+def forward_model(
+    architecture: Architecture, weights: Mapping[str, Array], adapters: LowRank | None = None
+) -> ModelProto:
+    """The model with these weights by the names of `shapes`, and adapters; the length of its axis `batch` is open."""
     a, graph = architecture, NodeWriter()
     positions = np.arange(a.context)
     if a.positions == "rope":
@@ -71,14 +74,16 @@ def forward_model(architecture: Architecture, weights: Mapping[str, Array]) -> M
             graph.constant(name, table)
     else:
         graph.constant("positions", positions)
-    build = BlockBuilder(a, graph, TokenPlaces(a.context, whole_text(a)))
+    build = BlockBuilder(a, graph, TokenPlaces(a.context, whole_text(a)), adapters)
     x = build.embedding(IDS)
     for layer in range(a.layers):
         x = build.block(layer, x)
     build.logits(x, LOGITS)
     rows = f"{BATCH} * {a.context}"
     ends = ids_value(IDS, BATCH, a.context), floats_value(LOGITS, rows, a.vocab)
-    ordered = {name: np.asarray(weights[name], np.float32).reshape(shape) for name, shape in shapes(a).items()}
+    known = shapes(a)
+    known |= adapters.shapes(known) if adapters else {}
+    ordered = {name: np.asarray(weights[name], np.float32).reshape(shape) for name, shape in known.items()}
     return graph.model("language_model", ends[:1], ends[1:], ordered)
 
 

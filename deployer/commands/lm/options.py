@@ -7,7 +7,7 @@ from typing import Any
 from deployer.commands.fit_options import add_length_options, add_machine_options
 from deployer.commands.lazy_parser import LazyParser
 from deployer.commands.values import finite, path, positive, seed
-from deployer.lm.defaults import BATCH, GENERATED, LOSS, OPTIMIZER, PRESET, RATE, STORIES
+from deployer.lm.defaults import BATCH, GENERATED, LOSS, OPTIMIZER, PRESET, RANK, RATE, STORIES
 from deployer.lm.presets import preset_names
 
 TEXT = "text file, or folder of .txt files in the order of their names; a line <|endoftext|> ends a document"
@@ -91,6 +91,13 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     data.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
     trainable = "train only the parameters whose names REGEX matches (default: all)"
     data.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
+    lora = p.add_argument_group("adapters of low rank")
+    text = "train adapters beside the linear layers whose names REGEX matches, and add them to the weights (LoRA)"
+    lora.add_argument("--lora", default="", metavar="REGEX", help=f"{text}, such as q_proj|v_proj")
+    text = f"rank of the adapters (default {RANK})"
+    lora.add_argument("--lora-rank", type=positive, default=RANK, metavar="N", help=text)
+    text = "factor of the adapters' products, over the rank (default: the rank)"
+    lora.add_argument("--lora-alpha", type=finite, metavar="X", help=text)
     add_update_options(p, OPTIMIZER, RATE)
     add_length_options(p)
     add_machine_options(p)

@@ -16,6 +16,7 @@ from deployer.fitting.progress import ProgressBar
 from deployer.lm import evaluation, folder
 from deployer.lm.architecture import read_setting
 from deployer.lm.defaults import PRESET
+from deployer.lm.low_rank import LowRank
 from deployer.lm.presets import preset
 from deployer.lm.rows import read_documents, samples_of, token_stream
 from deployer.lm.training import train_model
@@ -71,6 +72,7 @@ def train(a: argparse.Namespace, console: Terminal) -> int:
             title=str(a.text),
             command=a.command_line,
             force=a.force,
+            adapters=_adapters(a),
             callback=shown,
             warn=lambda warning: ending.tell(str(warning)),
         )
@@ -81,6 +83,15 @@ def train(a: argparse.Namespace, console: Terminal) -> int:
     )
     tell(a, fitted, console, {**trained, "first_loss": first, "last_loss": last})
     return int(fitted.verdict == "failed")
+
+
+def _adapters(a: argparse.Namespace) -> LowRank | None:
+    """The adapters of the command line; OptionProblem for numbers of adapters that there are not."""
+    for name in () if a.lora else ("lora_rank", "lora_alpha"):
+        if name in a.given:
+            raise OptionProblem(f"--{name.replace('_', '-')} has no effect here", hint="add --lora")
+    alpha = float(a.lora_rank) if a.lora_alpha is None else a.lora_alpha
+    return LowRank(a.lora, a.lora_rank, alpha) if a.lora else None
 
 
 def evaluate(a: argparse.Namespace, console: Terminal) -> int:
