@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 import deployer
@@ -58,7 +58,10 @@ class InitialTensorView:
 
 @dataclass(frozen=True, eq=False)
 class PlannedModel:
-    """A model as planned for one memory: its plan, program and layout; `case` is what its files are called."""
+    """A model as planned for one memory: its plan, program and layout; `case` is what its files are called.
+
+    `beside` are files of its own that the library has as well, by their paths; they replace others of the same path.
+    """
 
     name: CText
     case: str
@@ -66,6 +69,7 @@ class PlannedModel:
     program: Program
     schedule: Schedule
     layout: MemoryLayout
+    beside: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
 def library_tools(target: Target) -> Toolchain:
@@ -141,7 +145,9 @@ class CommonView:
 
 
 def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, bytes]) -> dict[str, str | bytes]:
-    """The files of a library but its manifest: kernels, `own` ones by their templates, build files, and `more`."""
+    """The files of a library but its manifest: kernels, `own` ones by their templates, build files, and `more`, and
+    what is `beside` the model.
+    """
     made = view.made
     tools = library_tools(target_of(made.plan.options))
     used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
@@ -150,7 +156,7 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
     view.proofs = tuple(code(source_proof(f"{kernel.symbol}.c", made.name)) for kernel in kernels)
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
     view.sources = tuple(
-        code(PurePosixPath(p).stem) for p in sorted((*files, *own)) if p[:4] == "src/" and p[-2:] == ".c"
+        code(PurePosixPath(p).stem) for p in sorted({*files, *own, *made.beside}) if p[:4] == "src/" and p[-2:] == ".c"
     )
     own = {**own, "library.properties": "library.properties", f"{VENDOR}.{made.name}.pdsc": "pack.pdsc"}
     own |= {name: name for name in ("Makefile", "CMakeLists.txt", "idf_component.yml")}
@@ -160,7 +166,7 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
         raise OptionProblem("kernels have the names of the library's own files", facts, "other names for the kernels")
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
     files["library.json"] = json_text(_platformio(view))
-    files |= more
+    files |= {**more, **made.beside}
     files["LICENSE"] = (TEMPLATES / "firmware" / "LICENSE.txt").read_text()
     files[BILL] = library_bill(made.name, files)
     return files

@@ -21,6 +21,8 @@ EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 POSITION = "model.embed_positions.weight"
 FINAL_NORM = "model.norm"
 COS, SIN = "rope.cos", "rope.sin"
+ROTATION, OWN = "Rotation", "com.microsoft"
+"""This compiler's operator that turns pairs, and the domain of its own operators in files."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class TokenPlaces:
 
     `attend` is the attention between them and their past. `cos` and `sin` are the names of the tables
     [length, 1, head_dim / 2] of their positions' angles, `positions` that of their rows [length] in a table of learned
-    positions.
+    positions. A graph that `turns_at_once` has an operator without a gradient for that, and tables
+    [rows, head_dim / 2].
     """
 
     length: int
@@ -37,6 +40,7 @@ class TokenPlaces:
     cos: str = COS
     sin: str = SIN
     positions: str = "positions"
+    turns_at_once: bool = False
 
 
 def layer_name(layer: int) -> str:
@@ -143,6 +147,11 @@ class BlockBuilder:
     def _turned(self, name: str, x: str) -> str:
         """Pairs of [batch, places, heads, head_dim] turned by their positions' angles."""
         a, g, half = self.architecture, self.graph, self.architecture.head_dim // 2
+        if self.places.turns_at_once:
+            heads = a.heads if name.endswith(".q") else a.kv_heads
+            neighbours = 1 if a.rope_form == "pairs" else None
+            operands = (x, self.places.cos, self.places.sin)
+            return g.emit(ROTATION, operands, f"{name}.turned", domain=OWN, inner=heads, neighbours=neighbours)
         cos, sin, axes = self.places.cos, self.places.sin, g.ints("axis.last", -1)
         pairs = a.rope_form == "pairs"
         steps = g.ints("rope.step", 2 if pairs else 1)

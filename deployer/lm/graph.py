@@ -51,7 +51,8 @@ class NodeWriter:
         """The model of all nodes, with weights and constants as initializers."""
         tensors = [numpy_helper.from_array(array, key) for key, array in {**weights, **self.constants}.items()]
         graph = helper.make_graph(self.nodes, name, list(inputs), list(outputs), tensors)
-        opsets = [helper.make_opsetid("", OPSET)]
+        own = sorted({node.domain for node in self.nodes} - {""})
+        opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in own)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="deployer")
 
 

@@ -83,8 +83,12 @@ def forward_model(
     ends = ids_value(IDS, BATCH, a.context), floats_value(LOGITS, rows, a.vocab)
     known = shapes(a)
     known |= adapters.shapes(known) if adapters else {}
-    ordered = {name: np.asarray(weights[name], np.float32).reshape(shape) for name, shape in known.items()}
-    return graph.model("language_model", ends[:1], ends[1:], ordered)
+    return graph.model("language_model", ends[:1], ends[1:], ordered(known, weights))
+
+
+def ordered(known: Mapping[str, Shape], weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The weights as float32 in the order of known shapes, and with these."""
+    return {name: np.asarray(weights[name], np.float32).reshape(shape) for name, shape in known.items()}
 
 
 def whole_text(architecture: Architecture) -> Attend:

@@ -10,9 +10,13 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Stride, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, mismatch, register
+from deployer.core.signatures import Signature
+from deployer.core.traits.file import FileSpec
 from deployer.core.traits.fusion import Fusion
 from deployer.operators.base.operands import arrays, floats
 
+FLAGS = ("neighbours", "inverse", "adds_zero", "kept_adds_zero")
+ATTRIBUTES = ("outer", "inner", "step", "before", "behind", *FLAGS)
 OPERATIONS = 3
 """Multiply-accumulates and moves of an element, in elements of a product."""
 
@@ -44,7 +48,8 @@ class Rotation(Operator):
         ),
     )
     fusion = Fusion(is_rotation=True)
-    no_gradient = "it is what fusion makes of others, after gradients have been taken"
+    file = FileSpec(custom=Signature((3, 3), (1, 1), dict.fromkeys(ATTRIBUTES, "INT")), flags=FLAGS)
+    no_gradient = "it is what fusion makes of others, after gradients have been taken, or of a model that only predicts"
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The type of X."""

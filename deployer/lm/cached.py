@@ -1,0 +1,96 @@
+"""The forward model over a cache: a chunk of tokens of each sequence, which sees all that were read before it."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper
+
+from deployer.core.operator import Array
+from deployer.lm.architecture import Architecture
+from deployer.lm.blocks import COS, OWN, SIN, Attend, BlockBuilder, TokenPlaces, layer_name, rope_tables
+from deployer.lm.graph import NodeWriter, floats_value, ids_value
+from deployer.lm.model import LOGITS, ordered, shapes
+from deployer.operators.attention.cache import CacheUpdate
+
+TOKENS, BEGIN, LAST = "tokens", "begin", "last"
+"""Names of inputs: ids of the chunk, how many tokens of a sequence were read before, and whose scores are returned."""
+MASK = "attention.mask"
+
+
+def cache_names(layer: int) -> tuple[str, str]:
+    """The names of a layer's caches of keys and of values."""
+    return f"{layer_name(layer)}.self_attn.keys", f"{layer_name(layer)}.self_attn.values"
+
+
+def cached_model(
+    architecture: Architecture,
+    weights: Mapping[str, Array],
+    chunk: int = 1,
+    sequences: int = 1,
+    selects: bool = False,
+) -> ModelProto:
+    """The model of a chunk: `tokens` [sequences, chunk] and `begin` [sequences] to scores of all tokens in order.
+
+    A program keeps the keys and values of tokens from call to call, for `context` of them in each sequence; rows behind
+    those that were read are never seen. If it `selects`, scores are those of one token of each sequence, whose index in
+    the chunk `last` [sequences] is.
+    """
+    a, graph = architecture, NodeWriter()
+    inputs = [
+        ids_value(TOKENS, sequences, chunk),
+        helper.make_tensor_value_info(BEGIN, TensorProto.INT32, [sequences]),
+    ]
+    column = graph.emit("Reshape", (BEGIN, graph.ints("shape.column", sequences, 1)), "begin.column")
+    places = graph.emit("Add", (column, graph.constant("chunk", np.arange(chunk, dtype=np.int32))), "places")
+    if a.positions == "rope":
+        flat = graph.emit("Reshape", (places, graph.ints("shape.flat", -1)), "places.flat")
+        for name, table in zip((COS, SIN), rope_tables(a, np.arange(a.context)), strict=True):
+            rows = graph.constant(f"{name}.table", table.reshape(a.context, -1))
+            graph.emit("Gather", (rows, flat), name, axis=0)
+    _mask(a, graph, places, sequences, chunk)
+    build = BlockBuilder(a, graph, TokenPlaces(chunk, cached_attention(), positions=places, turns_at_once=True))
+    x = build.embedding(TOKENS)
+    for layer in range(a.layers):
+        x = build.block(layer, x)
+    if selects:
+        inputs.append(helper.make_tensor_value_info(LAST, TensorProto.INT32, [sequences]))
+        first = graph.constant("chunk.first", np.arange(sequences, dtype=np.int32) * chunk)
+        x = graph.emit("Gather", (x, graph.emit("Add", (LAST, first), "last.rows")), "last.output", axis=0)
+    build.logits(x, LOGITS)
+    caches = [
+        floats_value(name, sequences, a.kv_heads, a.context, a.head_dim)
+        for layer in range(a.layers)
+        for name in cache_names(layer)
+    ]
+    rows = sequences if selects else sequences * chunk
+    return graph.model(
+        "cached_model", (*inputs, *caches), (floats_value(LOGITS, rows, a.vocab),), ordered(shapes(a), weights)
+    )
+
+
+def _mask(a: Architecture, graph: NodeWriter, places: str, sequences: int, chunk: int) -> None:
+    """Add what is added to the scores [sequences, 1, chunk, context]: 0 for tokens that are seen, else -inf."""
+    keys = graph.constant("keys", np.arange(a.context, dtype=np.int32))
+    shape = graph.ints("shape.queries", sequences, 1, chunk, 1)
+    queries = graph.emit("Reshape", (places, shape), "queries")
+    seen = graph.emit("LessOrEqual", (keys, queries), "seen")
+    if 0 < a.window < a.context:
+        edge = graph.constant("window", np.array(a.window, np.int32))
+        recent = graph.emit("Greater", (graph.emit("Add", (keys, edge), "keys.edge"), queries), "recent")
+        seen = graph.emit("And", (seen, recent), "seen.recent")
+    values = graph.number("mask.seen", 0.0), graph.number("mask.hidden", -np.inf)
+    graph.emit("Where", (seen, *values), MASK)
+
+
+def cached_attention() -> Attend:
+    """Attention of a chunk over the cache, to which it adds its own keys and values first."""
+
+    def attend(graph: NodeWriter, places: TokenPlaces, layer: int, q: str, k: str, v: str) -> str:
+        name = f"{layer_name(layer)}.self_attn"
+        read = [
+            graph.emit(CacheUpdate.name, (cache, new, BEGIN), f"{cache}.read", domain=OWN)
+            for cache, new in zip(cache_names(layer), (k, v), strict=True)
+        ]
+        return graph.emit("Attention", (q, *read, MASK), f"{name}.attended_values")
+
+    return attend
