@@ -19,6 +19,7 @@ from deployer.lm.decoder import Decoder, replayed
 from deployer.lm.graph import save_model
 from deployer.lm.model import forward_model, shapes
 from deployer.lm.presets import preset, preset_names
+from DeployTest.targets.simulators import needs_simulator
 
 SMALL: dict[str, Any] = {"layers": 2, "dim": 32, "heads": 4, "kv_heads": 2, "hidden": 48, "context": 70, "vocab": 41}
 FORMS: dict[str, dict[str, Any]] = {
@@ -105,6 +106,7 @@ def test_sequences_go_on_by_themselves() -> None:
     ],
 )
 def test_targets_decode_with_the_same_bits(options: Options, tmp_path: Path) -> None:
+    needs_simulator(options.target)
     architecture, weights = model()
     ids = text(architecture, 20)
     scores = replayed(architecture, weights, ids, options, tmp_path / "code")

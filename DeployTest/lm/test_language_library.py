@@ -1,0 +1,95 @@
+"""A language model as a library of C: it goes on with a text as the decoder of Python does, in every bit."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deployer.core.errors import DatasetMismatch
+from deployer.lm.decoder import Decoder
+from deployer.lm.library import language_material
+from deployer.sizing.library_folder import write_library
+from DeployTest.lm.test_decoder import model, text
+
+PROGRAM = """
+#include "story_language.h"
+#include <stdio.h>
+static story_language_t language;
+static void print(uint32_t sequence) {
+    const float *scores = story_scores(&language, sequence);
+    for (uint32_t i = 0; i < STORY_VOCABULARY; i++) {
+        union { float value; uint32_t bits; } word = {scores[i]};
+        printf("%%08x ", (unsigned)word.bits);
+    }
+    printf("\\n");
+}
+int main(void) {
+    static const int32_t first[] = {%s}, second[] = {%s}, wrong[] = {1, STORY_VOCABULARY};
+    if (story_decode(&language, first) != STORY_ERROR_STRUCT) return 1;
+    if (story_language_init(&language)) return 2;
+    if (story_prefill(&language, 0, first, 11)) return 3;
+    print(0);
+    if (story_prefill(&language, 1, second, 4)) return 4;
+    print(1);
+    if (story_prefill(&language, 0, wrong, 2) != STORY_ERROR_INPUT) return 5;
+    if (story_prefill(&language, 2, first, 1) != STORY_ERROR_INPUT) return 6;
+    if (story_prefill(&language, 0, first, 60) != STORY_ERROR_INPUT) return 7;
+    if (story_prefill(&language, 0, first, 0) != STORY_ERROR_INPUT) return 8;
+    if (story_prefill(&language, 0, 0, 1) != STORY_ERROR_POINTER) return 9;
+    if (story_length(&language, 0) != 11 || story_length(&language, 1) != 4 || story_length(&language, 2)) return 10;
+    const int32_t next[] = {first[11], second[4]};
+    if (story_decode(&language, next)) return 11;
+    print(0), print(1);
+    if (story_reset(&language, 1) || story_prefill(&language, 1, first, 11)) return 12;
+    print(1);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_it_has_the_bits_of_the_decoder(chunk: int, tmp_path: Path) -> None:
+    """Two sequences of different lengths, errors in between, and a sequence that begins anew."""
+    architecture, weights = model()
+    first, second = text(architecture, 60, 1), text(architecture, 20, 2)
+    made = language_material(architecture, weights, "story", 2, chunk, first[:3], 5)
+    folder = write_library(made, tmp_path / "story").folder
+    numbers = (", ".join(map(str, ids)) for ids in (first, second))
+    (tmp_path / "main.c").write_text(PROGRAM % tuple(numbers))
+    flags = (folder / "Makefile").read_text()
+    assert "-ffp-contract=off" in flags
+    sources = [tmp_path / "main.c", *sorted((folder / "src").glob("*.c"))]
+    checks = "-std=c11 -O1 -g -ffp-contract=off -fno-math-errno -Wall -Wextra -Werror -fsanitize=address,undefined"
+    command = ["gcc", *checks.split(), f"-I{folder / 'include'}", *sources, "-lm", "-o", tmp_path / "main"]
+    subprocess.run(command, check=True)
+    run = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run
+    found = [np.array([int(word, 16) for word in line.split()], np.uint32) for line in run.stdout.splitlines()]
+    decoder = Decoder(architecture, weights, sequences=2, chunk=3)
+    expected = [decoder.prefill([first[:11], []])[0], decoder.prefill([[], second[:4]])[1]]
+    expected += list(decoder.decode([first[11], second[4]]))
+    decoder.reset(1)
+    expected.append(decoder.prefill([[], first[:11]])[1])
+    assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
+
+
+def test_the_example_goes_on_with_the_prompt(tmp_path: Path) -> None:
+    """The most probable token each time, as its own build prints them."""
+    architecture, weights = model()
+    prompt = text(architecture, 9)
+    folder = write_library(language_material(architecture, weights, "story", prompt=prompt, tokens=12), tmp_path).folder
+    subprocess.run(["make", "-s", "-C", folder], check=True)
+    run = subprocess.run([folder / "build" / "story_example"], capture_output=True, text=True, check=True)
+    decoder, expected = Decoder(architecture, weights), list[int]()
+    scores = decoder.prefill(prompt)
+    for _ in range(12):
+        expected.append(int(scores[0].argmax()))
+        scores = decoder.decode(expected[-1:])
+    assert list(map(int, run.stdout.split())) == expected
+
+
+def test_a_prompt_of_other_ids_is_refused() -> None:
+    architecture, weights = model()
+    with pytest.raises(DatasetMismatch, match="token 1 of the prompt is no id"):
+        language_material(architecture, weights, "story", prompt=[0, 41])
