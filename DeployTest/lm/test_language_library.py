@@ -8,8 +8,11 @@ import pytest
 
 from deployer.core.errors import DatasetMismatch
 from deployer.lm.decoder import Decoder
-from deployer.lm.library import language_material
+from deployer.lm.generation import continued
+from deployer.lm.library import Example, language_material
 from deployer.sizing.library_folder import write_library
+from deployer.text.bpe import ByteTokenizer
+from deployer.text.sampling import Sampler
 from DeployTest.lm.test_decoder import model, text
 
 PROGRAM = """
@@ -53,7 +56,7 @@ def test_it_has_the_bits_of_the_decoder(chunk: int, tmp_path: Path) -> None:
     """Two sequences of different lengths, errors in between, and a sequence that begins anew."""
     architecture, weights = model()
     first, second = text(architecture, 60, 1), text(architecture, 20, 2)
-    made = language_material(architecture, weights, "story", 2, chunk, first[:3], 5)
+    made = language_material(architecture, weights, "story", 2, chunk)
     folder = write_library(made, tmp_path / "story").folder
     numbers = (", ".join(map(str, ids)) for ids in (first, second))
     (tmp_path / "main.c").write_text(PROGRAM % tuple(numbers))
@@ -78,7 +81,8 @@ def test_the_example_goes_on_with_the_prompt(tmp_path: Path) -> None:
     """The most probable token each time, as its own build prints them."""
     architecture, weights = model()
     prompt = text(architecture, 9)
-    folder = write_library(language_material(architecture, weights, "story", prompt=prompt, tokens=12), tmp_path).folder
+    made = language_material(architecture, weights, "story", example=Example(prompt, 12))
+    folder = write_library(made, tmp_path).folder
     subprocess.run(["make", "-s", "-C", folder], check=True)
     run = subprocess.run([folder / "build" / "story_example"], capture_output=True, text=True, check=True)
     decoder, expected = Decoder(architecture, weights), list[int]()
@@ -86,10 +90,26 @@ def test_the_example_goes_on_with_the_prompt(tmp_path: Path) -> None:
     for _ in range(12):
         expected.append(int(scores[0].argmax()))
         scores = decoder.decode(expected[-1:])
-    assert list(map(int, run.stdout.split())) == expected
+    assert run.stdout.split()[1:] == list(map(str, expected))
+
+
+@pytest.mark.parametrize("prompt", ["", "Once upon a time, \0\n"])
+def test_the_example_turns_text_into_tokens(prompt: str, tmp_path: Path) -> None:
+    """As Python does; what it prints is the text of the ids that it drew."""
+    tokenizer = ByteTokenizer()
+    architecture, weights = model(vocab=tokenizer.vocab)
+    made = language_material(architecture, weights, "story", tokenizer=tokenizer, example=Example(prompt, 12))
+    folder = write_library(made, tmp_path).folder
+    subprocess.run(["make", "-s", "-C", folder], check=True)
+    run = subprocess.run([folder / "build" / "story_example"], capture_output=True, check=True)
+    text, _, line = run.stdout.rstrip(b"\n").rpartition(b"\nids")
+    begin = [tokenizer.end, *tokenizer.encode(prompt)]
+    expected = list(continued(Decoder(architecture, weights), begin, 12, tokenizer.end, Sampler(temperature=0)))
+    assert list(map(int, line.split())) == expected
+    assert text == tokenizer.decode(expected)
 
 
 def test_a_prompt_of_other_ids_is_refused() -> None:
     architecture, weights = model()
     with pytest.raises(DatasetMismatch, match="token 1 of the prompt is no id"):
-        language_material(architecture, weights, "story", prompt=[0, 41])
+        language_material(architecture, weights, "story", example=Example([0, 41]))

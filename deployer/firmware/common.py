@@ -1,6 +1,7 @@
 """Parts that all libraries share: build files, steps, constants, and what their templates print of them."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -31,6 +32,8 @@ VENDOR = "deployer"
 KEYWORDS = ("neural network", "machine learning", "on-device", "C11")
 """Words by which registries of libraries find one."""
 OWN_FMA_SOURCE = "fma_f32.c"
+_PROOF = re.compile(r"^EXACT_FLAGS\((\w+)\)$", re.MULTILINE)
+"""The function by which a source shows its flags."""
 NEEDED = ("exact_f32.h", FLAGS, OWN_FMA_SOURCE)
 """Files by which a library tests how its machine rounds, and multiplies and adds where that is wrong."""
 
@@ -60,7 +63,8 @@ class InitialTensorView:
 class PlannedModel:
     """A model as planned for one memory: its plan, program and layout; `case` is what its files are called.
 
-    `beside` are files of its own that the library has as well, by their paths; they replace others of the same path.
+    `beside` are files of its own that the library has as well, by their paths; they replace others of the same path,
+    and need the shared headers `needed`.
     """
 
     name: CText
@@ -70,6 +74,7 @@ class PlannedModel:
     schedule: Schedule
     layout: MemoryLayout
     beside: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    needed: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 def library_tools(target: Target) -> Toolchain:
@@ -152,8 +157,10 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
     tools = library_tools(target_of(made.plan.options))
     used = {step.kernel.symbol: step.kernel for step in made.plan.steps}
     kernels = [used[symbol] for symbol in sorted(used)]
-    sources = kernel_sources(kernels, tools, made.name, NEEDED)
-    view.proofs = tuple(code(source_proof(f"{kernel.symbol}.c", made.name)) for kernel in kernels)
+    sources = kernel_sources(kernels, tools, made.name, (*NEEDED, *made.needed))
+    proofs = (source_proof(f"{kernel.symbol}.c", made.name) for kernel in kernels)
+    more_proofs = (proof for _, text in sorted(made.beside.items()) for proof in _PROOF.findall(text))
+    view.proofs = tuple(map(code, (*proofs, *more_proofs)))
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
     view.sources = tuple(
         code(PurePosixPath(p).stem) for p in sorted({*files, *own, *made.beside}) if p[:4] == "src/" and p[-2:] == ".c"

@@ -10,6 +10,7 @@ import numpy as np
 import deployer
 from deployer import pipeline
 from deployer.codegen.generate import rendered
+from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.safe_text import CText, c_comment, code
@@ -17,18 +18,34 @@ from deployer.firmware.bill import check_name
 from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.pages import listed
 from deployer.firmware.sources import library_rules
+from deployer.firmware.steps import ONCE
 from deployer.lm.architecture import Architecture
 from deployer.lm.cached import BEGIN, LAST, TOKENS, cached_model
 from deployer.lm.decoder import check_ids
 from deployer.lm.graph import save_model
 from deployer.planning.plan_choice import Progress, silent
 from deployer.sizing.needs import model_material
+from deployer.text.c_tokenizer import CTokenizer
+from deployer.text.sampling import NEEDED, CSampler
+from deployer.text.tokenizer import Tokenizer
 from deployer.training.samples import npz_bytes
 
 
 @dataclass(frozen=True)
+class Example:
+    """The example of a library: it goes on with a prompt, a text or ids, for some tokens."""
+
+    prompt: str | Sequence[int] = ""
+    tokens: int = 20
+
+
+@dataclass(frozen=True)
 class LanguageView:
-    """All that the templates of the language interface print; `last` is the function of that input, if there is one."""
+    """All that the templates of the language interface print; `last` is the function of that input, if there is one.
+
+    One of `tokenizer` and `tokenless` has an element: whether the example's prompt is bytes of a text, or ids. A text
+    ends where `end` is drawn.
+    """
 
     name: CText
     upper: CText
@@ -40,24 +57,51 @@ class LanguageView:
     chunk: int
     last: tuple[CText, ...]
     prompt: tuple[CText, ...]
+    prompt_count: int
     tokens: int
+    end: int
+    tokenizer: tuple[int, ...]
+    tokenless: tuple[int, ...]
 
     def files(self) -> dict[str, str]:
         """The interface, its source and an example by their paths in the library."""
         return {
             f"include/{self.name}_language.h": rendered("firmware/language.h", self),
-            f"src/{self.name}_language.h": f'#include "../include/{self.name}_language.h"\n',
+            f"src/{self.name}_language.h": _forwards(f"{self.name}_language.h"),
             f"src/{self.name}_language.c": rendered("firmware/language.c", self),
             "examples/main.c": rendered("firmware/language_main.c", self),
         }
 
 
+def _forwards(header: str) -> str:
+    """A header beside the sources, for build tools that look there."""
+    return f'#include "../include/{header}"\n'
+
+
+def _split(files: Mapping[str, str]) -> dict[str, str]:
+    """Headers that users include, and sources, by their paths in a library."""
+    found = {}
+    for name, text in files.items():
+        is_header = name.endswith(".h")
+        found |= {f"include/{name}": text, f"src/{name}": _forwards(name)} if is_header else {f"src/{name}": text}
+    return found
+
+
 def language_view(
-    architecture: Architecture, name: str, sequences: int, chunk: int, prompt: Sequence[int], tokens: int
+    architecture: Architecture, name: str, sequences: int, chunk: int, example: Example, tokenizer: Tokenizer | None
 ) -> LanguageView:
-    """The interface of a library; its example goes on with the prompt for some tokens."""
+    """The interface of a library, whose example has a prompt of text if there is a tokenizer, else of ids.
+
+    DatasetMismatch for a prompt that is empty, whose ids are none of the vocabulary, or that fills the context.
+    """
     a, known = architecture, check_name(name)
-    check_ids(prompt, a.vocab, "the prompt")
+    ids = example.prompt if tokenizer is None else [tokenizer.end, *tokenizer.encode(_text(example.prompt))]
+    ids = [int(number) for number in ids]
+    check_ids(ids, a.vocab, "the prompt")
+    if not 0 < len(ids) <= a.context:
+        facts = [("tokens", str(len(ids))), ("context", str(a.context))]
+        raise DatasetMismatch("the prompt does not fit the context", facts, f"1 to {a.context} tokens")
+    numbers = ids if tokenizer is None else list(_text(example.prompt).encode()) or [0]
     return LanguageView(
         name=known,
         upper=code(known.upper()),
@@ -68,9 +112,19 @@ def language_view(
         sequences=sequences,
         chunk=chunk,
         last=(code(f"{known}_input_{LAST}"),) if chunk > 1 else (),
-        prompt=listed([f"{number}" for number in prompt]),
-        tokens=tokens,
+        prompt=listed([str(number) for number in numbers]),
+        prompt_count=len(ids) if tokenizer is None else len(_text(example.prompt).encode()),
+        tokens=example.tokens,
+        end=-1 if tokenizer is None else tokenizer.end,
+        tokenizer=ONCE if tokenizer else (),
+        tokenless=() if tokenizer else ONCE,
     )
+
+
+def _text(prompt: str | Sequence[int]) -> str:
+    if not isinstance(prompt, str):
+        raise OptionProblem("the prompt is ids, and the library has a tokenizer", hint="a text")
+    return prompt
 
 
 def language_material(
@@ -79,12 +133,17 @@ def language_material(
     name: str,
     sequences: int = 1,
     chunk: int = 1,
-    prompt: Sequence[int] = (0,),
-    tokens: int = 20,
+    tokenizer: Tokenizer | None = None,
+    example: Example | None = None,
     progress: Progress = silent,
 ) -> ModelMaterial:
-    """The inputs of generating a library that only predicts, with weights as constants."""
-    view = language_view(architecture, name, sequences, chunk, prompt, tokens)
+    """The inputs of generating a library that only predicts, with weights as constants.
+
+    It reads texts of `sequences` at once, `chunk` tokens at a time, draws tokens, and with a tokenizer turns texts into
+    ids. By default the example goes on with the begin of a document, or with id 0.
+    """
+    known = example or Example("" if tokenizer else (0,))
+    view = language_view(architecture, name, sequences, chunk, known, tokenizer)
     model = cached_model(architecture, weights, chunk, sequences, chunk > 1)
     sample = {TOKENS: np.zeros((sequences, chunk), np.int64), BEGIN: np.zeros(sequences, np.int32)}
     sample |= {LAST: np.zeros(sequences, np.int32)} if chunk > 1 else {}
@@ -95,4 +154,7 @@ def language_material(
         (folder / "inputs.npz").write_bytes(npz_bytes(sample))
         case = pipeline.load_inference_case(folder)
     made = model_material(case, view.name, Options(target=library_rules().target), progress)
-    return replace(made, beside=view.files())
+    beside = _split(CSampler(view.name).files) | (
+        _split(CTokenizer(tokenizer, f"{view.name}_text").files) if tokenizer else {}
+    )
+    return replace(made, beside={**view.files(), **beside}, needed=NEEDED)

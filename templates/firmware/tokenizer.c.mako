@@ -106,11 +106,11 @@ static size_t merged(int32_t *ids, size_t count) {
 }
 
 int32_t ${v.name}_encode(const uint8_t *text, size_t count, int32_t *ids, size_t room) {
-    if ((!text && count > 0u) || (!ids && room > 0u)) return ${v.upper}_TEXT_ERROR_POINTER;
+    if ((!text && count > 0u) || (!ids && room > 0u)) return ${v.upper}_ERROR_POINTER;
     size_t done = 0;
     for (size_t at = 0; at < count;) {
         const size_t size = word_size(&text[at], count - at);
-        if (size > room - done || size > (size_t)INT32_MAX - done) return ${v.upper}_TEXT_ERROR_ROOM;
+        if (size > room - done || size > (size_t)INT32_MAX - done) return ${v.upper}_ERROR_ROOM;
         for (size_t i = 0; i < size; i++) ids[done + i] = (int32_t)byte_ids[text[at + i]];
         done += merged(&ids[done], size);
         at += size;
@@ -119,8 +119,8 @@ int32_t ${v.name}_encode(const uint8_t *text, size_t count, int32_t *ids, size_t
 }
 
 int32_t ${v.name}_decode(int32_t id, const uint8_t **bytes) {
-    if (!bytes) return ${v.upper}_TEXT_ERROR_POINTER;
-    if (id < 0 || id >= ${v.upper}_TEXT_VOCAB) return ${v.upper}_TEXT_ERROR_ID;
+    if (!bytes) return ${v.upper}_ERROR_POINTER;
+    if (id < 0 || id >= ${v.upper}_VOCAB) return ${v.upper}_ERROR_ID;
     *bytes = &token_bytes[token_starts[id]];
     return (int32_t)(token_starts[id + 1] - token_starts[id]);
 }

@@ -11,14 +11,14 @@
 extern "C" {
 #endif
 
-#define ${v.upper}_TEXT_VOCAB ${v.vocab} /* ids are 0 to 1 less */
-#define ${v.upper}_TEXT_END ${v.end} /* the id between documents, which no text gives and which decodes to nothing */
-#define ${v.upper}_TEXT_TOKEN ${v.longest}u /* bytes of the longest token */
+#define ${v.upper}_VOCAB ${v.vocab} /* ids are 0 to 1 less */
+#define ${v.upper}_END ${v.end} /* the id between documents, which no text gives and which decodes to nothing */
+#define ${v.upper}_TOKEN ${v.longest}u /* bytes of the longest token */
 
 /* Results below 0. */
-#define ${v.upper}_TEXT_ERROR_ROOM (-1)    /* `ids` has too little room */
-#define ${v.upper}_TEXT_ERROR_ID (-2)      /* the id is outside the vocabulary */
-#define ${v.upper}_TEXT_ERROR_POINTER (-3) /* a pointer is null */
+#define ${v.upper}_ERROR_ROOM (-1)    /* `ids` has too little room */
+#define ${v.upper}_ERROR_ID (-2)      /* the id is outside the vocabulary */
+#define ${v.upper}_ERROR_POINTER (-3) /* a pointer is null */
 
 /* The ids of `count` bytes, which need not be valid UTF-8, and their number. The ids of a word are made in place, one for
  * each of its bytes at first, so a room of `count` ids is always enough. The time grows with the square of the longest
