@@ -42,14 +42,14 @@ def test_ids_in_any_order(tmp_path: Path) -> None:
 
 def test_words_in_c(tmp_path: Path) -> None:
     """Bytes on both sides of each border of a class: two of them are one token within a word, and two across."""
-    borders = bytes.fromhex("00 08 09 0a 0b 0c 0d 0e 1f 20 21 2f 30 39 3a 40 41 5a 5b 60 61 7a 7b 7f 80 c0 ff")
-    pairs = [(first, second) for first in borders for second in borders]
+    limits = bytes.fromhex("00 08 09 0a 0b 0c 0d 0e 1f 20 21 2f 30 39 3a 40 41 5a 5b 60 61 7a 7b 7f 80 c0 ff")
+    pairs = [(first, second) for first in limits for second in limits]
     tokenizer = BpeTokenizer([*BYTE_IDS, *map(bytes, pairs)], pairs, 256)
     assert tokenizer.encode(b"aZ") != [*b"aZ"]
     assert tokenizer.encode(b"a0") == [*b"a0"]
     draw = random.Random(9)
-    texts = [bytes(text) for size in (1, 2, 3) for text in product(borders, repeat=size)]
-    texts += [bytes(draw.choices(borders, k=draw.randrange(4, 40))) for _ in range(2000)]
+    texts = [bytes(text) for size in (1, 2, 3) for text in product(limits, repeat=size)]
+    texts += [bytes(draw.choices(limits, k=draw.randrange(4, 40))) for _ in range(2000)]
     program = compiled_encoder(tokenizer, tmp_path)
     assert encoded_in_c(program, texts) == [tokenizer.encode(text) for text in texts]
 

@@ -171,7 +171,7 @@ def test_whole_numbers_in_c() -> None:
 
 
 def test_options_in_c(program: Path) -> None:
-    """What Python refuses, C refuses by a code."""
+    """Options that Python refuses, C refuses by a code."""
     row, bad = np.ones(3, np.float32), [("temperature", -1.0), ("temperature", np.inf), ("temperature", np.nan)]
     bad += [("top_p", 0.0), ("top_p", 1.5), ("top_p", -0.1), ("top_p", np.nan), ("top_p", 1e-60)]
     for name, value in bad:

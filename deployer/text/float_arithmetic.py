@@ -40,11 +40,11 @@ def fma_f32(a: npt.ArrayLike, b: npt.ArrayLike, c: npt.ArrayLike) -> Floats:
     The product is exact in float64. The sum is rounded to odd: to the neighbour of the exact sum whose last bit is 1.
     Rounded to float32, that gives what the exact sum gives (Boldo and Melquiond, 2008).
     """
-    product, addend = np.asarray(a, np.float64) * np.asarray(b, np.float64), np.asarray(c, np.float64)
-    product, addend = np.broadcast_arrays(product, addend)
-    total = product + addend
+    product, third = np.asarray(a, np.float64) * np.asarray(b, np.float64), np.asarray(c, np.float64)
+    product, third = np.broadcast_arrays(product, third)
+    total = product + third
     part = total - product
-    lost = (product - (total - part)) + (addend - part)
+    lost = (product - (total - part)) + (third - part)
     is_even = (total.view(np.uint64) & np.uint64(1)) == 0
     odd = np.where((lost != 0) & is_even, np.nextafter(total, np.copysign(np.inf, lost)), total)
     return odd.astype(np.float32)
