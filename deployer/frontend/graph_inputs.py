@@ -7,7 +7,7 @@ from deployer.core.errors import GraphProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, Role, TensorType
 from deployer.core.limits import check_type
 from deployer.core.operator import accumulator_of, registry, unsupported, usual_accumulator
-from deployer.core.traits.training import Counter, Kept, Optimizer, State
+from deployer.core.traits.training import Counter, Keeper, Optimizer, State
 from deployer.frontend.raw_graph import FileInput, RawGraph
 
 BUFFER_SUFFIX = "_grad.accumulation.buffer"
@@ -98,7 +98,7 @@ def _states(node: Node) -> Mapping[int, State]:
     """The states of a node by the positions of its inputs."""
     operator = registry().get(node.op)
     match operator.training if operator else None:
-        case Counter(operand=operand, state=state) | Kept(operand=operand, state=state):
+        case Counter(operand=operand, state=state) | Keeper(operand=operand, state=state):
             return {operand: state}
         case Optimizer(states=states):
             return states

@@ -253,7 +253,7 @@ class Counter(Training):
 
 
 @dataclass(frozen=True)
-class Kept(Training):
+class Keeper(Training):
     """Operator that writes into an operand in place, which a program keeps from pass to pass, beginning at `state`."""
 
     state: State

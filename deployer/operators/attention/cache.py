@@ -15,7 +15,7 @@ from deployer.core.signatures import Signature
 from deployer.core.traits.execution import Execution
 from deployer.core.traits.file import FileSpec
 from deployer.core.traits.numerics import Indices, Numerics
-from deployer.core.traits.training import Kept, State
+from deployer.core.traits.training import Keeper, State
 from deployer.operators.base.operands import arrays, operands
 
 CACHE, ROWS, BEGIN = range(3)
@@ -45,7 +45,7 @@ class CacheUpdate(Operator):
     name = "CacheUpdate"
     file = FileSpec(custom=Signature((3, 3), (0, 1), {}))
     inplace: ClassVar[dict[int, int]] = {0: CACHE}
-    training = Kept(operand=CACHE, state=State("_cache"))
+    training = Keeper(operand=CACHE, state=State("_cache"))
     execution = Execution(moved=("cache", "rows"))
     numerics = Numerics(indices=_begins)
     no_gradient = "what was kept in another pass has none"
