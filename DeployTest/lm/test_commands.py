@@ -124,7 +124,7 @@ def test_options_of_a_file(text: Path, tmp_path: Path, capsys: Capture) -> None:
     words = ("lm", "eval", folder, "--text", text, "--config", options)
     assert "did you mean batch-size?" in refused(capsys, *words)
     assert "--resume" in refused(capsys, "lm", "train", folder, "--text", text, "--resume")
-    assert "is negative" in refused(capsys, "lm", "generate", folder, "--temperature", -1)
+    assert "temperature of a sampler is out of range" in refused(capsys, "lm", "generate", folder, "--temperature", -1)
     assert "--force" in refused(capsys, "lm", "stories", text)
 
 

@@ -16,15 +16,13 @@ from deployer.fitting.engine import FitEvaluator, evaluated_program
 from deployer.fitting.segments import build_segment
 from deployer.frontend import parse
 from deployer.frontend.prepare import Axes
+from deployer.lm.decoder import Decoder
 from deployer.lm.folder import LanguageModel
-from deployer.lm.model import IDS
-from deployer.lm.rows import IGNORED, LABELS
-from deployer.operators.base.philox import drawn
+from deployer.lm.rows import IGNORED, TextRows
+from deployer.text.sampling import Sampler
 
 CHUNK = 8
 """Batches whose scores are in memory at once."""
-STREAM = 0x6E0
-"""The stream of random words that tokens are drawn by."""
 Scores = Callable[[Array], Array]
 """From ids [rows, context] to scores [rows, context, vocab]."""
 
@@ -71,14 +69,14 @@ def scores_of(model: LanguageModel, batch: int, stage: Callable[[str], None] = l
         yield scores
 
 
-def text_loss(scores: Scores, samples: dict[str, Array], size: int, batch: int) -> TextLoss:
-    """The loss of samples, of a text of `size` bytes, in float64 from scores in float32."""
-    total, count, rows = 0.0, 0, batch * CHUNK
-    for at in range(0, len(samples[IDS]), rows):
-        labels = samples[LABELS][at : at + rows]
-        total -= float(label_log_probabilities(scores(samples[IDS][at : at + rows]), labels).sum())
+def text_loss(scores: Scores, rows: TextRows, batch: int) -> TextLoss:
+    """The loss of a text's rows, in float64 from scores in float32."""
+    total, count, each = 0.0, 0, batch * CHUNK
+    for at in range(0, len(rows.ids), each):
+        labels = rows.labels[at : at + each]
+        total -= float(label_log_probabilities(scores(rows.ids[at : at + each]), labels).sum())
         count += int((labels != IGNORED).sum())
-    return TextLoss(total / count, count, size)
+    return TextLoss(total / count, count, rows.size)
 
 
 def label_log_probabilities(scores: Array, labels: Array) -> Array:
@@ -90,37 +88,22 @@ def label_log_probabilities(scores: Array, labels: Array) -> Array:
     return np.where(labels == IGNORED, 0, picked - total)
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """A rule to draw tokens: of the `top` most likely ones, by scores over `temperature`; at 0 the most likely."""
+def continuation(decoder: Decoder, ids: Sequence[int], count: int, end: int, sampler: Sampler) -> Iterator[int]:
+    """Up to `count` ids behind given ones, until a document ends.
 
-    temperature: float = 1.0
-    top: int | None = None
-    seed: int = 0
-
-    def draw(self, scores: Array, step: int) -> int:
-        """The id for scores [vocab] at a step, which with the seed decides."""
-        if not self.temperature:
-            return int(scores.argmax())
-        wide = scores.astype(np.float64) / self.temperature
-        if self.top is not None and self.top < len(wide):
-            wide[np.argsort(-wide, kind="stable")[self.top :]] = -np.inf
-        shares = np.exp(wide - wide.max())
-        point = float(drawn(self.seed, STREAM, step, 1)[0]) / 2**32 * shares.sum()
-        return min(int(np.searchsorted(np.cumsum(shares), point, side="right")), int(np.flatnonzero(shares)[-1]))
-
-
-def continuation(
-    scores: Scores, ids: Sequence[int], count: int, context: int, end: int, sampling: Sampling
-) -> Iterator[int]:
-    """Up to `count` ids behind given ones, until a document ends; each takes a pass over the last `context` ids."""
-    text = list(ids)
-    for step in range(count):
-        seen = text[-context:]
-        row = np.full((1, context), end, np.int64)
-        row[0, : len(seen)] = seen
-        token = sampling.draw(scores(row)[0, len(seen) - 1], step)
+    Where the context is full, its last half is read again, and the rest forgotten.
+    """
+    text, context = list(ids), decoder.architecture.context
+    half = max(context // 2, 1)
+    scores = decoder.prefill(text if len(text) <= context else text[-half:])
+    for _ in range(count):
+        token = sampler.sample(scores[0], position=len(text))
         if token == end:
             return
         text.append(token)
         yield token
+        if decoder.lengths[0] < context:
+            scores = decoder.decode([token])
+        else:
+            decoder.reset()
+            scores = decoder.prefill(text[-half:])

@@ -59,7 +59,7 @@ def pack(
     "mark" predicts on across documents, as one text with marks. "mask" keeps them apart: the end begins a document, its
     positions count from there, and the first id of a document is not predicted, so no prediction that counts needs
     another document. Ids that fill no row are dropped, or padded with ends that do not count. Each id is predicted
-    once. DatasetMismatch where there is no text, or less than a row.
+    once. DatasetMismatch where there is no text, or less than a row that is not padded.
     """
     return pack_ids([tokenizer.encode(text) for text in documents], tokenizer, context, boundaries, remainder)
 
@@ -85,9 +85,9 @@ def pack_ids(
     if len(ids) == 1 + len(documents):
         raise DatasetMismatch("there is no text to pack", [("documents", str(len(documents)))], "documents with text")
     targets = len(ids) - 1
-    if targets < context:
+    if targets < context and remainder == "drop":
         facts = [("ids", str(len(ids))), ("a row", f"{context + 1} ids: the context and one more")]
-        hint = f"more text, or a context of at most {targets}"
+        hint = f"more text, a context of at most {targets}, or remainder pad"
         raise DatasetMismatch("the text is shorter than a row", facts, hint)
     count = targets // context if remainder == "drop" else math.ceil(targets / context)
     return _rows(np.array(ids, np.int32), end, context, count, boundaries == "mask")

@@ -10,7 +10,7 @@ from deployer.commands.values import finite, path, positive, seed
 from deployer.lm.defaults import BATCH, GENERATED, LOSS, OPTIMIZER, PRESET, RANK, RATE, STORIES
 from deployer.lm.presets import preset_names
 
-TEXT = "text file, or folder of .txt files in the order of their names; a line <|endoftext|> ends a document"
+TEXT = "text file, whose documents end at blank lines, or folder of .txt files, a document each"
 FIXED = {
     "loss": LOSS,
     "class_weights": (),
@@ -40,6 +40,7 @@ def add_lm_options(
     p.add_argument(
         "--batch-size", type=positive, default=BATCH, metavar="N", help=f"sequences of a pass (default {BATCH})"
     )
+    _add_separator(p)
     text = "continue a text, one token after the other"
     p = _added(actions, "generate", text)
     p.add_argument("--prompt", default="", metavar="TEXT", help="begin of the text (default: that of a document)")
@@ -81,6 +82,7 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     p = _added(actions, "train", text)
     data = p.add_argument_group("data")
     data.add_argument("--text", type=path, required=True, metavar="FILE|DIR", help=TEXT)
+    _add_separator(data)
     text = "validation set: a fraction of the sequences, split off by --seed, or a text (default: none)"
     data.add_argument("--validation", metavar="FRACTION|FILE|DIR", help=text)
     data.add_argument(
@@ -105,8 +107,15 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     p.set_defaults(**FIXED)
 
 
+def _add_separator(p: "argparse._ActionsContainer") -> None:
+    text = "text between documents of a file, such as <|endoftext|> (default: blank lines)"
+    p.add_argument("--separator", metavar="TEXT", help=text)
+
+
 def _add_sampling(p: LazyParser) -> None:
     text = "divide the scores by X before a token is drawn; 0 takes the most likely one (default 1)"
     p.add_argument("--temperature", type=finite, default=1.0, metavar="X", help=text)
     p.add_argument("--top-k", type=positive, metavar="K", help="draw among the K most likely tokens (default: all)")
+    text = "draw among the fewest tokens that have this share of the probability (default 1: all)"
+    p.add_argument("--top-p", type=finite, default=1.0, metavar="X", help=text)
     p.add_argument("--seed", type=seed, default=0, metavar="N", help="random seed of the draws (default 0)")

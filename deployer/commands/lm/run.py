@@ -15,13 +15,15 @@ from deployer.core.safe_text import escaped
 from deployer.fitting.progress import ProgressBar
 from deployer.lm import evaluation, folder
 from deployer.lm.architecture import read_setting
+from deployer.lm.decoder import CHUNK, Decoder
 from deployer.lm.defaults import PRESET
 from deployer.lm.low_rank import LowRank
 from deployer.lm.presets import preset
-from deployer.lm.rows import read_documents, samples_of, token_stream
+from deployer.lm.rows import TextRows, read_rows
 from deployer.lm.training import train_model
 from deployer.running.output import replace_file
 from deployer.running.terminal import Terminal
+from deployer.text.sampling import Sampler
 from deployer.text.stories import stories
 
 
@@ -46,26 +48,24 @@ def make(a: argparse.Namespace, console: Terminal) -> int:
     return 0
 
 
-def _samples(model: folder.LanguageModel, path: Path) -> tuple[dict[str, Array], int]:
-    """The samples of a text, and its bytes."""
-    documents = read_documents(path)
-    stream = token_stream(model.tokenizer, documents, model.architecture.vocab, str(path))
-    return samples_of(stream, model.architecture.context, model.tokenizer.end), sum(map(len, documents))
+def _rows(a: argparse.Namespace, model: folder.LanguageModel, text: Path) -> TextRows:
+    """The rows of a text."""
+    return read_rows(text, model.tokenizer, model.architecture, a.separator)
 
 
 def train(a: argparse.Namespace, console: Terminal) -> int:
     """Train a model in its folder; 1 where the verdict is failed."""
     model = folder.read_model(a.folder)
-    samples, size = _samples(model, a.text)
+    rows = _rows(a, model, a.text)
     validation: Mapping[str, Array] | float | None = share_of(a.validation)
     if a.validation is not None and validation is None:
-        validation = _samples(model, Path(a.validation))[0]
+        validation = _rows(a, model, Path(a.validation)).samples
     a.output = a.folder / "run"
-    console.lines(f"{a.text}: {size} B, {len(samples['ids'])} sequences of {model.architecture.context} tokens")
+    console.lines(f"{a.text}: {rows.size} B, {len(rows.ids)} sequences of {model.architecture.context} tokens")
     with shown_run(a, console, ProgressBar) as shown:
         fitted = train_model(
             model,
-            samples,
+            rows.samples,
             task_of(a),
             run_of(a, validation),
             options=options_of(a),
@@ -97,11 +97,11 @@ def _adapters(a: argparse.Namespace) -> LowRank | None:
 def evaluate(a: argparse.Namespace, console: Terminal) -> int:
     """Print loss, perplexity and bits per byte of a text."""
     model = folder.read_model(a.folder)
-    samples, size = _samples(model, a.text)
-    batch = min(a.batch_size, len(samples["ids"]))
+    rows = _rows(a, model, a.text)
+    batch = min(a.batch_size, len(rows.ids))
     with console.status("graphs") as status, evaluation.scores_of(model, batch, status.update) as scores:
         status.update("run")
-        found = evaluation.text_loss(scores, samples, size, batch)
+        found = evaluation.text_loss(scores, rows, batch)
     console.lines(
         f"loss {found.loss:.4f}, perplexity {found.perplexity:.4g}, {found.bits_per_byte:.4f} bits per byte:"
         f" {found.tokens} tokens, {found.bytes} B"
@@ -112,15 +112,13 @@ def evaluate(a: argparse.Namespace, console: Terminal) -> int:
 
 def generate(a: argparse.Namespace, console: Terminal) -> int:
     """Print a text that goes on from the prompt."""
-    if a.temperature < 0:
-        raise OptionProblem(f"--temperature {a.temperature:g} is negative", hint="0 for the most likely token, or more")
+    sampler = Sampler(a.temperature, a.top_k or 0, a.top_p, a.seed)
     model = folder.read_model(a.folder)
     tokenizer, context = model.tokenizer, model.architecture.context
     ids = [tokenizer.end, *tokenizer.encode(a.prompt)]
-    sampling = evaluation.Sampling(a.temperature, a.top_k, a.seed)
-    with console.status("graphs") as status, evaluation.scores_of(model, 1, status.update) as scores:
-        status.update("run")
-        found = list(evaluation.continuation(scores, ids, a.tokens, context, tokenizer.end, sampling))
+    with console.status("graphs"):
+        decoder = Decoder(model.architecture, model.weights, chunk=min(CHUNK, context))
+        found = list(evaluation.continuation(decoder, ids, a.tokens, tokenizer.end, sampler))
     text = tokenizer.decode(found).decode(errors="replace")
     console.lines(_printable(a.prompt + text))
     console.event("end", {"prompt": a.prompt, "text": text, "ids": found})
@@ -136,7 +134,7 @@ def write_stories(a: argparse.Namespace, console: Terminal) -> int:
     """Write the text that comes with this package."""
     if a.folder.exists() and not a.force:
         raise OptionProblem(f"{a.folder} exists", hint="another file, or --force to overwrite it")
-    content = "<|endoftext|>\n".join(stories(a.count, a.seed)).encode()
+    content = "\n".join(stories(a.count, a.seed)).encode()
     replace_file(a.folder, content)
     console.lines(f"{a.folder}: {a.count} stories, {len(content)} B")
     console.event("end", {"output": str(a.folder), "stories": a.count, "bytes": len(content)})
