@@ -7,14 +7,22 @@ import numpy as np
 import pytest
 
 from deployer.core.errors import DatasetMismatch
+from deployer.fitting.runs.run_files import read_run
+from deployer.lm.cached import cache_names
 from deployer.lm.decoder import Decoder
-from deployer.lm.generation import continued
-from deployer.lm.library import Example, language_material
+from deployer.lm.evaluation import continuation
+from deployer.lm.folder import new_model
+from deployer.lm.library import Example, language_material, trainer_material
+from deployer.lm.model import shapes
+from deployer.lm.presets import preset
 from deployer.sizing.library_folder import write_library
 from deployer.text.bpe import ByteTokenizer
 from deployer.text.sampling import Sampler
+from deployer.text.stories import stories
 from DeployTest.lm.test_decoder import model, text
+from DeployTest.support.building.command_line import deployer
 
+CHECKS = "-std=c11 -O1 -g -ffp-contract=off -fno-math-errno -Wall -Wextra -Werror -fsanitize=address,undefined"
 PROGRAM = """
 #include "story_language.h"
 #include <stdio.h>
@@ -63,8 +71,7 @@ def test_it_has_the_bits_of_the_decoder(chunk: int, tmp_path: Path) -> None:
     flags = (folder / "Makefile").read_text()
     assert "-ffp-contract=off" in flags
     sources = [tmp_path / "main.c", *sorted((folder / "src").glob("*.c"))]
-    checks = "-std=c11 -O1 -g -ffp-contract=off -fno-math-errno -Wall -Wextra -Werror -fsanitize=address,undefined"
-    command = ["gcc", *checks.split(), f"-I{folder / 'include'}", *sources, "-lm", "-o", tmp_path / "main"]
+    command = ["gcc", *CHECKS.split(), f"-I{folder / 'include'}", *sources, "-lm", "-o", tmp_path / "main"]
     subprocess.run(command, check=True)
     run = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run
@@ -104,7 +111,7 @@ def test_the_example_turns_text_into_tokens(prompt: str, tmp_path: Path) -> None
     run = subprocess.run([folder / "build" / "story_example"], capture_output=True, check=True)
     text, _, line = run.stdout.rstrip(b"\n").rpartition(b"\nids")
     begin = [tokenizer.end, *tokenizer.encode(prompt)]
-    expected = list(continued(Decoder(architecture, weights), begin, 12, tokenizer.end, Sampler(temperature=0)))
+    expected = list(continuation(Decoder(architecture, weights), begin, 12, tokenizer.end, Sampler(temperature=0)))
     assert list(map(int, line.split())) == expected
     assert text == tokenizer.decode(expected)
 
@@ -113,3 +120,80 @@ def test_a_prompt_of_other_ids_is_refused() -> None:
     architecture, weights = model()
     with pytest.raises(DatasetMismatch, match="token 1 of the prompt is no id"):
         language_material(architecture, weights, "story", example=Example([0, 41]))
+
+
+TRAINER = """
+#include "story_language.h"
+#include <stdio.h>
+#include <string.h>
+static story_language_t language;
+static float values[8192];
+int main(int argc, char **argv) {
+    static const int32_t text[STORY_CONTEXT + 1] = {%s};
+    float loss;
+    (void)argv;
+    if (story_language_init(&language)) return 1;
+    for (uint32_t pass = 0; pass < 2u * STORY_ACCUMULATE; pass++) {
+        if (argc > 1) { /* reads and decodes in between */
+            if (story_reset(&language, 0) || story_prefill(&language, 0, text, 5)) return 2;
+            if (story_decode(&language, text + 5)) return 2;
+        }
+        memcpy(story_input_ids(&language.model), text, STORY_CONTEXT * sizeof *text);
+        memcpy(story_input_labels(&language.model), text + 1, STORY_CONTEXT * sizeof *text);
+        if (story_train_step(&language.model, &loss)) return 3;
+        if (pass %% STORY_ACCUMULATE == STORY_ACCUMULATE - 1u && story_update(&language.model)) return 4;
+    }
+    story_weight_t info;
+    for (uint32_t index = 0; story_weight_info(index, &info) == STORY_OK; index++) {
+        if (info.is_int32) continue;
+        if (story_get_weight(&language.model, index, values, info.count * 4u)) return 5;
+        printf("%%s", info.name);
+        for (uint32_t i = 0; i < info.count; i++) {
+            uint32_t bits;
+            memcpy(&bits, values + i, 4);
+            printf(" %%08x", (unsigned)bits);
+        }
+        printf("\\n");
+    }
+    if (argc > 1 && (story_reset(&language, 0) || story_prefill(&language, 0, text, 9))) return 6;
+    printf("scores");
+    for (uint32_t i = 0; argc > 1 && i < STORY_VOCABULARY; i++) {
+        uint32_t bits;
+        memcpy(&bits, story_scores(&language, 0) + i, 4);
+        printf(" %%08x", (unsigned)bits);
+    }
+    printf("\\n");
+    return 0;
+}
+"""
+
+
+def test_it_goes_on_learning_between_texts(tmp_path: Path) -> None:
+    """Decoding leaves training alone, and reads with the weights that training has left."""
+    folder = tmp_path / "model"
+    sizes = {"layers": 1, "dim": 16, "hidden": 24, "context": 24, "heads": 2, "kv_heads": 2}
+    made = new_model(folder, {**preset("llama"), **sizes}, ByteTokenizer(), 3)
+    (tmp_path / "stories.txt").write_text("\n".join(stories(3)))
+    words = ["--batch-size", 1, "--accumulate-grad-batches", 2, "--n-steps", 4, "--quiet"]
+    assert deployer("lm", "train", folder, "--text", tmp_path / "stories.txt", *words) == 0
+    run = read_run(folder / "run")
+    library = write_library(trainer_material(made.architecture, run, "story", chunk=2), tmp_path / "story").folder
+    ids = text(made.architecture, made.architecture.context + 1)
+    (tmp_path / "main.c").write_text(TRAINER % ", ".join(map(str, ids)))
+    command = ["gcc", *CHECKS.split(), f"-I{library / 'include'}", tmp_path / "main.c"]
+    subprocess.run([*command, *sorted((library / "src").glob("*.c")), "-lm", "-o", tmp_path / "main"], check=True)
+    plain, reading = (
+        subprocess.run([tmp_path / "main", *words], capture_output=True, text=True, check=True).stdout.splitlines()
+        for words in ([], ["reads"])
+    )
+    caches = tuple(name for layer in range(1) for name in cache_names(layer))
+    assert [x for x in plain[:-1] if not x.startswith(caches)] == [x for x in reading[:-1] if not x.startswith(caches)]
+    arrays = {
+        name: np.array([int(word, 16) for word in words], np.uint32).view(np.float32)
+        for name, *words in map(str.split, reading)
+    }
+    names, shapes_of = run.names, shapes(made.architecture)
+    weights = {name: arrays[names.get(name, name)].reshape(shape) for name, shape in shapes_of.items()}
+    assert all((weights[name] != run.case.dataset.weights[names.get(name, name)]).any() for name in weights)
+    decoder = Decoder(made.architecture, weights, chunk=4)
+    assert arrays["scores"].tobytes() == decoder.prefill(ids[:9])[0].tobytes()

@@ -4,14 +4,15 @@ It stands between the training graph and the optimizer graph, so that what a pas
 runs, and its own values lie where those of the training graph were.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from deployer.core.errors import DeployerWarning, OptionProblem, Warn
-from deployer.core.ir import Graph, Node, Program, Tensor
-from deployer.core.operator import operator_of, registry, training_of
+from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
+from deployer.core.operator import Array, operator_of, registry, training_of
 from deployer.core.traits.training import Loss
 from deployer.frontend import check
 from deployer.frontend.dataset import Dataset
@@ -49,19 +50,23 @@ def with_predictor(program: Program, predictor: Predictor) -> Program:
     read = {name for node in nodes for name in node.inputs}
     inputs = tuple(x for x in (*graph.inputs, *weights) if x.name in read)
     raw = replace(graph, nodes=nodes, inputs=inputs, constants=constants)
-    return _joined(program, check.check_program(Source(raw, None), warn=lambda warning: None))
+    return _joined(program, check.check_program(Source(raw, None), warn=lambda warning: None), own_inputs=True)
 
 
 def with_own_inputs(dataset: Dataset, program: Program) -> Dataset:
-    """The dataset with the inputs of a prediction of another batch: the first samples of each pass, or all repeated."""
+    """The dataset with the inputs of a prediction of another batch: the first samples of each pass, or all repeated.
+
+    Inputs that training has not are zeros.
+    """
     given = len(dataset.samples[0])
-    own = program.data[given:]
-    places = [program.data.index(name.removeprefix(OWN)) for name in own]
-    shapes = [program.tensors[name].type.shape for name in own]
-    rows = tuple(
-        (*row, *(np.resize(row[place], shape) for place, shape in zip(places, shapes, strict=True)))
-        for row in dataset.samples
-    )
+    own, known = program.data[given:], program.data[:given]
+    names = [name.removeprefix(OWN) for name in own]
+    kinds = [program.tensors[name].type for name in own]
+
+    def filled(row: Sequence[Array], name: str, kind: TensorType) -> Array:
+        return np.resize(row[known.index(name)], kind.shape) if name in known else np.zeros(kind.shape, kind.dtype)
+
+    rows = tuple((*row, *map(partial(filled, row), names, kinds)) for row in dataset.samples)
     return replace(dataset, samples=rows) if own else dataset
 
 
@@ -121,9 +126,12 @@ def _renewed(train: RawGraph) -> frozenset[str]:
     return frozenset(node.inputs[i] for node, positions in places for i in positions if i < len(node.inputs))
 
 
-def _joined(program: Program, predicted: Program) -> Program:
-    """Both programs as one, in which data and weights are the same, and constants that are equal."""
-    names = dict(_names(program, predicted))
+def _joined(program: Program, predicted: Program, own_inputs: bool = False) -> Program:
+    """Both programs as one, in which data and weights are the same, and constants that are equal.
+
+    Unless the prediction may have `own_inputs`, it reads what a sample of training has.
+    """
+    names = dict(_names(program, predicted, own_inputs))
     train, optimizer = program.graphs
     nodes = tuple(_renamed(node, names) for node in predicted.nodes)
     added = {
@@ -147,13 +155,14 @@ def _joined(program: Program, predicted: Program) -> Program:
     )
 
 
-def _names(program: Program, predicted: Program) -> Iterator[tuple[str, str]]:
+def _names(program: Program, predicted: Program, own_inputs: bool) -> Iterator[tuple[str, str]]:
     """Each tensor of the graph that predicts with its name in the joint program."""
     taken = set(program.tensors)
     constants = {(t.type, t.data): t.name for t in program.tensors.values() if t.role == "constant"}
     for tensor in predicted.tensors.values():
         known = program.tensors.get(tensor.name)
-        if tensor.role == "data" and (known is None or known.role not in ("data", "weight", "constant")):
+        is_unknown = not own_inputs if known is None else known.role not in ("data", "weight", "constant")
+        if tensor.role == "data" and is_unknown:
             hint = "--predict a VALUE that the model computes"
             raise OptionProblem(f"predict would read {tensor.name!r}, which no sample has", hint=hint)
         same = known is not None and (_is_read(tensor, known) or _equal(tensor, known))

@@ -19,7 +19,7 @@ MASK = "attention.mask"
 
 def cache_names(layer: int) -> tuple[str, str]:
     """The names of a layer's caches of keys and of values."""
-    return f"{layer_name(layer)}.self_attn.keys", f"{layer_name(layer)}.self_attn.values"
+    return f"{layer_name(layer)}.self_attn.cached_keys", f"{layer_name(layer)}.self_attn.cached_values"
 
 
 def cached_model(

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,20 +16,28 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.safe_text import CText, c_comment, code
 from deployer.firmware.bill import check_name
+from deployer.firmware.common import PlannedModel
+from deployer.firmware.library import Material
 from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.pages import listed
+from deployer.firmware.prediction import Predictor
 from deployer.firmware.sources import library_rules
 from deployer.firmware.steps import ONCE
+from deployer.fitting.runs.run_files import RunCase
+from deployer.frontend import parse
 from deployer.lm.architecture import Architecture
 from deployer.lm.cached import BEGIN, LAST, TOKENS, cached_model
 from deployer.lm.decoder import check_ids
 from deployer.lm.graph import save_model
+from deployer.lm.model import shapes
 from deployer.planning.plan_choice import Progress, silent
-from deployer.sizing.needs import model_material
+from deployer.sizing.needs import material, model_material
 from deployer.text.c_tokenizer import CTokenizer
 from deployer.text.sampling import NEEDED, CSampler
 from deployer.text.tokenizer import Tokenizer
 from deployer.training.samples import npz_bytes
+
+Made = TypeVar("Made", bound=PlannedModel)
 
 
 @dataclass(frozen=True)
@@ -154,6 +163,36 @@ def language_material(
         (folder / "inputs.npz").write_bytes(npz_bytes(sample))
         case = pipeline.load_inference_case(folder)
     made = model_material(case, view.name, Options(target=library_rules().target), progress)
+    return _with_text(made, view, tokenizer)
+
+
+def trainer_material(
+    architecture: Architecture,
+    run: RunCase,
+    name: str,
+    sequences: int = 1,
+    chunk: int = 1,
+    tokenizer: Tokenizer | None = None,
+    example: Example | None = None,
+    progress: Progress = silent,
+) -> Material:
+    """The inputs of generating a library that trains on as a run did, and reads and continues texts with what it has.
+
+    Both share the weights' memory. Other arguments are those of `language_material`.
+    """
+    known = example or Example("" if tokenizer else (0,))
+    view = language_view(architecture, name, sequences, chunk, known, tokenizer)
+    blank = {n: np.zeros(shape, np.float32) for n, shape in shapes(architecture).items()}
+    with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
+        path = Path(scratch) / "cached.onnx"
+        save_model(cached_model(architecture, blank, chunk, sequences, chunk > 1), path)
+        predictor = Predictor(parse.read_graphs(path, None).main, run.names)
+    options = Options(target=library_rules().target)
+    return _with_text(material(run.case, view.name, options, predictor, progress=progress), view, tokenizer)
+
+
+def _with_text(made: Made, view: LanguageView, tokenizer: Tokenizer | None) -> Made:
+    """The material with the language interface, its sampler, and a tokenizer if there is one."""
     beside = _split(CSampler(view.name).files) | (
         _split(CTokenizer(tokenizer, f"{view.name}_text").files) if tokenizer else {}
     )

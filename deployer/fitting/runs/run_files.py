@@ -58,11 +58,15 @@ class RunRecord:
 
 @dataclass(frozen=True, eq=False)
 class RunCase:
-    """A run as a case that begins with its state, and its forward passes in evaluation mode by their batch."""
+    """A run as a case that begins with its state, and its forward passes in evaluation mode by their batch.
+
+    `names` maps names of weights in the model to those in the training graph.
+    """
 
     case: Case
     batch: int
     predictors: Mapping[int, Predictor]
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def predictor(self, batch: int | None) -> Predictor | None:
         """The forward pass for a batch, by default of one sample; None where the training graph has to serve."""
@@ -138,8 +142,8 @@ def read_run(folder: Path, weights: str = "", optimizer_state: bool = True) -> R
     dataset = _dataset(folder, program, record, state)
     case = Case(real_path(folder), program, dataset, {}, {}, "the run's state", (), source.main)
     shape = program.tensors[program.data[0]].type.shape if program.data else ()
-    predictors = dict(sorted(_predictors(folder, record)))
-    return RunCase(case, shape[0] if shape else 1, predictors)
+    names = {old: new for new, old in record.weights.items()}
+    return RunCase(case, shape[0] if shape else 1, dict(sorted(_predictors(folder, names))), names)
 
 
 def _read_record(path: Path) -> RunRecord:
@@ -208,8 +212,7 @@ def _dataset(folder: Path, program: Program, record: RunRecord, state: dict[str,
     return with_shares(dataset, program, record.share, path) if record.share else dataset
 
 
-def _predictors(folder: Path, record: RunRecord) -> Iterator[tuple[int, Predictor]]:
-    names = {old: new for new, old in record.weights.items()}
+def _predictors(folder: Path, names: Mapping[str, str]) -> Iterator[tuple[int, Predictor]]:
     for path in folder.glob("predict_*.onnx"):
         found = PREDICT.fullmatch(path.name)
         if found:
