@@ -20,7 +20,7 @@ from deployer.frontend import parse
 from deployer.pipeline import Case
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import core_of
-from deployer.sizing.library_folder import write_library
+from deployer.sizing.library_folder import Library, write_library
 from deployer.sizing.needs import material, model_material
 from deployer.training.step_problem import read_record
 
@@ -49,10 +49,15 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
             case, predicted = _source(a, warn)
             made = material(case, name, options, predicted, warn, status.update)
     library = write_library(made, a.output, core, a.compile, a.force, console.status)
-    console.lines(str(library))
-    files = list(library.files)
-    console.event("end", {"name": name, "files": files, "output": str(a.output), "compiler": library.compiler or None})
+    tell_library(library, a.output, console)
     return 0
+
+
+def tell_library(library: Library, output: Path, console: Terminal) -> None:
+    """Show what was written."""
+    console.lines(str(library))
+    facts = {"name": library.name, "files": list(library.files), "output": str(output)}
+    console.event("end", {**facts, "compiler": library.compiler or None})
 
 
 def _of_run(a: argparse.Namespace) -> dict[str, object]:

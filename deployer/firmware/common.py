@@ -64,7 +64,7 @@ class PlannedModel:
     """A model as planned for one memory: its plan, program and layout; `case` is what its files are called.
 
     `beside` are files of its own that the library has as well, by their paths; they replace others of the same path,
-    and need the shared headers `needed`.
+    and need the shared headers `needed`. `readme` stands at the end of its page.
     """
 
     name: CText
@@ -75,6 +75,7 @@ class PlannedModel:
     layout: MemoryLayout
     beside: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     needed: tuple[str, ...] = field(default=(), kw_only=True)
+    readme: str = field(default="", kw_only=True)
 
 
 def library_tools(target: Target) -> Toolchain:
@@ -173,6 +174,7 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
         raise OptionProblem("kernels have the names of the library's own files", facts, "other names for the kernels")
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
     files["library.json"] = json_text(_platformio(view))
+    files |= {path: str(files[path]) + made.readme for path in ("README.md",)}
     files |= {**more, **made.beside}
     files["LICENSE"] = (TEMPLATES / "firmware" / "LICENSE.txt").read_text()
     files[BILL] = library_bill(made.name, files)

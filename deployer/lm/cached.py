@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
+from deployer.core.errors import OptionProblem
 from deployer.core.operator import Array
 from deployer.lm.architecture import Architecture
 from deployer.lm.blocks import COS, OWN, SIN, Attend, BlockBuilder, TokenPlaces, layer_name, rope_tables
@@ -22,6 +23,15 @@ def cache_names(layer: int) -> tuple[str, str]:
     return f"{layer_name(layer)}.self_attn.cached_keys", f"{layer_name(layer)}.self_attn.cached_values"
 
 
+def check_sizes(architecture: Architecture, sequences: int, chunk: int) -> None:
+    """OptionProblem where there is no sequence, or a chunk that no sequence has room for."""
+    if sequences < 1:
+        raise OptionProblem(f"sequences is {sequences}", hint="sequences 1, or more")
+    if not 1 <= chunk <= architecture.context:
+        facts = [("possible", f"1 to {architecture.context}, the context")]
+        raise OptionProblem(f"chunk is {chunk}", facts, f"chunk {architecture.context}")
+
+
 def cached_model(
     architecture: Architecture,
     weights: Mapping[str, Array],
@@ -33,8 +43,9 @@ def cached_model(
 
     A program keeps the keys and values of tokens from call to call, for `context` of them in each sequence; rows behind
     those that were read are never seen. If it `selects`, scores are those of one token of each sequence, whose index in
-    the chunk `last` [sequences] is.
+    the chunk `last` [sequences] is. OptionProblem for numbers below 1, and a chunk beyond the context.
     """
+    check_sizes(architecture, sequences, chunk)
     a, graph = architecture, NodeWriter()
     inputs = [
         ids_value(TOKENS, sequences, chunk),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from deployer.core.errors import DatasetMismatch, InternalError, OptionProblem
+from deployer.core.errors import DatasetMismatch, InternalError
 from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options
@@ -18,7 +18,7 @@ from deployer.fitting.in_process import StepLibrary
 from deployer.fitting.segments import build_segment
 from deployer.frontend import parse
 from deployer.lm.architecture import Architecture
-from deployer.lm.cached import cache_names, cached_model
+from deployer.lm.cached import cache_names, cached_model, check_sizes
 from deployer.lm.graph import save_model
 from deployer.lm.model import LOGITS, shapes
 
@@ -78,10 +78,7 @@ class Decoder:
         cores: int | None = None,
     ) -> None:
         """Raise OptionProblem for numbers below 1, or a chunk beyond the context."""
-        for name, number, most in (("sequences", sequences, None), ("chunk", chunk, architecture.context)):
-            if number < 1 or (most is not None and number > most):
-                limits = "at least 1" if most is None else f"1 to {most}"
-                raise OptionProblem(f"{name} is {number}", [("possible", limits)], f"{name} {max(1, most or 1)}")
+        check_sizes(architecture, sequences, chunk)
         self.architecture, self.sequences, self.chunk, self.cores = architecture, sequences, chunk, cores
         self.weights = {name: np.asarray(weights[name], np.float32) for name in shapes(architecture)}
         self.lengths = np.zeros(sequences, np.int64)
@@ -133,8 +130,9 @@ class Decoder:
         return self.prefill([[int(number)] for number in ids])
 
     def _checked(self, ids: Sequence[int] | Sequence[Sequence[int]]) -> list[list[int]]:
-        flat = not any(isinstance(x, Sequence | np.ndarray) for x in ids)
-        texts = [[int(x) for x in text] for text in ([ids] if flat else ids)]  # type: ignore[union-attr]
+        given = [[x] if isinstance(x, int | np.integer) else list(x) for x in ids]
+        is_one = all(isinstance(x, int | np.integer) for x in ids)
+        texts = [[int(x[0]) for x in given]] if is_one else [[int(x) for x in text] for text in given]
         if len(texts) != self.sequences:
             hint = f"a list of ids for each of {self.sequences}"
             raise DatasetMismatch(f"there are ids of {len(texts)} sequences, not of {self.sequences}", hint=hint)

@@ -10,5 +10,7 @@ STORIES = 2000
 """Stories of a text: about 750 kB."""
 GENERATED = 100
 """Tokens that are generated."""
+EXAMPLE = 20
+"""Tokens of a library's example."""
 RANK = 8
 """Rank of adapters."""

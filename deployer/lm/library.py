@@ -81,6 +81,11 @@ class LanguageView:
             "examples/main.c": rendered("firmware/language_main.c", self),
         }
 
+    @property
+    def readme(self) -> str:
+        """A section on the interface."""
+        return rendered("firmware/language_README.md", self)
+
 
 def _forwards(header: str) -> str:
     """A header beside the sources, for build tools that look there."""
@@ -89,7 +94,7 @@ def _forwards(header: str) -> str:
 
 def _split(files: Mapping[str, str]) -> dict[str, str]:
     """Headers that users include, and sources, by their paths in a library."""
-    found = {}
+    found = dict[str, str]()
     for name, text in files.items():
         is_header = name.endswith(".h")
         found |= {f"include/{name}": text, f"src/{name}": _forwards(name)} if is_header else {f"src/{name}": text}
@@ -154,7 +159,7 @@ def language_material(
     known = example or Example("" if tokenizer else (0,))
     view = language_view(architecture, name, sequences, chunk, known, tokenizer)
     model = cached_model(architecture, weights, chunk, sequences, chunk > 1)
-    sample = {TOKENS: np.zeros((sequences, chunk), np.int64), BEGIN: np.zeros(sequences, np.int32)}
+    sample: dict[str, Array] = {TOKENS: np.zeros((sequences, chunk), np.int64), BEGIN: np.zeros(sequences, np.int32)}
     sample |= {LAST: np.zeros(sequences, np.int32)} if chunk > 1 else {}
     with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
         folder = Path(scratch) / view.name
@@ -196,4 +201,4 @@ def _with_text(made: Made, view: LanguageView, tokenizer: Tokenizer | None) -> M
     beside = _split(CSampler(view.name).files) | (
         _split(CTokenizer(tokenizer, f"{view.name}_text").files) if tokenizer else {}
     )
-    return replace(made, beside={**view.files(), **beside}, needed=NEEDED)
+    return replace(made, beside={**view.files(), **beside}, needed=NEEDED, readme=view.readme)

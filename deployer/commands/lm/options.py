@@ -7,7 +7,7 @@ from typing import Any
 from deployer.commands.fit_options import add_length_options, add_machine_options
 from deployer.commands.lazy_parser import LazyParser
 from deployer.commands.values import finite, path, positive, seed
-from deployer.lm.defaults import BATCH, GENERATED, LOSS, OPTIMIZER, PRESET, RANK, RATE, STORIES
+from deployer.lm.defaults import BATCH, EXAMPLE, GENERATED, LOSS, OPTIMIZER, PRESET, RANK, RATE, STORIES
 from deployer.lm.presets import preset_names
 
 TEXT = "text file, whose documents end at blank lines, or folder of .txt files, a document each"
@@ -48,6 +48,7 @@ def add_lm_options(
         "--tokens", type=positive, default=GENERATED, metavar="N", help=f"most tokens to add (default {GENERATED})"
     )
     _add_sampling(p)
+    _add_package(actions)
     text = "write small stories, a text to train on that comes with this package"
     p = _added(actions, "stories", text, "FILE.txt")
     p.add_argument("--count", type=positive, default=STORIES, metavar="N", help=f"stories (default {STORIES})")
@@ -105,6 +106,31 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     add_machine_options(p)
     p.add_argument("--force", action="store_true", help="overwrite files in the folder that other programs changed")
     p.set_defaults(**FIXED)
+
+
+def _add_package(actions: Any) -> None:
+    text = "write the model as a library of C that reads and continues texts, and with --train learns from them"
+    p = _added(actions, "package", text)
+    p.add_argument("-o", "--output", type=path, required=True, metavar="DIR", help="folder of the library")
+    text = "name of the library and prefix of its symbols: a-z, 0-9, single underscores"
+    p.add_argument("--name", required=True, help=text)
+    p.add_argument("--train", action="store_true", help="go on with the training of the folder's last run as well")
+    text = "with --train: begin with an empty state of the optimizer, which needs less flash"
+    p.add_argument("--reset-optimizer", action="store_true", help=text)
+    text = "tokens of a text that are read at once: more need more memory, and less time for a prompt (default 1)"
+    p.add_argument("--chunk", type=positive, default=1, metavar="N", help=text)
+    text = "texts that are read at the same time, each with a cache of its own (default 1)"
+    p.add_argument("--sequences", type=positive, default=1, metavar="N", help=text)
+    text = "text that the library's example goes on with (default: the begin of a document)"
+    p.add_argument("--prompt", default="", metavar="TEXT", help=text)
+    p.add_argument(
+        "--tokens", type=positive, default=EXAMPLE, metavar="N", help=f"most tokens of the example (default {EXAMPLE})"
+    )
+    text = "also compile for this core of cores.toml, such as cortex-m4; the manifest then has its code and stack"
+    p.add_argument("--core", default="", metavar="NAME", help=text)
+    text = "do not test-compile the library with the host compiler (CC or gcc)"
+    p.add_argument("--no-compile", dest="compile", action="store_false", help=text)
+    p.add_argument("--force", action="store_true", help="overwrite files in the folder that other programs changed")
 
 
 def _add_separator(p: "argparse._ActionsContainer") -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from deployer.commands import ending
 from deployer.commands.fit import options_of, run_of, share_of, shown_run, task_of, tell
+from deployer.commands.lm.package import package
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.files.reading import read_json
 from deployer.core.operator import Array
@@ -146,6 +147,7 @@ ACTIONS: dict[str, Callable[[argparse.Namespace, Terminal], int]] = {
     "train": train,
     "eval": evaluate,
     "generate": generate,
+    "package": package,
     "stories": write_stories,
 }
 """The actions by name."""
