@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 LAZY = {
     "fit": "deployer.fitting.call",
     "Callback": "deployer.fitting.callback",
-    "EarlyStopping": "deployer.fitting.early_stopping",
+    "EarlyStopping": "deployer.fitting.runs.run_callbacks",
 }
 """What is imported from the package itself, and the module that has it: nothing heavy is loaded before it is used."""
 LAZY_MODULES = ("callbacks", "loggers", "torch")

@@ -177,3 +177,11 @@ def test_groups_pass_on_every_hook() -> None:
         given = [np.float64(i) for i in range(len(inspect.signature(getattr(Callback, hook)).parameters) - 1)]
         getattr(CallbackGroup([one, one]), hook)(*given)
         assert calls == [tuple(given)] * 2, hook
+
+
+def test_what_the_package_itself_has() -> None:
+    """Each name that is loaded when it is first used is there."""
+    for name in (*deployer.LAZY, *(name for name in deployer.LAZY_MODULES if name != "torch")):
+        assert getattr(deployer, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        deployer.nothing  # noqa: B018

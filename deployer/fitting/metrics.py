@@ -219,7 +219,7 @@ class Metrics:
             counted = np.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
             rows = np.moveaxis(scores, self.class_axis, -1)[counted]
             measured = _of_classes(rows, targets[counted], self.measured, found)
-        own = {name: _number(name, f(scores, targets)) for name, f in self.choice.functions.items()}
+        own = {name: number_of(name, f(scores, targets)) for name, f in self.choice.functions.items()}
         return replace(measured, values=measured.values | own)
 
 
@@ -289,7 +289,7 @@ def _of_values(outputs: Array, targets: Array, names: Sequence[str]) -> dict[str
     return found
 
 
-def _number(name: str, value: Any) -> float:
+def number_of(name: str, value: Any) -> float:
     """The result of a metric's function as a number; OptionProblem where it is none."""
     try:
         return float(value)

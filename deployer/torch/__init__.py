@@ -2,7 +2,7 @@
 
 `train` trains a module by generated code, `load_into` gives its weights to another one. The `package` of its result
 writes a library of C for a board, `package` that of a module as it is. `compile_step` makes a step for a loop of your
-own.
+own, `evaluate` measures a module.
 `capture_step` gives a module's training step as an ONNX model, `capture` its forward pass.
 """
 
@@ -15,6 +15,7 @@ from deployer.torch.boards.module_library import package
 from deployer.torch.capture import Captured, capture
 from deployer.torch.own_loop.compile_step import compile_step
 from deployer.torch.own_loop.compiled import CompiledStep
+from deployer.torch.own_loop.module_metrics import evaluate
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.torch.trained import Trained
 from deployer.torch.training import train
@@ -28,7 +29,6 @@ ELSEWHERE = {
     "convert": "package(module, x, folder)",
     "save": "run.save(path), or run.package(folder) for a library of C",
     "load": "load_into(module, run), or module.load_state_dict(torch.load(path))",
-    "evaluate": "run.evaluate(data), or step.evaluate(x)",
     "predict": "run.predict(x), or step.predict(x)",
     "Trainer": "train(module, data, loss, optimizer, epochs=...)",
 }
@@ -46,6 +46,7 @@ __all__ = [
     "capture",
     "capture_step",
     "compile_step",
+    "evaluate",
     "fit",
     "load_into",
     "package",

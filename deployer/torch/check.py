@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from deployer.core.errors import CaptureMismatch
 from deployer.core.operator import Array
 from deployer.torch.eager import EagerStep, eager_step
-from deployer.torch.evaluate import Evaluation, Evaluator
+from deployer.torch.evaluator import Evaluation, Evaluator
 from deployer.torch.step import CapturedStep
 from deployer.torch.tracing.trace import Loss
 

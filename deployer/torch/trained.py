@@ -16,7 +16,7 @@ from deployer.core.operator import Array
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.fit import Fitted
 from deployer.fitting.loop import DIVERGED
-from deployer.fitting.metrics import MetricSpecs, metrics_of_loss, read_metrics
+from deployer.fitting.metrics import MetricSpecs
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.running.output import write_file
 from deployer.sizing.library_folder import Library
@@ -24,10 +24,10 @@ from deployer.torch.boards.packaging import LibraryOptions, batch_file, forward_
 from deployer.torch.data import read_columns
 from deployer.torch.loss_choice import ANY, ONE
 from deployer.torch.objective_step import ObjectiveStep, typed
-from deployer.torch.own_loop.evaluation import ModuleOutputs
+from deployer.torch.own_loop.evaluation import ModuleOutputs, outputs_of
+from deployer.torch.own_loop.module_metrics import measured
 from deployer.torch.samples.conversion import Conversion
-from deployer.torch.weights import has_best, load_into, on_tensors
-from deployer.training.step_problem import scored_loss
+from deployer.torch.weights import has_best, load_into
 
 ELSEWHERE = {
     "save_checkpoint": 'train(..., folder="run") keeps checkpoints, and resume=True goes on from them',
@@ -108,15 +108,8 @@ class Trained(Fitted):
         columns = read_columns(given, captured.module, python_warning, targets=ONE if objective.name else ANY)
         arrays = typed(objective, columns.arrays)
         count = len(objective.inputs)
-        if not objective.name:
-            raise OptionProblem(
-                "the loss is a function, of which nothing but the loss of training is known",
-                hint="predict(x), and your own comparison",
-            )
-        scored = scored_loss(objective.name, objective.settings, objective.weights, "target")
-        found = metrics_of_loss(scored, read_metrics(on_tensors(metrics)))
-        found.check()
-        return found.compare(self.predict(*arrays[:count]).numpy(), arrays[count]).values
+        predicted = self.predict(*arrays[:count])
+        return measured(objective, predicted, arrays[count:], metrics, is_tensor=self._outputs.is_tensor)
 
     @property
     def confusion_matrix(self) -> Array:
@@ -137,7 +130,7 @@ class Trained(Fitted):
 
     @cached_property
     def _outputs(self) -> ModuleOutputs:
-        return ModuleOutputs(self._step, Conversion(python_warning), None)
+        return outputs_of(self._step, Conversion(python_warning))
 
     @property
     def _step(self) -> ObjectiveStep:

@@ -19,7 +19,7 @@ from deployer.frontend.graph_inputs import BUFFER_SUFFIX
 from deployer.torch.check import BOUND as STEP_BOUND
 from deployer.torch.check import HINT, NOISE
 from deployer.torch.eager import DoubleModule, doubled
-from deployer.torch.evaluate import Evaluator
+from deployer.torch.evaluator import Evaluator
 from deployer.torch.objectives import Objective
 from deployer.torch.step import CapturedStep
 from deployer.torch.tracing.module_state import attributes_kept, held_by, random_state_kept

@@ -26,7 +26,7 @@ from deployer import pipeline
 from deployer.core.errors import CaptureMismatch, DeployerError, InternalError
 from deployer.torch.check import compare
 from deployer.torch.eager import EagerStep, eager_step
-from deployer.torch.evaluate import Evaluation, Evaluator
+from deployer.torch.evaluator import Evaluation, Evaluator
 from deployer.torch.step import CapturedStep, capture_step
 from deployer.training.train_graph import build_train_graph
 from DeployTest.suites.coverage import samples as suites

@@ -39,7 +39,7 @@ from deployer.torch.objective_step import (
     typed,
 )
 from deployer.torch.objectives import Objective
-from deployer.torch.own_loop.evaluation import ModuleOutputs
+from deployer.torch.own_loop.evaluation import ModuleOutputs, outputs_of
 from deployer.torch.own_loop.live_module import LiveModule
 from deployer.torch.own_loop.step_loss import StepLoss
 from deployer.torch.own_loop.step_variant import StepOptions, StepVariant
@@ -247,7 +247,7 @@ class CompiledStep:
         """The module's output in evaluation mode with the present weights, for any number of samples."""
         variant = self._built()
         if self._outputs is None:
-            self._outputs = ModuleOutputs(variant.captured, self._conversion, self._options.cores)
+            self._outputs = outputs_of(variant.captured, self._conversion, self._options.cores)
         graph = variant.problem.graph
         with self._lock:
             weights = {old: variant.library.tensors[new] for new, old in graph.original.items()}

@@ -2,7 +2,7 @@
 
 import ctypes
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from deployer.frontend.data_numbers import check_classes
 from deployer.frontend.prepare import NO_AXES
 from deployer.torch.capture import CapturedOutputs
 from deployer.torch.objective_step import ObjectiveStep
-from deployer.torch.objectives import scores_of
+from deployer.torch.objectives import Objective, scores_of
 from deployer.torch.samples.conversion import Conversion
 from deployer.torch.step import StepWalk
 from deployer.torch.tracing.trace import trace_forward
@@ -29,21 +29,34 @@ from deployer.training.tensors.edits import NO_EDITS
 
 
 class ModuleOutputs:
-    """The compiled forward pass of a module in evaluation mode, for batches as large as those that it trains on."""
+    """The compiled forward pass of a module in evaluation mode, for batches of a size.
 
-    def __init__(self, captured: ObjectiveStep, conversion: Conversion, cores: int | None) -> None:
-        objective = captured.objective
-        self.names, self.conversion = objective.inputs, conversion
-        inputs = {n: captured.batch[n] for n in objective.inputs}
+    `is_tensor` says whether the module's output is one tensor, and nothing beside it.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        objective: Objective,
+        batch: Mapping[str, Tensor],
+        varying: Collection[str],
+        conversion: Conversion,
+        cores: int | None = None,
+    ) -> None:
+        """Compile it for a batch; the tensors of the names `varying` come with each call, others are constants."""
+        self.names, self.conversion, self.is_tensor = objective.inputs, conversion, True
+        inputs = {n: batch[n] for n in objective.inputs}
 
         def scores(module: nn.Module, *tensors: Tensor) -> Tensor:
-            return scores_of(objective.output(module, *tensors))
+            output = objective.output(module, *tensors)
+            self.is_tensor = isinstance(output, Tensor)
+            return scores_of(output)
 
-        walk = StepWalk(trace_forward(captured.module, scores, inputs))
+        walk = StepWalk(trace_forward(module, scores, inputs))
         with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
             path = CapturedOutputs(walk.outputs()).save(Path(scratch) / "outputs.onnx")
             graph = parse.read_graphs(path, None, NO_AXES, NO_EDITS.apply).main
-            known = [n for n in (*captured.step.gradients, *captured.step.states) if n in graph.constants]
+            known = [n for n in varying if n in graph.constants]
             program = evaluated_program(graph, known)
             self.library = StepLibrary(program, Options(native().name, cores=cores), Path(scratch) / "code")
         self.weights = [n for n in program.weights if n in self.library.tensors]
@@ -91,3 +104,9 @@ class ModuleOutputs:
             )
             raise InternalError("the library refuses a number that its program takes")
         return self.output.copy()
+
+
+def outputs_of(captured: ObjectiveStep, conversion: Conversion, cores: int | None = None) -> ModuleOutputs:
+    """The outputs of a step's module, for batches as large as those that it trains on, with weights of each call."""
+    varying = (*captured.step.gradients, *captured.step.states)
+    return ModuleOutputs(captured.module, captured.objective, captured.batch, varying, conversion, cores)
