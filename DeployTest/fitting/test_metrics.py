@@ -10,8 +10,8 @@ import pytest
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Array, losses
 from deployer.core.traits.training import Loss
-from deployer.fitting.history import ACCURACY, ERROR, LOSS, is_better
-from deployer.fitting.metrics import Measurements, MetricSpecs, metrics_of, read_metrics
+from deployer.fitting.history import ACCURACY, ERROR, LOSS, EpochRow, history_of, is_better
+from deployer.fitting.metrics import Measurements, MetricSpecs, metric_name, metrics_of, read_metrics
 from deployer.fitting.task import Task
 from deployer.operators.loss.label_loss import IGNORED
 from deployer.training.order import Samples
@@ -156,7 +156,7 @@ def test_unknown_metrics(given: Any, word: str) -> None:
     ("more", "word"),
     [
         ({"metrics": "rmse"}, r"'rmse': it compares floats[\s\S]*accuracy, precision"),
-        ({"metrics": "f1", "validation": None}, "nothing measures 'f1'"),
+        ({"metrics": "f1", "validation": None, "train_metrics": False}, "nothing measures 'f1'"),
         ({"monitor": "f1"}, "nothing measures 'f1'"),
         ({"monitor": "confusion_matrix", "metrics": "confusion_matrix"}, "nothing measures 'confusion_matrix'"),
         ({"monitor": "largest_error", "metrics": largest_error}, "whether more of it is better"),
@@ -197,6 +197,7 @@ def test_monitored_function(tmp_path: Path) -> None:
     values, model = iter([1.0, 3.0, math.nan, 2.0, 2.0]), small_model(tmp_path)
     options: dict[str, Any] = {"validation": small_data(), "epochs": 9, "monitor": "acc", "monitor_mode": "max"}
     options |= {"metrics": {"acc": lambda a, b: next(values)}, "patience": 3, "restore_best": True}
+    options |= {"train_metrics": False}  # which would ask for values, too
     fitted = small_fit(tmp_path / "run", model, **options)
     assert (fitted.best_epoch, len(fitted.rows), fitted.ended) == (2, 5, "patience")
     assert ", best epoch 2, ended: patience>" in repr(fitted)
@@ -215,3 +216,31 @@ def test_better() -> None:
     cases = [(1.0, None, False), (nan, None, False), (1.0, nan, True), (nan, nan, True), (nan, 1.0, False)]
     assert [is_better(*case) for case in cases] == [True, True, True, False, False]
     assert [is_better(2.0, 1.0, rising) for rising in (False, True)] == [False, True]
+
+
+WRITTEN = {
+    "mae": ERROR,
+    "MAE": ERROR,
+    "mse": "mean_squared_error",
+    "acc": ACCURACY,
+    "Accuracy": ACCURACY,
+    "sparse_categorical_accuracy": ACCURACY,
+    "F1": "f1",
+    "f1-score": "f1",
+    "RMSE": "rmse",
+    "R2": "r2",
+    "top5": "top_5",
+    "top_5_accuracy": "top_5",
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_names_as_people_write_them(text: str) -> None:
+    """Each means the metric of its name, also as a column of a history, of either samples."""
+    name = WRITTEN[text]
+    assert metric_name(text) == name
+    row = EpochRow(1, 4, 0.5, 0.1, {"loss": 0.25, name: 1.0}, {name: 2.0})
+    history = history_of([row])
+    assert history[f"val_{text}"] == history[f"valid_{text}"] == [1.0]
+    assert history[text] == history[f"train_{text}"] == [2.0]
+    assert (history["val_loss"], history["train_loss"], history["lr"]) == ([0.25], [0.5], [0.1])

@@ -82,25 +82,39 @@ def test_what_cannot_be_measured() -> None:
     """A loss that is a function has no other metric, and a loader is read batch by batch: both are told."""
     with pytest.raises(OptionProblem, match="nothing measures 'f1': the loss is not one by name"):
         front.train(linear(3), (X, Y), lambda a, b: F.cross_entropy(a, b) * 2, validation=0.2, metrics="f1", **OPTIONS)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=5)
-    more = {name: value for name, value in OPTIONS.items() if name != "batch_size"}
-    with pytest.raises(OptionProblem, match=r"train_metrics needs the samples[\s\S]*in_memory=True"):
-        front.train(linear(3), loader, "cross_entropy", train_metrics=True, **more)
     with pytest.raises(OptionProblem, match="did you mean restore_best"):
         front.train(linear(3), (X, Y), "cross_entropy", restore_bests=True, **OPTIONS)
 
 
+def loader(shuffled: bool = False) -> Any:
+    """The samples by fives."""
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=5, shuffle=shuffled)
+
+
 def test_metrics_without_validation() -> None:
-    """The error names what measures them: of arrays the training samples, of a loader after it is read once."""
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=5)
-    more: dict[str, Any] = {**OPTIONS, "metrics": ["f1"], "batch_size": None}
-    for data, hint, way_out in (
-        ((X, Y), "or train_metrics", {}),
-        (loader, "or train_metrics with in_memory", {"in_memory": True}),
-    ):
-        with pytest.raises(OptionProblem, match="nothing measures 'f1'") as caught:
-            front.train(linear(3), data, "cross_entropy", **more)
-        assert caught.value.hint.endswith(hint)
-        run = front.train(linear(3), data, "cross_entropy", train_metrics=True, **way_out, **more)
-        assert "f1" in run.rows[-1].train_metrics
-        assert run.metrics == run.rows[-1].train_metrics
+    """Training samples are measured, of arrays and of a loader alike; where they are not to be, the error says so."""
+    more: dict[str, Any] = {**OPTIONS, "metrics": ["f1"], "batch_size": None, "shuffle": None}
+    arrays = front.train(linear(3), (X, Y), "cross_entropy", **{**more, "batch_size": 5, "shuffle": False})
+    run = front.train(linear(3), loader(), "cross_entropy", **more)
+    assert run.losses == arrays.losses
+    assert run.metrics == run.rows[-1].train_metrics == arrays.rows[-1].train_metrics
+    assert run.history["f1"] == [run.metrics["f1"]]
+    with pytest.raises(OptionProblem, match="nothing measures 'f1'") as caught:
+        front.train(linear(3), (X, Y), "cross_entropy", train_metrics=False, **more)
+    assert caught.value.hint == "validation samples, or train_metrics"
+
+
+def test_a_loader_that_is_measured() -> None:
+    """It is trained on in the same order as without, and the metrics are PyTorch's after the last epoch."""
+    options = {"lr": 0.05, "epochs": 3, "check_passes": 1, "check": False, "metrics": ["accuracy"]}
+    runs, module = list[Any](), linear(3)
+    for given in ({"train_metrics": True}, {"train_metrics": False, "validation": (X, Y)}):
+        torch.manual_seed(3)
+        module.load_state_dict(linear(3).state_dict())
+        torch.manual_seed(3)
+        runs.append(front.train(module, loader(True), "cross_entropy", **options, **given))
+    assert runs[0].losses == runs[1].losses
+    measured = [row.train_metrics["accuracy"] for row in runs[0].rows]
+    assert measured == [row.metrics["accuracy"] for row in runs[1].rows] == runs[0].history["acc"]
+    front.load_into(module, runs[0], "last")
+    assert measured[-1] == (module(X).argmax(1) == Y).double().mean().item()

@@ -152,6 +152,8 @@ LOGS = "callback=..., one of deployer.loggers"
 CYCLE = "lr_scheduler=torch.optim.lr_scheduler.OneCycleLR(optimizer, ...)"
 FREEZES = 'parameter.requires_grad_(False) before the call, or param_groups=[{"params": names, "frozen": True}]'
 EACH_LOSS = "callback=..., whose on_step gets each loss; run.losses has them all"
+STOPPING = ("early_stopping", "early_stop")
+"""Arguments for early stopping: its patience, or its callback."""
 EACH_EPOCH = "leave it out: validation follows every epoch"
 SAME_BITS = "leave it out: the same seed gives the same bits"
 STOPS = "patience=..., or callback=EarlyStopping(patience=...)"
@@ -175,6 +177,10 @@ BY_OTHER_MEANS = {
     "quantize": FLOAT32,
     "quantization": FLOAT32,
     "device": HERE,
+    "devices": HERE,
+    "gpus": HERE,
+    "use_gpu": HERE,
+    "num_nodes": HERE,
     "gpu": HERE,
     "accelerator": HERE,
     "strategy": HERE,
@@ -205,7 +211,7 @@ BY_OTHER_MEANS = {
     "benchmark": SAME_BITS,
     "early_stopping": STOPS,
     "early_stop": STOPS,
-    "min_delta": "leave it out: every better value counts",
+    "min_delta": "callback=EarlyStopping(patience=..., min_delta=...)",
     "enable_checkpointing": SAVES,
     "save_step": SAVES,
     "save_best": SAVES,
@@ -247,6 +253,56 @@ BY_OTHER_MEANS = {
 """Arguments that others have, and what does the same here."""
 OWNERS: dict[str, set[str]] = {}
 """The names of the functions that have an argument."""
+AS_HERE: dict[str, tuple[str, ...]] = {
+    "device": ("cpu", "cpu:0", "auto"),
+    "accelerator": ("cpu", "auto"),
+    "devices": ("1", "auto"),
+    "gpus": ("0",),
+    "gpu": ("false",),
+    "use_gpu": ("false",),
+    "num_nodes": ("1",),
+    "strategy": ("auto",),
+    "num_workers": ("0",),
+    "workers": ("0",),
+    "pin_memory": ("false",),
+    "persistent_workers": ("false",),
+    "precision": ("32", "32-true", "fp32", "float32", "full", "torch.float32"),
+    "dtype": ("float32", "torch.float32", "<class 'numpy.float32'>"),
+    "amp": ("false",),
+    "use_amp": ("false",),
+    "mixed_precision": ("false", "no"),
+    "fp16": ("false",),
+    "bf16": ("false",),
+    "quantize": ("false",),
+    "quantization": ("false",),
+    "deterministic": ("true",),
+    "benchmark": ("false",),
+    "check_val_every_n_epoch": ("1",),
+    "validation_freq": ("1",),
+    "val_check_interval": ("1.0",),
+    "eval_strategy": ("epoch",),
+    "evaluation_strategy": ("epoch",),
+    "limit_train_batches": ("1.0",),
+    "limit_val_batches": ("1.0",),
+    "min_delta": ("0", "0.0"),
+    "initial_epoch": ("0",),
+    "start_epoch": ("0",),
+    "ckpt_path": (),
+    "checkpoint": (),
+    "resume_from": (),
+    "resume_from_checkpoint": (),
+    "logger": ("false",),
+    "enable_checkpointing": ("false",),
+    "fast_dev_run": ("false",),
+    "overfit_batches": ("0", "0.0"),
+    "num_sanity_val_steps": ("0",),
+    "enable_model_summary": ("false",),
+    "sync_batchnorm": ("false",),
+    "profiler": (),
+    "verbose": ("0", "false"),
+    "progress_bar": ("false",),
+}
+"""Arguments that others have, and the values, as text, that say what is done here anyway: these are taken, and None."""
 CLOSE = 0.7
 """How alike a name has to be to be proposed, from 0 to 1."""
 P = ParamSpec("P")
@@ -265,6 +321,8 @@ def meant(name: str, known: Collection[str]) -> str:
 def unknown_argument(function: str, name: str, known: Collection[str]) -> OptionProblem:
     """The error for an argument that a function has not."""
     cause = f"{function} has no argument {name!r}"
+    if name in AS_HERE and name not in BY_OTHER_MEANS:
+        return OptionProblem(cause, hint="leave it out")
     other = BY_OTHER_MEANS.get(name.removesuffix("s") if name not in BY_OTHER_MEANS else name)
     if other:
         needed = [argument for argument in re.findall(r"(?:^|[ ,])(\w+)=", other) if argument in OWNERS]
@@ -301,12 +359,42 @@ def named_here(function: str, given: Mapping[str, object], known: Collection[str
     found = dict[str, object]()
     for name, value in given.items():
         own = name if name in known else TAKEN_AS.get(name, name)
+        if own not in known and name in AS_HERE and said_here(name, value):
+            continue
+        if own not in known and name in STOPPING and "patience" in known:
+            own, value = stopping(name, value)
+            if not own:
+                continue
         if own not in known:
             raise unknown_argument(function, name, known)
         if own in found:
             raise OptionProblem(f"{function} gets {own} twice: {name} is another name of it", hint=f"{own} alone")
         found[own] = value
     return found
+
+
+def said_here(name: str, value: object) -> bool:
+    """Whether a value says what is done here anyway; OptionProblem for another one of a name that has some."""
+    if value is None or str(value).lower() in AS_HERE[name]:
+        return True
+    if not AS_HERE[name] or name not in BY_OTHER_MEANS:
+        return False
+    taken = ", ".join(AS_HERE[name])
+    raise OptionProblem(f"{name} is {value!r}, and nothing here does that", [("taken", taken)], BY_OTHER_MEANS[name])
+
+
+def stopping(name: str, value: object) -> tuple[str, object]:
+    """The argument that early stopping is, and its value: a number of epochs, or a callback; no name where it is off.
+
+    OptionProblem for another value.
+    """
+    if value is None or value is False:
+        return "", None
+    if isinstance(value, int) and value is not True:
+        return "patience", value
+    if hasattr(value, "on_epoch_end"):
+        return "callback", value
+    raise OptionProblem(f"{name} is {value!r}, and how many epochs it waits is not known", hint=STOPS)
 
 
 def choice_of(text: str, known: Collection[str]) -> str:

@@ -73,7 +73,7 @@ def fit(
     monitor_mode: str = "",
     restore_best: bool = False,
     metrics: MetricSpecs = (),
-    train_metrics: bool = False,
+    train_metrics: bool | None = None,
     top: Sequence[int] = (),
     overfit: int | None = None,
     bound: float = OVERFIT_BOUND,
@@ -128,8 +128,8 @@ def fit(
       is a function; `patience` so many epochs without a better one end the run (0: never). With `restore_best` the
       trained weights are those of the best epoch.
     - `metrics`: what is measured besides the loss: names, or functions of all outputs and targets as arrays;
-      `train_metrics` measures them on the training samples, too; `top` are numbers of best scores among which a label
-      counts as found.
+      `train_metrics` measures them on the training samples, too, by default where `metrics` are given; `top` are
+      numbers of best scores among which a label counts as found.
     - `overfit` trains the first so many samples alone, until their loss is below `bound`.
     - `check_passes` passes are repeated in float64. A checkpoint is written every `checkpoint_every` passes (0: after
       each epoch); with `resume` the run goes on from it.

@@ -195,7 +195,7 @@ def fit_task(
         raise FileProblem(f"{directory / CHECKPOINT} does not exist", hint="start without --resume")
     case.check_monitored(samples, held_out)
     origin = case.origin(samples, held_out)
-    evaluation = case.evaluation() if held_out or case.run.train_metrics else None
+    evaluation = case.evaluation() if held_out or case.measures_training(samples) else None
     if run.resume:  # before anything is written: a file that does not fit changes nothing
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
@@ -252,11 +252,14 @@ class _Case:
         callback.on_data(place, held_out)
         return samples, held_out
 
+    def measures_training(self, samples: Samples) -> bool:
+        """Whether the training samples are measured."""
+        return self.run.measures_training(not isinstance(samples, SampleStream))
+
     def check_streamed(self) -> None:
         """Raise OptionProblem for options that need all samples at once."""
         run = self.run
         given = {"resume": run.resume, "overfit": run.overfit is not None, "class_balanced": run.class_balanced}
-        given["train_metrics"] = run.train_metrics
         for name in (name for name, value in given.items() if value):
             raise OptionProblem(f"{name} needs the samples of all batches at once", hint="in_memory=True")
 
@@ -264,13 +267,13 @@ class _Case:
         """Raise OptionProblem for a metric that nothing measures."""
         metrics, run = self.metrics, self.run
         metrics.check()
-        asked = [*metrics.choice.names, *metrics.choice.functions] if held_out is None and not run.train_metrics else []
+        measured, choice = held_out is not None or self.measures_training(samples), metrics.choice
+        asked = [] if measured else [*choice.names, *choice.functions]
         monitored = run.monitored
         if monitored not in metrics.names or (run.monitor != LOSS and held_out is None) or asked:
             is_known = monitored in metrics.names
             hint = "validation samples" if is_known else "one of these"
             hint += ", or train_metrics" if asked and is_known else ""
-            hint += " with in_memory" if asked and is_known and isinstance(samples, SampleStream) else ""
             cause = f"nothing measures {asked[0] if asked and is_known else run.monitor!r}"
             raise OptionProblem(cause, [("metrics", ", ".join(metrics.names))], hint)
         metrics.is_rising(monitored, run.monitor_mode)
@@ -472,7 +475,7 @@ class _Fit:
         folder = self.directory / "validation"
         plan = build_segment(program, Options(native().name), folder, self.force, self.callback.on_stage)
         evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
-        sets = (self.held_out, self.samples if self.case.run.train_metrics else None)
+        sets = (self.held_out, self.samples if self.case.measures_training(self.samples) else None)
 
         last: list[tuple[Mapping[str, Array], tuple[Measurements, Measurements]]] = []
 

@@ -15,6 +15,10 @@ from deployer.reports.run_page import Figures
 from deployer.training.tables import Taken
 
 LOSS, ACCURACY, ERROR = "loss", "accuracy", "mean_absolute_error"
+VALIDATED, TRAINED = ("val_", "valid_", "validation_"), ("train_", "training_")
+"""What stands before the name of a metric of the validation samples, and of the training samples."""
+COLUMNS = {"lr": "learning_rate", "rate": "learning_rate", "epochs": "epoch", "steps": "passes", "step": "passes"}
+"""Other names of columns."""
 EXPLODED = 1e6
 """A loss of so many times the first one is reported."""
 
@@ -85,19 +89,20 @@ class FitReport:
 class History(dict[str, list[float]]):
     """A list for each column of `history.csv`, also by other names of it.
 
-    `val_loss` is `validation_loss`, `accuracy` is `training_accuracy` where that is measured, `acc` is `accuracy`.
+    `val_loss` is `validation_loss`, `accuracy` is `training_accuracy` where that is measured, `acc` is `accuracy`,
+    `train_loss` is `loss`, `lr` is `learning_rate`; so is every other way in which metrics are written.
     """
 
     def __missing__(self, name: str) -> list[float]:
         """The column by its other name; KeyError with the names that there are."""
-        from deployer.fitting.metrics import ALIASES
+        from deployer.fitting.metrics import plain_name
 
-        validated = name.startswith(("val_", "validation_"))
-        metric = name.removeprefix("val_").removeprefix("validation_").removeprefix("training_")
-        metric = ALIASES.get(metric, metric)
-        own = f"validation_{metric}" if validated else f"training_{metric}"
-        if own in self:
-            return self[own]
+        prefix = next((p for p in (*VALIDATED, *TRAINED) if name.startswith(p)), "")
+        validated, metric = prefix in VALIDATED, name.removeprefix(prefix)
+        for word in (metric, metric := plain_name(metric)):
+            for column in (f"validation_{word}",) if validated else (COLUMNS.get(word, word), f"training_{word}"):
+                if column in self:
+                    return self[column]
         more = "validation=... or train_metrics=True measure more"
         if not validated and f"validation_{metric}" in self:
             more = f"'val_{metric}' is that of the validation samples, train_metrics=True measures it in training, too"

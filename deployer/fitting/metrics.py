@@ -30,15 +30,22 @@ RISING = frozenset({ACCURACY, PRECISION, RECALL, F1, R2})
 """Metrics of which more is better, besides top_K."""
 ALIASES = {
     "acc": ACCURACY,
+    "categorical_accuracy": ACCURACY,
+    "sparse_categorical_accuracy": ACCURACY,
     "f1_score": F1,
     "f1_macro": F1,
+    "macro_f1": F1,
+    "precision_macro": PRECISION,
+    "recall_macro": RECALL,
     "root_mean_squared_error": RMSE,
     "r2_score": R2,
+    "r_squared": R2,
     "confusion": CONFUSION,
+    "l1": ERROR,
     **{"".join(word[0] for word in name.split("_")): name for name in (ERROR, MSE)},
 }
 """Other names of metrics."""
-TOP = re.compile(r"top_?([1-9][0-9]{0,8})")
+TOP = re.compile(r"top_?([1-9][0-9]{0,8})(?:_acc|_accuracy)?")
 MODES = ("min", "max")
 """Whether the best value of a metric is its smallest or its largest."""
 Forward = Callable[[list[tuple[Array, ...]]], Array]
@@ -94,10 +101,9 @@ def read_metrics(given: MetricSpecs, top: Sequence[int] = ()) -> MetricChoice:
 
 def metric_name(text: str) -> str:
     """The name of a metric by this or another of its names; OptionProblem where there is none."""
-    name = ALIASES.get(text, text)
-    found = TOP.fullmatch(name)
-    if found:
-        return f"top_{found[1]}"
+    name = plain_name(text)
+    if TOP.fullmatch(name):
+        return name
     known = [LOSS, *OF_CLASSES, *OF_VALUES]
     if name not in known:
         guess = meant(text, [*known, *ALIASES])
@@ -106,6 +112,13 @@ def metric_name(text: str) -> str:
             f"there is no metric {text!r}", facts, f"did you mean {guess}?" if guess else "one of these"
         )
     return name
+
+
+def plain_name(text: str) -> str:
+    """The name of a metric that is written in another way, such as MAE, f1-score or top5; else the text."""
+    word = text.lower().replace("-", "_").replace(" ", "_")
+    found = TOP.fullmatch(word)
+    return f"top_{found[1]}" if found else ALIASES.get(word, word)
 
 
 def _function_name(name: str, function: Any, number: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from deployer.core.errors import OptionProblem, Warn
 from deployer.fitting.data.streams import AnySource
 from deployer.fitting.history import LOSS
-from deployer.fitting.metrics import ALIASES, MetricChoice, MetricSpecs, read_metrics
+from deployer.fitting.metrics import MetricChoice, MetricSpecs, plain_name, read_metrics
 from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.lr_schedules.lr_schedule import CONSTANT, LrSchedule, read_schedule, read_warmup
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
@@ -92,7 +92,8 @@ class TrainingRun:
     of an epoch with replacement, each class as often as any other. `patience` epochs without a better
     `monitor` end the run (0: never). `overfit` trains the first so many samples alone, until their loss is below
     `bound`. `metrics` are names or functions of what is measured besides the loss, `top` numbers of best scores among
-    which a label counts as found; with `train_metrics` they are measured on the training samples, too. `monitor_mode`
+    which a label counts as found; with `train_metrics` they are measured on the training samples, too, by default those
+    that are asked for, unless batches would have to be read again beside those of validation. `monitor_mode`
     ("min", "max") says of a monitored function which of its values are better. With `restore_best` the trained weights
     are those of the best epoch. A checkpoint is written every `every`
     passes, by default at the end of each epoch, and with `resume` the run goes on from it. `checks` passes are repeated
@@ -114,7 +115,7 @@ class TrainingRun:
     monitor_mode: str = ""
     restore_best: bool = False
     metrics: MetricSpecs = ()
-    train_metrics: bool = False
+    train_metrics: bool | None = None
     top: tuple[int, ...] = ()
     overfit: int | None = None
     bound: float = OVERFIT_BOUND
@@ -153,8 +154,14 @@ class TrainingRun:
         """The name of the monitored metric."""
         if self.monitor in self.metric_choice.functions:
             return self.monitor
-        name = VALIDATED.sub("", self.monitor)
-        return ALIASES.get(name, name)
+        return plain_name(VALIDATED.sub("", self.monitor))
+
+    def measures_training(self, at_once: bool) -> bool:
+        """Whether training samples are measured, of which all lie in memory where they are read `at_once`."""
+        if self.train_metrics is not None:
+            return self.train_metrics
+        choice = self.metric_choice
+        return bool(choice.names or choice.functions) and (at_once or self.validation is None)
 
     @property
     def flush(self) -> bool:

@@ -95,7 +95,7 @@ def train(
     monitor_mode: str = "",
     restore_best: bool = False,
     metrics: MetricSpecs = (),
-    train_metrics: bool = False,
+    train_metrics: bool | None = None,
     top: Sequence[int] = (),
     overfit: int | None = None,
     bound: float = OVERFIT_BOUND,
@@ -158,8 +158,9 @@ def train(
       trained weights are those of the best epoch.
     - `metrics`: what is measured besides the loss: names, or functions of all outputs and targets as tensors, which
       return a number; `monitor_mode` ("min", "max") says which of its values are better if such a one is monitored.
-      `train_metrics` measures them on the training samples, too; `top` are numbers of best scores among which a label
-      counts as found.
+      `train_metrics` measures them on the training samples, too, in evaluation mode after each epoch; by default so
+      where `metrics` are given, but loaders and datasets are read again for it only without `validation`. `top` are
+      numbers of best scores among which a label counts as found.
     - `overfit` trains the first so many samples alone, until their loss is below `bound`.
     - `dropout` "off" leaves it out.
     - `check`: compare the step with `.backward()` on the module in float64, on the first batch and on a drawn one, and
@@ -233,7 +234,8 @@ def train(
         place = Path(folder or scratch)
         place.mkdir(parents=True, exist_ok=True)
         model, evaluated = captured.save(Path(scratch) / MODEL), None
-        if held_out is not None or overfit or train_metrics:
+        run = replace(run, validation=held_out)
+        if held_out is not None or overfit or run.measures_training(samples.stream is None):
             evaluated = capture_outputs(module, objective, captured.batch).save(Path(scratch) / EVALUATED)
         task = Task(
             loss=captured.loss,
@@ -252,7 +254,7 @@ def train(
             model,
             samples.source(objective),
             task,
-            replace(run, validation=held_out, class_balanced=balanced),
+            replace(run, class_balanced=balanced),
             folder=place / RUN,
             classes=samples.classes,
             options=options,

@@ -150,14 +150,14 @@ ARE_ELSEWHERE = (
     ("device", "this machine"),
     ("initial_epoch", "resume=True"),
     ("log_every_n_steps", "on_step"),
-    ("check_val_every_n_epoch", "every epoch"),
-    ("early_stopping", "patience="),
+    ("check_val_every_n_epoch", "every epoch", 5),
+    ("early_stop", "patience=", True),
     ("steps_per_epoch", "n_steps="),
     ("compute_metrics", "metrics="),
     ("checkpoint_dir", "folder="),
     ("save_total_limit", "folder="),
     ("resume_from", "resume=True"),
-    ("min_delta", "every better value counts"),
+    ("min_delta", "EarlyStopping"),
     ("eval_batch_size", "batch_size"),
     ("eval_strategy", "every epoch"),
     ("pin_memory", "leave it out"),
@@ -176,10 +176,50 @@ ARE_ELSEWHERE = (
 
 def test_arguments_that_are_something_else_here() -> None:
     """The error names an alternative."""
-    for name, word in ARE_ELSEWHERE:
+    for name, word, *value in ARE_ELSEWHERE:
         with pytest.raises(OptionProblem) as caught:
-            front.train(perceptron(), (X, Y), F.cross_entropy, **{name: 1})
+            front.train(perceptron(), (X, Y), F.cross_entropy, **{name: value[0] if value else 1})
         assert word in caught.value.hint
+
+
+SAID = {
+    "device": torch.device("cpu"),
+    "num_workers": 0,
+    "pin_memory": False,
+    "precision": "32-true",
+    "dtype": torch.float32,
+    "deterministic": True,
+    "logger": None,
+    "verbose": True,
+}
+"""Arguments of other libraries with values that say what is done here anyway."""
+
+
+def test_values_that_say_what_is_done_anyway() -> None:
+    """They are taken, and change nothing; another value is an error that says what is taken."""
+    one = front.train(perceptron(), (X, Y), "cross_entropy", **OPTIONS)
+    assert front.train(perceptron(), (X, Y), "cross_entropy", **OPTIONS, **SAID).losses == one.losses
+    wrong = (("device", "cuda"), ("device", torch.device("cuda", 0)), ("precision", 16), ("num_workers", 4))
+    for name, value in wrong:
+        for call in (front.train, front.compile_step, front.evaluate):
+            with pytest.raises(OptionProblem, match=f"{name} is .*, and nothing here does that") as caught:
+                call(perceptron(), (X, Y), "cross_entropy", **{name: value})
+            assert caught.value.facts[0][1].split(", ")[0] in ("cpu", "32", "0")
+    with pytest.raises(OptionProblem, match="has no argument 'profiler'"):
+        front.train(perceptron(), (X, Y), "cross_entropy", profiler="simple")
+
+
+def test_early_stopping_by_a_number() -> None:
+    """It is the patience, or a callback; in what has no epochs it is an error."""
+    options = {**OPTIONS, "epochs": 9, "lr": 1e-9, "validation": (X, Y), "check": False}
+    own = front.train(perceptron(), (X, Y), "cross_entropy", patience=2, **options)
+    callback = importlib.import_module("deployer.callbacks").EarlyStopping(patience=2)
+    for given in (2, callback):
+        assert front.train(perceptron(), (X, Y), "cross_entropy", early_stopping=given, **options).rows == own.rows
+    assert len(own.rows) < 9
+    assert len(front.train(perceptron(), (X, Y), "cross_entropy", early_stopping=False, **OPTIONS).rows) == 2
+    with pytest.raises(OptionProblem, match="gets patience twice"):
+        front.train(perceptron(), (X, Y), "cross_entropy", early_stopping=2, patience=2)
 
 
 def test_arguments_of_another_function() -> None:

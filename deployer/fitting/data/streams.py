@@ -31,6 +31,9 @@ class BatchSource(Protocol):
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The batches of an epoch, counted from 0, read anew; the last one may have fewer samples."""
 
+    def measured(self) -> Iterator[Batch]:
+        """The batches of an epoch that are measured: reading them changes nothing that is trained on later."""
+
 
 AnySource: TypeAlias = Source | BatchSource
 """A source that is read at once, or batches."""
@@ -65,9 +68,12 @@ class SampleStream(Samples):
 
         DatasetMismatch for a batch that does not fit, and for another number of batches than the source has said.
         """
+        return self._checked(self.origin.batches(number), number)
+
+    def _checked(self, batches: Iterator[Batch], number: int) -> Iterator[Batch]:
         source, rows, made = self.origin, 0, 0
         first: Batch = ()
-        for raw in source.batches(number):
+        for raw in batches:
             if made == source.passes:
                 raise self._miscounted(number, f"more than {made}")
             place = f"{source.name}: batch {made} of epoch {number + 1}"
@@ -86,8 +92,8 @@ class SampleStream(Samples):
         self.seen[:] = [rows]
 
     def in_order(self) -> Iterator[Batch]:
-        """The batches of one epoch."""
-        return self.epoch(0)
+        """The batches of one epoch that is measured."""
+        return self._checked(self.origin.measured(), 0)
 
     def _miscounted(self, number: int, found: str) -> DatasetMismatch:
         facts = [("batches said", str(self.origin.passes)), ("found", found), ("epoch", str(number + 1))]

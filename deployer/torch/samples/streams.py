@@ -60,6 +60,14 @@ class TorchStream(BatchSource):
         found = (self._arrays(flat(raw)) for raw in self.read(epoch))
         return _regrouped(found, self.batch) if self.regroup else found
 
+    def measured(self) -> Iterator[Batch]:
+        """The batches of an epoch; generators of random numbers are as before, unless a loop would have read them."""
+        if self.regroup:  # validation, which draws what it draws in a loop of PyTorch
+            yield from self.batches(0)
+            return
+        with random_state_kept():
+            yield from self.batches(0)
+
     def _arrays(self, raw: Any) -> Batch:
         values = [raw[x.name] for x in self.inputs if x.name in raw] if isinstance(raw, Mapping) else list(raw)
         if self.weighted and len(values) == len(self.inputs) - 1:
