@@ -14,6 +14,7 @@ from deployer.core.errors import OptionProblem
 from deployer.fitting.callback import Callback, CallbackGroup, callback_group
 from deployer.fitting.fit import Fitted
 from deployer.fitting.history import EpochRow
+from deployer.fitting.runs.run_callbacks import EarlyStopping, ModelCheckpoint
 from DeployTest.fitting.runs import files, small_data, small_fit, small_model
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -133,8 +134,8 @@ def test_unknown_hooks(name: str, guess: str) -> None:
         type("Mine", (Callback,), {"on_pizza": None})
 
 
-def keras(self: Any, epoch: int, logs: Any = None) -> None:
-    """Take what Keras gives at the end of an epoch."""
+def two(self: Any, epoch: int, numbers: Any) -> None:
+    """Take two arguments at the end of an epoch."""
 
 
 def short(self: Any, step: int) -> None:
@@ -143,7 +144,7 @@ def short(self: Any, step: int) -> None:
 
 @pytest.mark.parametrize(
     ("hook", "own", "way_out"),
-    [("on_epoch_end", keras, r"def on_epoch_end\(self, row\)"), ("on_step", short, r"\(self, step, loss, lr\)")],
+    [("on_epoch_end", two, r"def on_epoch_end\(self, row\)"), ("on_step", short, r"\(self, step, loss, lr\)")],
 )
 def test_hooks_with_other_arguments(hook: str, own: Any, way_out: str) -> None:
     """A hook that would be called with something else than it takes is refused when its class is made."""
@@ -185,3 +186,100 @@ def test_what_the_package_itself_has() -> None:
         assert getattr(deployer, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         deployer.nothing  # noqa: B018
+
+
+class Keras(Callback):
+    """Has hooks as they are written for Keras."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Keep the call."""
+        self.calls.append(("train begin", dict(logs)))
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Keep the number."""
+        self.calls.append(("epoch begin", epoch))
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keep the number and the loss."""
+        self.calls.append(("batch", batch, logs["loss"]))
+
+    def on_test_end(self, logs: Any) -> None:
+        """Keep the metrics."""
+        self.calls.append(("test", logs["loss"], logs.get("acc")))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Keep the numbers."""
+        self.calls.append(("epoch", epoch, logs["loss"], logs["val_loss"], logs["val_acc"], logs.get("accuracy")))
+
+    def on_train_end(self) -> None:
+        """Keep the call."""
+        self.calls.append(("train end",))
+
+    def on_checkpoint(self, weights: Mapping[str, Any], is_best: bool) -> None:
+        """Keep the call: a hook of ours beside them."""
+        self.calls.append(("checkpoint",))
+
+
+class Child(Keras):
+    """Takes one hook as it is here again."""
+
+    def on_epoch_end(self, row: EpochRow) -> None:  # type: ignore[override]
+        """Keep the row's number."""
+        self.calls.append(("row", row.epoch))
+
+
+def test_hooks_of_keras(model: Path, tmp_path: Path) -> None:
+    """They mean what they mean there: epochs and batches from 0 on, numbers by their names."""
+    seen, child = Keras(), Child()
+    fitted = small_fit(tmp_path, model, validation=small_data(), callback=[seen, child], epochs=2, train_metrics=True)
+    expected: list[tuple[Any, ...]] = [("train begin", {})]
+    for row in fitted.rows:
+        epoch, losses = row.epoch - 1, fitted.losses[row.passes - 4 : row.passes]
+        values = row.loss, row.metrics["loss"], row.metrics["accuracy"], row.train_metrics["accuracy"]
+        expected += [("epoch begin", epoch), *(("batch", i, loss) for i, loss in enumerate(losses))]
+        expected += [("test", *values[1:3]), ("checkpoint",), ("epoch", epoch, *values)]
+    expected.append(("train end",))
+    assert seen.calls == expected
+    assert child.calls == [("row", x[1] + 1) if x[0] == "epoch" else x for x in expected]
+    with pytest.raises(AttributeError, match="no attribute 'model'; try on_checkpoint"):
+        seen.model.stop_training = True
+
+
+@pytest.mark.parametrize(
+    ("hook", "way_out"),
+    [
+        ("on_train_epoch_end", r"did you mean on_epoch_end\? def on_epoch_end\(self, row\)"),
+        ("on_train_end", r"did you mean on_end\? def on_end\(self, fitted\)"),
+        ("on_train_start", r"def on_begin\(self, passes, per_epoch, place\)"),
+        ("on_train_batch_begin", r"def on_step\(self, step, loss, lr\)"),
+        ("on_epoch_end", r"def on_epoch_end\(self, row\)"),
+    ],
+)
+def test_hooks_of_lightning(hook: str, way_out: str) -> None:
+    """A run has no trainer: they are refused when their class is made, with the hook to write."""
+
+    def own(self: Any, trainer: Any, pl_module: Any) -> None:
+        """Take what Lightning gives."""
+
+    own.__name__ = hook
+    with pytest.raises(OptionProblem, match=way_out):
+        type("Mine", (Callback,), {hook: own})
+
+
+def test_early_stopping_by_a_least_difference(model: Path, tmp_path: Path) -> None:
+    """A value that is better by less does not count for patience, and does for the best epoch."""
+    options: dict[str, Any] = {"validation": small_data(), "epochs": 6, "lr": 1e-4}
+    loose = EarlyStopping("val_loss", patience=2)
+    whole = small_fit(tmp_path / "whole", model, callback=loose, **options)
+    assert (len(whole.rows), loose.stopped_epoch, loose.best_epoch) == (6, 0, 6)
+    strict = EarlyStopping("val_loss", patience=2, min_delta=0.5, restore_best_weights=True)
+    fitted = small_fit(tmp_path / "run", model, callback=strict, **options)
+    assert (len(fitted.rows), strict.stopped_epoch, strict.best_epoch) == (3, 3, 3)
+    assert strict.best == strict.best_score == fitted.rows[2].metrics["loss"] < fitted.rows[0].metrics["loss"]
+    assert any("(patience 2, min_delta 0.5)" in note for note in fitted.notes)
+    with pytest.raises(OptionProblem, match="save_weights_only is False"):
+        ModelCheckpoint("best.pt", save_weights_only=False)

@@ -424,7 +424,8 @@ class _Fit:
         run = self.case.run
         rising = self.case.metrics.is_rising(run.monitored, run.monitor_mode)
         bound = run.bound if run.overfit is not None else None
-        return Horizon(feed.updates.passes, run.checks, run.patience, bound, run.every, run.monitored, rising)
+        passes = feed.updates.passes
+        return Horizon(passes, run.checks, run.patience, bound, run.every, run.monitored, rising, run.min_delta)
 
     def feed(self, program: Program) -> Feed:
         """The input data of the run's passes; a stream is read once for all that ask."""

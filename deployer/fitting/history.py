@@ -5,6 +5,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from deployer.core.ir import TensorRecord
 from deployer.core.operator import Array
@@ -86,32 +87,65 @@ class FitReport:
     figures: Figures | None = None
 
 
-class History(dict[str, list[float]]):
-    """A list for each column of `history.csv`, also by other names of it.
+Value = TypeVar("Value")
 
-    `val_loss` is `validation_loss`, `accuracy` is `training_accuracy` where that is measured, `acc` is `accuracy`,
-    `train_loss` is `loss`, `lr` is `learning_rate`; so is every other way in which metrics are written.
+
+class ByName(dict[str, Value]):
+    """Values by the names of columns, and by other ways in which these are written.
+
+    `val_loss` is that of the validation samples, `accuracy` that of the training samples where it is measured, `acc` is
+    `accuracy`, `train_loss` is `loss`, `lr` is `learning_rate`, and metrics have all their names.
     """
 
-    def __missing__(self, name: str) -> list[float]:
-        """The column by its other name; KeyError with the names that there are."""
+    def found(self, name: str) -> str:
+        """The column that is meant by a name; empty where there is none."""
         from deployer.fitting.metrics import plain_name
 
         prefix = next((p for p in (*VALIDATED, *TRAINED) if name.startswith(p)), "")
-        validated, metric = prefix in VALIDATED, name.removeprefix(prefix)
-        for word in (metric, metric := plain_name(metric)):
-            for column in (f"validation_{word}",) if validated else (COLUMNS.get(word, word), f"training_{word}"):
-                if column in self:
-                    return self[column]
+        metric = name.removeprefix(prefix)
+        known = [name]
+        for word in (metric, plain_name(metric)):
+            known += [f"{p}{word}" for p in VALIDATED] if prefix in VALIDATED else [COLUMNS.get(word, word)]
+            known += [] if prefix in VALIDATED else [f"{p}{word}" for p in TRAINED]
+        return next((column for column in known if dict.__contains__(self, column)), "")
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a column is meant by it."""
+        return isinstance(name, str) and bool(self.found(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value by any of its names."""
+        column = self.found(name)
+        return self[column] if column else default
+
+    def __missing__(self, name: str) -> Value:
+        """The value by another name; KeyError with the names that there are."""
+        from deployer.fitting.metrics import plain_name
+
+        column = self.found(name)
+        if column:
+            return self[column]
         more = "validation=... or train_metrics=True measure more"
-        if not validated and f"validation_{metric}" in self:
+        metric = plain_name(name)
+        if not name.startswith(VALIDATED) and f"val_{metric}" in self:
             more = f"'val_{metric}' is that of the validation samples, train_metrics=True measures it in training, too"
         raise KeyError(f"{name!r} is not in the history, which has {', '.join(self)}; {more}")
+
+
+class History(ByName[list[float]]):
+    """A list for each column of `history.csv`, also by other names of it."""
 
     @property
     def history(self) -> "History":
         """The columns themselves, as Keras has them."""
         return self
+
+
+def logs_of(row: EpochRow) -> ByName[float]:
+    """The numbers of a row by the names that Keras's logs have."""
+    own = {name: value for name, value in row.train_metrics.items() if name != LOSS}
+    validated = {f"val_{name}": value for name, value in row.metrics.items()}
+    return ByName({LOSS: row.loss, **own, **validated, "learning_rate": row.rate})
 
 
 def history_of(rows: Sequence[EpochRow]) -> History:
@@ -155,8 +189,8 @@ def exploded(losses: Array) -> str:
     return f"the loss of pass {far[0]} is {values}"
 
 
-def is_better(value: float, best: float | None, rising: bool) -> bool:
-    """Whether a metric has improved; `rising` metrics by a larger value. Every number is better than NaN."""
+def is_better(value: float, best: float | None, rising: bool, least: float = 0.0) -> bool:
+    """Whether a metric is better by more than `least`; `rising` ones by a larger value. Numbers are better than NaN."""
     if best is None or math.isnan(best):
         return best is None or not math.isnan(value)
-    return value > best if rising else value < best
+    return value - least > best if rising else value + least < best

@@ -23,10 +23,10 @@ DIVERGED, PATIENCE, REACHED = "diverged", "patience", "reached"
 class Horizon:
     """Stopping rules of a run, and its schedule of checkpoints and checks.
 
-    It ends after `passes`, or with an epoch: after `patience` epochs in which the monitored metric was not better (0:
-    never), or once it is below `bound`. `every` is the number of passes between checkpoints, 0 for one at the
-    end of each epoch; `checks` that of passes that the float64 reference repeats. `monitored` is the metric,
-    `rising` says that more is better.
+    It ends after `passes`, or with an epoch: after `patience` epochs in which the monitored metric was not better by
+    more than `min_delta` (0: never), or once it is below `bound`. `every` is the number of passes between checkpoints,
+    0 for one at the end of each epoch; `checks` that of passes that the float64 reference repeats. `monitored` is the
+    metric, `rising` says that more is better.
     """
 
     passes: int
@@ -36,6 +36,16 @@ class Horizon:
     every: int = 0
     monitored: str = "loss"
     rising: bool = False
+    min_delta: float = 0.0
+
+    def waited(self, rows: Sequence[EpochRow]) -> int:
+        """Epochs since the last one in which the monitored metric was better by more than `min_delta`."""
+        best, last = None, 0
+        for row in rows:
+            value = row.metrics.get(self.monitored, row.loss)
+            if is_better(value, best, self.rising, self.min_delta):
+                best, last = value, row.epoch
+        return rows[-1].epoch - last
 
     def watched(self, validated: bool) -> str:
         """The monitored metric, and the samples that it is of."""
@@ -44,7 +54,8 @@ class Horizon:
     def announced(self, validated: bool) -> str:
         """The metric, direction and patience of early stopping, in a sentence."""
         better, epochs = "larger" if self.rising else "smaller", f"{self.patience} epoch{'s' * (self.patience > 1)}"
-        return f"early stopping watches {self.watched(validated)} ({better} is better), patience {epochs}"
+        least = f" by more than {self.min_delta:g}" if self.min_delta else ""
+        return f"early stopping watches {self.watched(validated)} ({better} is better{least}), patience {epochs}"
 
     def stopped(self, place: CheckpointPlace) -> str:
         """Why early stopping ended the run; empty where it did not."""
@@ -52,8 +63,11 @@ class Horizon:
             return ""
         row = place.rows[-1]
         what, value = self.watched(bool(row.metrics)), row.metrics.get(self.monitored, row.loss)
+        least = f", min_delta {self.min_delta:g}" if self.min_delta else ""
         best = f"the best one, {place.best:.4g}, is of epoch {place.best_epoch}"
-        return f"early stopping after epoch {row.epoch}: {what} is {value:.4g}, {best} (patience {self.patience})"
+        return (
+            f"early stopping after epoch {row.epoch}: {what} is {value:.4g}, {best} (patience {self.patience}{least})"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +102,11 @@ class TrainingLoop:
         checked = (
             frozenset(checked_passes(self.horizon.passes, self.horizon.checks)) if self.horizon.checks else frozenset()
         )
+        at_begin = True
         while place.passes < self.horizon.passes and not place.ended:
+            if at_begin or place.passes % self.order.passes == 0:
+                self.callback.on_epoch_start(place.passes // self.order.passes + 1)
+            at_begin = False
             place = self._segment(place, checked)
             if place.ended == DIVERGED:
                 return place
@@ -153,7 +171,7 @@ class TrainingLoop:
             place = replace(place, best=value, best_epoch=number)
         if self.horizon.bound is not None and value < self.horizon.bound:
             return replace(place, ended=REACHED), better
-        if self.horizon.patience and number - place.best_epoch >= self.horizon.patience:
+        if self.horizon.patience and self.horizon.waited(place.rows) >= self.horizon.patience:
             place = replace(place, ended=PATIENCE)
             self.callback.on_message(self.horizon.stopped(place))
         return place, better

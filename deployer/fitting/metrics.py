@@ -118,7 +118,8 @@ def plain_name(text: str) -> str:
     """The name of a metric that is written in another way, such as MAE, f1-score or top5; else the text."""
     word = text.lower().replace("-", "_").replace(" ", "_")
     found = TOP.fullmatch(word)
-    return f"top_{found[1]}" if found else ALIASES.get(word, word)
+    name = f"top_{found[1]}" if found else ALIASES.get(word, word)
+    return name if found or name in (LOSS, *OF_CLASSES, *OF_VALUES) else text
 
 
 def _function_name(name: str, function: Any, number: int) -> str:
