@@ -9,7 +9,7 @@ __all__ = ["Callback", "EarlyStopping", "ModelCheckpoint"]
 
 ELSEWHERE = {
     "LearningRateMonitor": "the rate of each epoch is in run.rows and history.csv, and loggers log it",
-    "ReduceLROnPlateau": "a loop of your own with compile_step, whose optimizer's rates the scheduler sets",
+    "ReduceLROnPlateau": "lr_scheduler=torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, ...) of train",
     "TQDMProgressBar": "progress=True, the default",
     "RichProgressBar": "progress=True, the default",
     "CSVLogger": 'folder="run" of train, which gets history.csv',

@@ -57,9 +57,10 @@ class Built:
 
 @dataclass(frozen=True)
 class Trainer(Built):
-    """The training program, and the rates of its updates by groups where it takes them when it runs."""
+    """The training program, rates of its updates by groups where it takes them when it runs, and the groups' own."""
 
     rates: Array = field(default_factory=lambda: NO_RATES)
+    bases: tuple[float, ...] = ()
 
     def initial(self, weights: State) -> dict[str, Array]:
         """The state before the first pass: these weights, and what the program begins with elsewhere."""

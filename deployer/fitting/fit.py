@@ -22,7 +22,7 @@ from deployer.fitting.data.streams import AnySource, BatchSource, SampleStream, 
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
 from deployer.fitting.history import LOSS, EpochRow, FitReport, History, exploded, history_csv, history_of
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
-from deployer.fitting.metrics import Measurements, Metrics, metrics_of
+from deployer.fitting.metrics import MODES, Measurements, Metrics, metrics_of
 from deployer.fitting.runs.run_callbacks import with_callbacks
 from deployer.fitting.runs.run_files import (
     BEST,
@@ -145,6 +145,8 @@ def _progress_bar() -> "ProgressBar | None":
     return progress_bar()
 
 
+Begun = Callable[[Problem, Program], Mapping[str, Array]]
+"""What the states of a program hold before the first pass, by storage, beside the weights."""
 Inspection = Callable[[Problem, Program, Feed, Array], None]
 """Check of a problem, its program, the data of its passes and the rates, before C is generated; it may raise."""
 
@@ -165,6 +167,7 @@ def fit_task(
     callback: Callbacks = None,
     progress: bool = True,
     inspect: Inspection | None = None,
+    begun: Begun | None = None,
     remarks: Sequence[str] = (),
     title: str = "",
     command: str = "",
@@ -178,8 +181,9 @@ def fit_task(
     `options` are the compiler's, by default those of this machine at full speed; the bits are the same for all.
     `evaluated` is the model that validation runs, with initializers of the same names, by default the model itself; it
     always runs on this machine. `callback` is one or several of `Callback`; `progress` shows a bar on a terminal and in
-    a notebook. `inspect` is called before C is made. `remarks` go to the report as notes, `title` is the model's name
-    there, by default its file's, and `command` the command line. Raises what reading, planning and running raise.
+    a notebook. `inspect` is called before C is made, `begun` says what an optimizer keeps at first. `remarks` go to the
+    report as notes, `title` is the model's name there, by default its file's, and `command` the command line. Raises
+    what reading, planning and running raise.
     Values that are wrong, and a run that diverges, are no exceptions: `verdict` and `faults` say so.
     """
     path, directory, run = Path(model), Path(folder), with_callbacks(run, callback)
@@ -200,7 +204,18 @@ def fit_task(
         read_checkpoint(directory / CHECKPOINT, origin)
     with output.opened(directory, files, force):
         fitting = _Fit(
-            case, directory, samples, held_out, evaluation, origin, force, callback, inspect, tuple(remarks), warn
+            case,
+            directory,
+            samples,
+            held_out,
+            evaluation,
+            origin,
+            force,
+            callback,
+            inspect,
+            begun,
+            tuple(remarks),
+            warn,
         )
         try:
             return fitting.run()
@@ -276,7 +291,11 @@ class _Case:
             hint += ", or train_metrics" if asked and is_known else ""
             cause = f"nothing measures {asked[0] if asked and is_known else run.monitor!r}"
             raise OptionProblem(cause, [("metrics", ", ".join(metrics.names))], hint)
-        metrics.is_rising(monitored, run.monitor_mode)
+        better = MODES[metrics.is_rising(monitored, run.monitor_mode)]
+        watched = self.task.lr_schedule.watches if self.task.lr_schedule else ""
+        if watched and watched != better:
+            cause = f"the scheduler's mode is {watched!r}, and {better!r} of the monitored {monitored!r} is better"
+            raise OptionProblem(cause, hint=f"mode={better!r}, or another monitor")
 
     def order(self, samples: Samples) -> Order:
         run = self.run
@@ -397,6 +416,7 @@ class _Fit:
     force: bool
     callback: Callback
     inspect: Inspection | None = None
+    begun: Begun | None = None
     remarks: tuple[str, ...] = ()
     warn: Warn = python_warning
     _kept: dict[str, Feed] = field(default_factory=dict)
@@ -413,8 +433,13 @@ class _Fit:
         self.callback.on_begin(feed.updates.passes, feed.order.passes, start)
         if run.patience:
             self.callback.on_message(horizon.announced(self.held_out is not None))
+
+        def follow(place: CheckpointPlace, values: Sequence[float]) -> None:
+            rates.follow(trainer.rates, trainer.bases, values, place.passes)
+
+        check, callback = judge.check, self.callback
         loop = TrainingLoop(
-            trainer, feed, horizon, measure, self._keep, judge.check, rates.of_pass, self.callback, self.warn
+            trainer, feed, horizon, measure, self._keep, check, rates.of_pass, callback, follow, self.warn
         )
         end = loop.run(start)
         confusion = None if end.ended == DIVERGED else measure(end.state)[0].confusion
@@ -454,11 +479,11 @@ class _Fit:
         output.write(self.directory, self._example(program, feed), self.force)
         options = replace(self.case.options, accumulate=self.case.run.accumulate_grad_batches)
         folder = self.directory / "code"
-        program, rates = self.case.rates(self.samples).rated(program)
+        program, rates, bases = self.case.rates(self.samples).rated(program)
         if self.inspect is not None:
             self.inspect(self.case.problem, program, feed, rates)
         plan = build_segment(program, options, folder, self.force, self.callback.on_stage)
-        return Trainer(program, plan, folder, rates)
+        return Trainer(program, plan, folder, rates, bases)
 
     def _example(self, program: Program, feed: Feed) -> dict[str, bytes]:
         """Files of the run that a library needs besides graphs and state."""
@@ -492,7 +517,9 @@ class _Fit:
         return measure
 
     def _start(self, trainer: Trainer) -> CheckpointPlace:
-        initial = trainer.initial(self.case.problem.graph.weights)
+        problem = self.case.problem
+        kept = self.begun(problem, trainer.program) if self.begun else {}
+        initial = trainer.initial({**problem.graph.weights, **kept})
         if self.case.run.resume:
             return read_checkpoint(self.directory / CHECKPOINT, self.origin, initial)
         output.discard(self.directory, (CHECKPOINT, BEST))

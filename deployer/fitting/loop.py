@@ -38,11 +38,14 @@ class Horizon:
     rising: bool = False
     min_delta: float = 0.0
 
+    def values(self, rows: Sequence[EpochRow]) -> list[float]:
+        """The monitored metric of each epoch."""
+        return [row.metrics.get(self.monitored, row.loss) for row in rows]
+
     def waited(self, rows: Sequence[EpochRow]) -> int:
         """Epochs since the last one in which the monitored metric was better by more than `min_delta`."""
         best, last = None, 0
-        for row in rows:
-            value = row.metrics.get(self.monitored, row.loss)
+        for row, value in zip(rows, self.values(rows), strict=True):
             if is_better(value, best, self.rising, self.min_delta):
                 best, last = value, row.epoch
         return rows[-1].epoch - last
@@ -73,7 +76,8 @@ class Horizon:
 @dataclass(frozen=True, eq=False)
 class TrainingLoop:
     """A run over samples in an order. `measure` gives the metrics of a state on validation and training samples,
-    `keep` writes a checkpoint, also as the best one, `judge` checks a pass by its states before and after.
+    `keep` writes a checkpoint, also as the best one, `judge` checks a pass by its states before and after, and `follow`
+    sets the rates of what follows a place, by the monitored metric of each epoch.
     """
 
     trainer: Trainer
@@ -84,6 +88,7 @@ class TrainingLoop:
     judge: Callable[[int, Mapping[str, Array], Mapping[str, Array], float, Sequence[Array]], None]
     rate: Callable[[int], float]
     callback: Callback
+    follow: Callable[[CheckpointPlace, Sequence[float]], None]
     warn: Warn = python_warning
     pace: Pace = field(init=False)
 
@@ -103,6 +108,7 @@ class TrainingLoop:
             frozenset(checked_passes(self.horizon.passes, self.horizon.checks)) if self.horizon.checks else frozenset()
         )
         at_begin = True
+        self.follow(place, self.horizon.values(place.rows))
         while place.passes < self.horizon.passes and not place.ended:
             if at_begin or place.passes % self.order.passes == 0:
                 self.callback.on_epoch_start(place.passes // self.order.passes + 1)
@@ -113,6 +119,7 @@ class TrainingLoop:
             is_best, at_end = False, place.passes % self.order.passes == 0
             if at_end:
                 place, is_best = self._epoch(place)
+                self.follow(place, self.horizon.values(place.rows))
             over = place.ended or place.passes >= self.horizon.passes
             if over or is_best or place.passes % (self.horizon.every or self.order.passes) == 0:
                 self.keep(place, is_best)

@@ -1,5 +1,6 @@
 """Programs of a run's segments, planned and built; and the learning-rate schedule of the run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -53,13 +54,25 @@ class Rates:
             return self.problem.learning_rate
         return float(self.shown[min(index // self.updates.each, len(self.shown) - 1)])
 
-    def rated(self, program: Program) -> tuple[Program, Array]:
-        """The program, and the rates that it takes when it runs, float32 [updates, groups]; none without a course."""
-        return (
-            (program, NO_RATES)
-            if self.lr_schedule is None
-            else self.problem.rated(program, self.lr_schedule, self.updates.count)
-        )
+    def rated(self, program: Program) -> tuple[Program, Array, tuple[float, ...]]:
+        """The program, the rates that it takes when it runs, float32 [updates, groups], and the groups' own rates.
+
+        No rates without a course.
+        """
+        if self.lr_schedule is None:
+            return program, NO_RATES, ()
+        return self.problem.rated(program, self.lr_schedule, self.updates.count)
+
+    def follow(self, trained: Array, bases: Sequence[float], values: Sequence[float], passes: int) -> None:
+        """Set the rates of the updates after `passes`, by the monitored metric of each epoch, where a schedule does so.
+
+        `trained` are those that the program takes, by the groups' own rates `bases`; they and `shown` change in place.
+        """
+        if self.lr_schedule is None or not self.lr_schedule.watches or not values:
+            return
+        first = passes // self.updates.each
+        trained[first:] = self.lr_schedule.after_epochs(bases, values)
+        self.shown[first:] = self.lr_schedule.after_epochs([self.problem.learning_rate], values)[0]
 
     @property
     def origin(self) -> str:

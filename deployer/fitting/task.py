@@ -89,15 +89,14 @@ class TrainingRun:
     `partial_accumulation` skips or applies ("skip", "apply") an incomplete accumulation window at the end of the run.
     `validation` is a share of the samples, or a separate source, with `validation_target` as in `read_source`.
     `drop_last` drops the incomplete last batch of an epoch instead of filling it up, `class_balanced` draws the samples
-    of an epoch with replacement, each class as often as any other. `patience` epochs without a `monitor` that
-    is better by more than `min_delta` end the run (0: never). `overfit` trains the first so many samples alone, until
-    their loss is below `bound`. `metrics` are names or functions of what is measured besides the loss, `top` numbers of best scores among
-    which a label counts as found; with `train_metrics` they are measured on the training samples, too, by default those
-    that are asked for, unless batches would have to be read again beside those of validation. `monitor_mode`
-    ("min", "max") says of a monitored function which of its values are better. With `restore_best` the trained weights
-    are those of the best epoch. A checkpoint is written every `every`
-    passes, by default at the end of each epoch, and with `resume` the run goes on from it. `checks` passes are repeated
-    in float64.
+    of an epoch with replacement, each class as often as any other. `patience` epochs without a `monitor` that is better
+    by more than `min_delta` end the run (0: never). `overfit` trains the first so many samples alone, until their loss
+    is below `bound`. `metrics` are names or functions of what is measured besides the loss, `top` numbers of best
+    scores among which a label counts as found; with `train_metrics` they are measured on the training samples, too, by
+    default those that are asked for, unless batches would have to be read again beside those of validation.
+    `monitor_mode` ("min", "max") says of a monitored function which of its values are better. With `restore_best` the
+    trained weights are those of the best epoch. A checkpoint is written every `every` passes, by default at the end of
+    each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
     """
 
     epochs: int = 1

@@ -133,6 +133,15 @@ class LrSchedule:
     first: float = WARM_UP_FIRST
     free: bool = False
 
+    @property
+    def watches(self) -> str:
+        """Which values of the monitored metric are better ("min", "max") for a schedule that follows it; else empty."""
+        return ""
+
+    def after_epochs(self, bases: Sequence[float], values: Sequence[float]) -> Sequence[float]:
+        """The rate of each base after epochs with these values of the metric, of a schedule that `watches` it."""
+        raise NotImplementedError(f"the schedule {self.schedule.name} follows no metric")
+
     def rates(self, bases: Sequence[float], updates: int, base: float) -> Array:
         """The rate of each update for each base rate, computed in float64, as float32 [updates, bases].
 

@@ -12,18 +12,21 @@ import torch
 from torch import nn
 
 from deployer.core.errors import DatasetMismatch, RunFailed, Warn, python_warning
+from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.call import GroupSpec, check_dropout, compiler_options, grad_limits, hyperparameters
 from deployer.fitting.callback import Callback, Callbacks, callback_group
 from deployer.fitting.checkpoint import CheckpointPlace
-from deployer.fitting.fit import Fitted, fit_task
+from deployer.fitting.data.sources import Feed
+from deployer.fitting.fit import Fitted, Inspection, fit_task
 from deployer.fitting.history import LOSS
 from deployer.fitting.loop import DIVERGED
 from deployer.fitting.metrics import MetricSpecs
+from deployer.fitting.runs.run_callbacks import with_callbacks
 from deployer.fitting.task import CHECKS, OVERFIT_BOUND, Task, TrainingRun
-from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
+from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION, Updates
 from deployer.running.output import write_file
 from deployer.torch.boards.packaging import write_forward
 from deployer.torch.call_forms import data_apart
@@ -37,14 +40,16 @@ from deployer.torch.objective_step import (
     named_objective,
 )
 from deployer.torch.objectives import LossSpec
+from deployer.torch.rules.optimizer_state import begun_with, state_places, write_state
 from deployer.torch.rules.parameter_groups import parameter_groups
-from deployer.torch.rules.schedules import SchedulerSpec, schedule_spec
-from deployer.torch.rules.update_rule import OptimizerSpec, update_rule
+from deployer.torch.rules.schedules import SchedulerSpec, advance, schedule_spec
+from deployer.torch.rules.update_rule import OptimizerSpec, UpdateRule, update_rule
 from deployer.torch.samples.run_samples import reader, run_samples
 from deployer.torch.samples.streams import StreamOptions
 from deployer.torch.trained import Trained, as_trained
 from deployer.torch.updates import FirstUpdates
 from deployer.torch.weights import as_begun, load_into, on_tensors
+from deployer.training.problem import Problem
 from deployer.training.tables import check_column
 
 MODEL, EVALUATED, RUN = "module.onnx", "evaluated.onnx", "run"
@@ -249,6 +254,8 @@ def train(
             warmup_steps=str(warmup_steps or ""),
             accumulate=reduction,
         )
+        first_updates = FirstUpdates(module, objective, captured.step, seed, {} if resume else rule.begun)
+        watched = _Watched(place, (model, evaluated), rule, first_updates.check if check else None)
         balanced = class_balanced and samples.stream is None
         fitted = fit_task(
             model,
@@ -260,9 +267,10 @@ def train(
             options=options,
             evaluated=evaluated,
             force=True,
-            callback=[_Captured(place, (model, evaluated)), *callback_group(callback).callbacks],
+            callback=[watched, *callback_group(callback).callbacks],
             progress=progress,
-            inspect=FirstUpdates(module, objective, captured.step, seed).check if check else None,
+            inspect=watched.inspect,
+            begun=None if resume else watched.begun,
             remarks=(captured.remark, *remarks),
             title=type(module).__name__,
             warn=warn,
@@ -272,20 +280,58 @@ def train(
         _raise_faults(fitted, bool(overfit))
     trained = as_trained(_with_counts(captured, fitted), captured)
     load_into(module, trained)
+    monitored = with_callbacks(run, callback).monitored
+    watched.finish(
+        module, lr_scheduler if live else None, [row.metrics.get(monitored, row.loss) for row in fitted.rows]
+    )
     return trained
 
 
-class _Captured(Callback):
+class _Watched(Callback):
     """Writes what was captured to the run's folder once the run begins: `resume` reads it beside the checkpoint.
 
     Before that the files there are those of the checkpoint of an earlier run, which a call that fails leaves complete.
+    It keeps the run's state, from which an optimizer of PyTorch has what PyTorch would have left there.
     """
 
-    def __init__(self, folder: Path, files: Sequence[Path | None]) -> None:
+    def __init__(self, folder: Path, files: Sequence[Path | None], rule: UpdateRule, check: Inspection | None) -> None:
         self.folder, self.files = folder, [path for path in files if path is not None]
+        self.rule, self.check = rule, check
+        self.posed: tuple[Problem, Program, Updates] | None = None
+        self.place = CheckpointPlace()
+
+    def inspect(self, problem: Problem, program: Program, feed: Feed, rates: Array) -> None:
+        """Keep what the states' names follow from, and check the first updates unless told otherwise."""
+        self.posed = problem, program, feed.updates
+        if self.check is not None:
+            self.check(problem, program, feed, rates)
+
+    def begun(self, problem: Problem, program: Program) -> dict[str, Array]:
+        """The states that the optimizer of PyTorch has at first."""
+        return begun_with(problem, program, self.rule.begun)
+
+    def on_segment(self, place: CheckpointPlace, loss: float, lr: float) -> None:
+        """Keep the state."""
+        self.place = place
+
+    def finish(self, module: nn.Module, scheduler: Any, values: Sequence[float]) -> None:
+        """Give the optimizer of PyTorch its states, and step its scheduler, as after the updates that were made."""
+        if self.rule.live is None or self.posed is None or not self.place.passes:
+            return
+        problem, program, updates = self.posed
+        made = updates.count if self.place.passes == updates.passes else self.place.passes // updates.each
+        if not made:
+            return
+        states: dict[str, dict[str, Array]] = {name: {} for name in problem.graph.trained.values()}
+        for each in state_places(problem, program):
+            states[each.parameter][each.key] = self.place.state[each.storage]
+        write_state(self.rule.live, module, states, self.rule.begun, made)
+        if scheduler is not None:
+            advance(scheduler, made, values)
 
     def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """Copy the files, unless the folder is the one that they lie in."""
+        self.place = place
         for path in self.files:
             if path.parent != self.folder:
                 write_file(self.folder / path.name, path.read_bytes())

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from deployer.torch.check import HINT, NOISE
 from deployer.torch.eager import DoubleModule, doubled
 from deployer.torch.evaluator import Evaluator
 from deployer.torch.objectives import Objective
+from deployer.torch.rules.optimizer_state import STEP, Kept, begun_with
 from deployer.torch.step import CapturedStep
 from deployer.torch.tracing.module_state import attributes_kept, held_by, random_state_kept
 from deployer.training.groups import GroupRule
@@ -49,6 +50,7 @@ class FirstUpdates:
     objective: Objective
     step: CapturedStep
     seed: int
+    begun: Kept = field(default_factory=dict)
 
     def check(self, problem: Problem, program: Program, feed: Feed, rates: Array) -> None:
         """Raise CaptureMismatch where weights after the first updates are not those of `torch.optim`."""
@@ -81,6 +83,7 @@ class FirstUpdates:
         values = {old: np.asarray(self.step.constants[old]) for old in graph.original.values()}
         memory.update({new: values[old] for new, old in graph.original.items()})
         memory.update({n: np.zeros(program.tensors[n].type.shape) for n in program.accumulators})
+        memory.update(begun_with(problem, program, self.begun))
         for index, row in enumerate(rows):
             data = {n: np.asarray(x) for n, x in zip(self.step.data, row, strict=True)}
             given = {old: np.asarray(memory[new]).reshape(values[old].shape) for new, old in graph.original.items()}
@@ -109,7 +112,7 @@ class FirstUpdates:
             for context in contexts:
                 stack.enter_context(context)
             parameters = {old: held.parameter(old) for old in problem.graph.trained.values()}
-            optimizer = torch_optimizer(parameters, _rules(problem))
+            optimizer = torch_optimizer(parameters, _rules(problem), self.begun)
             optimizer.zero_grad()
             draws = DoubleModule(self.seed, 0, self.step.drops)
             for index, row in enumerate(rows):
@@ -130,7 +133,7 @@ class FirstUpdates:
         """
         names = problem.graph.trained.values()
         parameters = {n: nn.Parameter(torch.from_numpy(np.array(self.step.constants[n]))) for n in names}
-        optimizer = torch_optimizer(parameters, _rules(problem))
+        optimizer = torch_optimizer(parameters, _rules(problem), self.begun)
         for index, gradients in enumerate(slopes):
             largest = max((float(g.abs().max()) for g in gradients.values() if g.numel()), default=0.0)
             draw = np.random.default_rng(0)
@@ -173,13 +176,28 @@ def _like(tensor: Tensor, name: str, objective: Objective) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor.long()
 
 
-def torch_optimizer(parameters: Mapping[str, nn.Parameter], rules: Mapping[str, GroupRule]) -> Any:
-    """The optimizer of PyTorch that the rules of all parameters name, with a group for each."""
+def torch_optimizer(
+    parameters: Mapping[str, nn.Parameter], rules: Mapping[str, GroupRule], begun: Kept | None = None
+) -> Any:
+    """The optimizer of PyTorch that the rules of all parameters name, with a group for each, and what it has `begun`.
+
+    What it keeps is in the type of the parameters.
+    """
     choices = {found.choice for rule in rules.values() if (found := rule.operator.role(Optimizer))}
     [choice] = choices
     kinds = {name.lower(): kind for name, kind in vars(torch.optim).items() if isinstance(kind, type)}
     groups = [{"params": [p], "base": rules[n].rate, **options_of(rules[n])} for n, p in parameters.items()]
-    return kinds[choice](groups)
+    optimizer = kinds[choice](groups)
+    for name, parameter in parameters.items():
+        state = (begun or {}).get(name, {})
+        own = {
+            k: x.detach().clone() if k == STEP else x.detach().to(parameter.dtype, copy=True)
+            for k, x in state.items()
+            if isinstance(x, Tensor)
+        }
+        if own:
+            optimizer.state[parameter] = {**state, **own}
+    return optimizer
 
 
 def options_of(rule: GroupRule) -> dict[str, Any]:

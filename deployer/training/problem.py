@@ -137,14 +137,17 @@ class Problem:
         verify_program(program)
         return program
 
-    def rated(self, program: Program, lr_schedule: LrSchedule, updates: int) -> tuple[Program, Array]:
-        """The problem's program, which takes its rates when it runs, and those of its updates by the course.
+    def rated(
+        self, program: Program, lr_schedule: LrSchedule, updates: int
+    ) -> tuple[Program, Array, tuple[float, ...]]:
+        """The problem's program, which takes its rates when it runs, those of its updates, and the groups' own rates.
 
         The rates are float32 [updates, groups of parameters]. Raises OptionProblem as `LrSchedule.rates` does.
         """
-        program, bases = with_run_time_rates(program)
+        program, narrow = with_run_time_rates(program)
         given = {float(np.float32(rule.rate)): rule.rate for rule in self.rules.values()}
-        return program, lr_schedule.rates([given[base] for base in bases], updates, self.learning_rate)
+        bases = tuple(given[base] for base in narrow)
+        return program, lr_schedule.rates(bases, updates, self.learning_rate), bases
 
 
 def pose_problem(

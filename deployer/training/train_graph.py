@@ -170,7 +170,7 @@ def build_train_graph(
             origin = str(data) if isinstance(data, Path) else "data"
             check_sample_classes(program, dataset.samples, origin, given.place if given else None, from_front=True)
             if lr_schedule is not None:
-                program, rates = problem.rated(program, lr_schedule, dataset.updates)
+                program, rates, _ = problem.rated(program, lr_schedule, dataset.updates)
                 dataset = replace(dataset, rates=rates)
             if case.share:
                 dataset = with_shares(dataset, program, len(case.data), "data")

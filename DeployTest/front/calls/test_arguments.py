@@ -55,7 +55,7 @@ SCHEDULERS = {
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_an_optimizer_and_its_scheduler(name: str) -> None:
-    """Groups of one rate, their settings and their rates are PyTorch's; both objects stay as they are."""
+    """Groups of one rate, their settings and their rates are PyTorch's; both objects end as in its loop."""
 
     def parts(module: Any) -> tuple[Any, Any]:
         groups = [{"params": module[0].parameters(), "momentum": 0.5}, {"params": module[2].parameters()}]
@@ -65,15 +65,15 @@ def test_an_optimizer_and_its_scheduler(name: str) -> None:
     module, theirs = perceptron(), perceptron()
     before = {n: p.detach().clone() for n, p in theirs.named_parameters()}
     optimizer, scheduler = parts(module)
-    rates = [group["lr"] for group in optimizer.param_groups]
+    other, follower = parts(theirs)
     trained = front.train(module, (X, Y), F.cross_entropy, optimizer, lr_scheduler=scheduler, **OPTIONS)
-    losses = by_torch(theirs, *parts(theirs))
+    losses = by_torch(theirs, other, follower)
     assert np.allclose(trained.losses, losses, rtol=0, atol=table()["front"]["loss"])
     for n, p in theirs.named_parameters():
         moved = float((p.detach() - before[n]).abs().max())
         assert np.abs(trained.weights[n] - p.detach().numpy()).max() < moved * table()["front"]["movement"]
-    assert [group["lr"] for group in optimizer.param_groups] == rates
-    assert scheduler.last_epoch == 0
+    assert [group["lr"] for group in optimizer.param_groups] == [group["lr"] for group in other.param_groups]
+    assert scheduler.last_epoch == follower.last_epoch == len(losses)
 
 
 def test_a_function_of_the_step() -> None:
@@ -91,8 +91,12 @@ def test_a_function_of_the_step() -> None:
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(o), "follows a metric"),
-        (lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20), "momentum of parameter group 0"),
+        (lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(o, mode="max"), "mode is 'max', and 'min'"),
+        (
+            lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, total_steps=20),
+            r"group 0 has[\s\S]*cycle_momentum=False",
+        ),
+        (lambda o: torch.optim.lr_scheduler.CyclicLR(o, 0.1, 0.2, 3), r"group 0 has[\s\S]*cycle_momentum=False"),
         (lambda o: torch.optim.lr_scheduler.StepLR(torch.optim.SGD(perceptron().parameters()), 1), "another optimizer"),
         (lambda o: 3, "no schedule"),
     ],

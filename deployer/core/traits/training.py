@@ -181,11 +181,13 @@ class Loss(Training):
 class State:
     """An operand of the weight's type that an optimizer keeps from update to update.
 
-    The name of its tensor is the weight's with `suffix`; every element is `initial` before the first update.
+    The name of its tensor is the weight's with `suffix`; every element is `initial` before the first update. PyTorch's
+    optimizer of the same formula has it under the name `elsewhere`.
     """
 
     suffix: str
     initial: float = 0.0
+    elsewhere: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ from deployer.operators.base.operands import arrays, operands
 from deployer.operators.update.scaled_update import ScaledUpdate
 
 SGD_LEARNING_RATE = 0.01
+MOMENTS = {2: State("_first_moment", elsewhere="exp_avg"), 3: State("_second_moment", elsewhere="exp_avg_sq")}
+BUFFER = State("_momentum", elsewhere="momentum_buffer")
+"""What optimizers keep, with PyTorch's names."""
 
 
 @register
@@ -91,7 +94,7 @@ class AdamW(Flat):
     training = Optimizer(
         "adamw",
         rate="lr",
-        states={2: State("_first_moment"), 3: State("_second_moment")},
+        states=MOMENTS,
         count=4,
         sequences=Sequences(
             "AdamWOptimizer", Signature((6, 6), (1, 4), ADAMW_SETTINGS), {1: 4, 2: 0, 3: 1, 4: 2, 5: 3}
@@ -351,7 +354,7 @@ class SGDMomentum(WeightUpdate):
     """
 
     name = "SGDMomentum"
-    training = Optimizer("sgd", rate=RATE.place, states={2: State("_momentum")}, settings=MOMENTUM_SETTINGS, usual=True)
+    training = Optimizer("sgd", rate=RATE.place, states={2: BUFFER}, settings=MOMENTUM_SETTINGS, usual=True)
     kernel = update_kernel("sgd_momentum_f32", ("v",), MOMENTUM_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
     file = FileSpec(custom=update_signature(training), flags=(NESTEROV.place,))
@@ -396,7 +399,7 @@ class Adam(WeightUpdate):
     training = Optimizer(
         "adam",
         rate=RATE.place,
-        states={2: State("_first_moment"), 3: State("_second_moment")},
+        states=MOMENTS,
         count=4,
         settings=ADAM_SETTINGS,
     )
@@ -437,7 +440,9 @@ class Adagrad(WeightUpdate):
     """
 
     name = "Adagrad"
-    training = Optimizer("adagrad", rate=RATE.place, states={2: State("_square_sum")}, settings=ADAGRAD_SETTINGS)
+    training = Optimizer(
+        "adagrad", rate=RATE.place, states={2: State("_square_sum", elsewhere="sum")}, settings=ADAGRAD_SETTINGS
+    )
     file = FileSpec(custom=update_signature(training))
     kernel = update_kernel("adagrad_f32", ("v",), ADAGRAD_SETTINGS)
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2}
@@ -460,7 +465,7 @@ class ScaledAdagrad(ScaledUpdate, of=Adagrad):
 
 ALPHA = Hyperparameter("alpha", "decay rate of the mean squared gradient", 0.99, most=1.0)
 RMSPROP_SETTINGS = (ALPHA, EPS, DECAY)
-SQUARE = State("_square_mean")
+SQUARE = State("_square_mean", elsewhere="square_avg")
 
 
 def divided(node: Node, w: Array, g: Array, v: Array) -> tuple[Array, Array]:
@@ -512,9 +517,7 @@ class RMSpropMomentum(WeightUpdate):
     """
 
     name = "RMSpropMomentum"
-    training = Optimizer(
-        "rmsprop", rate=RATE.place, states={2: SQUARE, 3: State("_momentum")}, settings=BUFFERED_SETTINGS
-    )
+    training = Optimizer("rmsprop", rate=RATE.place, states={2: SQUARE, 3: BUFFER}, settings=BUFFERED_SETTINGS)
     file = FileSpec(custom=update_signature(training))
     kernel = update_kernel("rmsprop_momentum_f32", ("v", "b"), BUFFERED_SETTINGS, (ALPHA.place,))
     inplace: ClassVar[dict[int, int]] = {0: 0, 1: 2, 2: 3}

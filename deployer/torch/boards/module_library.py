@@ -101,6 +101,10 @@ def package(
     chosen, of_optimizer = choose_loss(loss, given, class_weights)
     limits, groups = grad_limits(max_grad_norm, max_grad_value), parameter_groups(module, param_groups)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate)
+    if rule.begun:
+        facts = [("parameters with a state", str(len(rule.begun)))]
+        hint = "a new optimizer; or run.package and step.package, which go on from what training has kept"
+        raise OptionProblem("the optimizer has made updates, and its state is not taken over", facts, hint)
     capture = CaptureOptions(seed, check_dropout(dropout), check, is_mean)
     steps = StepOptions(capture, accumulate_grad_batches, None, False, warn)
     columns = read_columns(example, module, warn, targets=chosen.targets, loss=chosen.name)

@@ -21,6 +21,7 @@ from deployer.frontend.data_numbers import check_classes
 from deployer.lr_schedules.run_time import number_rules, update_numbers, with_run_time_rates
 from deployer.lr_schedules.windows import ACCUMULATIONS, Updates
 from deployer.torch.objective_step import CaptureOptions, ObjectiveStep
+from deployer.torch.rules.optimizer_state import begun_with
 from deployer.torch.rules.update_rule import UpdateRule
 from deployer.torch.samples.conversion import Conversion
 from deployer.torch.updates import UPDATES, FirstUpdates
@@ -56,11 +57,11 @@ class StepVariant:
             self.problem.write(*paths)
             program, self.bases = with_run_time_rates(self.problem.program(*paths))
             if options.capture.check:
-                _check_updates(captured, self.problem, program, rule.by_base(self.bases), options.accumulate)
+                _check_updates(captured, self.problem, program, rule, rule.by_base(self.bases), options.accumulate)
             planned = Options(native().name, cores=options.cores, accumulate=options.accumulate)
             planned = replace(planned, canonical_batch=options.canonical_batch)
             self.library = StepLibrary(program, planned, place / "code")
-        self.library.load(self.problem.graph.weights)
+        self.library.load({**self.problem.graph.weights, **begun_with(self.problem, program, rule.begun)})
         self.inputs = self.library.inputs
         self.shapes = [torch.Size(x.shape) for x in self._given]
         self.dtypes = [getattr(torch, x.dtype) for x in self._given]
@@ -126,7 +127,12 @@ def posed_problem(captured: ObjectiveStep, rule: UpdateRule, options: StepOption
 
 
 def _check_updates(
-    captured: ObjectiveStep, problem: Problem, program: Program, rates: Sequence[float], accumulate: int
+    captured: ObjectiveStep,
+    problem: Problem,
+    program: Program,
+    rule: UpdateRule,
+    rates: Sequence[float],
+    accumulate: int,
 ) -> None:
     """Compare the first updates over the batch with those of `torch.optim`; raises what `FirstUpdates.check` does."""
     types = problem.graph.sampled
@@ -137,4 +143,5 @@ def _check_updates(
     share = next((problem.graph.data[name] for name in problem.graph.share), None)
     feed = Feed(samples, Order(size, size, shuffled=False), updates, program, share)
     rows = np.array([rates] * UPDATES, np.float32)
-    FirstUpdates(captured.module, captured.objective, captured.step, captured.seed).check(problem, program, feed, rows)
+    first = FirstUpdates(captured.module, captured.objective, captured.step, captured.seed, rule.begun)
+    first.check(problem, program, feed, rows)

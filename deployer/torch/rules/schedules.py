@@ -1,7 +1,8 @@
 """Learning-rate schedules of PyTorch and functions of the step, as rates of a run that is made elsewhere."""
 
+import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -35,39 +36,81 @@ class RecordedSchedule(LrSchedule):
         return rates
 
 
+@dataclass(frozen=True)
+class FollowingSchedule(RecordedSchedule):
+    """The rates that ReduceLROnPlateau gives the groups, stepped after each epoch with the monitored metric."""
+
+    @property
+    def watches(self) -> str:
+        """Which values of the metric are better for the scheduler."""
+        return str(self.scheduler.mode)
+
+    def rates(self, bases: Sequence[float], updates: int, base: float) -> Array:
+        """The present rates, float32 [updates, bases], which hold until the first epoch has ended."""
+        return np.array([self.after_epochs(bases, ())] * updates, np.float32).reshape(updates, len(bases))
+
+    def after_epochs(self, bases: Sequence[float], values: Sequence[float]) -> Sequence[float]:
+        """The rate of each base after epochs with these values of the metric; the scheduler stays as it is."""
+        assert self.rule is not None, "a scheduler has the rule of its optimizer"
+        with _kept(self.scheduler):
+            for value in values:
+                self.scheduler.step(value)
+            rates = self.rule.by_base(bases)
+        for rate in rates:
+            check_rate(rate, f"the rate after epoch {len(values)}", self.free, zero=True)
+        return rates
+
+
+@contextlib.contextmanager
+def _kept(scheduler: Any) -> Iterator[None]:
+    """A scheduler and the groups of its optimizer, which are as before in the end."""
+    groups, optimizer = scheduler.optimizer.param_groups, scheduler.optimizer
+    before, kept = copy.deepcopy(scheduler.state_dict()), [dict(group) for group in groups]
+    called = getattr(optimizer, "_opt_called", None)
+    try:
+        optimizer._opt_called = True  # its warning is about a loop of PyTorch's
+        yield
+    finally:
+        for group, known in zip(groups, kept, strict=True):
+            group.update(known)
+        scheduler.load_state_dict(before)
+        optimizer._opt_called = bool(called)
+
+
+def advance(scheduler: Any, updates: int, values: Sequence[float]) -> None:
+    """Step a scheduler as a loop of PyTorch's would have: after each update, or with the metric of each epoch."""
+    scheduler.optimizer._opt_called = True
+    if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        for value in values:
+            scheduler.step(value)
+        return
+    for _ in range(updates):
+        scheduler.step()
+
+
 def recorded_rates(scheduler: Any, updates: int, rule: UpdateRule) -> list[tuple[float, ...]]:
     """The rates of a scheduler's groups at each update, after which it is stepped.
 
     The scheduler and its optimizer stay as they are. OptionProblem where it changes another setting than the rates.
     """
-    groups = scheduler.optimizer.param_groups
-    before, kept = copy.deepcopy(scheduler.state_dict()), [dict(group) for group in groups]
-    called, rows = getattr(scheduler.optimizer, "_opt_called", None), list[tuple[float, ...]]()
-    try:
-        scheduler.optimizer._opt_called = True  # its warning is about a loop of PyTorch's
+    rows = list[tuple[float, ...]]()
+    with _kept(scheduler):
         for _ in range(updates):
             rule.check_unchanged()
-            rows.append(tuple(float(group["lr"]) for group in groups))
+            rows.append(tuple(float(group["lr"]) for group in scheduler.optimizer.param_groups))
             if len(rows) < updates:
                 scheduler.step()
-    finally:
-        for group, known in zip(groups, kept, strict=True):
-            group.update(known)
-        scheduler.load_state_dict(before)
-        scheduler.optimizer._opt_called = bool(called)
     return rows
 
 
 def schedule_spec(spec: SchedulerSpec, rule: UpdateRule, warmup_steps: int | str) -> str | LrSchedule:
     """Return the schedule as `Task` takes it; a scheduler of PyTorch is stepped after each update.
 
-    OptionProblem for a scheduler that needs a metric, that belongs to another optimizer, or beside a warm-up.
+    ReduceLROnPlateau is stepped after each epoch, with the monitored metric. OptionProblem for a scheduler that belongs
+    to another optimizer, or beside a warm-up.
     """
     if isinstance(spec, str):
         return spec
-    if isinstance(spec, torch.optim.lr_scheduler.ReduceLROnPlateau):
-        hint = "a loop of your own: compile_step takes the optimizer, whose rates the scheduler sets"
-        raise OptionProblem("ReduceLROnPlateau follows a metric, and the rates of a run are known before it", hint=hint)
     if isinstance(spec, torch.optim.lr_scheduler.LRScheduler):
         if spec.optimizer is not rule.live:
             hint = "optimizer=optimizer, the one that the scheduler was made with"
@@ -76,7 +119,8 @@ def schedule_spec(spec: SchedulerSpec, rule: UpdateRule, warmup_steps: int | str
             hint = "SequentialLR of LinearLR and this scheduler"
             raise OptionProblem("warmup_steps has no effect beside a scheduler of PyTorch", hint=hint)
         own = schedule_of(type(spec).__name__, float)
-        return RecordedSchedule(own.schedule, scheduler=spec, rule=rule)
+        follows = isinstance(spec, torch.optim.lr_scheduler.ReduceLROnPlateau)
+        return (FollowingSchedule if follows else RecordedSchedule)(own.schedule, scheduler=spec, rule=rule)
     if not callable(spec):
         facts = [("found", type(spec).__name__)]
         hint = "a text such as 'cosine', a scheduler of torch.optim.lr_scheduler, or a function of the update"

@@ -13,6 +13,7 @@ from deployer.core.operator import optimizers, registry
 from deployer.core.traits.training import Optimizer
 from deployer.fitting.argument_names import choice_of
 from deployer.fitting.call import exactly
+from deployer.torch.rules.optimizer_state import Kept, kept_by
 from deployer.training.groups import ParameterGroup
 from deployer.training.settings import PAIRS, Given, with_settings
 from deployer.training.update_graph import Limits
@@ -28,7 +29,8 @@ class UpdateRule:
     """The optimizer by its name, its rate and settings, groups of parameters with others, and limits of gradients.
 
     `live` is the optimizer of PyTorch that it came from, whose rates may change, `bases` are rates by which a program
-    tells its groups apart, and `kept` the settings of each that may not change.
+    tells its groups apart, and `kept` the settings of each that may not change. `begun` is what it keeps of parameters,
+    where it has made updates.
     """
 
     choice: str
@@ -40,6 +42,7 @@ class UpdateRule:
     live: torch.optim.Optimizer | None = None
     bases: tuple[float, ...] = ()
     kept: tuple[Mapping[str, Any], ...] = ()
+    begun: Kept = field(default_factory=dict)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -53,7 +56,7 @@ class UpdateRule:
             for key, value in settings.items():
                 if group.get(key) != value:
                     facts = [("compiled with", repr(value)), ("found", repr(group.get(key)))]
-                    hint = "a schedule of lr alone, such as OneCycleLR(..., cycle_momentum=False)"
+                    hint = "cycle_momentum=False of OneCycleLR and CyclicLR, or another schedule of lr alone"
                     raise OptionProblem(f"{key} of parameter group {i} has changed, and lr alone may", facts, hint)
 
     def by_base(self, bases: Sequence[float], rates: Sequence[float] | None = None) -> tuple[float, ...]:
@@ -136,11 +139,6 @@ def _of_torch(
 ) -> UpdateRule:
     kind = type(optimizer)
     choice = _known(kind)
-    moved = [state for state in optimizer.state.values() if float(state.get("step", 1)) > 0]
-    if moved:
-        facts = [("parameters with a state", str(len(moved)))]
-        hint = "a new optimizer, or training that goes on from this program's own checkpoints"
-        raise OptionProblem("the optimizer has made updates, and its state is not taken over", facts, hint)
     names = {id(p): n for n, p in module.named_parameters()}
     strange = sum(id(p) not in names for group in optimizer.param_groups for p in group["params"])
     if strange:
@@ -158,9 +156,9 @@ def _of_torch(
     left = [n for n in trained if n not in members]
     if left:
         groups.append(ParameterGroup(exactly(left), frozen=True))
-    if len(rates) == 1 and not left:
-        return UpdateRule(choice, rates[0], settings[0], (), limits, any_rate, optimizer, tuple(rates), kept)
-    return UpdateRule(choice, rates[0], {}, tuple(groups), limits, any_rate, optimizer, tuple(rates), kept)
+    one, begun = len(rates) == 1 and not left, kept_by(module, optimizer)
+    chosen, own_groups = (settings[0], ()) if one else ({}, tuple(groups))
+    return UpdateRule(choice, rates[0], chosen, own_groups, limits, any_rate, optimizer, tuple(rates), kept, begun)
 
 
 def _distinct(rates: Sequence[float]) -> list[float]:
