@@ -32,6 +32,8 @@ TAKEN_AS = {
     "clip_value": "max_grad_value",
     "scheduler": "lr_scheduler",
     "lr_scheduler_type": "lr_scheduler",
+    "scheduler_interval": "lr_scheduler_interval",
+    "interval": "lr_scheduler_interval",
     "num_epochs": "epochs",
     "n_epochs": "epochs",
     "n_epoch": "epochs",

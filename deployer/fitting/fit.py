@@ -316,7 +316,12 @@ class _Case:
 
     def rates(self, samples: Samples) -> Rates:
         """The rates of all updates."""
-        return rates_of(self.problem, self.task.lr_schedule, self.updates(samples))
+        updates, each = self.updates(samples), self.order(samples).passes
+        schedule = self.task.lr_schedule
+        if schedule is not None:
+            last = [updates.window(update * updates.each).stop - 1 for update in range(updates.count)]
+            schedule = schedule.over(lambda update: last[update] // each, -(-updates.passes // each))
+        return rates_of(self.problem, schedule, updates)
 
     def feed(self, samples: Samples, program: Program) -> Feed:
         """Return the input data of the run's passes."""

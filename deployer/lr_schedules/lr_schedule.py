@@ -135,8 +135,12 @@ class LrSchedule:
 
     @property
     def watches(self) -> str:
-        """Which values of the monitored metric are better ("min", "max") for a schedule that follows it; else empty."""
+        """The better values of the monitored metric ("min", "max") for a schedule that follows it; else empty."""
         return ""
+
+    def over(self, epoch_of: Callable[[int], int], epochs: int) -> "LrSchedule":
+        """The schedule in a run of so many epochs, in which each update, from 0 on, is in the epoch that is given."""
+        return self
 
     def after_epochs(self, bases: Sequence[float], values: Sequence[float]) -> Sequence[float]:
         """The rate of each base after epochs with these values of the metric, of a schedule that `watches` it."""

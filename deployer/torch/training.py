@@ -42,7 +42,7 @@ from deployer.torch.objective_step import (
 from deployer.torch.objectives import LossSpec
 from deployer.torch.rules.optimizer_state import begun_with, state_places, write_state
 from deployer.torch.rules.parameter_groups import parameter_groups
-from deployer.torch.rules.schedules import SchedulerSpec, advance, schedule_spec
+from deployer.torch.rules.schedules import INTERVALS, RecordedSchedule, SchedulerSpec, advance, schedule_spec
 from deployer.torch.rules.update_rule import OptimizerSpec, UpdateRule, update_rule
 from deployer.torch.samples.run_samples import reader, run_samples
 from deployer.torch.samples.streams import StreamOptions
@@ -75,6 +75,7 @@ def train(
     max_grad_value: float | None = None,
     param_groups: Sequence[GroupSpec] = (),
     lr_scheduler: SchedulerSpec = "",
+    lr_scheduler_interval: str = INTERVALS[0],
     warmup_steps: int | str = 0,
     any_rate: bool = False,
     batch_size: int | None = None,
@@ -132,8 +133,9 @@ def train(
     `torch.optim`, whose groups and settings count; what it has and no optimizer here has is an error. PyTorch itself
     differentiates: what it stops, scales or replaces on the way is so here, and buffers that forward writes are renewed
     in each pass. In the end the module has the trained weights and buffers, as by `load_into`; it keeps its own where
-    the call raises. Arguments may also have the names that other libraries give them, such as `learning_rate`,
-    `max_epochs` or `val_loader`.
+    the call raises. An optimizer of `torch.optim` is taken with its state and left with that of the last pass, and its
+    scheduler is stepped, so that a loop of your own can go on. Arguments may also have the names that other libraries
+    give them, such as `learning_rate`, `max_epochs` or `val_loader`.
 
     The update:
 
@@ -143,7 +145,8 @@ def train(
     - `param_groups`: mappings as in PyTorch, such as {"params": "bias$", "weight_decay": 0.0}; `params` may be a
       regular expression, names or parameters, and "frozen": True leaves them as they are.
     - `lr_scheduler`: a text as of `--lr-scheduler`, such as "cosine"; a scheduler of `torch.optim.lr_scheduler`,
-      stepped after each update; or a function from the update, from 0 on, to the factor of `lr`. `warmup_steps`:
+      stepped after each update, or with `lr_scheduler_interval` "epoch" after each epoch, and ReduceLROnPlateau after
+      each epoch with the `monitor`; or a function from the update, from 0 on, to the factor of `lr`. `warmup_steps`:
       updates in which the rate rises to `lr` first, or the text UPDATES:FIRST. `any_rate` allows rates that are
       negative or very large.
 
@@ -203,7 +206,7 @@ def train(
     live = isinstance(lr_scheduler, torch.optim.lr_scheduler.LRScheduler)
     rule = update_rule(module, optimizer, lr, of_optimizer, groups, limits, any_rate, apart=live)
     reduction = accumulate if accumulate_grad_batches > 1 or accumulate not in ACCUMULATIONS else ACCUMULATIONS[0]
-    scheduler = schedule_spec(lr_scheduler, rule, warmup_steps)
+    scheduler = schedule_spec(lr_scheduler, rule, warmup_steps, lr_scheduler_interval, warn)
     run = TrainingRun(
         epochs=epochs,
         n_steps=n_steps,
@@ -281,9 +284,7 @@ def train(
     trained = as_trained(_with_counts(captured, fitted), captured)
     load_into(module, trained)
     monitored = with_callbacks(run, callback).monitored
-    watched.finish(
-        module, lr_scheduler if live else None, [row.metrics.get(monitored, row.loss) for row in fitted.rows]
-    )
+    watched.finish(module, scheduler, [row.metrics.get(monitored, row.loss) for row in fitted.rows])
     return trained
 
 
@@ -326,8 +327,8 @@ class _Watched(Callback):
         for each in state_places(problem, program):
             states[each.parameter][each.key] = self.place.state[each.storage]
         write_state(self.rule.live, module, states, self.rule.begun, made)
-        if scheduler is not None:
-            advance(scheduler, made, values)
+        if isinstance(scheduler, RecordedSchedule):
+            advance(scheduler.scheduler, scheduler.interval, made, values)
 
     def on_begin(self, passes: int, per_epoch: int, place: CheckpointPlace) -> None:
         """Copy the files, unless the folder is the one that they lie in."""

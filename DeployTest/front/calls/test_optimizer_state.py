@@ -157,3 +157,60 @@ def test_the_metric_that_a_scheduler_follows() -> None:
     assert scheduler.best == max(row.metrics["accuracy"] for row in fitted.rows)
     with pytest.raises(OptionProblem, match=r"mode is 'max', and 'min' of the monitored 'loss' is better"):
         run("max")
+
+
+SCHEDULERS = {
+    "cosine": lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=3),
+    "step": lambda o: torch.optim.lr_scheduler.StepLR(o, 1, 0.5),
+    "sequence": lambda o: torch.optim.lr_scheduler.SequentialLR(
+        o,
+        [torch.optim.lr_scheduler.LinearLR(o, 0.1, 1.0, 1), torch.optim.lr_scheduler.ExponentialLR(o, 0.5)],
+        [1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_scheduler_that_is_stepped_after_each_epoch(name: str) -> None:
+    """Rates and both objects are those of PyTorch's own loop, also where an update has passes of two epochs."""
+    module, theirs, told = perceptron(), perceptron(), list[Any]()
+    optimizer, other = (torch.optim.SGD(x.parameters(), lr=0.5) for x in (module, theirs))
+    scheduler, follower = SCHEDULERS[name](optimizer), SCHEDULERS[name](other)
+    options = {**OPTIONS, "epochs": 3, "accumulate_grad_batches": 4, "partial_accumulation": "apply"}
+    options |= {"lr_scheduler": scheduler, "lr_scheduler_interval": "epoch", "warn": told.append}
+    run = front.train(module, (X, Y), F.cross_entropy, optimizer, **options)
+    losses = list[float]()
+    for _ in range(3):
+        for i in range(0, 24, 4):
+            value = F.cross_entropy(theirs(X[i : i + 4]), Y[i : i + 4])
+            losses.append(value.item())
+            last = len(losses) == 18
+            (value / (2 if len(losses) > 16 else 4)).backward()
+            if len(losses) % 4 == 0 or last:
+                other.step()
+                other.zero_grad()
+        follower.step()
+    assert np.allclose(run.losses, losses, rtol=0, atol=table()["front"]["loss"])
+    assert optimizer.param_groups[0]["lr"] == other.param_groups[0]["lr"]
+    assert scheduler.last_epoch == follower.last_epoch == 3
+    assert not told
+
+
+def test_a_scheduler_that_looks_as_if_made_for_epochs() -> None:
+    """One that is stepped after each update is told of where its numbers are those of epochs, or its rates vanish."""
+    schedulers = torch.optim.lr_scheduler
+    for make, tells in (
+        (lambda o: schedulers.CosineAnnealingLR(o, T_max=2), True),
+        (lambda o: schedulers.ExponentialLR(o, 0.1), True),
+        (lambda o: schedulers.CosineAnnealingLR(o, T_max=12), False),
+        (lambda o: schedulers.OneCycleLR(o, 0.1, total_steps=12, cycle_momentum=False), False),
+    ):
+        module, told = perceptron(), list[Any]()
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+        options = {**OPTIONS, "check": False, "warn": told.append}
+        front.train(module, (X, Y), F.cross_entropy, optimizer, lr_scheduler=make(optimizer), **options)
+        assert ["lr_scheduler_interval" in warning.hint for warning in told] == [True] * tells
+    with pytest.raises(OptionProblem, match="has no effect without a scheduler of PyTorch"):
+        front.train(perceptron(), (X, Y), F.cross_entropy, lr_scheduler="cosine", lr_scheduler_interval="epoch")
+    with pytest.raises(OptionProblem, match="lr_scheduler_interval is 'batch'"):
+        front.train(perceptron(), (X, Y), F.cross_entropy, lr_scheduler_interval="batch")

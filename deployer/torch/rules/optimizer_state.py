@@ -1,4 +1,4 @@
-"""What an optimizer of `torch.optim` keeps of each parameter: taken over when a run begins, written when it ends."""
+"""The state of an optimizer of `torch.optim`: taken over when a run begins, written when it ends."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def state_places(problem: Problem, program: Program) -> Iterator[StatePlace]:
 
 
 def kept_by(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
-    """What an optimizer keeps of the module's parameters; nothing where it has made no update."""
+    """The state that an optimizer keeps of the module's parameters; nothing where it has made no update."""
     names = {id(p): n for n, p in module.named_parameters()}
     found = {names[id(p)]: dict(state) for p, state in optimizer.state.items() if id(p) in names}
     made = {name: state for name, state in found.items() if float(state.get(STEP, 1)) > 0}
@@ -102,7 +102,7 @@ def write_state(
 
 
 def _usual(kind: type[torch.optim.Optimizer], group: Mapping[str, Any]) -> dict[str, Any]:
-    """What an optimizer keeps of a parameter of a group after an update, with values of another one."""
+    """The state that an optimizer keeps of a parameter of a group after an update, with values of another one."""
     parameter = nn.Parameter(torch.zeros(1))
     parameter.grad = torch.zeros(1)
     optimizer = kind([{**group, "params": [parameter]}])

@@ -3,13 +3,13 @@
 import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 
-from deployer.core.errors import OptionProblem
+from deployer.core.errors import DeployerWarning, OptionProblem, Warn, python_warning
 from deployer.core.operator import Array
 from deployer.lr_schedules.lr_schedule import LrSchedule, check_rate, schedule_of
 from deployer.torch.rules.update_rule import UpdateRule
@@ -18,22 +18,71 @@ SchedulerSpec: TypeAlias = str | torch.optim.lr_scheduler.LRScheduler | Callable
 """A schedule by its text, a scheduler of PyTorch, or a function from the update to the factor of the rate."""
 
 
+INTERVALS = ("step", "epoch")
+"""After what a scheduler of PyTorch is stepped: each update, or each epoch."""
+LENGTHS = ("T_max", "total_iters", "milestones", "_milestones", "step_size")
+"""Attributes of schedulers that are numbers of their steps."""
+VANISHED = 1e-4
+"""A rate that is so much of the largest one trains nothing more."""
+
+
 @dataclass(frozen=True)
 class RecordedSchedule(LrSchedule):
-    """The rates that a scheduler of PyTorch gives the groups of its optimizer, stepped after each update."""
+    """The rates that a scheduler of PyTorch gives the groups of its optimizer, stepped after each update or epoch.
+
+    `epochs` is the number of epochs of the run, where it is stepped after each update.
+    """
 
     scheduler: Any = None
     rule: UpdateRule | None = None
+    interval: str = INTERVALS[0]
+    epochs: int = 0
+    epoch_of: Callable[[int], int] | None = None
+    warn: Warn = python_warning
+    told: list[str] = field(default_factory=list)
+
+    def over(self, epoch_of: Callable[[int], int], epochs: int) -> LrSchedule:
+        """The schedule with the epoch of each update, where it is stepped after each epoch."""
+        if self.interval == INTERVALS[1]:
+            return replace(self, epoch_of=epoch_of)
+        return replace(self, epochs=epochs)
 
     def rates(self, bases: Sequence[float], updates: int, base: float) -> Array:
         """The rate of each update for each base rate, float32 [updates, bases]; the scheduler stays as it is."""
         assert self.rule is not None, "a scheduler has the rule of its optimizer"
-        rows = recorded_rates(self.scheduler, updates, self.rule)
+        places = [self.epoch_of(update) if self.epoch_of else update for update in range(updates)]
+        known = recorded_rates(self.scheduler, 1 + max(places, default=-1), self.rule)
+        rows = [known[place] for place in places]
+        self._tell(updates, rows)
         rates = np.array([self.rule.by_base(bases, row) for row in rows], np.float32).reshape(updates, len(bases))
         for update, row in enumerate(rates):
             for rate in row:
                 check_rate(float(rate), f"the rate of update {update}", self.free, zero=True)
         return rates
+
+    def _tell(self, updates: int, rows: Sequence[tuple[float, ...]]) -> None:
+        """Warn of a scheduler that was made for epochs: its numbers are, or its rates vanish."""
+        if self.epochs < 2 or updates < 2 * self.epochs or self.told:
+            return
+        numbers = [int(n) for s in _parts(self.scheduler) for name in LENGTHS for n in _listed(getattr(s, name, ()))]
+        gone = sum(row[0] < VANISHED * max(x[0] for x in rows) for row in rows)
+        if (numbers and max(numbers) <= self.epochs) or gone > updates // 2:
+            facts = [("updates", str(updates)), ("epochs", str(self.epochs)), ("rate", f"{rows[0][0]:g}")]
+            facts += [("at the end", f"{rows[-1][0]:g}")]
+            cause = f"{type(self.scheduler).__name__} is stepped after each update, and looks as if made for epochs"
+            hint = 'lr_scheduler_interval="epoch", which steps it after each epoch'
+            self.told.append(cause)
+            self.warn(DeployerWarning(cause, facts, hint))
+
+
+def _parts(scheduler: Any) -> list[Any]:
+    """A scheduler, and those that it is made of."""
+    return [scheduler, *(x for each in getattr(scheduler, "_schedulers", ()) for x in _parts(each))]
+
+
+def _listed(value: Any) -> list[Any]:
+    """The numbers of an attribute, which is a number or several."""
+    return [value] if isinstance(value, int) else list(value)
 
 
 @dataclass(frozen=True)
@@ -42,7 +91,7 @@ class FollowingSchedule(RecordedSchedule):
 
     @property
     def watches(self) -> str:
-        """Which values of the metric are better for the scheduler."""
+        """The better values of the metric for the scheduler."""
         return str(self.scheduler.mode)
 
     def rates(self, bases: Sequence[float], updates: int, base: float) -> Array:
@@ -77,14 +126,14 @@ def _kept(scheduler: Any) -> Iterator[None]:
         optimizer._opt_called = bool(called)
 
 
-def advance(scheduler: Any, updates: int, values: Sequence[float]) -> None:
-    """Step a scheduler as a loop of PyTorch's would have: after each update, or with the metric of each epoch."""
+def advance(scheduler: Any, interval: str, updates: int, values: Sequence[float]) -> None:
+    """Step a scheduler as a loop of PyTorch's would have: after each update or epoch, or with the metric of each."""
     scheduler.optimizer._opt_called = True
     if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
         for value in values:
             scheduler.step(value)
         return
-    for _ in range(updates):
+    for _ in range(len(values) if interval == INTERVALS[1] else updates):
         scheduler.step()
 
 
@@ -103,12 +152,23 @@ def recorded_rates(scheduler: Any, updates: int, rule: UpdateRule) -> list[tuple
     return rows
 
 
-def schedule_spec(spec: SchedulerSpec, rule: UpdateRule, warmup_steps: int | str) -> str | LrSchedule:
-    """Return the schedule as `Task` takes it; a scheduler of PyTorch is stepped after each update.
+def schedule_spec(
+    spec: SchedulerSpec,
+    rule: UpdateRule,
+    warmup_steps: int | str,
+    interval: str = INTERVALS[0],
+    warn: Warn = python_warning,
+) -> str | LrSchedule:
+    """Return the schedule as `Task` takes it; a scheduler of PyTorch is stepped after each update, or each epoch.
 
     ReduceLROnPlateau is stepped after each epoch, with the monitored metric. OptionProblem for a scheduler that belongs
     to another optimizer, or beside a warm-up.
     """
+    if interval not in INTERVALS:
+        raise OptionProblem(f"lr_scheduler_interval is {interval!r}", hint=f"one of {', '.join(INTERVALS)}")
+    if interval == INTERVALS[1] and not isinstance(spec, torch.optim.lr_scheduler.LRScheduler):
+        cause = "lr_scheduler_interval has no effect without a scheduler of PyTorch"
+        raise OptionProblem(cause, hint="leave it out: texts and functions count updates")
     if isinstance(spec, str):
         return spec
     if isinstance(spec, torch.optim.lr_scheduler.LRScheduler):
@@ -120,7 +180,8 @@ def schedule_spec(spec: SchedulerSpec, rule: UpdateRule, warmup_steps: int | str
             raise OptionProblem("warmup_steps has no effect beside a scheduler of PyTorch", hint=hint)
         own = schedule_of(type(spec).__name__, float)
         follows = isinstance(spec, torch.optim.lr_scheduler.ReduceLROnPlateau)
-        return (FollowingSchedule if follows else RecordedSchedule)(own.schedule, scheduler=spec, rule=rule)
+        kind = FollowingSchedule if follows else RecordedSchedule
+        return kind(own.schedule, scheduler=spec, rule=rule, interval=interval, warn=warn)
     if not callable(spec):
         facts = [("found", type(spec).__name__)]
         hint = "a text such as 'cosine', a scheduler of torch.optim.lr_scheduler, or a function of the update"
