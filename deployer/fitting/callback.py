@@ -115,7 +115,7 @@ def check_arguments(owner: str, own: Callable[..., Any], hook: Callable[..., Any
 
 
 def signature_of(hook: Callable[..., Any]) -> str:
-    """How a hook is written, and when it is called."""
+    """The form of a hook, and when it is called."""
     documented = (inspect.getdoc(hook) or "").splitlines()[0]
     return f"def {hook.__name__}({', '.join(inspect.signature(hook).parameters)}): {documented}"
 

@@ -41,7 +41,6 @@ ALIASES = {
     "r2_score": R2,
     "r_squared": R2,
     "confusion": CONFUSION,
-    "l1": ERROR,
     **{"".join(word[0] for word in name.split("_")): name for name in (ERROR, MSE)},
 }
 """Other names of metrics."""

@@ -47,7 +47,7 @@ def by_torch(module: Any, optimizer: Any, epochs: int = 2) -> list[float]:
 
 
 def same_state(ours: Any, theirs: Any) -> None:
-    """What both keep is the same: names, types, numbers of updates, and values as far as float32 goes."""
+    """The state of both is the same: names, types, numbers of updates, and values as far as float32 goes."""
     one, two = ours.state_dict(), theirs.state_dict()
     assert one["param_groups"] == two["param_groups"]
     assert one["state"].keys() == two["state"].keys()
