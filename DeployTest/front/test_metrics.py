@@ -118,3 +118,25 @@ def test_a_loader_that_is_measured() -> None:
     assert measured == [row.metrics["accuracy"] for row in runs[1].rows] == runs[0].history["acc"]
     front.load_into(module, runs[0], "last")
     assert measured[-1] == (module(X).argmax(1) == Y).double().mean().item()
+
+
+@pytest.mark.parametrize("name", ["bce", "bce_with_logits"])
+def test_truths(name: str) -> None:
+    """Accuracy, precision, recall and F1 of a loss over 0 and 1 are PyTorch's, with 1 as the class that is found."""
+    target = (X[:, :1] > 0.3).float()
+    module = nn.Sequential(linear(1), *([nn.Sigmoid()] if name == "bce" else []))
+    loss = nn.BCELoss() if name == "bce" else nn.BCEWithLogitsLoss()
+    asked = {"metrics": ["binary_accuracy", "precision", "recall", "f1"], "validation": (X[:20], target[:20])}
+    run = front.train(module, (X, target), loss, "adam", **OPTIONS, **asked)
+    front.load_into(module, run, "last")
+    output = module(X[:20]).detach().double()
+    found, truth = (output if name == "bce" else output.sigmoid()) > 0.5, target[:20] > 0
+    right, wrong, missed = (int(x.sum()) for x in (found & truth, found & ~truth, ~found & truth))
+    assert min(right, wrong, missed) > 0
+    precision, recall = right / (right + wrong), right / (right + missed)
+    assert run.metrics["accuracy"] == (found == truth).double().mean().item()
+    assert (run.metrics["precision"], run.metrics["recall"]) == (precision, recall)
+    assert run.metrics["f1"] == pytest.approx(2 * precision * recall / (precision + recall), rel=1e-12)
+    assert run.evaluate(X[:20], target[:20], metrics=["acc"])["accuracy"] == run.metrics["accuracy"]
+    with pytest.raises(OptionProblem, match="nothing measures 'top_5': it compares labels"):
+        front.evaluate(module, (X, target), loss, metrics=["top5"])

@@ -26,10 +26,15 @@ PRECISION, RECALL, F1, CONFUSION = "precision", "recall", "f1", "confusion_matri
 MSE, RMSE, R2 = "mean_squared_error", "rmse", "r2"
 OF_CLASSES, OF_VALUES = (ACCURACY, PRECISION, RECALL, F1, CONFUSION), (ERROR, MSE, RMSE, R2)
 """Metrics of losses over labels, besides top_K, and of other losses."""
+OF_TRUTHS = (ACCURACY, PRECISION, RECALL, F1)
+"""Metrics of losses over truths from 0 to 1, besides those of values."""
+TRUE = 0.5
+"""A target above it counts as 1."""
 RISING = frozenset({ACCURACY, PRECISION, RECALL, F1, R2})
 """Metrics of which more is better, besides top_K."""
 ALIASES = {
     "acc": ACCURACY,
+    "binary_accuracy": ACCURACY,
     "categorical_accuracy": ACCURACY,
     "sparse_categorical_accuracy": ACCURACY,
     "f1_score": F1,
@@ -142,7 +147,8 @@ class Metrics:
     """The metrics of a training problem: its loss, for labels the accuracy, else the error, and those of `choice`.
 
     Without a node the output is the loss, and nothing else can be measured. What lies `aside` is part of the samples
-    and neither input nor target: weights of samples, which count alike here.
+    and neither input nor target: weights of samples, which count alike here. An element above `decision` is taken for
+    1 by a loss over truths.
     """
 
     node: Node | None
@@ -153,6 +159,7 @@ class Metrics:
     ignored: int | None = None
     choice: MetricChoice = field(default_factory=MetricChoice)
     aside: tuple[str, ...] = ()
+    decision: float | None = None
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -174,7 +181,8 @@ class Metrics:
             cause = f"nothing measures {name!r}: the loss is not one by name, so its outputs and targets are not known"
             raise OptionProblem(cause, hint=f"a loss by its name: {', '.join(losses())}")
         of_values = self.class_axis is None
-        usable = (LOSS, *(OF_VALUES if of_values else OF_CLASSES))
+        truths = OF_TRUTHS if self.decision is not None else ()
+        usable = (LOSS, *((*OF_VALUES, *truths) if of_values else OF_CLASSES))
         for name in self.choice.names:
             if name not in usable and (of_values or not TOP.fullmatch(name)):
                 needs = "labels, and this loss compares floats" if of_values else "floats, and this loss takes labels"
@@ -227,7 +235,8 @@ class Metrics:
         values = [operands[name] if name else None for name in self.node.inputs]
         found = {LOSS: float(np.asarray(operator_of(self.node).reference(self.node, values)[0]).reshape(-1)[0])}
         if self.class_axis is None:
-            measured = Measurements(found | _of_values(scores, targets, self.names))
+            truths = {} if self.decision is None else _of_truths(scores > self.decision, targets > TRUE, self.names)
+            measured = Measurements(found | _of_values(scores, targets, self.names) | truths)
         else:
             counted = np.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
             rows = np.moveaxis(scores, self.class_axis, -1)[counted]
@@ -251,7 +260,8 @@ def metrics_of_loss(loss: AttachedLoss, choice: MetricChoice) -> Metrics:
     declared = operator_of(node).role(Loss)
     assert declared is not None, f"{node.op} is not a loss"
     ignored = _ignored(node) if declared.class_axis is not None else None
-    return Metrics(node, node.inputs[0], node.inputs[1], loss.constants, declared.class_axis, ignored, choice)
+    names = node.inputs[:2]
+    return Metrics(node, *names, loss.constants, declared.class_axis, ignored, choice, decision=declared.decision)
 
 
 def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[str, float]) -> Measurements:
@@ -300,6 +310,18 @@ def _of_values(outputs: Array, targets: Array, names: Sequence[str]) -> dict[str
         shares = np.where(same, (left == 0).astype(float), 1 - left / np.where(same, 1.0, all_of))
         found[R2] = float(shares.mean()) if len(truth) > 1 else float("nan")
     return found
+
+
+def _of_truths(chosen: Array, expected: Array, names: Sequence[str]) -> dict[str, float]:
+    """Metrics of truths, all elements alike; precision, recall and F1 are those of 1, and 0 where nothing is."""
+    right, predicted, actual = (int(x.sum()) for x in (chosen & expected, chosen, expected))
+    found = {
+        ACCURACY: float((chosen == expected).mean()),
+        PRECISION: right / max(predicted, 1),
+        RECALL: right / max(actual, 1),
+        F1: 2 * right / max(predicted + actual, 1),
+    }
+    return {name: value for name, value in found.items() if name in names}
 
 
 def number_of(name: str, value: Any) -> float:

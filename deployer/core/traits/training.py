@@ -160,7 +160,8 @@ class Loss(Training):
     are class numbers along `class_axis` of the output. A new node gets `outputs`, the loss first, and `attrs`; its
     `settings` are options of the command line. Class weights may be the input at `weights`. `contains` are operators
     that the loss applies itself, so that an output of one is applied twice. `function` of torch.nn.functional, by
-    default the choice with or without `_loss`, means the same with `arguments`.
+    default the choice with or without `_loss`, means the same with `arguments`. Of a loss over truths from 0 to 1 an
+    element above `decision` is taken for 1.
     """
 
     choice: str
@@ -175,6 +176,7 @@ class Loss(Training):
     settings: tuple[Hyperparameter, ...] = ()
     function: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict)
+    decision: float | None = None
 
 
 @dataclass(frozen=True)

@@ -266,6 +266,7 @@ class BCELoss(MeanLoss):
         lambda output: output,
         "probabilities, whose target is from 0 to 1",
         function="binary_cross_entropy",
+        decision=0.5,
     )
     kernel = loss_kernel("bce_loss_f32", "floor", "least")
     numerics = Numerics(bounded={0: UNIT, 1: UNIT})
@@ -328,6 +329,7 @@ class BCEWithLogitsLoss(MeanLoss):
         lambda output: output,
         "scores, whose target is from 0 to 1",
         function="binary_cross_entropy_with_logits",
+        decision=0.0,
     )
     kernel = loss_kernel("bce_logits_loss_f32")
     numerics = Numerics(bounded={1: UNIT})
