@@ -1,5 +1,6 @@
 """The loss that a user gives: a name, a loss of `torch.nn` that has one here, a function, or that of the module."""
 
+import contextlib
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,15 @@ from deployer.training.settings import Given, split_settings
 
 ClassWeights: TypeAlias = Sequence[float] | Mapping[int, float]
 """A weight for each class, in order or by its number."""
+ALIASES = {
+    "mean_squared_error": "mse",
+    "l2": "mse",
+    "mae": "l1",
+    "mean_absolute_error": "l1",
+    "ce": "cross_entropy",
+    "negative_log_likelihood": "nll",
+}
+"""Other names of losses."""
 ONE, NONE, ANY = "one", "none", "any"
 """Number of arrays that the loss takes: one by name, none where the module returns its loss, any for a function."""
 
@@ -50,7 +60,10 @@ def choose_loss(loss: LossSpec, given: Given, class_weights: ClassWeights = ()) 
     A function of `torch.nn.functional`, or a module of `torch.nn` that takes the mean, has the name of that loss.
     OptionProblem for settings and class weights beside a function.
     """
-    loss = choice_of(loss, [*losses(), OWN_LOSS]) if isinstance(loss, str) else loss
+    loss = _made(loss) if isinstance(loss, type) else loss
+    if isinstance(loss, str):
+        loss = ALIASES.get(loss.lower(), choice_of(loss, [*losses(), OWN_LOSS]))
+        loss = next((name for name in losses() if loss_role(name).function == loss), loss)
     operator = losses().get(loss) if isinstance(loss, str) else None
     _, rest = split_settings(given, operator)
     own = {n: v for n, v in given.items() if n not in rest}
@@ -61,6 +74,14 @@ def choose_loss(loss: LossSpec, given: Given, class_weights: ClassWeights = ()) 
         cause = f"{beside[0]} has no effect on a loss that is a function"
         raise OptionProblem(cause, hint=_setting_hint(loss, beside[0]))
     return _of_torch(loss) or LossChoice(loss), rest
+
+
+def _made(kind: type) -> LossSpec:
+    """A loss of a class, with its usual settings; OptionProblem for a class that is none or needs arguments."""
+    if issubclass(kind, nn.Module):
+        with contextlib.suppress(TypeError):
+            return kind()
+    raise OptionProblem(f"loss is the class {kind.__name__}", hint=f"{kind.__name__}(...), an instance of it")
 
 
 def _setting_hint(loss: Any, setting: str) -> str:

@@ -49,6 +49,9 @@ ELSEWHERE = {
     "save_weights": "run.save(path)",
     "parameters": "run.model.parameters()",
     "eval": "run.model, a copy of the module in evaluation mode",
+    "plot": 'run.history, whose columns are lists; the run itself in a notebook; folder="run", which gets a page',
+    "summary": "print(run), or run.about",
+    "to": "run.model.to(device)",
     "fit": "deployer.torch.train, or deployer.torch.fit",
 }
 """What results of other libraries have, and what does the same here."""

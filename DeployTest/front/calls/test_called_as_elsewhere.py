@@ -258,3 +258,27 @@ def test_a_run_that_does_not_begin(tmp_path: Path) -> None:
         front.train(other, (X, Y), "cross_entropy", **options, callback=Stopping())
     on = front.train(other, (X, Y), "cross_entropy", resume=True, **{**options, "epochs": 3})
     assert on.losses[: len(begun.losses)] == begun.losses
+
+
+def test_losses_and_optimizers_in_other_forms() -> None:
+    """A class is taken with its usual settings, names as elsewhere, and a function that makes an optimizer."""
+    one = trained((X, Y), loss="cross_entropy", optimizer="adam").losses
+    for loss in (nn.CrossEntropyLoss, "ce", "CrossEntropyLoss"):
+        given = {"optimizer": lambda p: torch.optim.Adam(p, lr=0.1), "lr": None}
+        assert trained((X, Y), loss=loss, **given).losses == one
+    choose = importlib.import_module("deployer.torch.loss_choice").choose_loss
+    written = {"MAE": "l1", "mean_squared_error": "mse", "binary_cross_entropy_with_logits": "bce_with_logits"}
+    assert {text: choose(text, {})[0].name for text in written} == written
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("loss is the class Linear", {"loss": nn.Linear}),
+        ("loss is the class dict", {"loss": dict}),
+        ("optimizer is no optimizer", {"loss": "mse", "optimizer": [torch.optim.Adam]}),
+        ("the class StepLR", {"loss": "mse", "lr_scheduler": torch.optim.lr_scheduler.StepLR}),
+        (
+            "lr_scheduler is no schedule",
+            {"loss": "mse", "lr_scheduler": lambda o: torch.optim.lr_scheduler.StepLR(o, 2)},
+        ),
+    ]
+    for match, given in wrong:
+        with pytest.raises(OptionProblem, match=match):
+            trained((X, Y), **given)

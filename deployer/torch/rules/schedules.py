@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
@@ -152,6 +153,14 @@ def recorded_rates(scheduler: Any, updates: int, rule: UpdateRule) -> list[tuple
     return rows
 
 
+def _gives_numbers(function: Callable[[int], float]) -> bool:
+    """Whether a function has a number for the first update."""
+    try:
+        return not isinstance(function, type) and math.isfinite(function(0))
+    except (TypeError, AttributeError):
+        return False
+
+
 def schedule_spec(
     spec: SchedulerSpec,
     rule: UpdateRule,
@@ -182,8 +191,9 @@ def schedule_spec(
         follows = isinstance(spec, torch.optim.lr_scheduler.ReduceLROnPlateau)
         kind = FollowingSchedule if follows else RecordedSchedule
         return kind(own.schedule, scheduler=spec, rule=rule, interval=interval, warn=warn)
-    if not callable(spec):
-        facts = [("found", type(spec).__name__)]
+    if not callable(spec) or not _gives_numbers(spec):
+        kind = f"the class {spec.__name__}" if isinstance(spec, type) else type(spec).__name__
+        facts = [("found", kind)]
         hint = "a text such as 'cosine', a scheduler of torch.optim.lr_scheduler, or a function of the update"
         raise OptionProblem("lr_scheduler is no schedule", facts, hint)
     return schedule_of("a function", spec)

@@ -1,6 +1,6 @@
 """The update of a module's parameters: an optimizer by name with PyTorch's words, or an optimizer of `torch.optim`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,8 +18,13 @@ from deployer.training.groups import ParameterGroup
 from deployer.training.settings import PAIRS, Given, with_settings
 from deployer.training.update_graph import Limits
 
-OptimizerSpec: TypeAlias = str | torch.optim.Optimizer | type[torch.optim.Optimizer]
-"""An optimizer by name or class, or one of `torch.optim` with its groups of parameters."""
+OptimizerSpec: TypeAlias = (
+    str
+    | torch.optim.Optimizer
+    | type[torch.optim.Optimizer]
+    | Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+)
+"""An optimizer by name or class, one of `torch.optim` with its groups, or a function that makes one of parameters."""
 WITHOUT_EFFECT = {"params", "lr", "foreach", "fused", "capturable", "differentiable"}
 """Keys of a parameter group that change no number, or are no setting."""
 
@@ -92,6 +97,12 @@ def update_rule(
     optimizer here can do.
     """
     bounds = limits or Limits()
+    if callable(optimizer) and not isinstance(optimizer, torch.optim.Optimizer | type):
+        optimizer = optimizer(module.parameters())
+    if not isinstance(optimizer, str | torch.optim.Optimizer | type):
+        facts = [("found", type(optimizer).__name__)]
+        hint = f"one of {', '.join(optimizers())}, an optimizer of torch.optim, or a function that makes one"
+        raise OptionProblem("optimizer is no optimizer", facts, hint)
     if isinstance(optimizer, torch.optim.Optimizer):
         settings = {n.replace("-", "_"): value for n, value in given.items()} | ({} if lr is None else {"lr": lr})
         own = optimizer.param_groups
