@@ -260,8 +260,9 @@ def metrics_of_loss(loss: AttachedLoss, choice: MetricChoice) -> Metrics:
     declared = operator_of(node).role(Loss)
     assert declared is not None, f"{node.op} is not a loss"
     ignored = _ignored(node) if declared.class_axis is not None else None
-    names = node.inputs[:2]
-    return Metrics(node, *names, loss.constants, declared.class_axis, ignored, choice, decision=declared.decision)
+    output, target = node.inputs[:2]
+    axis, decision = declared.class_axis, declared.decision
+    return Metrics(node, output, target, loss.constants, axis, ignored, choice, decision=decision)
 
 
 def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[str, float]) -> Measurements:

@@ -192,8 +192,7 @@ def schedule_spec(
         kind = FollowingSchedule if follows else RecordedSchedule
         return kind(own.schedule, scheduler=spec, rule=rule, interval=interval, warn=warn)
     if not callable(spec) or not _gives_numbers(spec):
-        kind = f"the class {spec.__name__}" if isinstance(spec, type) else type(spec).__name__
-        facts = [("found", kind)]
+        facts = [("found", f"the class {spec.__name__}" if isinstance(spec, type) else type(spec).__name__)]
         hint = "a text such as 'cosine', a scheduler of torch.optim.lr_scheduler, or a function of the update"
         raise OptionProblem("lr_scheduler is no schedule", facts, hint)
     return schedule_of("a function", spec)
