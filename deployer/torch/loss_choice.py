@@ -21,9 +21,6 @@ ClassWeights: TypeAlias = Sequence[float] | Mapping[int, float]
 """A weight for each class, in order or by its number."""
 ALIASES = {
     "mean_squared_error": "mse",
-    "l2": "mse",
-    "mae": "l1",
-    "mean_absolute_error": "l1",
     "ce": "cross_entropy",
     "negative_log_likelihood": "nll",
 }

@@ -267,7 +267,7 @@ def test_losses_and_optimizers_in_other_forms() -> None:
         given = {"optimizer": lambda p: torch.optim.Adam(p, lr=0.1), "lr": None}
         assert trained((X, Y), loss=loss, **given).losses == one
     choose = importlib.import_module("deployer.torch.loss_choice").choose_loss
-    written = {"MAE": "l1", "mean_squared_error": "mse", "binary_cross_entropy_with_logits": "bce_with_logits"}
+    written = {"mean_squared_error": "mse", "binary_cross_entropy_with_logits": "bce_with_logits"}
     assert {text: choose(text, {})[0].name for text in written} == written
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("loss is the class Linear", {"loss": nn.Linear}),
