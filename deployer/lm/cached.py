@@ -73,9 +73,9 @@ def cached_model(
         for layer in range(a.layers)
         for name in cache_names(layer)
     ]
-    rows = sequences if selects else sequences * chunk
+    count = sequences if selects else sequences * chunk
     return graph.model(
-        "cached_model", (*inputs, *caches), (floats_value(LOGITS, rows, a.vocab),), ordered(shapes(a), weights)
+        "cached_model", (*inputs, *caches), (floats_value(LOGITS, count, a.vocab),), ordered(shapes(a), weights)
     )
 
 

@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from deployer.core.files.reading import read_json
+from deployer.core.operator import Array
 from deployer.firmware.library import Material, library_files
 from deployer.firmware.model_library import ModelMaterial, model_files
 from deployer.running import output
 from deployer.sizing.boards import Core
 from deployer.sizing.fits import with_sizes
+from deployer.sizing.library_call import LibraryCall
 from deployer.sizing.objects import compile_here
 
 MANIFEST = "manifest.json"
@@ -33,6 +36,18 @@ class Library:
     def manifest(self) -> dict[str, Any]:
         """Content of manifest.json: sizes in bytes, tensors, code and stack of a core, digests of files."""
         return dict(read_json(self.folder / MANIFEST, "no manifest of a library", "package the library again"))
+
+    @cached_property
+    def _call(self) -> LibraryCall:
+        return LibraryCall(self.folder, self.name)
+
+    def predict(self, *inputs: Any) -> Array:
+        """The prediction of the library's C on this machine, for arrays of one or several predictions.
+
+        The sources in the folder are compiled for this process at the first call, with the weights that the library
+        begins with. DatasetMismatch for arrays of other shapes.
+        """
+        return self._call.predict(inputs)
 
     def __getattr__(self, name: str) -> Any:
         """AttributeError with the place of the sizes."""

@@ -19,12 +19,6 @@ from deployer.training.settings import Given, split_settings
 
 ClassWeights: TypeAlias = Sequence[float] | Mapping[int, float]
 """A weight for each class, in order or by its number."""
-ALIASES = {
-    "mean_squared_error": "mse",
-    "ce": "cross_entropy",
-    "negative_log_likelihood": "nll",
-}
-"""Other names of losses."""
 ONE, NONE, ANY = "one", "none", "any"
 """Number of arrays that the loss takes: one by name, none where the module returns its loss, any for a function."""
 
@@ -51,6 +45,12 @@ class LossChoice:
         return declared is not None and declared.class_axis is not None
 
 
+def _spoken() -> dict[str, str]:
+    """The losses by other names that people write."""
+    roles = {choice: operator.role(Loss) for choice, operator in losses().items()}
+    return {name: choice for choice, role in roles.items() if role for name in role.spoken}
+
+
 def choose_loss(loss: LossSpec, given: Given, class_weights: ClassWeights = ()) -> tuple[LossChoice, dict[str, float]]:
     """The loss with its settings, and the settings that it has not, which are the optimizer's.
 
@@ -59,7 +59,7 @@ def choose_loss(loss: LossSpec, given: Given, class_weights: ClassWeights = ()) 
     """
     loss = _made(loss) if isinstance(loss, type) else loss
     if isinstance(loss, str):
-        loss = ALIASES.get(loss.lower(), choice_of(loss, [*losses(), OWN_LOSS]))
+        loss = _spoken().get(loss.lower(), choice_of(loss, [*losses(), OWN_LOSS]))
         loss = next((name for name in losses() if loss_role(name).function == loss), loss)
     operator = losses().get(loss) if isinstance(loss, str) else None
     _, rest = split_settings(given, operator)

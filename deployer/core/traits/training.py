@@ -161,7 +161,7 @@ class Loss(Training):
     `settings` are options of the command line. Class weights may be the input at `weights`. `contains` are operators
     that the loss applies itself, so that an output of one is applied twice. `function` of torch.nn.functional, by
     default the choice with or without `_loss`, means the same with `arguments`. Of a loss over truths from 0 to 1 an
-    element above `decision` is taken for 1.
+    element above `decision` is taken for 1. `spoken` are other names that people write in Python.
     """
 
     choice: str
@@ -177,6 +177,7 @@ class Loss(Training):
     function: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict)
     decision: float | None = None
+    spoken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

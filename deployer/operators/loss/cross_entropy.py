@@ -75,6 +75,7 @@ class SoftmaxCrossEntropyLoss(Operator):
         weights=2,
         contains=("LogSoftmax", "Softmax"),
         settings=(SMOOTHING, IGNORED),
+        spoken=("ce",),
     )
 
     file = FileSpec(

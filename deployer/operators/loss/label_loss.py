@@ -515,7 +515,14 @@ class NegativeLogLikelihoodLoss(Operator):
     )
     execution = Execution(sums=Sums(("n", "d")))
     training: ClassVar[Training | None] = Loss(
-        "nll", "labels", class_labels, f"log probabilities, as {SCORES}", 1, weights=2, settings=(IGNORED,)
+        "nll",
+        "labels",
+        class_labels,
+        f"log probabilities, as {SCORES}",
+        1,
+        weights=2,
+        settings=(IGNORED,),
+        spoken=("negative_log_likelihood",),
     )
     numerics = Numerics(indices=_second_labels, counted=label_count, divisors=LABELS_READ)
 

@@ -564,7 +564,7 @@ class MSELoss(MeanLoss):
 
     name = "MSELoss"
     file = FileSpec(domain="", custom=Signature((2, 2), (1, 1)))
-    training = Loss("mse", "target", lambda output: output, "any float output")
+    training = Loss("mse", "target", lambda output: output, "any float output", spoken=("mean_squared_error",))
     kernel = loss_kernel("mse_loss_f32")
     grad = "MSELossGrad"
     differs = True
