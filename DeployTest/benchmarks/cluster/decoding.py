@@ -40,9 +40,9 @@ MODELS = ({**SMALL, "context": 128}, {**SMALL, "context": 512}, {**LARGE, "conte
 
 @dataclass(frozen=True)
 class Row:
-    """Cycles per token of a model, decoded and read by chunks; of the transfer of its weights; of all keys and values.
+    """Cycles per token of a model, decoded and read by chunks; of moving its weights, and all keys and values, to L1.
 
-    Weights of a model that does not fit L2 come from L3.
+    What of a model does not fit L2 comes from L3.
     """
 
     parameters: int
@@ -54,10 +54,9 @@ class Row:
     cache: int
 
 
-def transfer(size: int, outer: bool) -> int:
-    """Cycles in which the DMA engines move so many bytes to the cores, from L2 or from L3."""
-    hops = targets.load("siracusa").hops
-    return int(hops[L_HOME if outer else L_INNER].inward.cycles(size, 1))
+def transfer(size: int) -> int:
+    """Cycles in which the DMA engine moves so many bytes from L2 to the cores."""
+    return int(targets.load("siracusa").hops[L_INNER].inward.cycles(size, 1))
 
 
 def measured(fields: dict[str, Any]) -> Row:
@@ -80,8 +79,8 @@ def measured(fields: dict[str, Any]) -> Row:
         scores = np.frombuffer(dump, np.float32).reshape(-1, a.vocab)
         assert scores.tobytes() == np.array(expected[chunk - 1 :: chunk]).tobytes(), "the bits differ"
         cycles.append(int(bench["run_cycles"]) // TOKENS)
-    level, moved = "L3" if outer else "L2", (transfer(x, outer) for x in (a.weight_bytes, a.cache_bytes))
-    return Row(a.parameters, a.context, level, *cycles, *moved)
+    moved = map(transfer, (a.weight_bytes, a.cache_bytes))
+    return Row(a.parameters, a.context, "L2 and L3" if outer else "L2", *cycles, *moved)
 
 
 def markdown(rows: Sequence[Row]) -> str:
