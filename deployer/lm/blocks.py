@@ -90,13 +90,13 @@ class BlockBuilder:
     def attention(self, layer: int, x: str) -> str:
         """Attention of the rows."""
         a, g, name = self.architecture, self.graph, f"{layer_name(layer)}.self_attn"
-        q = self._heads(f"{name}.q", self.linear(f"{name}.q_proj", x, a.attention_bias), a.heads)
-        k = self._heads(f"{name}.k", self.linear(f"{name}.k_proj", x, a.attention_bias), a.kv_heads)
-        v = self._heads(f"{name}.v", self.linear(f"{name}.v_proj", x, a.attention_bias), a.kv_heads)
+        q = self.heads(f"{name}.q", self.linear(f"{name}.q_proj", x, a.attention_bias), a.heads)
+        k = self.heads(f"{name}.k", self.linear(f"{name}.k_proj", x, a.attention_bias), a.kv_heads)
+        v = self.heads(f"{name}.v", self.linear(f"{name}.v_proj", x, a.attention_bias), a.kv_heads)
         if a.qk_norm:
             q, k = self.norm(f"{name}.q_norm", q), self.norm(f"{name}.k_norm", k)
         if a.positions == "rope":
-            q, k = self._turned(f"{name}.q", q), self._turned(f"{name}.k", k)
+            q, k = self.turned(f"{name}.q", q), self.turned(f"{name}.k", k)
         q, k, v = (g.emit("Transpose", (n,), f"{n}.by_head", perm=(0, 2, 1, 3)) for n in (q, k, v))
         y = self.places.attend(g, self.places, layer, q, k, v)
         y = g.emit("Transpose", (y,), f"{name}.by_token", perm=(0, 2, 1, 3))
@@ -138,13 +138,13 @@ class BlockBuilder:
         weight = EMBEDDING if self.architecture.tied else HEAD
         return self.graph.emit("Gemm", (self.norm(FINAL_NORM, x), weight), output, transB=1)
 
-    def _heads(self, name: str, x: str, heads: int) -> str:
+    def heads(self, name: str, x: str, heads: int) -> str:
         """Rows as [batch, places, heads, head_dim]."""
         length, width = self.places.length, self.architecture.head_dim
         shape = self.graph.ints(f"shape.{heads}_heads", -1, length, heads, width)
         return self.graph.emit("Reshape", (x, shape), f"{name}.heads")
 
-    def _turned(self, name: str, x: str) -> str:
+    def turned(self, name: str, x: str) -> str:
         """Pairs of [batch, places, heads, head_dim] turned by their positions' angles."""
         a, g, half = self.architecture, self.graph, self.architecture.head_dim // 2
         if self.places.turns_at_once:

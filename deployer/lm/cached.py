@@ -51,15 +51,7 @@ def cached_model(
         ids_value(TOKENS, sequences, chunk),
         helper.make_tensor_value_info(BEGIN, TensorProto.INT32, [sequences]),
     ]
-    column = graph.emit("Reshape", (BEGIN, graph.ints("shape.column", sequences, 1)), "begin.column")
-    places = graph.emit("Add", (column, graph.constant("chunk", np.arange(chunk, dtype=np.int32))), "places")
-    if a.positions == "rope":
-        flat = graph.emit("Reshape", (places, graph.ints("shape.flat", -1)), "places.flat")
-        for name, table in zip((COS, SIN), rope_tables(a, np.arange(a.context)), strict=True):
-            rows = graph.constant(f"{name}.table", table.reshape(a.context, -1))
-            graph.emit("Gather", (rows, flat), name, axis=0)
-    _mask(a, graph, places, sequences, chunk)
-    build = BlockBuilder(a, graph, TokenPlaces(chunk, cached_attention(), positions=places, turns_at_once=True))
+    build = BlockBuilder(a, graph, cached_places(a, graph, sequences, chunk))
     x = build.embedding(TOKENS)
     for layer in range(a.layers):
         x = build.block(layer, x)
@@ -77,6 +69,20 @@ def cached_model(
     return graph.model(
         "cached_model", (*inputs, *caches), (floats_value(LOGITS, count, a.vocab),), ordered(shapes(a), weights)
     )
+
+
+def cached_places(architecture: Architecture, graph: NodeWriter, sequences: int, chunk: int) -> TokenPlaces:
+    """The places of a chunk that begins at the input `begin`, in a graph that gets their angles and their mask."""
+    a = architecture
+    column = graph.emit("Reshape", (BEGIN, graph.ints("shape.column", sequences, 1)), "begin.column")
+    places = graph.emit("Add", (column, graph.constant("chunk", np.arange(chunk, dtype=np.int32))), "places")
+    if a.positions == "rope":
+        flat = graph.emit("Reshape", (places, graph.ints("shape.flat", -1)), "places.flat")
+        for name, table in zip((COS, SIN), rope_tables(a, np.arange(a.context)), strict=True):
+            rows = graph.constant(f"{name}.table", table.reshape(a.context, -1))
+            graph.emit("Gather", (rows, flat), name, axis=0)
+    _mask(a, graph, places, sequences, chunk)
+    return TokenPlaces(chunk, cached_attention(), positions=places, turns_at_once=True)
 
 
 def _mask(a: Architecture, graph: NodeWriter, places: str, sequences: int, chunk: int) -> None:

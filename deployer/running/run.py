@@ -85,9 +85,11 @@ def run_program(
 
 
 def run_segment(
-    plan: Plan, directory: Path, content: bytes, accumulated: int, flush: int = 0
+    plan: Plan, directory: Path, content: bytes, accumulated: int, flush: int = 0, flags: Sequence[str] = ()
 ) -> tuple[bytes, dict[str, str]]:
     """Run the built program of a segment on this input: what it dumped, and its BENCH figures; errors as above.
+
+    `flags` are options of the simulator.
 
     `accumulated` is how many passes were made since the last update, `flush` how many are in one that ends the segment,
     if it is smaller than others: a simulator that follows the plan has to know.
@@ -95,8 +97,8 @@ def run_segment(
     heeded = ACCUMULATED in toolchain(target_of(plan.options)).run_flags
     with output.scratch(directory) as folder:
         (folder / "input.bin").write_bytes(content)
-        flags = (ACCUMULATED, str(accumulated), FLUSH, str(flush)) if heeded else ()
-        text = _ended_well(plan, directory / "network", folder, flags, len(content))
+        followed = (ACCUMULATED, str(accumulated), FLUSH, str(flush)) if heeded else ()
+        text = _ended_well(plan, directory / "network", folder, (*followed, *flags), len(content))
         return (folder / RESULTS).read_bytes(), bench_figures(text)
 
 

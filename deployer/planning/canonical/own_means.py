@@ -2,8 +2,8 @@
 
 The mean of N samples divides by their elements, which rounds in another way for each N that is no power of two. With
 the divisor of a single sample, and the factor 1 / samples of the update, the gradient of a sample has the same bits
-however the samples are split into passes. Where labels may be ignored the factor is the labels of a sample divided by
-those of the update that count.
+however the samples are split into passes. Where labels may be ignored the divisor is that of a single label, and the
+factor 1 / labels of the update that count: it is the same however many ignored ones fill a sample up.
 """
 
 from dataclasses import dataclass, field, replace
@@ -91,19 +91,19 @@ class _Edit:
         return result, node
 
     def factor(self, node: Node, count: int, is_counted: bool) -> str:
-        """1 / samples of the update, or labels of a sample / labels of the update that count, rounded once.
+        """1 / samples of the update, or 1 / labels of the update that count, rounded once.
 
         The share of a pass is its part of the update's samples or labels, so their quotient rounds to the number of
         the update. A clip between equal bounds is a constant: plans have no constants besides those of the files.
         """
         shared = LOSS_SHARE in self.program.data
         if is_counted:
-            amount, own = self.labels_that_count(node), float(self.labels(node).size // count)
+            amount = self.labels_that_count(node)
         else:
-            amount, own = self.first(Clip, LOSS_SHARE, min=float(count), max=float(count)), 1.0
+            amount = self.first(Clip, LOSS_SHARE, min=float(count), max=float(count))
         total = self.first(Round, self.first(Div, amount, LOSS_SHARE)) if shared else amount
         total = self.first(Clip, total, min=1.0)
-        return self.first(Div, self.first(Clip, total, min=own, max=own), total)
+        return self.first(Div, self.first(Clip, total, min=1.0, max=1.0), total)
 
     def labels(self, node: Node) -> TensorType:
         """The type of the labels of a gradient."""
@@ -128,7 +128,8 @@ class _Edit:
 
     def scaled(self, node: Node, count: int, is_counted: bool) -> dict[str, list[Node]]:
         """By names of nodes what takes their place: the gradient with own means, multiplied by the factor."""
-        own = replace(node, attrs={**node.attrs, training_of(node).sample_mean: count})
+        parts = self.labels(node).size if is_counted else count
+        own = replace(node, attrs={**node.attrs, training_of(node).sample_mean: parts})
         types = {name: tensor.type for name, tensor in self.program.tensors.items()}
         if _counts(own, operator_of(own).access(own, types)):
             raise refused(node, "it divides by the weights of the labels of a pass", COUNTS)
