@@ -59,7 +59,9 @@ def _run(cells: Sequence[Cell], known: dict[str, Result], laboratory: Laboratory
         print(f"{cell}: {result.status}, {result.keys} keys, {result.bytes} B {told}", flush=True)
     broken = [result for result in results if not result.holds]
     bytes_read = sum(result.bytes for result in results)
-    print(f"{len(results)} cells, {bytes_read} B compared, {len(broken)} do not hold, digest {contract_digest(results)}")
+    print(
+        f"{len(results)} cells, {bytes_read} B compared, {len(broken)} do not hold, digest {contract_digest(results)}"
+    )
     return bool(broken)
 
 

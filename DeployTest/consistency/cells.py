@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from deployer.core.errors import DeployerError
 from deployer.core.target import load
 from deployer.running import build
 from deployer.running.run import available
@@ -132,7 +133,9 @@ def _is_among(cell: Cell, patterns: Sequence[str]) -> bool:
 def observed_kinds(cell: Cell, table: Table) -> tuple[str, ...]:
     """The kinds that a cell has to compare."""
     setting, known = cell.setting, table["subjects"][cell.subject].get("observes", KINDS)
-    found = [PART, SCORES, SELECTED_SCORES, EVALUATED if setting.trains else LOG_PROBABILITY] if setting.evaluates else []
+    found = (
+        [PART, SCORES, SELECTED_SCORES, EVALUATED if setting.trains else LOG_PROBABILITY] if setting.evaluates else []
+    )
     if setting.trains:
         found += [UPDATED] if setting.exact else [LOG_PROBABILITY, GRADIENT, UPDATED]
     return tuple(kind for kind in found if kind in known)
@@ -201,9 +204,13 @@ def shown(cell: Cell, laboratory: Laboratory, table: Table | None = None) -> Res
     table = contract() if table is None else table
     missing = missing_machine(cell.setting.target)
     if missing:
-        return Result(cell, ABSENT, 0, 0, reason=missing)
-    own = laboratory.observed(cell.subject, cell.setting, cell.workload)
-    reference = laboratory.observed(cell.subject, cell.reference, cell.workload)
+        known = cell.setting.target in table["machines"]
+        return Result(cell, ABSENT, 0, 0, faults=() if known else (missing,), reason=missing)
+    try:
+        own = laboratory.observed(cell.subject, cell.setting, cell.workload)
+        reference = laboratory.observed(cell.subject, cell.reference, cell.workload)
+    except DeployerError as error:
+        return Result(cell, DIFFERENT, 0, 0, faults=(f"{type(error).__name__}: {error.cause}",))
     return compared(cell, own, reference, table)
 
 
@@ -211,5 +218,3 @@ def run_cells(cells: Sequence[Cell], laboratory: Laboratory) -> Iterator[Result]
     """The results of cells, in their order."""
     for cell in cells:
         yield shown(cell, laboratory)
-
-

@@ -26,7 +26,6 @@ from DeployTest.consistency.settings import WINDOW, Place, Setting, Workload, la
 from DeployTest.consistency.subjects import (
     LABELS,
     LOG_PROBABILITY,
-    PART,
     SCORES,
     SELECTED,
     SELECTED_SCORES,
@@ -58,7 +57,11 @@ class Built:
     start: Mapping[str, Array]
 
     def run(
-        self, state: Mapping[str, Array], samples: Sequence[Mapping[str, Array]], flags: Sequence[str], ends: bool = False
+        self,
+        state: Mapping[str, Array],
+        samples: Sequence[Mapping[str, Array]],
+        flags: Sequence[str],
+        ends: bool = False,
     ) -> bytes:
         """What the program dumps after a pass over each sample; an update `ends` them."""
         rows = [[sample[name] for name in self.program.data] for sample in samples]
@@ -119,7 +122,9 @@ class Laboratory:
         samples: list[dict[str, Array]] = []
         owners: list[dict[int, tuple[int, int]]] = []
         for places in setting.passes(workload):
-            for sample, rows in _chunks(places, layout, workload) if layout.chunk else [_whole(places, layout, workload)]:
+            for sample, rows in (
+                _chunks(places, layout, workload) if layout.chunk else [_whole(places, layout, workload)]
+            ):
                 samples.append(sample)
                 owners.append(rows)
         dump = built.run(built.start, samples, setting.flags)
@@ -140,13 +145,13 @@ class Laboratory:
         layout, flags = setting.model_layout(workload), setting.flags
         built = self._built(subject, layout, setting.options(workload, True), training=True)
         passes = list(setting.passes(workload))
-        single, owners = [], []
+        single, owners = list[Mapping[str, Array]](), list[tuple[int, int]]()
         for places in passes:
             rows = rows_of(places, layout, workload)
             for place in places:
                 for token in range(workload.tokens(place.text)):
                     labels = labels_of(places, layout, workload, (place.text, token))
-                    single.append({**rows, "labels": labels, "loss_share": np.float32(1)})
+                    single.append({**rows, "labels": labels, "loss_share": np.ones((), np.float32)})
                     owners.append((place.text, token))
         state = built.initial()
         found: dict[Key, bytes] = {}
@@ -161,7 +166,7 @@ class Laboratory:
                 update.append({**rows_of(places, layout, workload), "labels": labels})
         total = sum(int((sample["labels"] != IGNORED).sum()) for sample in update)
         for sample in update:
-            sample["loss_share"] = np.float32(int((sample["labels"] != IGNORED).sum()) / total)
+            sample["loss_share"] = np.array(int((sample["labels"] != IGNORED).sum()) / total, np.float32)
         accumulators = {home.storage for home in built.plan.accumulators}
         if not setting.exact:
             after = built.advanced(state, update, flags)[0]
@@ -184,7 +189,9 @@ class Laboratory:
 
 def _training_program(folder: Path) -> tuple[Program, Mapping[str, Array]]:
     settings = {IGNORED_LABEL.name: IGNORED}
-    task = Task(loss="cross_entropy", optimizer="adamw", lr=0.01, trainable=TRAINABLE, accumulate="mean", settings=settings)
+    task = Task(
+        loss="cross_entropy", optimizer="adamw", lr=0.01, trainable=TRAINABLE, accumulate="mean", settings=settings
+    )
     problem = task.problem(folder / "model.onnx", 0, lambda warning: None)
     files = folder / "train.onnx", folder / "update.onnx"
     problem.write(*files)
@@ -202,7 +209,7 @@ def _whole(
 ) -> tuple[dict[str, Array], dict[int, tuple[int, int]]]:
     """The inputs of a pass, and the text and token of each row that has one."""
     labels = np.zeros((layout.batch, layout.length), np.int64)
-    owners = {}
+    owners: dict[int, tuple[int, int]] = {}
     for place in places:
         count = workload.tokens(place.text)
         labels[place.row, place.first : place.first + count] = words(place.text)[1][:count]
@@ -229,5 +236,3 @@ def _chunks(
         }
         found.append((chunk, rows))
     return found
-
-

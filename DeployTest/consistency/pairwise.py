@@ -50,7 +50,7 @@ def covering_rows(factors: Levels, only: Mapping[str, str]) -> list[Row]:
         for name in (name for name in factors if name not in dict(pair)):
             row[name] = max(
                 (level for level in factors[name] if _fits(name, level, row, factors, only)),
-                key=lambda level: sum(_pair(factors, name, level, b, y) in missing for b, y in row.items()),  # noqa: B023
+                key=lambda level: sum(_pair(factors, name, level, b, y) in missing for b, y in row.items()),
             )
         rows.append({name: row[name] for name in factors})
         missing -= pairs_of(rows[-1], factors)

@@ -10,6 +10,20 @@ from typing import Any
 from DeployTest.consistency.cells import ABSENT, EQUAL, FILE, OPEN, PAIRWISE, Result, all_cells, contract, pairwise_rows
 from DeployTest.consistency.pairwise import pairs_of, possible_pairs
 
+INTRODUCTION = """# One arithmetic for training, prefill and decoding
+
+A language model has the same bits whether a token is trained on, read in a chunk or decoded, in any batch, at any place
+of a row, under any plan and on any target. `DeployTest/consistency/cells.toml` is the contract: each subject, a part of
+a decoder between embedding and scores, under each level of each factor. Compared as bytes are the part's result,
+scores, scores of some ids, the log-probability of each label, gradients, and all weights and states after two updates,
+with those of the reference: one text a pass, no cache, `host_flat`. A cell fails that compares no byte, that observes
+one value everywhere, or that is left out without an entry among those that do not apply.
+
+```sh
+python -m DeployTest.consistency --list all --results out/consistency.jsonl
+python -m DeployTest.consistency --page --results out/consistency.jsonl
+```
+"""
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "consistency.md"
 
 
@@ -55,19 +69,7 @@ def report(results: Mapping[str, Result]) -> str:
     rows, covers, possible = covered()
     ran = [result for result in results.values() if result.status != ABSENT]
     lines = [
-        "# One arithmetic for training, prefill and decoding",
-        "",
-        "A language model has the same bits whether a token is trained on, read in a chunk or decoded, in any batch, at any",
-        "place of a row, under any plan and on any target. `DeployTest/consistency/cells.toml` is the contract: each subject,",
-        "a part of a decoder between embedding and scores, under each level of each factor. Compared as bytes are the part's",
-        "result, scores, scores of some ids, the log-probability of each label, gradients, and all weights and states after",
-        "two updates, with those of the reference: one text a pass, no cache, `host_flat`. A cell that compares no byte,",
-        "observes one value everywhere or is left out without an entry among those that do not apply fails.",
-        "",
-        "```sh",
-        "python -m DeployTest.consistency --list nightly --results out/consistency.jsonl",
-        "python -m DeployTest.consistency --page --results out/consistency.jsonl",
-        "```",
+        *INTRODUCTION.splitlines(),
         "",
         f"{len(ran)} of {len(cells)} cells ran: {_sum(ran, 'keys')} keys and {_sum(ran, 'bytes')} bytes compared,",
         f"{_count(ran, EQUAL)} cells equal, {_count(ran, OPEN)} with a known difference, "
@@ -80,8 +82,7 @@ def report(results: Mapping[str, Result]) -> str:
         "",
         *_table("subject", list(table["subjects"]), results, lambda cell: cell.subject),
         "",
-        "All subjects are of float32. `absent` cells need a simulator that was not there; the digests of Siracusa's are",
-        "committed beside the cells.",
+        "All subjects are of float32. Cells are absent where their simulator is; digests of Siracusa's are committed.",
         "",
         "## What does not apply",
         "",

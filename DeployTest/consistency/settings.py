@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from deployer.core.operator import Array, rng
+from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.lm.rows import IGNORED
 from DeployTest.consistency.subjects import VOCAB, Layout
@@ -40,7 +40,7 @@ class Workload:
 
 def words(text: int) -> tuple[Array, Array]:
     """The ids of a text and the labels behind them."""
-    drawn = rng([5, text]).integers(0, VOCAB, LONGEST + 1)
+    drawn = np.random.default_rng([5, text]).integers(0, VOCAB, LONGEST + 1)
     return drawn[:-1], drawn[1:]
 
 

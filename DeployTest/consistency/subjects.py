@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, helper
@@ -17,7 +18,7 @@ LABELS, PLACES, HIDDEN = "labels.observed", "places", "hidden"
 """Names of inputs: labels whose log-probability is observed, positions of tokens, and what is added to scores."""
 OBSERVED, CHOSEN = "observed", "chosen"
 VOCAB = 41
-FIELDS = {"layers": 2, "dim": 32, "heads": 4, "kv_heads": 2, "hidden": 48, "vocab": VOCAB}
+FIELDS: dict[str, Any] = {"layers": 2, "dim": 32, "heads": 4, "kv_heads": 2, "hidden": 48, "vocab": VOCAB}
 SELECTED = (3, 17, 40, 0)
 """The ids whose scores are computed alone."""
 PART, SCORES, LOG_PROBABILITY, SELECTED_SCORES = "part", "scores", "log-probability", "selected scores"
@@ -116,7 +117,9 @@ def subject_model(subject: str, layout: Layout, observes: bool) -> ModelProto:
     used = {name for node in graph.nodes for name in node.input}
     inputs = [value for value in inputs if value.name in used]
     known = {name: shape for name, shape in shapes(a).items() if name in used}
-    return graph.model("subject", (ids_value(ids, layout.batch, layout.width), *inputs), (result,), ordered(known, weights()))
+    return graph.model(
+        "subject", (ids_value(ids, layout.batch, layout.width), *inputs), (result,), ordered(known, weights())
+    )
 
 
 def observations(rows: Array) -> dict[str, Array]:

@@ -124,6 +124,7 @@ def segment_view(plan: Plan, target: Target, origin: CText) -> SegmentView:
     levels = {level.name: level.peak for level in plan.levels}
     training = "train" in plan.graphs
     flag, updates = "accumulated == 0" if training else "", "optimizer" in plan.graphs
+    is_told = training and (updates or number_count(plan) > 0)  # whether anything depends on the end of an update
 
     def sized(homes: Sequence[Home]) -> tuple[tuple[CText, int], ...]:
         return tuple((names.home(h.storage), h.bytes) for h in homes)
@@ -138,7 +139,7 @@ def segment_view(plan: Plan, target: Target, origin: CText) -> SegmentView:
         state=sized(state_homes(plan)) if training else (),
         loss=(names.home(plan.storage_of[plan.outputs[0]]),) if training else (),
         optimizer=(code("optimizer_network_run();"),) if updates else (),
-        due=(code("accumulated + 1 == ACCUMULATE || (due.flushes && pass + 1 == due.passes)"),) if training else (),
+        due=(code("accumulated + 1 == ACCUMULATE || (due.flushes && pass + 1 == due.passes)"),) if is_told else (),
         numbers=((identifier(NUMBERS), number_count(plan)),) if number_count(plan) else (),
         run=code(f"{identifier(plan.graphs[0])}_network_run({flag});"),
         footprint=c_string(" ".join(f"{x.name.lower()}_bytes={levels.get(x.name, 0)}" for x in target.levels)),
