@@ -41,13 +41,13 @@ class Cell:
 
     @property
     def reference(self) -> Setting:
-        """What it is compared with."""
+        """The setting that it is compared with."""
         return Setting(context=0)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a cell compared: the number of keys and of bytes by kind, what differs, and what is wrong besides."""
+    """The comparison of a cell: numbers of keys and of bytes, the keys that differ, and faults besides."""
 
     cell: Cell
     status: str
@@ -147,14 +147,25 @@ def missing_machine(target: str) -> str:
     return "" if available(tools) else f"{tools.run[0]} is not installed: {tools.run_hint}"
 
 
-def open_kinds(cell: Cell, table: Table) -> dict[str, str]:
-    """Kinds of which it is known that a cell's differ, with the reason."""
-    return {
-        kind: entry["reason"]
+def open_differences(cell: Cell, table: Table) -> list[tuple[str, str, str]]:
+    """Known differences of a cell: their kind, the pattern of their parameters, and the reason."""
+    return [
+        (kind, pattern, entry["reason"])
         for entry in table.get("open", ())
         if any(fnmatch.fnmatchcase(str(cell), pattern) for pattern in entry["cells"])
-        for kind in entry["kinds"]
-    }
+        for kind, pattern in entry["kinds"].items()
+    ]
+
+
+def status_of(cell: Cell, different: Sequence[Key], table: Table) -> str:
+    """Whether keys differ, and whether that is known of all of them."""
+    known = open_differences(cell, table)
+    new = [
+        key
+        for key in different
+        if not any(key[0] == kind and fnmatch.fnmatchcase(str(key[1]), pattern) for kind, pattern, _ in known)
+    ]
+    return DIFFERENT if new else OPEN if different else EQUAL
 
 
 def compared(cell: Cell, own: Observed, reference: Observed, table: Table) -> Result:
@@ -163,7 +174,7 @@ def compared(cell: Cell, own: Observed, reference: Observed, table: Table) -> Re
     It is wrong to compare no byte of a kind, to have a key that the reference has not, and to observe one and the same
     value everywhere: that of memory which nobody wrote.
     """
-    kinds, faults, known = observed_kinds(cell, table), list[str](), open_kinds(cell, table)
+    kinds, faults, known = observed_kinds(cell, table), list[str](), open_differences(cell, table)
     if not kinds:
         faults.append("nothing is observed")
     own = {key: content for key, content in own.items() if key[0] in kinds}
@@ -181,12 +192,12 @@ def compared(cell: Cell, own: Observed, reference: Observed, table: Table) -> Re
             faults.append(f"{len(expected)} of {kind} are left out, such as {expected[0]}")
     shared = sorted((key for key in own if key in reference), key=str)
     different = tuple(key for key in shared if own[key] != reference[key])
-    unknown = [key for key in different if key[0] not in known]
-    stale = [kind for kind in known if kind in kinds and not any(key[0] == kind for key in different)]
-    faults += [f"{kind} is listed as an open difference, and there is none" for kind in stale]
-    status = DIFFERENT if unknown else OPEN if different else EQUAL
+    for kind, pattern, _ in known:
+        if kind in kinds and not any(k[0] == kind and fnmatch.fnmatchcase(str(k[1]), pattern) for k in different):
+            faults.append(f"{kind} of {pattern} is listed as an open difference, and there is none")
+    status = status_of(cell, different, table)
     size = sum(len(own[key]) for key in shared)
-    reason = next(iter(known.values()), "") if status == OPEN else ""
+    reason = "; ".join(dict.fromkeys(reason for *_, reason in known)) if status == OPEN else ""
     return Result(cell, status, len(shared), size, different, tuple(faults), digest_of(own), reason)
 
 

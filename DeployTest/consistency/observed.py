@@ -1,4 +1,4 @@
-"""What a setting computes of a workload: bytes by kind and place."""
+"""Observations of what a setting computes of a workload: bytes by kind and place."""
 
 import shutil
 import tempfile
@@ -63,7 +63,7 @@ class Built:
         flags: Sequence[str],
         ends: bool = False,
     ) -> bytes:
-        """What the program dumps after a pass over each sample; an update `ends` them."""
+        """Dump of the program after a pass over each sample; an update `ends` them."""
         rows = [[sample[name] for name in self.program.data] for sample in samples]
         content = segment_input(self.plan, self.program, state, 0, rows, (), ends)
         return run_segment(self.plan, self.folder, content, 0, len(rows) if ends else 0, flags)[0]

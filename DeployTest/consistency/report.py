@@ -7,17 +7,29 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from DeployTest.consistency.cells import ABSENT, EQUAL, FILE, OPEN, PAIRWISE, Result, all_cells, contract, pairwise_rows
+from DeployTest.consistency.cells import (
+    ABSENT,
+    EQUAL,
+    FILE,
+    OPEN,
+    PAIRWISE,
+    Result,
+    all_cells,
+    contract,
+    pairwise_rows,
+    status_of,
+)
 from DeployTest.consistency.pairwise import pairs_of, possible_pairs
 
 INTRODUCTION = """# One arithmetic for training, prefill and decoding
 
-A language model has the same bits whether a token is trained on, read in a chunk or decoded, in any batch, at any place
-of a row, under any plan and on any target. `DeployTest/consistency/cells.toml` is the contract: each subject, a part of
-a decoder between embedding and scores, under each level of each factor. Compared as bytes are the part's result,
-scores, scores of some ids, the log-probability of each label, gradients, and all weights and states after two updates,
-with those of the reference: one text a pass, no cache, `host_flat`. A cell fails that compares no byte, that observes
-one value everywhere, or that is left out without an entry among those that do not apply.
+Besides the known differences below, a language model has the same bits whether a token is trained on, read in a chunk
+or decoded, in any batch, at any place of a row, under any plan and on any target. `DeployTest/consistency/cells.toml`
+is the contract: each subject, a part of a decoder between embedding and scores, under each level of each factor.
+Compared as bytes are the part's result, scores, scores of some ids, the log-probability of each label, gradients, and
+all weights and states after two updates, with those of the reference: one text a pass, no cache, `host_flat`. A cell
+fails that compares no byte, that observes one value everywhere, or that is left out without an entry among those that
+do not apply.
 
 ```sh
 python -m DeployTest.consistency --list all --results out/consistency.jsonl
@@ -51,6 +63,9 @@ def read_results(path: Path) -> dict[str, Result]:
         name = row.pop("cell")
         if name in cells:
             row["different"] = tuple(tuple(key) for key in row["different"])
+            row["status"] = (
+                row["status"] if row["status"] == ABSENT else status_of(cells[name], row["different"], contract())
+            )
             found[name] = Result(cells[name], **{**row, "faults": tuple(row["faults"])})
     return found
 

@@ -1,4 +1,4 @@
-"""What a cell varies: how texts are read, and how the program that reads them is compiled and run."""
+"""Settings and workloads, which cells vary: how texts are read, and how a program of them is compiled and run."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def words(text: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a text stands: its row of the batch, and its first place in that."""
+    """Place of a text: its row of the batch, and its first place in that."""
 
     row: int
     first: int
@@ -86,7 +86,7 @@ class Setting:
             object.__setattr__(self, "trains", False)
 
     def model_layout(self, workload: Workload) -> Layout:
-        """How the models lay out their rows."""
+        """The layout of the models' rows."""
         if self.chunk:
             size = workload.length if self.chunk < 0 else self.chunk
             most = -(-workload.length // size) * size

@@ -25,6 +25,11 @@ PART, SCORES, LOG_PROBABILITY, SELECTED_SCORES = "part", "scores", "log-probabil
 Body = Callable[[BlockBuilder, str], str]
 
 
+def _nothing(build: BlockBuilder, x: str) -> str:
+    """The rows as they are."""
+    return x
+
+
 def _rope(build: BlockBuilder, x: str) -> str:
     """The rows turned by their positions, as heads of queries."""
     a = build.architecture
@@ -46,14 +51,14 @@ def _whole(build: BlockBuilder, x: str) -> str:
 
 
 SUBJECTS: Mapping[str, Body] = {
-    "embedding": lambda build, x: x,
+    "embedding": _nothing,
     "rms norm": lambda build, x: build.norm(f"{layer_name(0)}.input_layernorm", x),
     "rope": _rope,
     "matmul": lambda build, x: build.linear(f"{layer_name(0)}.self_attn.o_proj", x, False),
     "attention": lambda build, x: build.attention(0, x),
     "swiglu": lambda build, x: build.feed_forward(0, x),
-    "lm head": lambda build, x: x,
-    "log-probability": lambda build, x: x,
+    "lm head": _nothing,
+    "log-probability": _nothing,
     "chain": _chain,
     "whole model": _whole,
 }
@@ -74,7 +79,7 @@ def weights() -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How tokens lie in rows: `batch` rows of `length` places.
+    """Layout of tokens in rows: `batch` rows of `length` places.
 
     With a `chunk` rows are chunks of so many tokens, and the keys and values of those before them lie in caches. If it
     is `placed`, positions and what each token sees are inputs.

@@ -1,5 +1,6 @@
 """The contract holds: cells have the bytes of the reference, and none is empty, left out or forgotten."""
 
+import fnmatch
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -104,7 +105,8 @@ def test_every_cell_is_in_a_list() -> None:
         assert set(entry["factors"]) <= table["factors"].keys()
     for entry in table.get("open", ()):
         assert entry["reason"]
-        assert set(entry["kinds"]) <= set(KINDS)
+        assert entry["kinds"].keys() <= set(KINDS)
+        assert all(any(fnmatch.fnmatchcase(str(c), p) for c in cells) for p in entry["cells"])
     with pytest.raises(ValueError, match="no field of a setting or a workload: tile"):
         cell_of("chain", "tiles", "1", {"tile": 1})
 
@@ -162,7 +164,7 @@ def test_what_makes_a_cell_fail() -> None:
     fewer = {k: x for k, x in GOOD.items() if k != key}
     assert "left out" in compared(CELL, fewer, GOOD, table).faults[0]
     assert "the reference has no" in compared(CELL, GOOD, fewer, table).faults[0]
-    known = {**table, "open": [{"cells": ["chain / batch / *"], "kinds": [PART], "reason": "of old"}]}
+    known = {**table, "open": [{"cells": ["chain / batch / *"], "kinds": {PART: "0"}, "reason": "of old"}]}
     assert "there is none" in compared(CELL, GOOD, GOOD, known).faults[0]
     still = compared(CELL, {**GOOD, key: b"\x07"}, GOOD, known)
     assert (still.status, still.holds, still.reason) == (OPEN, True, "of old")

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 
 @pytest.fixture(scope="module")
 def reference() -> Laboratory:
-    """Where there is no fault."""
+    """The laboratory without a fault."""
     return Laboratory()
 
 
