@@ -11,7 +11,7 @@ import numpy as np
 
 from deployer.core import target as targets
 from deployer.core.errors import DatasetMismatch, RunFailed
-from deployer.core.files.reading import read_json
+from deployer.core.files.reading import read_json, real_path
 from deployer.core.operator import Array
 from deployer.firmware.common import library_tools
 from deployer.firmware.prediction import OWN
@@ -34,7 +34,7 @@ class LibraryCall:
         with tempfile.TemporaryDirectory(prefix="deployer-") as place:
             words = [*command, f"-std=c{rules.standard}", rules.optimize, *rules.flags, "-shared", "-fPIC"]
             links = [f"-l{library}" for library in rules.libraries]
-            words += [f"-I{folder.resolve() / 'include'}", *(str(Path(x).resolve()) for x in sources)]
+            words += [f"-I{real_path(folder) / 'include'}", *(str(real_path(Path(x))) for x in sources)]
             run_tool([*words, *links, "-o", "library.so"], Path(place))
             self._code = ctypes.CDLL(str(Path(place) / "library.so"))
         self.name, self._struct = name, ctypes.create_string_buffer(manifest["bytes"]["struct"] + 8)

@@ -30,7 +30,7 @@ BATCH = 32
 def evaluate(
     module: nn.Module,
     data: Any,
-    loss: LossSpec,
+    loss: LossSpec | None = None,
     *,
     metrics: MetricSpecs = (),
     top: Sequence[int] = (),
@@ -51,6 +51,8 @@ def evaluate(
 
     Raises OptionProblem for arguments without meaning, and what reading, capturing and compiling raise.
     """
+    if loss is None:
+        raise OptionProblem("evaluate lacks a loss, by which outputs and targets are read", hint="loss= that of train")
     given = hyperparameters(label_smoothing=label_smoothing, ignore_index=ignore_index, delta=delta, beta=beta)
     chosen, strange = choose_loss(loss, given, class_weights)
     if strange:
