@@ -2,6 +2,7 @@
 
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MARKER",
         help="fail where all tests of it are skipped (--must-run=X)",
     )
+    parser.addoption("--part", default="1/1", metavar="K/N", help="of N parts of the tests, by their names, the K-th")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the other parts; a name is always in the same one, so that N runs have every test once."""
+    part, parts = map(int, config.getoption("--part").split("/"))
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--part {part}/{parts} is none of {parts} parts")
+    own = [x for x in items if zlib.crc32(x.nodeid.encode()) % parts == part - 1]
+    if len(own) < len(items):
+        config.hook.pytest_deselected(items=[x for x in items if x not in set(own)])
+        items[:] = own
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
