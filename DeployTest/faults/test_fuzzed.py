@@ -29,6 +29,7 @@ def test_inputs_of_kinds() -> None:
     assert ledger.parsed('[1, ["refused", "", "x"]]\n[2, ["acc') == [(1, ["refused", "", "x"])]
 
 
+@pytest.mark.slow
 def test_planted_faults(tmp_path: Path) -> None:
     """A fault that lets something escape, one that reads otherwise, and changes that nobody can tell."""
     judge = Judge(tmp_path, 1, 60, ["board"], 1)

@@ -213,7 +213,6 @@ def test_ends(model: Path, tmp_path: Path) -> None:
     [
         ({"monitor": "speed"}, "nothing measures 'speed'"),
         ({"monitor": ACCURACY}, "nothing measures 'accuracy'"),
-        ({"top": (2,)}, "nothing measures 'top_2'"),
         ({"epochs": 0}, "epochs is 0"),
         ({"overfit": 2, "validation": 0.5}, "validation has no effect"),
         ({"validation": 0.5, "validation_target": Path("y.npy")}, "validation_target has no effect"),

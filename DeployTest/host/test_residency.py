@@ -44,6 +44,7 @@ def test_bits_and_cycles(built: Built, models_root: Path, tmp_path: Path) -> Non
             assert int(outcome.bench[key]) == built.plan.cycles(graph), order
 
 
+@pytest.mark.slow
 def test_the_option_forbids_them(built: Built) -> None:
     """Without cross-step transfers there are no cached copies, and the plan is slower."""
     options = replace(built.plan.options, cross_step_prefetch=False)
@@ -160,6 +161,7 @@ def test_verifier_compares_with_the_tiling(built: Built) -> None:
     )
 
 
+@pytest.mark.slow
 def test_simulator_names_broken_copies(built: Built, tmp_path: Path) -> None:
     """A copy that is left out, starts after its wait, is too short or is never awaited is named in every order."""
     start = r"    tickets\[\d+\] = hal_dma_{}_1d\(1, [^;]*;\n"

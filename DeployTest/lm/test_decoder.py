@@ -29,6 +29,10 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+FEW = ("llama", "window")
+"""Forms of the quick suite."""
+
+
 def model(**fields: Any) -> tuple[Architecture, dict[str, Array]]:
     """A small model with weights that let tokens differ."""
     given = dict(fields)
@@ -58,7 +62,7 @@ def text(architecture: Architecture, length: int, seed: int = 3) -> list[int]:
     return list(map(int, rng(seed).integers(0, architecture.vocab, length)))
 
 
-@pytest.mark.parametrize("form", sorted(FORMS))
+@pytest.mark.parametrize("form", [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in sorted(FORMS)])
 def test_chunks_have_the_bits_of_the_whole(form: str) -> None:
     """Prefill by chunks of 7 and all at once, and decoding, of 66 tokens: on both sides of a block of sums."""
     architecture, weights = model(**FORMS[form])

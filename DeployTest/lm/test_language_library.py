@@ -59,7 +59,7 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize("chunk", [1, 4])
+@pytest.mark.parametrize("chunk", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_it_has_the_bits_of_the_decoder(chunk: int, tmp_path: Path) -> None:
     """Two sequences of different lengths, errors in between, and a sequence that begins anew."""
     architecture, weights = model()
@@ -84,6 +84,7 @@ def test_it_has_the_bits_of_the_decoder(chunk: int, tmp_path: Path) -> None:
     assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
 
 
+@pytest.mark.slow
 def test_the_example_goes_on_with_the_prompt(tmp_path: Path) -> None:
     """The most probable token each time, as its own build prints them."""
     architecture, weights = model()
@@ -100,7 +101,7 @@ def test_the_example_goes_on_with_the_prompt(tmp_path: Path) -> None:
     assert run.stdout.split()[1:] == list(map(str, expected))
 
 
-@pytest.mark.parametrize("prompt", ["", "Once upon a time, \0\n"])
+@pytest.mark.parametrize("prompt", [pytest.param("", marks=pytest.mark.slow), "Once upon a time, \0\n"])
 def test_the_example_turns_text_into_tokens(prompt: str, tmp_path: Path) -> None:
     """As Python does; what it prints is the text of the ids that it drew."""
     tokenizer = ByteTokenizer()

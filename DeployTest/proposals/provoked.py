@@ -493,6 +493,11 @@ _REASONS = {
         "export with static shapes: --batch-size is for first axes, --axis for axes with a name",
         "freeze these weights (leave them out of --trainable), or write the node with other operators",
     ),
+    "an option of `deployer lm`, which works on a folder of its own; its tests follow it": (
+        "` first, or leave --train out",
+        "add --lora",
+        "another file, or --force to overwrite it",
+    ),
     "an option of the command that makes the case, not of the one that refuses it": (
         "--dropout off when the training graph is made, or dropout='off'",
         "the same by an option of the optimizer, such as --weight-decay or --max-grad-norm",
