@@ -23,9 +23,10 @@ from DeployTest.consistency.pairwise import pairs_of, possible_pairs
 
 INTRODUCTION = """# One arithmetic for training, prefill and decoding
 
-Besides the known differences below, a language model has the same bits whether a token is trained on, read in a chunk
-or decoded, in any batch, at any place of a row, under any plan and on any target. `DeployTest/consistency/cells.toml`
-is the contract: each subject, a part of a decoder between embedding and scores, under each level of each factor.
+A language model is to have the same bits whether a token is trained on, read in a chunk or decoded, in any batch, at
+any place of a row, under any plan and on any target. So it is in the cells that ran, besides the known differences
+below; the tables say how many did not run yet. `DeployTest/consistency/cells.toml` is the contract: each subject,
+a part of a decoder between embedding and scores, under each level of each factor.
 Compared as bytes are the part's result, scores, scores of some ids, the log-probability of each label, gradients, and
 all weights and states after two updates, with those of the reference: one text a pass, no cache, `host_flat`. A cell
 fails that compares no byte, that observes one value everywhere, or that is left out without an entry among those that
@@ -71,7 +72,7 @@ def read_results(path: Path) -> dict[str, Result]:
 
 
 def covered() -> tuple[int, int, int]:
-    """Rows of the covering array, and the pairs that they cover of those that are possible."""
+    """Rows of the covering array, and the pairs that they cover of those that are possible, whether or not they ran."""
     table = contract()
     factors, only, rows = table[PAIRWISE]["factors"], table[PAIRWISE]["only"], pairwise_rows(table)
     possible = possible_pairs(factors, only)
@@ -89,7 +90,7 @@ def report(results: Mapping[str, Result]) -> str:
         f"{len(ran)} of {len(cells)} cells ran: {_sum(ran, 'keys')} keys and {_sum(ran, 'bytes')} bytes compared,",
         f"{_count(ran, EQUAL)} cells equal, {_count(ran, OPEN)} with a known difference, "
         f"{len(ran) - _count(ran, EQUAL) - _count(ran, OPEN)} with another.",
-        f"{rows} combinations of factors cover {covers} of {possible} possible pairs of levels.",
+        f"{rows} combinations of factors, once all ran, cover {covers} of {possible} possible pairs of levels.",
         "",
         f"Digest of cells and results: `{contract_digest(results.values())}`",
         "",
