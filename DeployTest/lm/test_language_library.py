@@ -6,21 +6,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deployer import pipeline
 from deployer.core.errors import DatasetMismatch
+from deployer.core.plan import Options
+from deployer.firmware.prediction import PREDICT, SINGLE
+from deployer.firmware.sources import library_rules
 from deployer.fitting.runs.run_files import read_run
-from deployer.lm.cached import cache_names
+from deployer.lm.cached import BEGIN, LAST, TOKENS, cache_names, cached_model
 from deployer.lm.decoder import Decoder
 from deployer.lm.evaluation import continuation
 from deployer.lm.folder import new_model
+from deployer.lm.graph import save_model
 from deployer.lm.library import Example, language_material, trainer_material
 from deployer.lm.model import shapes
 from deployer.lm.presets import preset
+from deployer.sizing.boards import CORES, core_of
+from deployer.sizing.emulated import compile_words, link_words, run_program
 from deployer.sizing.library_folder import write_library
+from deployer.sizing.needs import model_material
 from deployer.text.bpe import ByteTokenizer
 from deployer.text.sampling import Sampler
 from deployer.text.stories import stories
 from DeployTest.lm.test_decoder import model, text
 from DeployTest.support.building.command_line import deployer
+from DeployTest.targets.simulators import needs_core
 
 CHECKS = "-std=c11 -O1 -g -ffp-contract=off -fno-math-errno -Wall -Wextra -Werror -fsanitize=address,undefined"
 PROGRAM = """
@@ -82,6 +91,86 @@ def test_it_has_the_bits_of_the_decoder(chunk: int, tmp_path: Path) -> None:
     decoder.reset(1)
     expected.append(decoder.prefill([[], first[:11]])[1])
     assert [x.tobytes() for x in found] == [x.tobytes() for x in expected]
+
+
+COUNTED = """
+#include "story_language.h"
+#include <stdio.h>
+static story_language_t language;
+static unsigned chunks, singles;
+story_status_t __real_story_predict(story_t *model);
+story_status_t __real_story_predict_single(story_t *model);
+story_status_t __wrap_story_predict(story_t *model) { return chunks++, __real_story_predict(model); }
+story_status_t __wrap_story_predict_single(story_t *model) { return singles++, __real_story_predict_single(model); }
+int main(void) {
+    static const int32_t ids[STORY_CONTEXT] = {0};
+    if (story_language_init(&language)) return 1;
+    for (uint32_t count = 1; count <= 2u * STORY_CHUNK; count++) {
+        chunks = singles = 0;
+        if (story_reset(&language, 0) || story_prefill(&language, 0, ids, count)) return 2;
+        printf("%u %u\\n", chunks, singles);
+    }
+    chunks = singles = 0;
+    if (story_decode(&language, ids)) return 3;
+    printf("%u %u\\n", chunks, singles);
+    return 0;
+}
+"""
+
+
+def test_each_text_is_read_by_the_cheaper_program(tmp_path: Path) -> None:
+    """Whole chunks by their program, the rest by what costs less together, and a token by its own.
+
+    Both programs have their caches and constants once, and their other tensors in the same memory.
+    """
+    chunk, (architecture, weights) = 8, model()
+    made = language_material(architecture, weights, "story", chunk=chunk)
+    library = write_library(made, tmp_path / "story")
+    folder, ids = library.folder, text(architecture, chunk)
+    scores = library.predict([ids], np.zeros(1, np.int32), np.array([chunk - 1], np.int32))
+    assert scores.tobytes() == Decoder(architecture, weights, chunk=3).prefill(ids).tobytes()
+    whole, single = (sum(step.cycles for step in made.plan.steps if step.graph == graph) for graph in (PREDICT, SINGLE))
+    assert single < whole < chunk * single, "both are of use"
+    (tmp_path / "main.c").write_text(COUNTED)
+    sources = [tmp_path / "main.c", *sorted((folder / "src").glob("*.c"))]
+    wrapped = "-Wl,--wrap=story_predict,--wrap=story_predict_single"
+    command = ["gcc", *CHECKS.split(), wrapped, f"-I{folder / 'include'}", *sources, "-lm", "-o", tmp_path / "main"]
+    subprocess.run(command, check=True)
+    printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    *read, decoded = [tuple(map(int, line.split())) for line in printed.splitlines()]
+    for count, (chunks, singles) in enumerate(read, 1):
+        full, rest = divmod(count, chunk)
+        ways = {(full, rest): rest * single, (full + (rest > 0), 0): whole if rest else 0}
+        assert ways[chunks, singles] == min(ways.values()), count
+    assert decoded == (0, 1)
+
+    (tmp_path / "case").mkdir()
+    save_model(cached_model(architecture, weights, chunk, selects=True), tmp_path / "case/network.onnx")
+    zeros = {TOKENS: np.zeros((1, chunk), np.int64), **dict.fromkeys((BEGIN, LAST), np.zeros(1, np.int64))}
+    np.savez(tmp_path / "case/inputs.npz", **zeros)
+    case = pipeline.load_inference_case(tmp_path / "case")
+    alone = model_material(case, "story", Options(target=library_rules().target))
+    inputs = sum(made.program.tensors[name].type.bytes for name in made.program.data)
+    assert 0 <= 4 * (made.layout.words - alone.layout.words) <= inputs + 16 * len(made.program.data)
+    assert made.layout.frozen_words == alone.layout.frozen_words
+    assert made.program.weights == alone.program.weights
+
+
+@pytest.mark.cortex_m
+def test_a_core_has_the_bits_of_this_machine(tmp_path: Path) -> None:
+    """Chunks and single tokens of two sequences under QEMU."""
+    needs_core("cortex-m4")
+    core, (architecture, weights) = core_of("cortex-m4"), model()
+    ids = (", ".join(map(str, text(architecture, count, seed))) for count, seed in ((60, 1), (20, 2)))
+    (tmp_path / "main.c").write_text(PROGRAM % tuple(ids))
+    folder = write_library(language_material(architecture, weights, "story", 2, 4), tmp_path / "story").folder
+    sources = [tmp_path / "main.c", *sorted((folder / "src").glob("*.c"))]
+    here = ["gcc", *CHECKS.split(), f"-I{folder / 'include'}", *sources, "-lm", "-o", tmp_path / "main"]
+    there = [*compile_words(core), f"-I{folder / 'include'}", *sources, CORES / "start.c", *link_words(core)]
+    for command in (here, [*there, "-o", tmp_path / "program.elf"]):
+        subprocess.run(command, check=True)
+    printed = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    assert run_program(core, tmp_path / "program.elf") == printed
 
 
 @pytest.mark.slow

@@ -21,11 +21,14 @@ from deployer.firmware import interface, state
 from deployer.firmware.bill import BILL, library_bill
 from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
-from deployer.firmware.prediction import PREDICT
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
 from deployer.firmware.steps import ACCESSORS, ONCE, TRAIN, StepsView, steps_view
 
-GRAPHS = {TRAIN: "train_graph", PREDICT: "predict_graph", "optimizer": "optimizer_graph"}
+GRAPHS = {
+    TRAIN: "train_graph",
+    **{graph: f"{function}_graph" for graph, (function, *_) in interface.PREDICTIONS.items()},
+    "optimizer": "optimizer_graph",
+}
 """The functions that run the graphs of a plan."""
 VENDOR = "deployer"
 """Vendor of a pack for CMSIS."""
@@ -113,6 +116,8 @@ class CommonView:
         self.inputs = interface.input_views(plan, program, self.names)
         self.ranges = interface.range_views(plan, program, self.names)
         self.checked = ONCE if self.ranges else ()
+        self.predictions = interface.prediction_views(plan, program, self.names)
+        self.output = self.predictions[0].outputs if self.predictions else ()
         self.steps: StepsView = steps_view(plan, self.names, homes, GRAPHS, bool(made.layout.frozen))
         used = {address for kernel in self.steps.kernels for _, address in kernel.places}
         self.accessors = tuple(view for view in ACCESSORS if view.name in used)

@@ -14,11 +14,13 @@ from deployer.core.operator import numerics_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
 from deployer.firmware.bill import unique
-from deployer.firmware.prediction import OWN, PREDICT
+from deployer.firmware.prediction import OWN, PREDICT, SINGLE, known_name
 from deployer.firmware.steps import MEMBERS
 from deployer.lr_schedules.run_time import NumberRule, number_rules, rate_groups
 
 NO_PURPOSE = code("")
+PREDICTIONS = {PREDICT: ("predict", "", ""), SINGLE: ("predict_single", "single_", " for one token")}
+"""The functions of graphs that predict, what is before the names of their outputs, and what they are for."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class TensorView:
 class RangeView:
     """Numbers that an input of class numbers may hold: `count` of them from `least` on, and `spare`.
 
-    `passes` and `predicts` say for which of the two it counts.
+    `graphs` has the bits of the graphs for which it counts (`graph_bit`).
     """
 
     home: CText
@@ -57,8 +59,17 @@ class RangeView:
     least: int
     most: int
     spare: int
-    passes: int
-    predicts: int
+    graphs: int
+
+
+@dataclass(frozen=True)
+class PredictionView:
+    """A graph that predicts: its function, what it is for, its bit among those of ranges, the views of its outputs."""
+
+    name: CText
+    purpose: CText
+    bit: int
+    outputs: tuple[TensorView, ...]
 
 
 @dataclass(frozen=True)
@@ -96,24 +107,30 @@ def input_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView,
 
 
 def _input(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
-    view = _tensor(name.removeprefix(OWN), suffix, kind, home)
-    return replace(view, purpose=code(", for predictions")) if name.startswith(OWN) else view
+    view = _tensor(known_name(name), suffix, kind, home)
+    graphs = [graph for graph in PREDICTIONS if name.startswith(OWN[graph])]
+    return replace(view, purpose=code(f", for predictions{PREDICTIONS[graphs[0]][2]}")) if graphs else view
 
 
-def output_view(plan: Plan, program: Program, names: Names) -> TensorView:
-    """Return the view of the predicted tensor."""
-    name = plan.outputs[-1]
-    home = names.home(plan.storage_of[name])
-    return _tensor(name.removeprefix(OWN), code("output"), program.tensors[name].type, home)
+def prediction_views(plan: Plan, program: Program, names: Names) -> tuple[PredictionView, ...]:
+    """The views of the graphs that predict, in order; the only output of one is called `output`."""
+    return tuple(_prediction(graph, plan, program, names) for graph in plan.graphs if graph in PREDICTIONS)
 
 
-def output_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView, ...]:
-    """The views of all outputs of a model without training; the only one is called `output`."""
-    suffixes = [f"output_{suffix}" for suffix in unique(plan.outputs)] if len(plan.outputs) > 1 else ["output"]
-    return tuple(
-        _tensor(name, code(suffix), program.tensors[name].type, names.home(plan.storage_of[name]))
-        for name, suffix in zip(plan.outputs, suffixes, strict=True)
+def _prediction(graph: str, plan: Plan, program: Program, names: Names) -> PredictionView:
+    function, prefix, purpose = PREDICTIONS[graph]
+    given = [name for name in plan.outputs if program.made_in(name) == graph]
+    suffixes = [f"output_{suffix}" for suffix in unique(given)] if len(given) > 1 else ["output"]
+    outputs = (
+        _tensor(known_name(name), code(prefix + suffix), program.tensors[name].type, names.home(plan.storage_of[name]))
+        for name, suffix in zip(given, suffixes, strict=True)
     )
+    return PredictionView(code(function), code(purpose), graph_bit(program, graph), tuple(outputs))
+
+
+def graph_bit(program: Program, graph: str) -> int:
+    """The bit of a graph in the `graphs` of ranges."""
+    return 1 << [known.name for known in program.graphs].index(graph)
 
 
 def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
@@ -152,7 +169,6 @@ def range_views(plan: Plan, program: Program, names: Names) -> tuple[RangeView, 
         for storage, least, most, spare in _choices(program, graph):
             if storage in homes:
                 found.setdefault((storage, least, most, spare), set()).add(graph.name)
-    first = program.graphs[0].name
     return tuple(
         RangeView(
             names.home(storage),
@@ -160,8 +176,7 @@ def range_views(plan: Plan, program: Program, names: Names) -> tuple[RangeView, 
             least,
             most,
             spare,
-            int(first in used),
-            int(PREDICT in used),
+            sum(graph_bit(program, graph) for graph in used),
         )
         for (storage, least, most, spare), used in found.items()
     )

@@ -18,7 +18,6 @@ from deployer.firmware.common import (
     tensor_title,
 )
 from deployer.firmware.pages import SamplesView, listed, samples_view
-from deployer.firmware.prediction import PREDICT
 from deployer.firmware.segments import segments, step_cycles
 from deployer.firmware.sources import library_rules
 from deployer.firmware.steps import NOWHERE, ONCE
@@ -80,8 +79,6 @@ class _View(CommonView):
         self.accumulate = plan.options.accumulate
         self.numbers = number_count(plan)
         self.trained_inputs = tuple(view for view in self.inputs if not view.purpose)
-        predicting = PREDICT in plan.graphs
-        self.output = (interface.output_view(plan, program, names),) if predicting else ()
         self.weight_views = interface.weight_views(plan, program, names)
         self.weights = len(self.weight_views)
         self.rate_views = interface.rate_views(plan, program, made.rates)

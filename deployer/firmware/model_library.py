@@ -13,7 +13,7 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import target_of
 from deployer.core.safe_text import json_text
-from deployer.firmware import interface, pages, state
+from deployer.firmware import pages, state
 from deployer.firmware.common import CommonView, PlannedModel, described, library_tools, manifest, printed_files
 from deployer.firmware.segments import segments
 
@@ -63,7 +63,6 @@ class _View(CommonView):
         plan, program = made.plan, made.program
         initial = state.initial_tensors(plan, program, {})
         super().__init__(made, "Prediction", f"{made.name}: predictions of {made.case} as a library", initial)
-        self.output = interface.output_views(plan, program, self.names)
         self.ready = int(hashlib.sha256(digest(plan).encode()).hexdigest()[:8], 16) | 1
         self.segments = segments(made.schedule)
         arrays = [np.asarray(made.inputs[n], program.tensors[n].type.dtype) for n in data_read(plan)]

@@ -1,7 +1,8 @@
-"""Prediction graph: the model inside a training graph in inference form, over the weights that are being trained.
+"""Prediction graphs: the model inside a training graph in inference form, over the weights that are being trained.
 
-It stands between the training graph and the optimizer graph, so that what a pass leaves to its update is alive while it
-runs, and its own values lie where those of the training graph were.
+They stand between the training graph and the optimizer graph, so that what a pass leaves to its update is alive while
+they run, and their own values lie where those of the training graph were. A second one reads and writes the states of
+the first, and its values lie where those of the first were.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,27 +21,45 @@ from deployer.frontend.graph_sort import live_nodes, topological
 from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawGraph, Source
 from deployer.training.running import evaluation_form
 
-PREDICT = "infer"
-"""The name of the graph that predicts."""
-OWN = "predict/"
-"""Before the names of nodes and values of that graph, which the training graph has as well."""
+PREDICT, SINGLE = "infer", "single"
+"""The names of graphs that predict: the usual one, and one for a single token instead of a chunk of them."""
+OWN = {PREDICT: "predict/", SINGLE: "single/"}
+"""Before the names of nodes and values of such a graph, which others have as well."""
+_UPDATE = "optimizer"
 
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """Forward pass in a file of its own: its graph, and by its initializers the weights of the training graph."""
+    """Forward pass in a file of its own: its graph, and by its initializers the weights of the training graph.
+
+    `single` is the graph of a single token, where `graph` is that of a chunk.
+    """
 
     graph: RawGraph
     names: Mapping[str, str]
+    single: RawGraph | None = None
+
+
+def known_name(name: str) -> str:
+    """The name of a tensor in the file of its graph, without what tells it apart from those of other graphs."""
+    own = next((prefix for prefix in OWN.values() if name.startswith(prefix)), "")
+    return name.removeprefix(own)
 
 
 def with_predictor(program: Program, predictor: Predictor) -> Program:
-    """The program with the predictor's graph, as `with_prediction` has it.
+    """The program with the predictor's graphs, as `with_graph` has them."""
+    program = with_graph(program, predictor.graph, predictor.names, PREDICT)
+    return with_graph(program, predictor.single, predictor.names, SINGLE) if predictor.single else program
 
-    Inputs of another batch than the training graph's are data inputs of their own.
+
+def with_graph(program: Program, graph: RawGraph, names: Mapping[str, str], graph_name: str) -> Program:
+    """The program with a graph of a file more; `names` are its weights by that graph's initializers.
+
+    Inputs of another batch than those of the graphs before are data inputs of their own. States that a graph before it
+    has as well, by name, type and first content, are shared.
     """
-    graph = evaluation_form(predictor.graph)
-    given = {old: new for old, new in predictor.names.items() if old in graph.constants}
+    graph = evaluation_form(graph)
+    given = {old: new for old, new in names.items() if old in graph.constants}
     nodes = tuple(replace(n, inputs=tuple(given.get(name, name) for name in n.inputs)) for n in graph.nodes)
     weights = tuple(
         FileInput(new, DeclaredTypes(_file_type(program, new), program.tensors[new].type.shape))
@@ -50,7 +69,8 @@ def with_predictor(program: Program, predictor: Predictor) -> Program:
     read = {name for node in nodes for name in node.inputs}
     inputs = tuple(x for x in (*graph.inputs, *weights) if x.name in read)
     raw = replace(graph, nodes=nodes, inputs=inputs, constants=constants)
-    return _joined(program, check.check_program(Source(raw, None), warn=lambda warning: None), own_inputs=True)
+    predicted = check.check_program(Source(raw, None), warn=lambda warning: None)
+    return _joined(program, predicted, graph_name, own_inputs=True)
 
 
 def with_own_inputs(dataset: Dataset, program: Program) -> Dataset:
@@ -60,7 +80,7 @@ def with_own_inputs(dataset: Dataset, program: Program) -> Dataset:
     """
     given = len(dataset.samples[0])
     own, known = program.data[given:], program.data[:given]
-    names = [name.removeprefix(OWN) for name in own]
+    names = list(map(known_name, own))
     kinds = [program.tensors[name].type for name in own]
 
     def filled(row: Sequence[Array], name: str, kind: TensorType) -> Array:
@@ -84,7 +104,7 @@ def with_prediction(program: Program, train: RawGraph, output: str = "", warn: W
     """
     raw = _model(train, output or _compared(program, train), warn)
     predicted = check.check_program(Source(raw, None), warn=lambda warning: None)
-    return _joined(program, predicted)
+    return _joined(program, predicted, PREDICT)
 
 
 def _compared(program: Program, train: RawGraph) -> str:
@@ -126,14 +146,15 @@ def _renewed(train: RawGraph) -> frozenset[str]:
     return frozenset(node.inputs[i] for node, positions in places for i in positions if i < len(node.inputs))
 
 
-def _joined(program: Program, predicted: Program, own_inputs: bool = False) -> Program:
-    """Both programs as one, in which data and weights are the same, and constants that are equal.
+def _joined(program: Program, predicted: Program, graph_name: str, own_inputs: bool = False) -> Program:
+    """Both programs as one, in which data, weights and states are the same, and constants that are equal.
 
     Unless the prediction may have `own_inputs`, it reads what a sample of training has.
     """
-    names = dict(_names(program, predicted, own_inputs))
-    train, optimizer = program.graphs
-    nodes = tuple(_renamed(node, names) for node in predicted.nodes)
+    prefix = OWN[graph_name]
+    names = dict(_names(program, predicted, prefix, own_inputs))
+    before = tuple(graph for graph in program.graphs if graph.name != _UPDATE)
+    nodes = tuple(_renamed(node, names, prefix) for node in predicted.nodes)
     added = {
         names[tensor.name]: replace(tensor, name=names[tensor.name], storage=names[tensor.storage])
         for tensor in predicted.tensors.values()
@@ -143,11 +164,11 @@ def _joined(program: Program, predicted: Program, own_inputs: bool = False) -> P
     if predicted.tensors[predicted.storage(predicted.outputs[0])].role != "value":
         raise OptionProblem(f"{predicted.outputs[0]!r} needs no computation", hint="--predict another VALUE")
     data = (*program.data, *(name for name, tensor in added.items() if tensor.role == "data"))
-    kept = (names[name] for name in predicted.weights)
+    kept = (names[name] for name in predicted.weights if names[name] in added)
     return replace(
         program,
         tensors={**program.tensors, **added},
-        graphs=(train, Graph(PREDICT, nodes), optimizer),
+        graphs=(*before, Graph(graph_name, nodes), *program.graphs[len(before) :]),
         data=data,
         weights=(*program.weights, *kept),
         outputs=(*program.outputs, result),
@@ -155,7 +176,7 @@ def _joined(program: Program, predicted: Program, own_inputs: bool = False) -> P
     )
 
 
-def _names(program: Program, predicted: Program, own_inputs: bool) -> Iterator[tuple[str, str]]:
+def _names(program: Program, predicted: Program, prefix: str, own_inputs: bool) -> Iterator[tuple[str, str]]:
     """Each tensor of the graph that predicts with its name in the joint program."""
     taken = set(program.tensors)
     constants = {(t.type, t.data): t.name for t in program.tensors.values() if t.role == "constant"}
@@ -171,7 +192,7 @@ def _names(program: Program, predicted: Program, own_inputs: bool) -> Iterator[t
             continue
         name = tensor.name
         while not same and name in taken:
-            name = OWN + name
+            name = prefix + name
         taken.add(name)
         yield tensor.name, name
 
@@ -182,11 +203,13 @@ def _is_read(tensor: Tensor, known: Tensor) -> bool:
 
 
 def _equal(tensor: Tensor, known: Tensor) -> bool:
-    return tensor.role == known.role == "constant" and (tensor.type, tensor.data) == (known.type, known.data)
+    """Whether both are one constant, or one state that begins with the same content."""
+    is_kept = tensor.role == known.role and tensor.role in ("constant", "weight")
+    return is_kept and (tensor.type, tensor.data) == (known.type, known.data)
 
 
-def _renamed(node: Node, names: Mapping[str, str]) -> Node:
+def _renamed(node: Node, names: Mapping[str, str], prefix: str) -> Node:
     inputs, outputs = (
         tuple(names.get(name, name) for name in names_of_side) for names_of_side in (node.inputs, node.outputs)
     )
-    return replace(node, name=OWN + node.name, inputs=inputs, outputs=outputs)
+    return replace(node, name=prefix + node.name, inputs=inputs, outputs=outputs)

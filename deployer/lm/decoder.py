@@ -148,8 +148,9 @@ class Decoder:
     def _run(self, size: int, ids: Array, last: Array) -> Array:
         chunks = self._single if size == 1 else self._many
         if self._current is not None and self._current is not chunks:
+            read = slice(self.lengths.max())  # rows behind those that were read are never seen
             for own, other in zip(chunks.caches, self._current.caches, strict=True):
-                own[...] = other
+                own[:, :, read] = other[:, :, read]
         self._current = chunks
         return chunks.run(ids, self.lengths, last)
 

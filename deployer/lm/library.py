@@ -13,18 +13,19 @@ from deployer import pipeline
 from deployer.codegen.generate import rendered
 from deployer.core.errors import DatasetMismatch, OptionProblem
 from deployer.core.operator import Array
-from deployer.core.plan import Options
+from deployer.core.plan import Options, Plan
 from deployer.core.safe_text import CText, c_comment, code
 from deployer.firmware.bill import check_name
 from deployer.firmware.common import PlannedModel
 from deployer.firmware.library import Material
 from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.pages import listed
-from deployer.firmware.prediction import Predictor
+from deployer.firmware.prediction import PREDICT, SINGLE, Predictor, with_graph
 from deployer.firmware.sources import library_rules
 from deployer.firmware.steps import ONCE
 from deployer.fitting.runs.run_files import RunCase
 from deployer.frontend import parse
+from deployer.frontend.raw_graph import RawGraph
 from deployer.lm.architecture import Architecture
 from deployer.lm.cached import BEGIN, LAST, TOKENS, cached_model
 from deployer.lm.decoder import check_ids
@@ -49,11 +50,29 @@ class Example:
 
 
 @dataclass(frozen=True)
-class LanguageView:
-    """All that the templates of the language interface print; `last` is the function of that input, if there is one.
+class ReaderView:
+    """A function that reads tokens by a program of the model: up to `most` of each sequence, and the program's names.
 
-    One of `tokenizer` and `tokenless` has an element: whether the example's prompt is bytes of a text, or ids. A text
-    ends where `end` is drawn.
+    `last` is the function of the input that says whose scores are returned, if there is one.
+    """
+
+    number: int
+    name: CText
+    purpose: CText
+    most: CText
+    tokens: CText
+    predict: CText
+    output: CText
+    last: tuple[CText, ...]
+
+
+@dataclass(frozen=True)
+class LanguageView:
+    """All that the templates of the language interface print.
+
+    The first of the `readers` reads chunks, the last single tokens; they are one if a chunk is a token. The first costs
+    less for `least` tokens of a text, or more. One of `tokenizer` and `tokenless` has an element: whether the example's
+    prompt is bytes of a text, or ids. A text ends where `end` is drawn.
     """
 
     name: CText
@@ -64,7 +83,8 @@ class LanguageView:
     context: int
     sequences: int
     chunk: int
-    last: tuple[CText, ...]
+    least: int
+    readers: tuple[ReaderView, ...]
     prompt: tuple[CText, ...]
     prompt_count: int
     tokens: int
@@ -80,6 +100,16 @@ class LanguageView:
             f"src/{self.name}_language.c": rendered("firmware/language.c", self),
             "examples/main.c": rendered("firmware/language_main.c", self),
         }
+
+    @property
+    def whole(self) -> ReaderView:
+        """What reads chunks."""
+        return self.readers[0]
+
+    @property
+    def single(self) -> ReaderView:
+        """What reads single tokens."""
+        return self.readers[-1]
 
     @property
     def readme(self) -> str:
@@ -125,7 +155,8 @@ def language_view(
         context=a.context,
         sequences=sequences,
         chunk=chunk,
-        last=(code(f"{known}_input_{LAST}"),) if chunk > 1 else (),
+        least=1,
+        readers=_readers(known, chunk),
         prompt=listed([str(number) for number in numbers]),
         prompt_count=len(ids) if tokenizer is None else len(_text(example.prompt).encode()),
         tokens=example.tokens,
@@ -133,6 +164,32 @@ def language_view(
         tokenizer=ONCE if tokenizer else (),
         tokenless=() if tokenizer else ONCE,
     )
+
+
+def _readers(name: CText, chunk: int) -> tuple[ReaderView, ...]:
+    """The functions that read tokens: of chunks, and of single tokens where chunks have more."""
+    upper = name.upper()
+    whole = ReaderView(
+        number=0,
+        name=code("read_chunk"),
+        purpose=code("up to a chunk of each sequence"),
+        most=code(f"{upper}_CHUNK"),
+        tokens=code(f"{name}_input_{TOKENS}"),
+        predict=code(f"{name}_predict"),
+        output=code(f"{name}_output"),
+        last=(code(f"{name}_input_{LAST}"),) if chunk > 1 else (),
+    )
+    single = ReaderView(
+        number=1,
+        name=code("read_single"),
+        purpose=code("up to one token of each sequence"),
+        most=code("1u"),
+        tokens=code(f"{name}_input_{SINGLE}_{TOKENS}"),
+        predict=code(f"{name}_predict_{SINGLE}"),
+        output=code(f"{name}_{SINGLE}_output"),
+        last=(),
+    )
+    return (whole, single) if chunk > 1 else (whole,)
 
 
 def _text(prompt: str | Sequence[int]) -> str:
@@ -153,20 +210,23 @@ def language_material(
 ) -> ModelMaterial:
     """The inputs of generating a library that only predicts, with weights as constants.
 
-    It reads texts of `sequences` at once, `chunk` tokens at a time, draws tokens, and with a tokenizer turns texts into
-    ids. By default the example goes on with the begin of a document, or with id 0.
+    It reads texts of `sequences` at once, `chunk` tokens at a time or one by one, draws tokens, and with a tokenizer
+    turns texts into ids. By default the example goes on with the begin of a document, or with id 0.
     """
     known = example or Example("" if tokenizer else (0,))
     view = language_view(architecture, name, sequences, chunk, known, tokenizer)
-    model = cached_model(architecture, weights, chunk, sequences, chunk > 1)
     sample: dict[str, Array] = {TOKENS: np.zeros((sequences, chunk), np.int64), BEGIN: np.zeros(sequences, np.int32)}
     sample |= {LAST: np.zeros(sequences, np.int32)} if chunk > 1 else {}
     with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
         folder = Path(scratch) / view.name
         folder.mkdir()
-        save_model(model, folder / "network.onnx")
+        save_model(cached_model(architecture, weights, chunk, sequences, chunk > 1), folder / "network.onnx")
         (folder / "inputs.npz").write_bytes(npz_bytes(sample))
         case = pipeline.load_inference_case(folder)
+    if chunk > 1:
+        program = with_graph(case.program, _read(architecture, weights, 1, sequences), {}, SINGLE)
+        own = {name: np.zeros(program.tensors[name].type.shape, np.int64) for name in program.data}
+        case = replace(case, program=program, inputs={**own, **case.inputs})
     made = model_material(case, view.name, Options(target=library_rules().target), progress)
     return _with_text(made, view, tokenizer)
 
@@ -188,16 +248,33 @@ def trainer_material(
     known = example or Example("" if tokenizer else (0,))
     view = language_view(architecture, name, sequences, chunk, known, tokenizer)
     blank = {n: np.zeros(shape, np.float32) for n, shape in shapes(architecture).items()}
-    with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
-        path = Path(scratch) / "cached.onnx"
-        save_model(cached_model(architecture, blank, chunk, sequences, chunk > 1), path)
-        predictor = Predictor(parse.read_graphs(path, None).main, run.names)
+    single = _read(architecture, blank, 1, sequences) if chunk > 1 else None
+    predictor = Predictor(_read(architecture, blank, chunk, sequences), run.names, single)
     options = Options(target=library_rules().target)
     return _with_text(material(run.case, view.name, options, predictor, progress=progress), view, tokenizer)
 
 
+def _read(architecture: Architecture, weights: Mapping[str, Array], chunk: int, sequences: int) -> RawGraph:
+    """The graph of a chunk."""
+    with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
+        path = Path(scratch) / "cached.onnx"
+        save_model(cached_model(architecture, weights, chunk, sequences, chunk > 1), path)
+        return parse.read_graphs(path, None).main
+
+
+def least_tokens(plan: Plan, chunk: int) -> int:
+    """The fewest tokens for which the program of a chunk costs less than as many runs of that of one token.
+
+    Costs are the plan's. A whole chunk is read by its program, whatever it costs.
+    """
+    if SINGLE not in plan.graphs:
+        return 1
+    return min(chunk, plan.cycles(PREDICT) // plan.cycles(SINGLE) + 1)
+
+
 def _with_text(made: Made, view: LanguageView, tokenizer: Tokenizer | None) -> Made:
     """The material with the language interface, its sampler, and a tokenizer if there is one."""
+    view = replace(view, least=least_tokens(made.plan, view.chunk))
     beside = _split(CSampler(view.name).files) | (
         _split(CTokenizer(tokenizer, f"{view.name}_text").files) if tokenizer else {}
     )

@@ -14,7 +14,7 @@ from deployer.core.errors import DatasetMismatch, RunFailed
 from deployer.core.files.reading import read_json, real_path
 from deployer.core.operator import Array
 from deployer.firmware.common import library_tools
-from deployer.firmware.prediction import OWN
+from deployer.firmware.prediction import OWN, PREDICT, SINGLE
 from deployer.firmware.sources import library_rules
 from deployer.running.build import compiler
 from deployer.sizing.objects import run_tool
@@ -41,8 +41,10 @@ class LibraryCall:
         header = (folder / "include" / f"{name}.h").read_text()
         inputs = re.findall(rf"^\w+ \*({name}_input_\w+)\({name}_t \*model\);", header, re.MULTILINE)
         outputs = re.findall(rf"^const \w+ \*({name}_output\w*)\(const {name}_t \*model\);", header, re.MULTILINE)
-        rows = zip(inputs, manifest["inputs"], strict=True), zip(outputs, manifest["output"], strict=True)
-        self.inputs = [(function, row["name"], *_kind(row)) for function, row in rows[0]]
+        whole = [row for row in manifest["output"] if not row["name"].startswith(OWN[SINGLE])]
+        rows = zip(inputs, manifest["inputs"], strict=True), zip(outputs, whole, strict=True)
+        named = [(function, row["name"], *_kind(row)) for function, row in rows[0]]
+        self.inputs = [row for row in named if not row[1].startswith(OWN[SINGLE])]
         self.outputs = [(function, *_kind(row)) for function, row in rows[1]]
         self._check("init")
 
@@ -65,7 +67,7 @@ class LibraryCall:
 
         DatasetMismatch for inputs of other shapes.
         """
-        own = [row for row in self.inputs if row[1].startswith(OWN)] or self.inputs
+        own = [row for row in self.inputs if row[1].startswith(OWN[PREDICT])] or self.inputs
         arrays = [np.asarray(x) for x in given]
         count, size = (len(x) if x.ndim else 0 for x in (arrays[0] if arrays else np.zeros(0), np.zeros(own[0][2])))
         fits = 0 < len(arrays) <= len(own) and size and count % size == 0

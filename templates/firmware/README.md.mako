@@ -21,8 +21,10 @@ predictions share the rest. Code is not included: `size build/lib${v.name}.a` pr
 % for t in v.inputs:
 | `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all${t.purpose} |
 % endfor
-% for t in v.output:
-| `${t.cell}`, prediction | `const ${t.type} *${v.name}_output(&model)` | `${t.shape}`, ${t.count} in all |
+% for p in v.predictions:
+% for t in p.outputs:
+| `${t.cell}`, prediction${p.purpose} | `const ${t.type} *${v.name}_${t.name}(&model)` | `${t.shape}`, ${t.count} in all |
+% endfor
 % endfor
 
 Arrays are packed, the last index runs fastest. No call changes an input. A prediction is valid until the next pass, update or prediction.

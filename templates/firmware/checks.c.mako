@@ -1,19 +1,19 @@
 % for _ in v.checked:
 
-/* Inputs that nodes use as an index: allowed values are `least` to `most`, and `spare`. */
+/* Inputs that nodes use as an index: allowed values are `least` to `most`, and `spare`; a bit of `graphs` for each graph. */
 static const struct {
     uint32_t at, count;
     int32_t least, most, spare;
-    uint32_t trains, predicts;
+    uint32_t graphs;
 } choices[] = {
 % for r in v.ranges:
-    {${r.home}, ${r.size}, ${r.least}, ${r.most}, ${r.spare}, ${r.passes}, ${r.predicts}},
+    {${r.home}, ${r.size}, ${r.least}, ${r.most}, ${r.spare}, ${r.graphs}u},
 % endfor
 };
 
-static int inputs_fit(const ${v.name}_t *model, int predicts) {
+static int inputs_fit(const ${v.name}_t *model, uint32_t graph) {
     for (uint32_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-        if (!(predicts ? choices[i].predicts : choices[i].trains)) continue;
+        if (!(choices[i].graphs & graph)) continue;
         for (uint32_t k = 0; k < choices[i].count; k++) {
             const int32_t number = model->memory.i32[choices[i].at + k];
             if ((number < choices[i].least || number > choices[i].most) && number != choices[i].spare) return 0;

@@ -92,11 +92,13 @@ ${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model);
 /* Set the learning rate of a group (below ${v.upper}_RATES) from the next update on. Saved states do not contain it. */
 ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t group, float rate);
 
-% for t in v.output:
-/* Compute the model's output in inference mode: no dropout, and running statistics in norms. */
-${v.name}_status_t ${v.name}_predict(${v.name}_t *model);
-#define ${v.upper}_OUTPUT_SIZE ${t.count}u
-const ${t.type} *${v.name}_output(const ${v.name}_t *model); /* ${t.label}${t.shape}, valid until the next pass, update or prediction */
+% for p in v.predictions:
+/* Compute the model's output in inference mode${p.purpose}: no dropout, and running statistics in norms. */
+${v.name}_status_t ${v.name}_${p.name}(${v.name}_t *model);
+% for t in p.outputs:
+#define ${v.upper}_${t.upper}_SIZE ${t.count}u
+const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model); /* ${t.label}${t.shape}, valid until the next pass, update or prediction */
+% endfor
 
 % endfor
 /* A weight, optimizer state, or statistics of a norm: its name in the model, shape, elements, and whether they are int32_t. */

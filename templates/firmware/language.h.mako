@@ -17,11 +17,13 @@ extern "C" {
 #define ${v.upper}_CONTEXT ${v.context}u /* tokens that a sequence has room for */
 #define ${v.upper}_SEQUENCES ${v.sequences}u /* texts that are read at the same time */
 #define ${v.upper}_CHUNK ${v.chunk}u /* tokens of a sequence that are read at once */
+#define ${v.upper}_CHUNK_LEAST ${v.least}u /* fewer are read one by one, which costs less */
 
 /* A model with what it has read. The members are private, but for `model`, which is that of ${v.name}.h. */
 typedef struct {
     ${v.name}_t model;
     uint32_t lengths[${v.upper}_SEQUENCES];
+    uint32_t program; /* whose scores are the last ones */
 } ${v.name}_language_t;
 
 /* Prepare a struct. Must be the first call. */

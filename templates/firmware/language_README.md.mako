@@ -1,7 +1,7 @@
 
 ## Reading and continuing texts
 
-`${v.name}_language.h` has the model with what it has read: up to ${v.context} tokens of ${v.sequences} texts at the same time, ${v.chunk} of a text at once. The scores of what follows
+`${v.name}_language.h` has the model with what it has read: up to ${v.context} tokens of ${v.sequences} texts at the same time, ${v.chunk} of a text at once, or one. The scores of what follows
 are those of training, bit by bit, however a text is divided.
 
 | function | meaning |

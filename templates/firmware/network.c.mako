@@ -73,7 +73,7 @@ ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model) {
     if (model->passes & SPOILT) return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
     if (model->passes >= ${v.upper}_ACCUMULATE) return ${v.name}_ended(model, ${v.upper}_ERROR_DUE);
 % for _ in v.checked:
-    if (!inputs_fit(model, 0)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
+    if (!inputs_fit(model, 1u)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
 % endfor
     model->step = 1;
     return ${v.name}_ended(model, ${v.upper}_OK);
@@ -140,19 +140,21 @@ ${v.name}_status_t ${v.name}_set_learning_rate(${v.name}_t *model, uint32_t grou
     default: return ${v.name}_ended(model, ${v.upper}_ERROR_INDEX);
     }
 }
-% for t in v.output:
+% for p in v.predictions:
 
-${v.name}_status_t ${v.name}_predict(${v.name}_t *model) {
+${v.name}_status_t ${v.name}_${p.name}(${v.name}_t *model) {
     const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
 % for _ in v.checked:
-    if (!inputs_fit(model, 1)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
+    if (!inputs_fit(model, ${p.bit}u)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
 % endfor
-    predict_graph(model);
+    ${p.name}_graph(model);
     return ${v.name}_ended(model, ${v.upper}_OK);
 }
+% for t in p.outputs:
 
-const ${t.type} *${v.name}_output(const ${v.name}_t *model) { return ${v.name}_usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
+const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model) { return ${v.name}_usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
+% endfor
 % endfor
 
 /* ---- weights ---- */

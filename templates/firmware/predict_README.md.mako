@@ -18,10 +18,12 @@ Inputs, outputs and all values in between share the memory. Code is not included
 | input | C | elements |
 |---|---|---|
 % for t in v.inputs:
-| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all |
+| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all${t.purpose} |
 % endfor
-% for t in v.output:
-| `${t.cell}`, output | `const ${t.type} *${v.name}_${t.name}(&model)` | `${t.shape}`, ${t.count} in all |
+% for p in v.predictions:
+% for t in p.outputs:
+| `${t.cell}`, output${p.purpose} | `const ${t.type} *${v.name}_${t.name}(&model)` | `${t.shape}`, ${t.count} in all |
+% endfor
 % endfor
 
 Arrays are packed, the last index runs fastest. A prediction may overwrite its inputs: fill all of them before each one. An output is valid
@@ -56,6 +58,9 @@ In another CMake project: `add_subdirectory(${v.name})` and `target_link_librari
 |---|---:|---|
 % for segment in v.segments:
 | prediction | ${segment.pass_cycles} | `${segment.machine}` |
+% for name, cycles in segment.others:
+| ${name} | ${cycles} | `${segment.machine}` |
+% endfor
 % endfor
 
 With `-D${v.upper}_ASSERTS` the library checks its own invariants with C's `assert`. The folder is also a module for Zephyr, a component for ESP-IDF,

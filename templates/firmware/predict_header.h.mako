@@ -46,16 +46,18 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model);
 /* Return the array to fill before each prediction: packed, last index fastest; null if the struct is not prepared. */
 % for t in v.inputs:
 #define ${v.upper}_INPUT_${t.upper}_SIZE ${t.count}u
-${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape} */
+${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape}${t.purpose} */
 % endfor
+% for p in v.predictions:
 
-/* Compute the model's outputs from its inputs. */
-${v.name}_status_t ${v.name}_predict(${v.name}_t *model);
+/* Compute the model's outputs from its inputs${p.purpose}. */
+${v.name}_status_t ${v.name}_${p.name}(${v.name}_t *model);
 
 /* Return an output: valid until an input is filled or the next prediction. */
-% for t in v.output:
+% for t in p.outputs:
 #define ${v.upper}_${t.upper}_SIZE ${t.count}u
 const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model); /* ${t.label}${t.shape} */
+% endfor
 % endfor
 
 /* Return the result of the last call for this struct; return a text for a result. */

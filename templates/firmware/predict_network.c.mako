@@ -43,19 +43,21 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model) {
 
 ${t.type} *${v.name}_input_${t.name}(${v.name}_t *model) { return ${v.name}_usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
 % endfor
+% for p in v.predictions:
 
-${v.name}_status_t ${v.name}_predict(${v.name}_t *model) {
+${v.name}_status_t ${v.name}_${p.name}(${v.name}_t *model) {
     const ${v.name}_status_t status = ${v.name}_usable(model);
     if (status) return status;
 % for _ in v.checked:
-    if (!inputs_fit(model, 1)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
+    if (!inputs_fit(model, ${p.bit}u)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
 % endfor
-    predict_graph(model);
+    ${p.name}_graph(model);
     return ${v.name}_ended(model, ${v.upper}_OK);
 }
-% for t in v.output:
+% for t in p.outputs:
 
 const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model) { return ${v.name}_usable(model) ? 0 : &model->memory.${t.member}[${t.home}]; }
+% endfor
 % endfor
 
 /* ---- errors ---- */

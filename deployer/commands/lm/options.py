@@ -117,7 +117,8 @@ def _add_package(actions: Any) -> None:
     p.add_argument("--train", action="store_true", help="go on with the training of the folder's last run as well")
     text = "with --train: begin with an empty state of the optimizer, which needs less flash"
     p.add_argument("--reset-optimizer", action="store_true", help=text)
-    text = "tokens of a text that are read at once: more need more memory, and less time for a prompt (default 1)"
+    text = "tokens of a prompt that are read at once, by a program beside that of one token: more need more memory"
+    text += ", and read the weights fewer times (default 1)"
     p.add_argument("--chunk", type=positive, default=1, metavar="N", help=text)
     text = "texts that are read at the same time, each with a cache of its own (default 1)"
     p.add_argument("--sequences", type=positive, default=1, metavar="N", help=text)
