@@ -17,6 +17,7 @@ import onnx
 
 from deployer.commands.listings import OPERATOR_HEADINGS, operator_rows
 from deployer.core import errors
+from DeployTest.benchmarks.cluster import decoding
 from DeployTest.support.building.command_line import deployer
 from DeployTest.support.documents import reference, worked_example
 from DeployTest.support.documents.pages import generated, renew
@@ -109,6 +110,7 @@ PARTS: tuple[Part, ...] = (
     (DOCS / "reference/options.md", marks("options"), reference.options),
     (DOCS / "reference/targets.md", marks("targets"), reference.targets),
     (DOCS / "reference/benchmarks.md", marks("benchmarks"), reference.benchmark_pages),
+    (decoding.PAGE, decoding.MARKS, decoding.table),
     (DOCS / "how-to/target.md", marks("target keys"), reference.target_keys),
     (DOCS.parent / "README.md", marks("results"), reference.results),
     (DOCS / "operators.md", marks("operators"), operators),
