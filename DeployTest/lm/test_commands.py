@@ -9,6 +9,7 @@ import pytest
 
 from deployer.fitting.safetensors import read_safetensors
 from deployer.lm.folder import read_model
+from deployer.lm.rows import IGNORED, split_rows
 from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -72,6 +73,34 @@ def test_validation(text: Path, tmp_path: Path, capsys: Capture) -> None:
     (epoch,) = [e for e in events(capsys) if e["event"] == "epoch"]
     assert deployer("lm", "eval", folder, "--text", other, "--json") == 0
     assert events(capsys)[-1]["loss"] == pytest.approx(epoch["metrics"]["loss"], rel=1e-12)
+
+
+def test_validation_keeps_whole_documents(tmp_path: Path, capsys: Capture) -> None:
+    """No id of one side's documents is on the other, also in a row that both would share; one document is refused."""
+    folder, mixed, kept = tmp_path / "model", tmp_path / "mixed.txt", tmp_path / "kept.txt"
+    mixed.write_text("\n\n".join(letter * 21 for letter in "abcdefg"))
+    kept.write_text("\n\n".join(letter * 21 for letter in "fg"))
+    assert deployer("lm", "new", folder, *SIZES) == 0
+    model = read_model(folder)
+    rows = split_rows(mixed, 0.3, model.tokenizer, model.architecture)
+    sides = [{*map(int, side.ids.ravel()), *map(int, side.labels.ravel())} for side in rows]
+    end = {model.tokenizer.end, IGNORED}
+    assert [side - end for side in sides] == [{*b"abcde"}, {*b"fg"}]
+    assert [side.size for side in rows] == [5 * 21, 2 * 21], "every byte is predicted once"
+
+    words = ["--text", mixed, "--batch-size", 4, "--check-passes", "none"]
+    capsys.readouterr()
+    assert deployer("lm", "train", folder, *words, "--validation", 0.3, "--json") == 0
+    (epoch,) = [e for e in events(capsys) if e["event"] == "epoch"]
+    assert deployer("lm", "eval", folder, "--text", kept, "--json") == 0
+    assert events(capsys)[-1]["loss"] == pytest.approx(epoch["metrics"]["loss"], rel=1e-12)
+
+    mixed.write_text("a" * 50 + "|" + "b" * 50)
+    message = refused(capsys, "lm", "train", folder, *words, "--validation", 0.3)
+    assert "one document cannot be both" in message
+    assert "--validation FILE" in message
+    for way in (["--validation", kept], ["--validation", 0.3, "--separator", "|"]):
+        assert deployer("lm", "train", folder, *words, *way, "--quiet", "--force") == 0
 
 
 def test_new_is_refused(tmp_path: Path, capsys: Capture) -> None:

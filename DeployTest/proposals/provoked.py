@@ -497,6 +497,7 @@ _REASONS = {
         "` first, or leave --train out",
         "add --lora",
         "another file, or --force to overwrite it",
+        "--validation FILE with a text of its own, or --separator TEXT, which divides this one",
     ),
     "an option of the command that makes the case, not of the one that refuses it": (
         "--dropout off when the training graph is made, or dropout='off'",

@@ -103,12 +103,12 @@ class LanguageView:
 
     @property
     def whole(self) -> ReaderView:
-        """What reads chunks."""
+        """The function that reads chunks."""
         return self.readers[0]
 
     @property
     def single(self) -> ReaderView:
-        """What reads single tokens."""
+        """The function that reads single tokens."""
         return self.readers[-1]
 
     @property

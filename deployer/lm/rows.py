@@ -1,5 +1,6 @@
 """Texts as samples of a language model: rows of ids, and the ids behind them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from deployer.core.errors import DatasetMismatch
 from deployer.core.operator import Array
 from deployer.lm.architecture import Architecture
 from deployer.lm.model import IDS
-from deployer.text.documents import read_documents
+from deployer.text.documents import read_documents, split_documents
 from deployer.text.packing import pack, predicted_bytes
 from deployer.text.tokenizer import Tokenizer
 
@@ -36,7 +37,23 @@ def read_rows(path: Path, tokenizer: Tokenizer, architecture: Architecture, sepa
 
     Raises what `read_documents` and `pack` raise, and DatasetMismatch for an id outside of the model's vocabulary.
     """
-    packed = pack(read_documents(path, separator), tokenizer, architecture.context, remainder="pad")
+    return _rows(read_documents(path, separator), path, tokenizer, architecture)
+
+
+def split_rows(
+    path: Path, share: float, tokenizer: Tokenizer, architecture: Architecture, separator: str | None = None
+) -> tuple[TextRows, TextRows]:
+    """Rows to train on, and rows of the last documents, which are that share of all: no document is in both.
+
+    Raises what `read_rows` and `split_documents` raise.
+    """
+    parts = split_documents(read_documents(path, separator), share)
+    trained, kept = (_rows(documents, path, tokenizer, architecture) for documents in parts)
+    return trained, kept
+
+
+def _rows(documents: Sequence[bytes], path: Path, tokenizer: Tokenizer, architecture: Architecture) -> TextRows:
+    packed = pack(documents, tokenizer, architecture.context, remainder="pad")
     wrong = packed.rows[(packed.rows < 0) | (packed.rows >= architecture.vocab)]
     if wrong.size:
         facts = [("id", str(wrong[0])), ("vocabulary", f"0 to {architecture.vocab - 1}")]

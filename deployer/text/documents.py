@@ -4,17 +4,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from deployer.core.errors import DatasetMismatch, FileProblem, OptionProblem, unreadable
 from deployer.core.files.reading import content_of
-from deployer.operators.base.philox import drawn
 from deployer.text.tokenizer import TEXT_BYTES
 
 SUFFIX = ".txt"
 """The end of the names of a folder's documents."""
-STREAM = 0x5917
-"""The stream of the random words that choose documents for evaluation."""
 _BLANK_LINES = re.compile(rb"\r?\n(?:[ \t]*\r?\n)+")
 _HINT = "a text file, or a folder of .txt files"
 
@@ -54,13 +49,10 @@ def _files(folder: Path) -> list[Path]:
     return found
 
 
-def split_documents(
-    documents: Sequence[bytes], evaluation: float = 0.1, seed: int = 0
-) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Documents to train on, and those for evaluation, which are a share of all; both in their order.
+def split_documents(documents: Sequence[bytes], evaluation: float = 0.1) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Documents to train on, and those for evaluation, the last ones, which are a share of all; both in their order.
 
-    Which ones follows from the seed and the number of documents. OptionProblem for a share that is not in [0, 1),
-    DatasetMismatch where there are fewer than two documents to share.
+    OptionProblem for a share that is not in [0, 1), DatasetMismatch where there are fewer than two documents to share.
     """
     if not 0 <= evaluation < 1:
         facts = [("share", str(evaluation)), ("range", "0 to less than 1")]
@@ -69,9 +61,7 @@ def split_documents(
         return tuple(documents), ()
     if len(documents) < 2:
         facts = [("documents", str(len(documents)))]
-        hint = "divide the text by blank lines or by a separator, or a share of 0"
+        hint = "--validation FILE with a text of its own, or --separator TEXT, which divides this one"
         raise DatasetMismatch("one document cannot be both trained on and kept for evaluation", facts, hint)
     count = min(max(1, round(evaluation * len(documents))), len(documents) - 1)
-    kept = {*np.argsort(drawn(seed, STREAM, 0, len(documents)), kind="stable")[:count].tolist()}
-    train = tuple(document for index, document in enumerate(documents) if index not in kept)
-    return train, tuple(documents[index] for index in sorted(kept))
+    return tuple(documents[:-count]), tuple(documents[-count:])

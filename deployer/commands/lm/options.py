@@ -84,13 +84,13 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     data = p.add_argument_group("data")
     data.add_argument("--text", type=path, required=True, metavar="FILE|DIR", help=TEXT)
     _add_separator(data)
-    text = "validation set: a fraction of the sequences, split off by --seed, or a text (default: none)"
+    text = "validation set: a fraction of the text's documents, the last ones, or a text of its own (default: none)"
     data.add_argument("--validation", metavar="FRACTION|FILE|DIR", help=text)
     data.add_argument(
         "--batch-size", type=positive, default=BATCH, metavar="N", help=f"sequences of a pass (default {BATCH})"
     )
     data.add_argument("--no-shuffle", action="store_true", help="keep the order of the sequences in every epoch")
-    text = "random seed of shuffling and validation split (default 0)"
+    text = "random seed of shuffling (default 0)"
     data.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
     trainable = "train only the parameters whose names REGEX matches (default: all)"
     data.add_argument("--trainable", default="", metavar="REGEX", help=trainable)

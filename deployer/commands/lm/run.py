@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from deployer.commands.fit import options_of, run_of, share_of, shown_run, task_
 from deployer.commands.lm.package import package
 from deployer.core.errors import FileProblem, OptionProblem
 from deployer.core.files.reading import read_json
-from deployer.core.operator import Array
 from deployer.core.safe_text import escaped
 from deployer.fitting.progress import ProgressBar
 from deployer.lm import evaluation, folder
@@ -20,7 +19,7 @@ from deployer.lm.decoder import CHUNK, Decoder
 from deployer.lm.defaults import PRESET
 from deployer.lm.low_rank import LowRank
 from deployer.lm.presets import preset
-from deployer.lm.rows import TextRows, read_rows
+from deployer.lm.rows import TextRows, read_rows, split_rows
 from deployer.lm.training import train_model
 from deployer.running.output import replace_file
 from deployer.running.terminal import Terminal
@@ -54,21 +53,28 @@ def _rows(a: argparse.Namespace, model: folder.LanguageModel, text: Path) -> Tex
     return read_rows(text, model.tokenizer, model.architecture, a.separator)
 
 
+def _trained_and_held_out(a: argparse.Namespace, model: folder.LanguageModel) -> tuple[TextRows, TextRows | None]:
+    """The rows to train on, and those of the validation: of the text's last documents, or of a text of its own."""
+    share = share_of(a.validation)
+    if share is not None:
+        return split_rows(a.text, share, model.tokenizer, model.architecture, a.separator)
+    return _rows(a, model, a.text), _rows(a, model, Path(a.validation)) if a.validation is not None else None
+
+
 def train(a: argparse.Namespace, console: Terminal) -> int:
     """Train a model in its folder; 1 where the verdict is failed."""
     model = folder.read_model(a.folder)
-    rows = _rows(a, model, a.text)
-    validation: Mapping[str, Array] | float | None = share_of(a.validation)
-    if a.validation is not None and validation is None:
-        validation = _rows(a, model, Path(a.validation)).samples
+    rows, held_out = _trained_and_held_out(a, model)
     a.output = a.folder / "run"
     console.lines(f"{a.text}: {rows.size} B, {len(rows.ids)} sequences of {model.architecture.context} tokens")
+    if held_out:
+        console.lines(f"validation: {held_out.size} B, {len(held_out.ids)} sequences")
     with shown_run(a, console, ProgressBar) as shown:
         fitted = train_model(
             model,
             rows.samples,
             task_of(a),
-            run_of(a, validation),
+            run_of(a, held_out.samples if held_out else None),
             options=options_of(a),
             title=str(a.text),
             command=a.command_line,
