@@ -25,6 +25,7 @@ COMPILED = {
     "boards.md": ("toml",),
     "firmware-state.md": ("c",),
     "firmware.md": ("c",),
+    "language-models.md": ("c",),
     "porting.md": ("c",),
 }
 """Blocks that tests of other rooms build, run or read."""
