@@ -180,5 +180,6 @@ def test_adapters(text: Path, tmp_path: Path, capsys: Capture) -> None:
         (["--lora", "nothing"], "matches no linear layer"),
         (["--lora", "q_proj", "--trainable", "norm"], "--trainable has no effect with --lora"),
         (["--lora-rank", 3], "--lora-rank has no effect here"),
+        (["--lora", "q_proj", "--lora-dropout", 1], "dropout of adapters is 1"),
     ):
         assert message in refused(capsys, "lm", "train", folder, "--text", text, *more)

@@ -12,9 +12,9 @@ from deployer.core.ir import Program
 from deployer.core.plan import Options
 from deployer.fitting.task import Task
 from deployer.frontend.prepare import Axes
+from deployer.lm.adapters.low_rank import ADAPTERS, DOWN, UP, LowRank
 from deployer.lm.architecture import Architecture
 from deployer.lm.graph import save_model
-from deployer.lm.low_rank import ADAPTERS, DOWN, UP, LowRank
 from deployer.lm.model import TRAINABLE, forward_model, shapes
 from deployer.lm.weights import initial_weights
 from DeployTest.lm.sizes import small

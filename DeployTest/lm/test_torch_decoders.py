@@ -13,12 +13,13 @@ from deployer.core.plan import Options
 from deployer.fitting.call import fit
 from deployer.fitting.task import Task
 from deployer.frontend.prepare import Axes
+from deployer.lm.adapters.low_rank import ADAPTERS, DOWN, UP, LowRank
 from deployer.lm.architecture import Architecture
 from deployer.lm.graph import save_model
-from deployer.lm.low_rank import ADAPTERS, DOWN, UP, LowRank
 from deployer.lm.model import IDS, TRAINABLE, forward_model, shapes
 from deployer.lm.presets import preset_names
 from deployer.lm.weights import initial_weights
+from deployer.operators.base import philox
 from deployer.planning.fuse import fuse_program
 from DeployTest.lm.sizes import FORMS, small
 from DeployTest.support.tolerances import table
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
 F = torch.nn.functional
-BATCH, UPDATES, RATE, DECAY = 4, 20, 3e-3, 0.1
+BATCH, UPDATES, RATE, DECAY, SEED = 4, 20, 3e-3, 0.1, 7
 EPSILON = 1e-4
 """AdamW's epsilon: with its default the rounding of gradients that are zero, such as those of biases of keys that no
 rotation turns, would be as large as any update."""
@@ -108,23 +109,37 @@ def test_trained_as_by_pytorch(form: str, tmp_path: Path) -> None:
         assert np.abs(ours - theirs).max() <= max(moved, RATE) * limits["movement"], name
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_adapters_trained_as_by_pytorch(name: str, tmp_path: Path) -> None:
+class DroppedLayer:
+    """A linear layer's adapter, as a hook: what it reads is dropped by the words of this compiler's generator."""
+
+    def __init__(self, pair: list[Any], stream: int, ratio: float) -> None:
+        self.pair, self.stream, self.ratio, self.passes = pair, stream, ratio, 0
+
+    def __call__(self, linear: Any, given: tuple[Any], y: Any) -> Any:
+        self.passes += 1
+        x, (down, up) = given[0], self.pair
+        if self.ratio and linear.training:
+            words = philox.drawn(SEED, self.stream, self.passes, x.numel()).reshape(x.shape)
+            x = x * torch.from_numpy(words >= self.ratio * 2.0**32) / (1 - self.ratio)
+        return y + 2.0 * (x @ down.T @ up.T)
+
+
+@pytest.mark.parametrize(("name", "dropout"), [("llama", 0.0), ("llama", 0.25), ("gpt2", 0.0)])
+def test_adapters_trained_as_by_pytorch(name: str, dropout: float, tmp_path: Path) -> None:
     """Adapters after twenty updates, and the weights that they are added to at the end."""
     a = small(name)
-    adapters, weights = LowRank("q_proj|down_proj", 3, 6.0), drawn(a)
+    adapters, weights = LowRank("q_proj|down_proj", 3, 6.0, dropout), drawn(a)
     narrow = {n: x + np.float32(0.1) for n, x in adapters.initial(shapes(a), 1).items()}
     module = decoder(a, weights)
     module.requires_grad_(False)
     pairs = {}
-    for layer in adapters.layers(shapes(a)):
+    for stream, layer in enumerate(adapters.layers(shapes(a))):
         pair = [torch.nn.Parameter(torch.from_numpy(narrow[f"{layer}.{end}"].copy())) for end in (DOWN, UP)]
         pairs[layer] = pair
-        linear = module.get_submodule(layer)
-        linear.register_forward_hook(lambda linear, x, y, pair=pair: y + 2.0 * (x[0] @ pair[0].T @ pair[1].T))
+        module.get_submodule(layer).register_forward_hook(DroppedLayer(pair, stream, dropout))
     save_model(forward_model(a, {**weights, **narrow}, adapters), tmp_path / "model.onnx")
     x, y = rows(a, BATCH * UPDATES)
-    options = {"lr": RATE, "weight_decay": DECAY, "eps": EPSILON, "batch_size": BATCH, "n_steps": UPDATES}
+    options = {"lr": RATE, "weight_decay": DECAY, "eps": EPSILON, "batch_size": BATCH, "n_steps": UPDATES, "seed": SEED}
     fixed = {"trainable": ADAPTERS, "shuffle": False, "progress": False, "folder": tmp_path / "run", "check_passes": 2}
     samples = {IDS: x, "labels": y}
     trained = fit(tmp_path / "model.onnx", samples, "cross_entropy", "adamw", **options, **fixed)
@@ -142,6 +157,7 @@ def test_adapters_trained_as_by_pytorch(name: str, tmp_path: Path) -> None:
             ours, theirs = trained.weights[f"{layer}.{end}"].astype(np.float64), parameter.detach().double().numpy()
             moved = float(np.abs(theirs - narrow[f"{layer}.{end}"]).max())
             assert np.abs(ours - theirs).max() <= max(moved, RATE) * limit, (layer, end)
+    module.eval()
     with torch.no_grad():
         expected = module(torch.from_numpy(x[:BATCH]))
         merged = decoder(a, adapters.merged(weights, trained.weights))(torch.from_numpy(x[:BATCH]))

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.operator import Array
+from deployer.lm.adapters.low_rank import DOWN, UP, LowRank
 from deployer.lm.architecture import Architecture
 from deployer.lm.graph import NodeWriter
-from deployer.lm.low_rank import DOWN, UP, LowRank
 
 Attend = Callable[[NodeWriter, "TokenPlaces", int, str, str, str], str]
 """Of a graph, its places, the layer's number and the names of Q [batch, heads, places, head_dim], K and V
@@ -129,9 +129,18 @@ class BlockBuilder:
         y = g.emit("Gemm", operands, f"{name}.output", transB=1)
         if self.adapters is None or not self.adapters.is_adapted(name):
             return y
-        narrow = g.emit("Gemm", (x, f"{name}.{DOWN}"), f"{name}.narrow", transB=1)
+        narrow = g.emit("Gemm", (self._dropped(name, x), f"{name}.{DOWN}"), f"{name}.narrow", transB=1)
         wide = (narrow, f"{name}.{UP}", y)
         return g.emit("Gemm", wide, f"{name}.adapted", transB=1, alpha=self.adapters.scale)
+
+    def _dropped(self, name: str, x: str) -> str:
+        """What the adapter of a layer reads: in training a share of it is dropped."""
+        if self.adapters is None or not self.adapters.dropout:
+            return x
+        share = self.graph.number("adapters.dropout", self.adapters.dropout)
+        return self.graph.emit(
+            "Dropout", (x, share, self.graph.constant("adapters.drop", np.array(True))), f"{name}.dropped"
+        )
 
     def logits(self, x: str, output: str = "logits") -> str:
         """Scores [rows, vocab] of the rows behind the last block."""

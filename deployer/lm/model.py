@@ -6,6 +6,7 @@ import numpy as np
 from onnx import ModelProto
 
 from deployer.core.operator import Array
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.architecture import Architecture
 from deployer.lm.blocks import (
     COS,
@@ -21,7 +22,6 @@ from deployer.lm.blocks import (
     rope_tables,
 )
 from deployer.lm.graph import NodeWriter, floats_value, ids_value
-from deployer.lm.low_rank import LowRank
 
 IDS, LOGITS, BATCH = "ids", "logits", "batch"
 """Names of the model's input, of its output, and of the axis that is open."""

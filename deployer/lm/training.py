@@ -13,9 +13,9 @@ from deployer.fitting.callback import Callbacks
 from deployer.fitting.fit import Fitted, fit_task
 from deployer.fitting.task import Task, TrainingRun
 from deployer.frontend.model_file import load_model
+from deployer.lm.adapters.low_rank import ADAPTERS, LowRank
 from deployer.lm.folder import LanguageModel, write_weights
 from deployer.lm.graph import model_bytes
-from deployer.lm.low_rank import ADAPTERS, LowRank
 from deployer.lm.model import TRAINABLE, forward_model, shapes
 from deployer.lm.rows import IGNORED
 from deployer.operators.loss.label_loss import IGNORED as IGNORED_LABEL

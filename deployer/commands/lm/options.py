@@ -90,7 +90,7 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
         "--batch-size", type=positive, default=BATCH, metavar="N", help=f"sequences of a pass (default {BATCH})"
     )
     data.add_argument("--no-shuffle", action="store_true", help="keep the order of the sequences in every epoch")
-    text = "random seed of shuffling (default 0)"
+    text = "random seed of shuffling, new adapters and their dropout (default 0)"
     data.add_argument("--seed", type=seed, default=0, metavar="N", help=text)
     trainable = "train only the parameters whose names REGEX matches (default: all)"
     data.add_argument("--trainable", default="", metavar="REGEX", help=trainable)
@@ -101,6 +101,8 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     lora.add_argument("--lora-rank", type=positive, default=RANK, metavar="N", help=text)
     text = "factor of the adapters' products, over the rank (default: the rank)"
     lora.add_argument("--lora-alpha", type=finite, metavar="X", help=text)
+    text = "share of an adapter's inputs that is dropped in training, from 0 to below 1 (default 0)"
+    lora.add_argument("--lora-dropout", type=finite, default=0.0, metavar="P", help=text)
     add_update_options(p, OPTIMIZER, RATE)
     add_length_options(p)
     add_machine_options(p)

@@ -14,10 +14,10 @@ from deployer.core.files.reading import read_json
 from deployer.core.safe_text import escaped
 from deployer.fitting.progress import ProgressBar
 from deployer.lm import evaluation, folder
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.architecture import read_setting
 from deployer.lm.decoder import CHUNK, Decoder
 from deployer.lm.defaults import PRESET
-from deployer.lm.low_rank import LowRank
 from deployer.lm.presets import preset
 from deployer.lm.rows import TextRows, read_rows, split_rows
 from deployer.lm.training import train_model
@@ -94,11 +94,11 @@ def train(a: argparse.Namespace, console: Terminal) -> int:
 
 def _adapters(a: argparse.Namespace) -> LowRank | None:
     """The adapters of the command line; OptionProblem for numbers of adapters that there are not."""
-    for name in () if a.lora else ("lora_rank", "lora_alpha"):
+    for name in () if a.lora else ("lora_rank", "lora_alpha", "lora_dropout"):
         if name in a.given:
             raise OptionProblem(f"--{name.replace('_', '-')} has no effect here", hint="add --lora")
     alpha = float(a.lora_rank) if a.lora_alpha is None else a.lora_alpha
-    return LowRank(a.lora, a.lora_rank, alpha) if a.lora else None
+    return LowRank(a.lora, a.lora_rank, alpha, a.lora_dropout) if a.lora else None
 
 
 def evaluate(a: argparse.Namespace, console: Terminal) -> int:

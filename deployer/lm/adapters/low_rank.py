@@ -26,11 +26,15 @@ NARROW = ("norm", "embed", "lm_head")
 
 @dataclass(frozen=True)
 class LowRank:
-    """Adapters of the linear layers whose names `pattern` matches; their products count `alpha` / `rank`."""
+    """Adapters of the linear layers whose names `pattern` matches; their products count `alpha` / `rank`.
+
+    In training a share of `dropout` of what an adapter reads is dropped, and the rest scaled, for each adapter anew.
+    """
 
     pattern: str
     rank: int
     alpha: float
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise OptionProblem for a pattern that is none, and for numbers without meaning."""
@@ -43,6 +47,8 @@ class LowRank:
         if self.rank < 1 or not (math.isfinite(self.alpha) and self.alpha > 0):
             facts = [("rank", str(self.rank)), ("alpha", f"{self.alpha:g}")]
             raise OptionProblem("adapters have no such numbers", facts, "a rank of at least 1, and an alpha above 0")
+        if not 0 <= self.dropout < 1:
+            raise OptionProblem(f"dropout of adapters is {self.dropout:g}", hint="a share from 0 to below 1")
 
     @property
     def scale(self) -> float:
