@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deployer.fitting.safetensors import read_safetensors
+from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
+from deployer.lm.adapters.files import CONFIG, WEIGHTS, SavedAdapter, write_adapter
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.folder import read_model
+from deployer.lm.model import shapes
 from deployer.lm.rows import IGNORED, split_rows
 from DeployTest.support.building.command_line import deployer, refused
 
@@ -155,6 +158,123 @@ def test_options_of_a_file(text: Path, tmp_path: Path, capsys: Capture) -> None:
     assert "--resume" in refused(capsys, "lm", "train", folder, "--text", text, "--resume")
     assert "temperature of a sampler is out of range" in refused(capsys, "lm", "generate", folder, "--temperature", -1)
     assert "--force" in refused(capsys, "lm", "stories", text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "trained"),
+    [(r"layers\.1\.", 4 * 16 * 16 + 3 * 16 * 24 + 2 * 16), ("norm", 5 * 16), (r"norm|\.bias$", 5 * 16)],
+)
+def test_parts_alone(pattern: str, trained: int, text: Path, tmp_path: Path, capsys: Capture) -> None:
+    """The last layer, or norms: what is trained is in the folder, and no constant of the model is among it."""
+    folder = tmp_path / "model"
+    sizes = [*SIZES, "-s", "layers=2", "-s", "heads=2", "-s", "kv_heads=2", "-s", "head_dim=8"]
+    assert deployer("lm", "new", folder, *sizes, "--preset", "gemma") == 0
+    before = dict(read_model(folder).weights)
+    capsys.readouterr()
+    words = ["--text", text, "--n-steps", 2, "--batch-size", 2, "--trainable", pattern]
+    assert deployer("lm", "train", folder, *words, "--json") == 0
+    assert events(capsys)[-1]["trained"] == trained
+    arrays = read_safetensors(folder / "run/trained.safetensors")[0]
+    for name, array in read_model(folder).weights.items():
+        moved = name in arrays
+        assert (array == (arrays if moved else before)[name]).all()
+        assert moved == bool((array != before[name]).any()), name
+        assert moved == ("layers.1." in name if "layers" in pattern else "norm" in name)
+    for wrong, message in (("offset", "matches no parameter"), ("(", "is not a regular expression")):
+        assert message in refused(capsys, "lm", "train", folder, "--text", text, "--trainable", wrong)
+
+
+def test_kept_adapters(text: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Adapters in a folder of their own: weights stay, and both together are what was validated, to the bit."""
+    folder, adapter, other = tmp_path / "model", tmp_path / "adapter", tmp_path / "other.txt"
+    other.write_text("Once upon a time there was another text.")
+    assert deployer("lm", "new", folder, *SIZES, "--seed", 4) == 0
+    before = dict(read_model(folder).weights)
+    words = ["--text", text, "--lr", 0.03, "--batch-size", 4, "--lora", "q_proj|up_proj", "--lora-dropout", 0.25]
+    words += ["--lora-rank", 2, "--adapter", adapter, "--validation", other]
+    losses = []
+    for epochs in (1, 2):
+        more = ["--epochs", epochs, "--lora-alpha", 8, *["--resume"] * (epochs - 1)]
+        capsys.readouterr()
+        assert deployer("lm", "train", folder, *words, *more, "--json") == 0
+        losses.append([e for e in events(capsys) if e["event"] == "epoch"][-1]["metrics"]["loss"])
+    assert all((array == before[name]).all() for name, array in read_model(folder).weights.items())
+    arrays = read_safetensors(adapter / "adapter_model.safetensors")[0]
+    layer = "base_model.model.model.layers.0"
+    shapes = {name: array.shape for name, array in arrays.items()}
+    assert shapes == {
+        f"{layer}.self_attn.q_proj.lora_A.weight": (2, 16),
+        f"{layer}.self_attn.q_proj.lora_B.weight": (16, 2),
+        f"{layer}.mlp.up_proj.lora_A.weight": (2, 16),
+        f"{layer}.mlp.up_proj.lora_B.weight": (24, 2),
+    }
+    record = json.loads((adapter / "adapter_config.json").read_text())
+    assert [record[name] for name in ("peft_type", "r", "lora_alpha", "lora_dropout")] == ["LORA", 2, 8, 0.25]
+    assert record["target_modules"] == ["q_proj", "up_proj"]
+    for more, expected in (([], losses[1]), (["--adapter", adapter], losses[1])):
+        assert deployer("lm", "eval", folder, "--text", other, *more, "--json") == 0
+        found = events(capsys)[-1]["loss"]
+        assert (found == pytest.approx(expected, rel=1e-12)) == bool(more), "nothing is dropped, and B counts"
+    texts = []
+    for more in ([], ["--adapter", adapter], ["--adapter", adapter]):
+        assert deployer("lm", "generate", folder, "--tokens", 30, *more, "--seed", 2, "--json") == 0
+        texts.append(events(capsys)[-1]["ids"])
+    assert texts[0] != texts[1] == texts[2]
+    for more, message in (
+        (["--lora-alpha", 4, "--resume"], "is a run of other adapters"),
+        (["--lora-dropout", 0.5, "--resume"], "is a run of other adapters"),
+    ):
+        assert message in refused(capsys, "lm", "train", folder, *words, "--epochs", 3, "--lora-alpha", 8, *more)
+    assert "add --lora" in refused(capsys, "lm", "train", folder, "--text", text, "--adapter", adapter)
+
+
+FAULTS: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"r": 3}, "expected with rank 3"),
+    ({"r": 0}, "adapters have no such numbers"),
+    ({"r": "2"}, "is no number"),
+    ({"lora_dropout": 2}, "dropout of adapters is 2"),
+    ({"peft_type": "LOHA"}, "no record of an adapter of low rank"),
+    ({"use_rslora": True}, "use_rslora changes what is computed"),
+    ({"bias": "all"}, "bias changes what is computed"),
+    ({"alpha_pattern": {"q_proj": 3}}, "alpha_pattern changes what is computed"),
+    ({"target_modules": ["q_proj", "v_proj"]}, "lora_A.weight"),
+    ({"target_modules": ["query"]}, "none of its layers is a linear layer"),
+    ({"target_modules": None}, "target_modules names no layers"),
+)
+
+
+def test_adapters_that_do_not_fit(tmp_path: Path, capsys: Capture) -> None:
+    """Records and weights that are wrong, of other models, or mean what there is not here, say where and what."""
+    folder, adapter = tmp_path / "model", tmp_path / "adapter"
+    assert deployer("lm", "new", folder, *SIZES) == 0
+    known, lora = shapes(read_model(folder).architecture), LowRank("q_proj", 2, 4.0)
+    saved = SavedAdapter(lora, lora.initial(known, 1))
+    write_adapter(adapter, saved, known)
+    record, path = json.loads((adapter / CONFIG).read_text()), adapter / WEIGHTS
+    words = ("lm", "generate", folder, "--adapter", adapter)
+    for fields, message in FAULTS:
+        (adapter / CONFIG).write_text(json.dumps({**record, **fields}))
+        said = refused(capsys, *words)
+        assert message in said, said
+        assert "adapter" in said.splitlines()[0]
+    (adapter / CONFIG).write_text(json.dumps({**record, "target_modules": ".*q_proj", "init_lora_weights": "gaussian"}))
+    half = {f"base_model.model.{n}": a.astype(np.float16) for n, a in saved.weights.items()}
+    path.write_bytes(safetensors_bytes(half))
+    assert deployer(*words, "--tokens", 1) == 0, "an expression, and weights that float32 holds"
+    name = next(iter(half))
+    for arrays, message in (
+        ({n: a.astype(np.int32) for n, a in half.items()}, "has another type"),
+        ({**half, name: half[name] * np.float16(np.inf)}, "has infinite elements"),
+        ({**half, "base_model.model.model.layers.7.lora_B.weight": half[name]}, "layers.7.lora_B.weight"),
+        ({n: a.T for n, a in half.items()}, "[16, 2]"),
+    ):
+        path.write_bytes(safetensors_bytes(arrays))
+        said = refused(capsys, *words)
+        assert message in said, said
+    path.write_bytes(b"nothing")
+    assert "adapter_model.safetensors is truncated" in refused(capsys, *words)
+    (adapter / CONFIG).unlink()
+    assert "adapter_config.json does not exist" in refused(capsys, *words)
 
 
 def test_adapters(text: Path, tmp_path: Path, capsys: Capture) -> None:

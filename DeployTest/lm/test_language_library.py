@@ -1,5 +1,6 @@
 """A language model as a library of C: it goes on with a text as the decoder of Python does, in every bit."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -8,18 +9,21 @@ import pytest
 
 from deployer import pipeline
 from deployer.core.errors import DatasetMismatch
+from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.firmware.prediction import PREDICT, SINGLE
 from deployer.firmware.sources import library_rules
 from deployer.fitting.runs.run_files import read_run
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.cached import BEGIN, LAST, TOKENS, cache_names, cached_model
 from deployer.lm.decoder import Decoder
 from deployer.lm.evaluation import continuation
 from deployer.lm.folder import new_model
 from deployer.lm.graph import save_model
 from deployer.lm.library import Example, language_material, trainer_material
-from deployer.lm.model import shapes
+from deployer.lm.model import parameter_shapes, shapes
 from deployer.lm.presets import preset
+from deployer.lm.training import read_start
 from deployer.sizing.boards import CORES, core_of
 from deployer.sizing.emulated import compile_words, link_words, run_program
 from deployer.sizing.library_folder import write_library
@@ -212,6 +216,100 @@ def test_a_prompt_of_other_ids_is_refused() -> None:
         language_material(architecture, weights, "story", example=Example([0, 41]))
 
 
+SWAPPED = """
+#include "story_language.h"
+#include <stdio.h>
+#include <string.h>
+static story_language_t language;
+static float values[4096];
+static int put(FILE *file) { /* weights by their names, as the adapter's file has them */
+    char name[96];
+    unsigned count, index;
+    while (fscanf(file, "%%95s %%u", name, &count) == 2) {
+        if (story_weight_index(name, &index)) return 1;
+        for (unsigned i = 0; i < count; i++) {
+            unsigned bits;
+            if (fscanf(file, "%%x", &bits) != 1) return 2;
+            memcpy(values + i, &bits, 4);
+        }
+        if (story_set_weight(&language.model, index, values, 4u * count + 4u) != STORY_ERROR_SIZE) return 3;
+        if (story_set_weight(&language.model, index, values, 4u * count)) return 4;
+    }
+    return 0;
+}
+int main(int argc, char **argv) {
+    static const int32_t text[] = {%s};
+    story_weight_t info;
+    if (story_set_weight(&language.model, 0, values, 4) != STORY_ERROR_STRUCT) return 1;
+    if (story_language_init(&language)) return 1;
+    if (story_weight_info(STORY_WEIGHTS, &info) != STORY_ERROR_INDEX) return 2;
+    if (story_weight_index("model.norm.weight", &(uint32_t){0}) != STORY_ERROR_NAME) return 3;
+    for (int at = 0; at < argc; at++) {
+        if (at) { /* the first adapter is that of the library */
+            FILE *file = fopen(argv[at], "r");
+            const int failed = file ? put(file) : 9;
+            if (failed) return 10 + failed;
+            fclose(file);
+            if (story_reset(&language, 0)) return 4;
+        }
+        if (story_prefill(&language, 0, text, 11) || story_decode(&language, text + 11)) return 5;
+        for (uint32_t i = 0; i < STORY_VOCABULARY; i++) {
+            uint32_t bits;
+            memcpy(&bits, story_scores(&language, 0) + i, 4);
+            printf("%%08x ", (unsigned)bits);
+        }
+        printf("\\n");
+    }
+    for (uint32_t index = 0; index < STORY_WEIGHTS; index++) {
+        if (story_weight_info(index, &info)) return 6;
+        if (story_get_weight(&language.model, index, values, 4u * info.count)) return 7;
+        printf("%%s %%s %%08x\\n", info.name, info.shape, (unsigned)(union { float f; uint32_t u; }){values[0]}.u);
+    }
+    return 0;
+}
+"""
+
+
+def hexadecimal(array: Array) -> str:
+    """The bits of a float32 array."""
+    return " ".join(f"{word:08x}" for word in array.reshape(-1).view(np.uint32).tolist())
+
+
+@pytest.mark.parametrize("chunk", [pytest.param(1, marks=pytest.mark.slow), 4])
+def test_a_program_swaps_adapters(chunk: int, tmp_path: Path) -> None:
+    """Two adapters in turn: each time the scores have the bits of the decoder with the same one."""
+    architecture, weights = model()
+    lora, known = LowRank("v_proj|down_proj", 3, 7.0, 0.5), shapes(architecture)
+    draw = np.random.default_rng(4)
+    first, second = ({n: draw.normal(size=s).astype(np.float32) for n, s in lora.shapes(known).items()} for _ in "ab")
+    made = language_material(architecture, {**weights, **first}, "story", chunk=chunk, adapters=lora)
+    library = write_library(made, tmp_path / "story").folder
+    files = []
+    for name, arrays in (("first", first), ("second", second)):
+        lines = [f"{key} {array.size} {hexadecimal(array)}" for key, array in arrays.items()]
+        files.append(tmp_path / name)
+        files[-1].write_text("\n".join(lines))
+    ids = text(architecture, 12, 1)
+    (tmp_path / "main.c").write_text(SWAPPED % ", ".join(map(str, ids)))
+    command = ["gcc", *CHECKS.split(), f"-I{library / 'include'}", tmp_path / "main.c"]
+    subprocess.run([*command, *sorted((library / "src").glob("*.c")), "-lm", "-o", tmp_path / "main"], check=True)
+    words = [tmp_path / "main", files[1], files[0], files[1]]
+    lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    decoder = Decoder(architecture, {**weights, **first}, chunk=3, adapters=lora)
+    found = [np.array([int(word, 16) for word in line.split()], np.uint32).tobytes() for line in lines[:4]]
+    expected = []
+    for arrays in (first, second, first, second):
+        decoder.load(arrays)
+        decoder.prefill(ids[:11])
+        expected.append(decoder.decode(ids[11:])[0].tobytes())
+    assert found == expected
+    assert len(set(expected)) == 2
+    listed = {name: word for name, _, word in map(str.split, lines[4:])}
+    assert listed == {name: hexadecimal(array.reshape(-1)[:1]) for name, array in second.items()}
+    manifest = json.loads((library / "manifest.json").read_text())
+    assert {row["name"]: tuple(row["shape"]) for row in manifest["weights"]} == lora.shapes(known)
+
+
 TRAINER = """
 #include "story_language.h"
 #include <stdio.h>
@@ -258,16 +356,26 @@ int main(int argc, char **argv) {
 """
 
 
-def test_it_goes_on_learning_between_texts(tmp_path: Path) -> None:
-    """Decoding leaves training alone, and reads with the weights that training has left."""
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param([], id="all"),
+        pytest.param(["--lora", "q_proj|up_proj", "--lora-rank", 2, "--lora-dropout", 0.25], id="adapters"),
+        pytest.param(["--trainable", "norm"], id="norms", marks=pytest.mark.slow),
+    ],
+)
+def test_it_goes_on_learning_between_texts(part: list[object], tmp_path: Path) -> None:
+    """Decoding leaves training alone, and reads with the weights that training has left, and those that it leaves."""
     folder = tmp_path / "model"
     sizes = {"layers": 1, "dim": 16, "hidden": 24, "context": 24, "heads": 2, "kv_heads": 2}
     made = new_model(folder, {**preset("llama"), **sizes}, ByteTokenizer(), 3)
     (tmp_path / "stories.txt").write_text("\n".join(stories(3)))
-    words = ["--batch-size", 1, "--accumulate-grad-batches", 2, "--n-steps", 4, "--quiet"]
+    words = ["--batch-size", 1, "--accumulate-grad-batches", 2, "--n-steps", 4, "--quiet", *part]
     assert deployer("lm", "train", folder, "--text", tmp_path / "stories.txt", *words) == 0
     run = read_run(folder / "run")
-    library = write_library(trainer_material(made.architecture, run, "story", chunk=2), tmp_path / "story").folder
+    library = write_library(
+        trainer_material(made.architecture, read_start(folder / "run"), run, "story", chunk=2), tmp_path / "story"
+    ).folder
     ids = text(made.architecture, made.architecture.context + 1)
     (tmp_path / "main.c").write_text(TRAINER % ", ".join(map(str, ids)))
     command = ["gcc", *CHECKS.split(), f"-I{library / 'include'}", tmp_path / "main.c"]
@@ -282,8 +390,12 @@ def test_it_goes_on_learning_between_texts(tmp_path: Path) -> None:
         name: np.array([int(word, 16) for word in words], np.uint32).view(np.float32)
         for name, *words in map(str.split, reading)
     }
-    names, shapes_of = run.names, shapes(made.architecture)
-    weights = {name: arrays[names.get(name, name)].reshape(shape) for name, shape in shapes_of.items()}
-    assert all((weights[name] != run.case.dataset.weights[names.get(name, name)]).any() for name in weights)
-    decoder = Decoder(made.architecture, weights, chunk=4)
+    start = read_start(folder / "run")
+    assert bool(start.adapters) == ("--lora" in part)
+    known = parameter_shapes(made.architecture, start.adapters)
+    trained = {n: arrays[new].reshape(known[n]) for n, new in run.names.items()}
+    assert all((array != run.case.dataset.weights[run.names[name]]).any() for name, array in trained.items())
+    assert set(trained) <= set(known)
+    assert (len(trained) == len(known)) == (not part)
+    decoder = Decoder(made.architecture, {**start.weights, **trained}, chunk=4, adapters=start.adapters)
     assert arrays["scores"].tobytes() == decoder.prefill(ids[:9])[0].tobytes()

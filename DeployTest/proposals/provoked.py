@@ -496,6 +496,9 @@ _REASONS = {
     "an option of `deployer lm`, which works on a folder of its own; its tests follow it": (
         "` first, or leave --train out",
         "add --lora",
+        "leave one out: --train goes on with the adapters of the last run, if it had some",
+        "the options it began with, or no --resume",
+        "`deployer lm train FOLDER --text FILE --lora REGEX --adapter DIR` makes one",
         "another file, or --force to overwrite it",
         "--validation FILE with a text of its own, or --separator TEXT, which divides this one",
     ),

@@ -1,6 +1,6 @@
 """Views of a library's header: inputs and their ranges, the prediction, weights, rates, and their sizes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.codegen.c_names import Names
@@ -146,9 +146,11 @@ def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorVi
     )
 
 
-def weight_views(plan: Plan, program: Program, names: Names) -> tuple[WeightView, ...]:
-    """The weights, and what optimizer and norms keep, in the plan's order."""
-    kinds = {name: program.tensors[name].type for name in plan.weights}
+def weight_views(
+    plan: Plan, program: Program, names: Names, among: Collection[str] | None = None
+) -> tuple[WeightView, ...]:
+    """The weights, and what optimizer and norms keep, in the plan's order; all, or those `among` others."""
+    kinds = {name: program.tensors[name].type for name in plan.weights if among is None or name in among}
     return tuple(
         WeightView(
             c_string(name),

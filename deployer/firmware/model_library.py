@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from deployer.core.ir import Program
 from deployer.core.operator import Array
 from deployer.core.plan import target_of
 from deployer.core.safe_text import json_text
-from deployer.firmware import pages, state
+from deployer.firmware import interface, pages, state
 from deployer.firmware.common import CommonView, PlannedModel, described, library_tools, manifest, printed_files
 from deployer.firmware.segments import segments
+from deployer.firmware.steps import ONCE
 
 WORDS_BESIDE = 2
 """Members of a struct beside its memory, of one word each."""
@@ -23,9 +24,13 @@ WORDS_BESIDE = 2
 
 @dataclass(frozen=True, eq=False)
 class ModelMaterial(PlannedModel):
-    """Inputs of library generation for a model: its plan, and a sample for the example."""
+    """Inputs of library generation for a model: its plan, and a sample for the example.
+
+    `weights` are the first contents of weights that a program may replace; all others are constants.
+    """
 
     inputs: Mapping[str, Array]
+    weights: Mapping[str, Array] = field(default_factory=dict)
 
 
 def check_outputs(program: Program) -> None:
@@ -61,8 +66,11 @@ class _View(CommonView):
 
     def __init__(self, made: ModelMaterial) -> None:
         plan, program = made.plan, made.program
-        initial = state.initial_tensors(plan, program, {})
+        initial = state.initial_tensors(plan, program, made.weights)
         super().__init__(made, "Prediction", f"{made.name}: predictions of {made.case} as a library", initial)
+        self.weight_views = interface.weight_views(plan, program, self.names, made.weights)
+        self.weights, self.settable = len(self.weight_views), ONCE if made.weights else ()
+        self.weight_rows = pages.weight_rows(plan, program, made.weights)
         self.ready = int(hashlib.sha256(digest(plan).encode()).hexdigest()[:8], 16) | 1
         self.segments = segments(made.schedule)
         arrays = [np.asarray(made.inputs[n], program.tensors[n].type.dtype) for n in data_read(plan)]
@@ -76,7 +84,9 @@ class _View(CommonView):
 def _own_facts(view: _View) -> dict[str, object]:
     """Members of the manifest of this kind of library alone: inputs and outputs."""
     made = view.made
+    listed = [described(made, name) for name in made.plan.weights if name in made.weights]
     return {
         "inputs": [described(made, name) for name in made.plan.data],
         "output": [described(made, name) for name in made.plan.outputs],
+        **({"weights": listed} if listed else {}),
     }

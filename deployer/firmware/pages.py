@@ -1,6 +1,6 @@
 """Pages and samples of a library."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,9 +60,10 @@ def model_size_rows(name: str, struct_bytes: int, constant_bytes: int, step_byte
     )
 
 
-def weight_rows(plan: Plan, program: Program) -> tuple[WeightRow, ...]:
-    """The weights in the order of their indices."""
-    tensors = [(program.tensors[name], program.tensors[name].type) for name in plan.weights]
+def weight_rows(plan: Plan, program: Program, among: Collection[str] | None = None) -> tuple[WeightRow, ...]:
+    """The weights, all or those `among` others, in the order of their indices."""
+    names = [name for name in plan.weights if among is None or name in among]
+    tensors = [(program.tensors[name], program.tensors[name].type) for name in names]
     return tuple(
         WeightRow(
             index,

@@ -134,7 +134,7 @@ class BlockBuilder:
         return g.emit("Gemm", wide, f"{name}.adapted", transB=1, alpha=self.adapters.scale)
 
     def _dropped(self, name: str, x: str) -> str:
-        """What the adapter of a layer reads: in training a share of it is dropped."""
+        """The input of a layer's adapter: in training a share of it is dropped."""
         if self.adapters is None or not self.adapters.dropout:
             return x
         share = self.graph.number("adapters.dropout", self.adapters.dropout)

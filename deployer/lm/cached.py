@@ -7,10 +7,11 @@ from onnx import ModelProto, TensorProto, helper
 
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Array
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.architecture import Architecture
 from deployer.lm.blocks import COS, OWN, SIN, Attend, BlockBuilder, TokenPlaces, layer_name, rope_tables
 from deployer.lm.graph import NodeWriter, floats_value, ids_value
-from deployer.lm.model import LOGITS, ordered, shapes
+from deployer.lm.model import LOGITS, ordered, parameter_shapes
 from deployer.operators.attention.cache import CacheUpdate
 
 TOKENS, BEGIN, LAST = "tokens", "begin", "last"
@@ -38,12 +39,14 @@ def cached_model(
     chunk: int = 1,
     sequences: int = 1,
     selects: bool = False,
+    adapters: LowRank | None = None,
 ) -> ModelProto:
     """The model of a chunk: `tokens` [sequences, chunk] and `begin` [sequences] to scores of all tokens in order.
 
     A program keeps the keys and values of tokens from call to call, for `context` of them in each sequence; rows behind
     those that were read are never seen. If it `selects`, scores are those of one token of each sequence, whose index in
-    the chunk `last` [sequences] is. OptionProblem for numbers below 1, and a chunk beyond the context.
+    the chunk `last` [sequences] is. With `adapters` their weights are
+    among the others. OptionProblem for numbers below 1, and a chunk beyond the context.
     """
     check_sizes(architecture, sequences, chunk)
     a, graph = architecture, NodeWriter()
@@ -51,7 +54,7 @@ def cached_model(
         ids_value(TOKENS, sequences, chunk),
         helper.make_tensor_value_info(BEGIN, TensorProto.INT32, [sequences]),
     ]
-    build = BlockBuilder(a, graph, cached_places(a, graph, sequences, chunk))
+    build = BlockBuilder(a, graph, cached_places(a, graph, sequences, chunk), adapters and adapters.evaluated)
     x = build.embedding(TOKENS)
     for layer in range(a.layers):
         x = build.block(layer, x)
@@ -67,7 +70,10 @@ def cached_model(
     ]
     count = sequences if selects else sequences * chunk
     return graph.model(
-        "cached_model", (*inputs, *caches), (floats_value(LOGITS, count, a.vocab),), ordered(shapes(a), weights)
+        "cached_model",
+        (*inputs, *caches),
+        (floats_value(LOGITS, count, a.vocab),),
+        ordered(parameter_shapes(a, adapters), weights),
     )
 
 

@@ -17,10 +17,11 @@ from deployer.fitting.engine import FitEvaluator, evaluated_program
 from deployer.fitting.in_process import StepLibrary
 from deployer.fitting.segments import build_segment
 from deployer.frontend import parse
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.architecture import Architecture
 from deployer.lm.cached import cache_names, cached_model, check_sizes
 from deployer.lm.graph import save_model
-from deployer.lm.model import LOGITS, shapes
+from deployer.lm.model import LOGITS, parameter_shapes
 
 CHUNK = 16
 """Tokens of each sequence that prefill reads at once, unless told otherwise."""
@@ -28,13 +29,18 @@ Weights = Mapping[str, Array]
 
 
 def cached_program(
-    architecture: Architecture, weights: Weights, chunk: int = 1, sequences: int = 1, selects: bool = False
+    architecture: Architecture,
+    weights: Weights,
+    chunk: int = 1,
+    sequences: int = 1,
+    selects: bool = False,
+    adapters: LowRank | None = None,
 ) -> Program:
     """The program of `cached_model`, whose parameters are weights that may change."""
     with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
         path = Path(scratch) / "cached.onnx"
-        save_model(cached_model(architecture, weights, chunk, sequences, selects), path)
-        return evaluated_program(parse.read_graphs(path, None).main, list(shapes(architecture)))
+        save_model(cached_model(architecture, weights, chunk, sequences, selects, adapters), path)
+        return evaluated_program(parse.read_graphs(path, None).main, list(parameter_shapes(architecture, adapters)))
 
 
 class _Chunks:
@@ -42,7 +48,7 @@ class _Chunks:
 
     def __init__(self, decoder: "Decoder", chunk: int) -> None:
         a, self.chunk, self.selects = decoder.architecture, chunk, chunk > 1
-        program = cached_program(a, decoder.weights, chunk, decoder.sequences, self.selects)
+        program = cached_program(a, decoder.weights, chunk, decoder.sequences, self.selects, decoder.adapters)
         options = Options(native().name, cores=decoder.cores)
         with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
             self.library = StepLibrary(program, options, Path(scratch) / "code")
@@ -66,7 +72,8 @@ class Decoder:
 
     Keys and values of the tokens that were read stay in caches for `context` tokens of each of `sequences`. Prefill
     reads `chunk` tokens of each at a time; scores have the same bits for any chunk, for tokens one by one, and in
-    training. `lengths` are the numbers of tokens read.
+    training. `lengths` are the numbers of tokens read. With `adapters` their weights are among the others, and `load`
+    swaps them.
     """
 
     def __init__(
@@ -76,11 +83,13 @@ class Decoder:
         sequences: int = 1,
         chunk: int = CHUNK,
         cores: int | None = None,
+        adapters: LowRank | None = None,
     ) -> None:
         """Raise OptionProblem for numbers below 1, or a chunk beyond the context."""
         check_sizes(architecture, sequences, chunk)
         self.architecture, self.sequences, self.chunk, self.cores = architecture, sequences, chunk, cores
-        self.weights = {name: np.asarray(weights[name], np.float32) for name in shapes(architecture)}
+        self.adapters, names = adapters, parameter_shapes(architecture, adapters)
+        self.weights = {name: np.asarray(weights[name], np.float32) for name in names}
         self.lengths = np.zeros(sequences, np.int64)
         self._current: _Chunks | None = None
 
@@ -93,8 +102,8 @@ class Decoder:
         return _Chunks(self, self.chunk)
 
     def load(self, weights: Weights) -> None:
-        """Take other weights; what was read before is forgotten."""
-        self.weights = {name: np.asarray(weights[name], np.float32) for name in self.weights}
+        """Take other weights, by default those that there are; what was read before is forgotten."""
+        self.weights = {name: np.asarray(weights.get(name, own), np.float32) for name, own in self.weights.items()}
         for name in ("_single", "_many"):
             if name in self.__dict__:
                 self.__dict__[name].library.load(self.weights)
@@ -179,5 +188,5 @@ def replayed(
     program = cached_program(architecture, weights)
     plan = build_segment(program, options, folder, force)
     passes = [[np.array([[number]], np.int32), np.array([at], np.int32)] for at, number in enumerate(ids)]
-    given = {name: np.asarray(weights[name], np.float32) for name in shapes(architecture)}
+    given = {name: np.asarray(weights[name], np.float32) for name in parameter_shapes(architecture)}
     return FitEvaluator(program, plan, folder).outputs(given, passes).reshape(len(ids), architecture.vocab)

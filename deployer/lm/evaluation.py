@@ -17,7 +17,9 @@ from deployer.fitting.segments import build_segment
 from deployer.frontend import parse
 from deployer.frontend.prepare import Axes
 from deployer.lm.decoder import Decoder
-from deployer.lm.folder import LanguageModel
+from deployer.lm.folder import MODEL, LanguageModel
+from deployer.lm.graph import save_model
+from deployer.lm.model import forward_model
 from deployer.lm.rows import IGNORED, TextRows
 from deployer.text.sampling import Sampler
 
@@ -55,9 +57,9 @@ class TextLoss:
 @contextmanager
 def scores_of(model: LanguageModel, batch: int, stage: Callable[[str], None] = lambda text: None) -> Iterator[Scores]:
     """A function for the scores of rows of ids by the generated program, built for `batch` rows at once."""
-    graph = parse.read_graphs(model.model, None, Axes(batch)).main
-    program = evaluated_program(graph, tuple(model.weights))
     with TemporaryDirectory(prefix="deployer-lm-") as place:
+        graph = parse.read_graphs(_forward_file(model, Path(place)), None, Axes(batch)).main
+        program = evaluated_program(graph, tuple(model.weights))
         plan = build_segment(program, Options(native().name), Path(place), False, stage)
         evaluator, a = FitEvaluator(program, plan, Path(place)), model.architecture
 
@@ -67,6 +69,14 @@ def scores_of(model: LanguageModel, batch: int, stage: Callable[[str], None] = l
             return evaluator.outputs(model.weights, batches).reshape(-1, a.context, a.vocab)[: len(ids)]
 
         yield scores
+
+
+def _forward_file(model: LanguageModel, place: Path) -> Path:
+    """The file of the forward model, with adapters if there are any; it then lies in `place`."""
+    if model.adapters is None:
+        return model.model
+    save_model(forward_model(model.architecture, model.weights, model.adapters.evaluated), place / MODEL)
+    return place / MODEL
 
 
 def text_loss(scores: Scores, rows: TextRows, batch: int) -> TextLoss:

@@ -12,6 +12,8 @@ from deployer.core.files.reading import read_json
 from deployer.core.operator import Array
 from deployer.core.safe_text import json_text
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
+from deployer.lm.adapters.files import read_adapter
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.architecture import Architecture, read_architecture
 from deployer.lm.graph import model_bytes
 from deployer.lm.model import forward_model, shapes
@@ -31,12 +33,13 @@ HINT = "`deployer lm new` makes one"
 
 @dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """A language model in its folder."""
+    """A language model in its folder; with `adapters` their weights are among the others."""
 
     folder: Path
     architecture: Architecture
     tokenizer: Tokenizer
     weights: Mapping[str, Array]
+    adapters: LowRank | None = None
 
     @property
     def model(self) -> Path:
@@ -64,8 +67,11 @@ def new_model(
     return made
 
 
-def read_model(folder: Path) -> LanguageModel:
-    """The language model of a folder; FileProblem for files that are missing, damaged, or do not belong together."""
+def read_model(folder: Path, adapter: Path | None = None) -> LanguageModel:
+    """The language model of a folder, with an adapter that lies in another one.
+
+    FileProblem for files that are missing, damaged, or do not belong together.
+    """
     place = folder / RECORD
     record = read_json(place, f"the record of a language model: {HINT}", HINT)
     if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("version") != VERSION:
@@ -81,7 +87,10 @@ def read_model(folder: Path) -> LanguageModel:
         wrong = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))[0]
         facts = [("in the file", str(found.get(wrong, "none"))), ("expected", str(expected.get(wrong, "none")))]
         raise FileProblem(f"{folder / WEIGHTS} does not fit {place}: {wrong}", facts, HINT)
-    return LanguageModel(folder, architecture, tokenizer, arrays)
+    if adapter is None:
+        return LanguageModel(folder, architecture, tokenizer, arrays)
+    saved = read_adapter(adapter, expected)
+    return LanguageModel(folder, architecture, tokenizer, {**arrays, **saved.weights}, saved.adapters)
 
 
 def write_weights(model: LanguageModel, weights: Mapping[str, Array]) -> None:

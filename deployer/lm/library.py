@@ -23,14 +23,17 @@ from deployer.firmware.pages import listed
 from deployer.firmware.prediction import PREDICT, SINGLE, Predictor, with_graph
 from deployer.firmware.sources import library_rules
 from deployer.firmware.steps import ONCE
+from deployer.fitting.engine import evaluated_program
 from deployer.fitting.runs.run_files import RunCase
 from deployer.frontend import parse
 from deployer.frontend.raw_graph import RawGraph
+from deployer.lm.adapters.low_rank import LowRank
 from deployer.lm.architecture import Architecture
 from deployer.lm.cached import BEGIN, LAST, TOKENS, cached_model
 from deployer.lm.decoder import check_ids
 from deployer.lm.graph import save_model
 from deployer.lm.model import shapes
+from deployer.lm.training import RunStart
 from deployer.planning.plan_choice import Progress, silent
 from deployer.sizing.needs import material, model_material
 from deployer.text.c_tokenizer import CTokenizer
@@ -72,7 +75,8 @@ class LanguageView:
 
     The first of the `readers` reads chunks, the last single tokens; they are one if a chunk is a token. The first costs
     less for `least` tokens of a text, or more. One of `tokenizer` and `tokenless` has an element: whether the example's
-    prompt is bytes of a text, or ids. A text ends where `end` is drawn.
+    prompt is bytes of a text, or ids. A text ends where `end` is drawn. `adapted` has an element where a program
+    may replace an adapter.
     """
 
     name: CText
@@ -91,6 +95,7 @@ class LanguageView:
     end: int
     tokenizer: tuple[int, ...]
     tokenless: tuple[int, ...]
+    adapted: tuple[int, ...]
 
     def files(self) -> dict[str, str]:
         """The interface, its source and an example by their paths in the library."""
@@ -132,7 +137,13 @@ def _split(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def language_view(
-    architecture: Architecture, name: str, sequences: int, chunk: int, example: Example, tokenizer: Tokenizer | None
+    architecture: Architecture,
+    name: str,
+    sequences: int,
+    chunk: int,
+    example: Example,
+    tokenizer: Tokenizer | None,
+    adapters: LowRank | None = None,
 ) -> LanguageView:
     """The interface of a library, whose example has a prompt of text if there is a tokenizer, else of ids.
 
@@ -163,6 +174,7 @@ def language_view(
         end=-1 if tokenizer is None else tokenizer.end,
         tokenizer=ONCE if tokenizer else (),
         tokenless=() if tokenizer else ONCE,
+        adapted=ONCE if adapters else (),
     )
 
 
@@ -207,32 +219,42 @@ def language_material(
     tokenizer: Tokenizer | None = None,
     example: Example | None = None,
     progress: Progress = silent,
+    adapters: LowRank | None = None,
 ) -> ModelMaterial:
     """The inputs of generating a library that only predicts, with weights as constants.
 
     It reads texts of `sequences` at once, `chunk` tokens at a time or one by one, draws tokens, and with a tokenizer
-    turns texts into ids. By default the example goes on with the begin of a document, or with id 0.
+    turns texts into ids. By default the example goes on with the begin of a document, or with id 0. Weights of
+    `adapters` are no constants: a program may replace them.
     """
     known = example or Example("" if tokenizer else (0,))
-    view = language_view(architecture, name, sequences, chunk, known, tokenizer)
+    view = language_view(architecture, name, sequences, chunk, known, tokenizer, adapters)
+    model = cached_model(architecture, weights, chunk, sequences, chunk > 1, adapters)
+    own = adapters.shapes(shapes(architecture)) if adapters else {}
     sample: dict[str, Array] = {TOKENS: np.zeros((sequences, chunk), np.int64), BEGIN: np.zeros(sequences, np.int32)}
     sample |= {LAST: np.zeros(sequences, np.int32)} if chunk > 1 else {}
     with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
         folder = Path(scratch) / view.name
         folder.mkdir()
-        save_model(cached_model(architecture, weights, chunk, sequences, chunk > 1), folder / "network.onnx")
+        save_model(model, folder / "network.onnx")
         (folder / "inputs.npz").write_bytes(npz_bytes(sample))
         case = pipeline.load_inference_case(folder)
+        if own:
+            graph = parse.read_graphs(folder / "network.onnx", None).main
+            case = replace(case, program=evaluated_program(graph, list(own)))
     if chunk > 1:
-        program = with_graph(case.program, _read(architecture, weights, 1, sequences), {}, SINGLE)
-        own = {name: np.zeros(program.tensors[name].type.shape, np.int64) for name in program.data}
-        case = replace(case, program=program, inputs={**own, **case.inputs})
-    made = model_material(case, view.name, Options(target=library_rules().target), progress)
+        single = _read(architecture, weights, 1, sequences, adapters)
+        program = with_graph(case.program, single, {name: name for name in own}, SINGLE)
+        blank = {name: np.zeros(program.tensors[name].type.shape, np.int64) for name in program.data}
+        case = replace(case, program=program, inputs={**blank, **case.inputs})
+    first = {name: np.asarray(weights[name], np.float32) for name in own}
+    made = model_material(case, view.name, Options(target=library_rules().target), progress, first)
     return _with_text(made, view, tokenizer)
 
 
 def trainer_material(
     architecture: Architecture,
+    start: RunStart,
     run: RunCase,
     name: str,
     sequences: int = 1,
@@ -243,22 +265,26 @@ def trainer_material(
 ) -> Material:
     """The inputs of generating a library that trains on as a run did, and reads and continues texts with what it has.
 
-    Both share the weights' memory. Other arguments are those of `language_material`.
+    Both share the weights' memory; those that the run did not train are what it began with, at its `start`. Other
+    arguments are those of `language_material`.
     """
     known = example or Example("" if tokenizer else (0,))
-    view = language_view(architecture, name, sequences, chunk, known, tokenizer)
-    blank = {n: np.zeros(shape, np.float32) for n, shape in shapes(architecture).items()}
-    single = _read(architecture, blank, 1, sequences) if chunk > 1 else None
-    predictor = Predictor(_read(architecture, blank, chunk, sequences), run.names, single)
+    view = language_view(architecture, name, sequences, chunk, known, tokenizer, start.adapters)
+    first, single = _read(architecture, start.weights, chunk, sequences, start.adapters), None
+    if chunk > 1:
+        single = _read(architecture, start.weights, 1, sequences, start.adapters)
+    predictor = Predictor(first, run.names, single)
     options = Options(target=library_rules().target)
     return _with_text(material(run.case, view.name, options, predictor, progress=progress), view, tokenizer)
 
 
-def _read(architecture: Architecture, weights: Mapping[str, Array], chunk: int, sequences: int) -> RawGraph:
+def _read(
+    architecture: Architecture, weights: Mapping[str, Array], chunk: int, sequences: int, adapters: LowRank | None
+) -> RawGraph:
     """The graph of a chunk."""
     with tempfile.TemporaryDirectory(prefix="deployer-") as scratch:
         path = Path(scratch) / "cached.onnx"
-        save_model(cached_model(architecture, weights, chunk, sequences, chunk > 1), path)
+        save_model(cached_model(architecture, weights, chunk, sequences, chunk > 1, adapters), path)
         return parse.read_graphs(path, None).main
 
 

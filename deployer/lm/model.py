@@ -42,6 +42,12 @@ def shapes(architecture: Architecture) -> dict[str, Shape]:
     return found if a.tied else found | {HEAD: (a.vocab, a.dim)}
 
 
+def parameter_shapes(architecture: Architecture, adapters: LowRank | None = None) -> dict[str, Shape]:
+    """The shapes of the parameters, and behind them those of adapters."""
+    known = shapes(architecture)
+    return known | (adapters.shapes(known) if adapters else {})
+
+
 def _layer_shapes(a: Architecture) -> dict[str, Shape]:
     found = _norm_shapes(a, "input_layernorm", a.dim)
     for name, width in (("q", a.query_dim), ("k", a.kv_dim), ("v", a.kv_dim)):
@@ -81,9 +87,7 @@ def forward_model(
     build.logits(x, LOGITS)
     rows = f"{BATCH} * {a.context}"
     ends = ids_value(IDS, BATCH, a.context), floats_value(LOGITS, rows, a.vocab)
-    known = shapes(a)
-    known |= adapters.shapes(known) if adapters else {}
-    return graph.model("language_model", ends[:1], ends[1:], ordered(known, weights))
+    return graph.model("language_model", ends[:1], ends[1:], ordered(parameter_shapes(a, adapters), weights))
 
 
 def ordered(known: Mapping[str, Shape], weights: Mapping[str, Array]) -> dict[str, Array]:

@@ -1,5 +1,6 @@
 """Needs of the training of a case: memory and constants by its plan, code, stack and instructions by core."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from deployer.core.errors import DeployerError, OptionProblem, TilingInfeasible,
 from deployer.core.files.reading import parse_json, real_path
 from deployer.core.ir import Program
 from deployer.core.level import L_INNER
+from deployer.core.operator import Array
 from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.firmware.bill import check_name
@@ -60,8 +62,13 @@ def material(
     return Material(check_name(name), title, plan, program, schedule, layout, dataset, rates)
 
 
-def model_material(case: Case, name: str, options: Options, progress: Progress = silent) -> ModelMaterial:
-    """Return the inputs of a library of an inference case: one graph, whose weights are constants."""
+def model_material(
+    case: Case, name: str, options: Options, progress: Progress = silent, weights: Mapping[str, Array] | None = None
+) -> ModelMaterial:
+    """Return the inputs of a library of an inference case: one graph, whose weights are constants.
+
+    `weights` are the first contents of those among the program's inputs that a user of the library may replace.
+    """
     target = target_of(options)
     library_tools(target)
     check_outputs(case.program)
@@ -69,7 +76,7 @@ def model_material(case: Case, name: str, options: Options, progress: Progress =
     schedule = tiling.lifetimes.schedule
     layout = memory_layout(plan, schedule.program, target.levels[L_INNER].budget)
     title = real_path(case.directory).name
-    return ModelMaterial(check_name(name), title, plan, case.program, schedule, layout, case.inputs)
+    return ModelMaterial(check_name(name), title, plan, case.program, schedule, layout, case.inputs, weights or {})
 
 
 def _rated(case: Case) -> tuple[Program, tuple[float, ...]]:

@@ -17,4 +17,9 @@ are those of training, bit by bit, however a text is divided.
 | `${v.name}_text_decode` | the bytes of an id |
 % endfor
 
+% for _ in v.adapted:
+Weights of the adapter are replaced by `${v.name}_set_weight(&language.model, ...)`. What was read before was read with the old ones: call
+`${v.name}_reset` for each text then.
+
+% endfor
 `examples/main.c` goes on with a text.

@@ -29,6 +29,17 @@ Inputs, outputs and all values in between share the memory. Code is not included
 Arrays are packed, the last index runs fastest. A prediction may overwrite its inputs: fill all of them before each one. An output is valid
 until an input is filled.
 
+% for _ in v.settable:
+These weights lie in the struct, and `${v.name}_set_weight` replaces them; `${v.name}_weight_index` finds one by its name. All others are
+constants.
+
+| index | weight | elements |
+|---:|---|---|
+% for row in v.weight_rows:
+| ${row.index} | `${row.label}` | `${row.kind}${row.shape}` |
+% endfor
+
+% endfor
 <%text>##</%text> Use
 
 ```c

@@ -5,6 +5,10 @@
  * A library that predicts with this model. It allocates no memory and prints nothing. Its weights are constants; its only
  * state is the struct ${v.name}_t. Do not call it from interrupt handlers, nor for one struct from two threads at a time.
  *
+% for _ in v.settable:
+ * Some weights are in the struct, too, and may be replaced at any time: see ${v.name}_set_weight.
+ *
+% endfor
  * Fill the inputs, call ${v.name}_predict, read the outputs. A prediction may overwrite its inputs, and filling an input may
  * overwrite outputs: they share memory. */
 #ifndef ${v.upper}_H_INCLUDED
@@ -18,6 +22,9 @@ extern "C" {
 #endif
 
 #define ${v.upper}_MEMORY_WORDS ${v.words}u /* of 4 bytes: inputs, outputs and all values in between */
+% for _ in v.settable:
+#define ${v.upper}_WEIGHTS ${v.weights}u /* weights that set_weight replaces; all others are constants */
+% endfor
 
 /* Result of a call. */
 typedef enum {
@@ -26,6 +33,11 @@ typedef enum {
     ${v.upper}_ERROR_STRUCT,   /* ${v.name}_init has not prepared this struct */
     ${v.upper}_ERROR_MACHINE,  /* this machine, compiler or C library rounds differently; try -DHAL_OWN_FMA */
     ${v.upper}_ERROR_FLAGS,    /* a source is compiled with flags that change results, such as -ffast-math or -ffp-contract=fast */
+% for _ in v.settable:
+    ${v.upper}_ERROR_INDEX,    /* no weight has this index */
+    ${v.upper}_ERROR_NAME,     /* no weight has this name */
+    ${v.upper}_ERROR_SIZE,     /* wrong number of bytes */
+% endfor
     ${v.upper}_ERROR_INPUT     /* an input that is used as an index is out of range */
 } ${v.name}_status_t;
 
@@ -60,6 +72,10 @@ const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model); /* ${t.label}${t
 % endfor
 % endfor
 
+% for _ in v.settable:
+/* A weight that may be replaced: its name in the model, shape, elements, and whether they are int32_t. */
+<%include file="weight_calls.h.mako"/>
+% endfor
 /* Return the result of the last call for this struct; return a text for a result. */
 ${v.name}_status_t ${v.name}_last_error(const ${v.name}_t *model);
 const char *${v.name}_status_text(${v.name}_status_t status);

@@ -60,6 +60,11 @@ const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model) { return ${v.name
 % endfor
 % endfor
 
+% for _ in v.settable:
+/* ---- weights ---- */
+
+<%include file="weight_calls.c.mako"/>
+% endfor
 /* ---- errors ---- */
 
 ${v.name}_status_t ${v.name}_last_error(const ${v.name}_t *model) {
@@ -74,6 +79,11 @@ const char *${v.name}_status_text(${v.name}_status_t status) {
     case ${v.upper}_ERROR_STRUCT: return "the struct is not prepared";
     case ${v.upper}_ERROR_MACHINE: return "this machine rounds in another way";
     case ${v.upper}_ERROR_FLAGS: return "a source is compiled with flags that change results, such as -ffast-math";
+% for _ in v.settable:
+    case ${v.upper}_ERROR_INDEX: return "no weight has this index";
+    case ${v.upper}_ERROR_NAME: return "no weight has this name";
+    case ${v.upper}_ERROR_SIZE: return "wrong number of bytes";
+% endfor
     case ${v.upper}_ERROR_INPUT: return "an input value is out of range";
     }
     return "unknown";

@@ -24,5 +24,10 @@ static inline ${v.name}_status_t ${v.name}_ended(${v.name}_t *model, ${v.name}_s
 static inline ${v.name}_status_t ${v.name}_usable(const ${v.name}_t *model) {
     return !model ? ${v.upper}_ERROR_POINTER : model->ready == READY ? ${v.upper}_OK : ${v.upper}_ERROR_STRUCT;
 }
+% for _ in v.settable:
+
+/* A prediction is never left half done. */
+static inline ${v.name}_status_t ${v.name}_idle(${v.name}_t *model) { return ${v.name}_usable(model); }
+% endfor
 
 #endif

@@ -36,6 +36,7 @@ def add_lm_options(
     _add_train(actions, add_update_options)
     text = "loss, perplexity and bits per byte of a text"
     p = _added(actions, "eval", text)
+    _add_adapter(p)
     p.add_argument("--text", type=path, required=True, metavar="FILE|DIR", help=TEXT)
     p.add_argument(
         "--batch-size", type=positive, default=BATCH, metavar="N", help=f"sequences of a pass (default {BATCH})"
@@ -43,6 +44,7 @@ def add_lm_options(
     _add_separator(p)
     text = "continue a text, one token after the other"
     p = _added(actions, "generate", text)
+    _add_adapter(p)
     p.add_argument("--prompt", default="", metavar="TEXT", help="begin of the text (default: that of a document)")
     p.add_argument(
         "--tokens", type=positive, default=GENERATED, metavar="N", help=f"most tokens to add (default {GENERATED})"
@@ -103,6 +105,8 @@ def _add_train(actions: Any, add_update_options: Callable[[LazyParser, str, floa
     lora.add_argument("--lora-alpha", type=finite, metavar="X", help=text)
     text = "share of an adapter's inputs that is dropped in training, from 0 to below 1 (default 0)"
     lora.add_argument("--lora-dropout", type=finite, default=0.0, metavar="P", help=text)
+    text = "write the adapters to this folder, as PEFT does, instead of adding them to the weights"
+    lora.add_argument("--adapter", type=path, metavar="DIR", help=text)
     add_update_options(p, OPTIMIZER, RATE)
     add_length_options(p)
     add_machine_options(p)
@@ -117,6 +121,8 @@ def _add_package(actions: Any) -> None:
     text = "name of the library and prefix of its symbols: a-z, 0-9, single underscores"
     p.add_argument("--name", required=True, help=text)
     p.add_argument("--train", action="store_true", help="go on with the training of the folder's last run as well")
+    text = "adapter of low rank, whose weights a program of the library may replace (default: none)"
+    p.add_argument("--adapter", type=path, metavar="DIR", help=text)
     text = "with --train: begin with an empty state of the optimizer, which needs less flash"
     p.add_argument("--reset-optimizer", action="store_true", help=text)
     text = "tokens of a prompt that are read at once, by a program beside that of one token: more need more memory"
@@ -134,6 +140,11 @@ def _add_package(actions: Any) -> None:
     text = "do not test-compile the library with the host compiler (CC or gcc)"
     p.add_argument("--no-compile", dest="compile", action="store_false", help=text)
     p.add_argument("--force", action="store_true", help="overwrite files in the folder that other programs changed")
+
+
+def _add_adapter(p: LazyParser) -> None:
+    text = "adapter of low rank that is added to the model, from a folder with the files of PEFT (default: none)"
+    p.add_argument("--adapter", type=path, metavar="DIR", help=text)
 
 
 def _add_separator(p: "argparse._ActionsContainer") -> None:

@@ -80,6 +80,7 @@ def train(a: argparse.Namespace, console: Terminal) -> int:
             command=a.command_line,
             force=a.force,
             adapters=_adapters(a),
+            kept=a.adapter,
             callback=shown,
             warn=lambda warning: ending.tell(str(warning)),
         )
@@ -94,7 +95,7 @@ def train(a: argparse.Namespace, console: Terminal) -> int:
 
 def _adapters(a: argparse.Namespace) -> LowRank | None:
     """The adapters of the command line; OptionProblem for numbers of adapters that there are not."""
-    for name in () if a.lora else ("lora_rank", "lora_alpha", "lora_dropout"):
+    for name in () if a.lora else ("lora_rank", "lora_alpha", "lora_dropout", "adapter"):
         if name in a.given:
             raise OptionProblem(f"--{name.replace('_', '-')} has no effect here", hint="add --lora")
     alpha = float(a.lora_rank) if a.lora_alpha is None else a.lora_alpha
@@ -103,7 +104,7 @@ def _adapters(a: argparse.Namespace) -> LowRank | None:
 
 def evaluate(a: argparse.Namespace, console: Terminal) -> int:
     """Print loss, perplexity and bits per byte of a text."""
-    model = folder.read_model(a.folder)
+    model = folder.read_model(a.folder, a.adapter)
     rows = _rows(a, model, a.text)
     batch = min(a.batch_size, len(rows.ids))
     with console.status("graphs") as status, evaluation.scores_of(model, batch, status.update) as scores:
@@ -120,11 +121,11 @@ def evaluate(a: argparse.Namespace, console: Terminal) -> int:
 def generate(a: argparse.Namespace, console: Terminal) -> int:
     """Print a text that goes on from the prompt."""
     sampler = Sampler(a.temperature, a.top_k or 0, a.top_p, a.seed)
-    model = folder.read_model(a.folder)
+    model = folder.read_model(a.folder, a.adapter)
     tokenizer, context = model.tokenizer, model.architecture.context
     ids = [tokenizer.end, *tokenizer.encode(a.prompt)]
     with console.status("graphs"):
-        decoder = Decoder(model.architecture, model.weights, chunk=min(CHUNK, context))
+        decoder = Decoder(model.architecture, model.weights, chunk=min(CHUNK, context), adapters=model.adapters)
         found = list(evaluation.continuation(decoder, ids, a.tokens, tokenizer.end, sampler))
     text = tokenizer.decode(found).decode(errors="replace")
     console.lines(_printable(a.prompt + text))

@@ -6,7 +6,7 @@ Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, 2021: W x + alpha
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,13 +55,18 @@ class LowRank:
         """The factor of the products."""
         return self.alpha / self.rank
 
+    @property
+    def evaluated(self) -> "LowRank":
+        """The adapters as they are used once trained: nothing is dropped."""
+        return replace(self, dropout=0.0)
+
     def is_adapted(self, layer: str) -> bool:
         """Whether the linear layer of that name has an adapter."""
         return re.search(self.pattern, layer) is not None
 
     def layers(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
         """The adapted layers of a model with weights of these shapes; OptionProblem where there is none."""
-        known = [n.removesuffix(WEIGHT) for n, s in shapes.items() if len(s) == 2 and not any(p in n for p in NARROW)]
+        known = linear_layers(shapes)
         found = tuple(filter(self.is_adapted, known))
         if not found:
             ends = dict.fromkeys(name.rpartition(".")[2] for name in known)
@@ -96,3 +101,8 @@ class LowRank:
             weight = weights[f"{layer}{WEIGHT}"].astype(np.float64) + self.scale * product
             found[f"{layer}{WEIGHT}"] = weight.astype(np.float32)
         return found
+
+
+def linear_layers(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """The names of the linear layers within the blocks of a model with weights of these shapes."""
+    return [n.removesuffix(WEIGHT) for n, s in shapes.items() if len(s) == 2 and not any(p in n for p in NARROW)]
