@@ -70,6 +70,7 @@ class _View(CommonView):
         super().__init__(made, "Prediction", f"{made.name}: predictions of {made.case} as a library", initial)
         self.weight_views = interface.weight_views(plan, program, self.names, made.weights)
         self.weights, self.settable = len(self.weight_views), ONCE if made.weights else ()
+        self.replaced = [described(made, name) for name in plan.weights if name in made.weights]
         self.weight_rows = pages.weight_rows(plan, program, made.weights)
         self.ready = int(hashlib.sha256(digest(plan).encode()).hexdigest()[:8], 16) | 1
         self.segments = segments(made.schedule)
@@ -84,9 +85,8 @@ class _View(CommonView):
 def _own_facts(view: _View) -> dict[str, object]:
     """Members of the manifest of this kind of library alone: inputs and outputs."""
     made = view.made
-    listed = [described(made, name) for name in made.plan.weights if name in made.weights]
     return {
         "inputs": [described(made, name) for name in made.plan.data],
         "output": [described(made, name) for name in made.plan.outputs],
-        **({"weights": listed} if listed else {}),
+        **({"weights": view.replaced} if view.replaced else {}),
     }
