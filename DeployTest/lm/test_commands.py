@@ -243,7 +243,7 @@ FAULTS: tuple[tuple[dict[str, Any], str], ...] = (
 )
 
 
-USUAL: dict[str, Any] = {
+UNUSED: dict[str, Any] = {
     **{"alpha_pattern": {}, "base_model_name_or_path": "tiny", "bias": "none", "init_lora_weights": "gaussian"},
     **{"loftq_config": {}, "megatron_core": "megatron.core", "peft_version": "0.21.2", "qalora_group_size": 16},
     **{"revision": "main", "use_dora": False, "use_qalora": False, "layers_to_transform": None},
@@ -265,7 +265,7 @@ def test_adapters_that_do_not_fit(tmp_path: Path, capsys: Capture) -> None:
         said = refused(capsys, *words)
         assert message in said, said
         assert "adapter" in said.splitlines()[0]
-    (adapter / CONFIG).write_text(json.dumps({**record, **USUAL, "target_modules": ".*q_proj"}))
+    (adapter / CONFIG).write_text(json.dumps({**record, **UNUSED, "target_modules": ".*q_proj"}))
     half = {f"base_model.model.{n}": a.astype(np.float16) for n, a in saved.weights.items()}
     path.write_bytes(safetensors_bytes(half))
     assert deployer(*words, "--tokens", 1) == 0, "an expression, and weights that float32 holds"
