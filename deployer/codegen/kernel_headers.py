@@ -2,7 +2,9 @@
 
 from deployer.core.kernel import Kernel
 
-C_TYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float", "float32": "float", "int32": "int32_t"}
+ELEMENTS = {"float32": "float", "int32": "int32_t", "int8": "int8_t"}
+"""Element types in C."""
+C_TYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float", **ELEMENTS}
 
 
 def kernel_header(kernel: Kernel) -> str:

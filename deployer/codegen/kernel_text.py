@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deployer.codegen.c_text import WIDTH, float_literal
+from deployer.codegen.kernel_headers import C_TYPES
 from deployer.core.errors import InternalError
 from deployer.core.safe_text import CText, c_comment, code, identifier
 from deployer.expressions.c_text import c_text
@@ -14,7 +15,6 @@ from deployer.expressions.functions import APPROXIMATIONS
 from deployer.expressions.tree import Call, Number, calls, distinct
 from deployer.operators.base.elementwise_dsl import ElementwiseFormula, Pointwise, printed_kernels
 
-C_TYPES = {"float32": "float", "int32": "int32_t"}
 INDENT = 12
 SHORT, UNROLLED = 8, 4
 """Loops over formulas of so few operations are unrolled: a jump costs as much as three operations."""

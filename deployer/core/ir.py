@@ -12,8 +12,10 @@ import numpy.typing as npt
 from deployer.core.artefact import IF_ANY
 
 AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
-DTYPES: dict[str, int] = {"float32": 4, "int32": 4}
-"""Element types of a target, with their bytes. ONNX's other integers and bool become int32, its float64 float32."""
+DTYPES: dict[str, int] = {"float32": 4, "int32": 4, "int8": 1}
+"""Element types of a target, with their bytes. ONNX's float64 becomes float32, its bool and integers int32; int8 is what
+quantised operators compute with.
+"""
 
 Role = Literal["data", "weight", "accumulator", "flag", "constant", "value"]
 

@@ -29,7 +29,7 @@ TABLE = "_at"
 """Suffix of the name of a kernel's table."""
 WORD = 4
 """Bytes of a word of a table, and of the pair of numbers of a step."""
-MEMBERS = {"float32": "f32", "int32": "i32"}
+MEMBERS = {"float32": "f32", "int32": "i32", "int8": "i8"}
 """The views of a library's memory by element type."""
 
 

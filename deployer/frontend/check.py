@@ -279,14 +279,16 @@ def _tensor(state: Resolved, name: str) -> Tensor:
             f"{name!r} has no elements", [("type", str(kind))], "remove the part of the graph that uses it"
         )
     role: Role = "constant" if name in state.constants else "value"
-    data = _packed(name, state.constants[name]) if role == "constant" else None
+    data = _packed(name, kind.dtype, state.constants[name]) if role == "constant" else None
     return Tensor(name, kind, role, state.storage.get(name, name), data)
 
 
-def _packed(name: str, array: Array) -> bytes:
-    """The array as little-endian float32 or int32; raises ShapeMismatch for an integer beyond int32."""
+def _packed(name: str, dtype: str, array: Array) -> bytes:
+    """The array as little-endian numbers of that type; raises ShapeMismatch for an integer beyond int32."""
     if array.dtype.kind == "f":
         return array.astype("<f4").tobytes()
+    if dtype == "int8":
+        return array.astype(np.int8).tobytes()
     if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
         far = array.min() if array.min() < _INT32.min else array.max()
         raise ShapeMismatch(

@@ -339,7 +339,25 @@ def _add(state: Resolved, graph: RawGraph, raw: Node, operator: Operator) -> Non
     with refusing_malformed(node):
         node, carried = with_carry(execution_of(operator).sums, node, partial(operator.access, node, state.types))
     state.types |= carried
+    _narrow(state, node, operator)
     state.nodes.append(node)
+
+
+def _narrow(state: Resolved, node: Node, operator: Operator) -> None:
+    """Give constants that a kernel reads as 8 bits that type; a file's integers have 64 bits so far."""
+    if operator.kernel is None or "int8" not in {dtype for _, dtype, _ in operator.kernel.pointers}:
+        return
+    pointers = {arg: dtype for arg, dtype, _ in operator.kernel.pointers}
+    with refusing_malformed(node):
+        operands = operator.access(node, state.types).operands
+    for operand in operands:
+        kind = state.types[operand.tensor]
+        if pointers[operand.arg] == "int8" and operand.tensor in state.constants and kind.dtype == "int32":
+            array = state.constants[operand.tensor]
+            if array.size and not (-128 <= array.min() and array.max() <= 127):
+                far = array.min() if array.min() < -128 else array.max()
+                raise unsupported(node, f"its constant {operand.tensor!r} holds {far}", "numbers from -128 to 127")
+            state.types[operand.tensor] = TensorType("int8", kind.shape)
 
 
 def static_form(state: Resolved, node: Node, operator: Operator) -> Node:
@@ -405,7 +423,7 @@ def _folded(state: Resolved, node: Node, operator: Operator, types: tuple[Tensor
         results = operator.reference(node, operands)
     for name, result, kind in zip(node.outputs, results, types, strict=False):
         if name:
-            wide = np.int64 if kind.dtype == "int32" else np.float32
+            wide = np.float32 if kind.dtype == "float32" else np.int64
             state.constants[name] = np.asarray(result).astype(wide).reshape(kind.shape)
     return True
 

@@ -223,7 +223,9 @@ def lawful(access: Access, sizes: Mapping[str, int]) -> dict[str, int]:
 
 def poisoned(count: int, dtype: np.dtype[Any]) -> Array:
     """An array that no result may depend on: NaN, or a large integer."""
-    return np.full(count, np.nan if dtype.kind == "f" else 0x5A5A5A5A, dtype)
+    if dtype.kind == "f":
+        return np.full(count, np.nan, dtype)
+    return np.frombuffer(b"\x5a" * count * dtype.itemsize, dtype).copy()
 
 
 def _written(before: Array, after: Array) -> str:

@@ -20,6 +20,7 @@ from deployer.frontend.model_file import load_model
 from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
 from deployer.frontend.prepare import NO_AXES, Axes, GraphDraws, find_draws, with_keys, without_draws
+from deployer.frontend.quantized.packing import pack
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import is_literal
 from deployer.frontend.resolve import Resolved, by_body, resolve
@@ -99,6 +100,7 @@ def load(
     inputs = inference_roles(raw).types
     model = load_model(path)
     hoisted, parted = edits.apply(model)
+    pack(model)
     calls = [n for n, _ in inlined(model)]
     protos = [n for n in calls if not is_literal(n)]
     proto_by_name = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
