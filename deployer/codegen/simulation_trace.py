@@ -128,7 +128,7 @@ class Loops:
             moved, (depths, stage_depths) = bool(o.slots), self.depths(o)
             writes = int(o.mode != "in")
             flags = (writes, int(moved and o.mode != "out"), int(moved and writes), int(o.overwrite_on_first_pass))
-            buffers = (where.home, *where.slots, depths, stage_depths, len(axes))
+            buffers = (where.home, *where.slots, depths, stage_depths, self.step.kernel.element_bytes(o.arg), len(axes))
             numbers = ", ".join(map(str, (*flags, *buffers)))
             field = f"offsetof({self.step.kernel.symbol}_args_t, {o.arg})"
             rows.append(f'{{"{o.arg}", {field}, {numbers}, {tables.put("hal_sim_axis_t", axes)}}}')

@@ -1,8 +1,6 @@
 /* The loops of a step over the tables of the map: which tile comes next, and what it touches of a tensor. */
 #include "hal_loops.h"
 
-#define ELEMENT 4u
-
 /* ---- positions ---- */
 
 static uint32_t first_piece(const hal_sim_dim_t *dim, uint32_t part) { return part ? dim->ends[part - 1] : 0; }
@@ -98,8 +96,8 @@ static void add_level(host_box_t *box, uint32_t count, uint32_t stride) {
 
 /* The box of the tile, or of the part where `staged`, inside its tensor, or inside the part's box where `within`. */
 host_box_t loop_box(const hal_sim_operand_t *o, const loop_at_t *at, uint32_t staged, uint32_t within) {
-    host_box_t box = {.bytes = ELEMENT, .rank = 1, .levels = {{ELEMENT, 1}}};
-    uint32_t stride = ELEMENT;
+    host_box_t box = {.bytes = o->element, .rank = 1, .levels = {{o->element, 1}}};
+    uint32_t stride = o->element;
     for (uint32_t i = o->rank; i-- > 0;) {
         const hal_sim_axis_t *axis = &o->axes[i];
         const hal_sim_span_t *span = (staged ? part_span : loop_span)(axis, at);

@@ -48,12 +48,16 @@ RAW uint32_t memory_difference(const void *a, const void *b, uint32_t bytes) {
     return i;
 }
 
-/* The pattern as 8 bytes. Ranges begin at multiples of 4, as elements have 4 bytes: so do the words of the pattern. */
-static uint64_t pattern_of(uint32_t word) { return (uint64_t)word << 32 | word; }
+/* The pattern as 8 bytes from that address on; its words begin at multiples of 4, wherever a range of bytes begins. */
+static uint64_t pattern_of(uint32_t word, const void *address) {
+    const uint32_t phase = (uint32_t)((uintptr_t)address & 3u) * 8u;
+    const uint64_t pattern = (uint64_t)word << 32 | word;
+    return phase ? pattern >> phase | pattern << (64u - phase) : pattern;
+}
 
 RAW static void fill(void *address, uint32_t bytes, uint32_t word) {
     uint8_t *p = address;
-    const uint64_t pattern = pattern_of(word);
+    const uint64_t pattern = pattern_of(word, address);
     uint32_t i = 0;
     for (; i + 8 <= bytes; i += 8) {
         *(word_t *)(p + i) = pattern;
@@ -64,7 +68,7 @@ RAW static void fill(void *address, uint32_t bytes, uint32_t word) {
 
 RAW static uint32_t not_filled(const void *address, uint32_t bytes, uint32_t word) {
     const uint8_t *p = address;
-    const uint64_t pattern = pattern_of(word);
+    const uint64_t pattern = pattern_of(word, address);
     uint32_t i = 0;
     while (i + 8 <= bytes && *(const word_t *)(p + i) == pattern) i += 8;
     while (i < bytes && p[i] == (uint8_t)(pattern >> (i & 7) * 8)) i++;

@@ -41,10 +41,11 @@ typedef struct {
 /* A pointer field of the kernel's argument struct, and how its tensor comes there. `home`, `slot` and `stage` are
  * buffers, the last two HAL_SIM_NONE where the tensor passes through none. `in` and `out` say that the slots' boxes come
  * in and go out; with `overwritten` they come in only in passes that do not overwrite the accumulators. A box is another one
- * when one of the first `moving_dims` dims of the tile loop goes on, or one of the first `stage_moving_dims` of the stage's. */
+ * when one of the first `moving_dims` dims of the tile loop goes on, or one of the first `stage_moving_dims` of the stage's.
+ * `element` is the bytes of an element. */
 typedef struct {
     const char *arg;
-    uint32_t offset, writes, in, out, overwritten, home, slot, stage, moving_dims, stage_moving_dims, rank;
+    uint32_t offset, writes, in, out, overwritten, home, slot, stage, moving_dims, stage_moving_dims, element, rank;
     const hal_sim_axis_t *axes;
 } hal_sim_operand_t;
 
