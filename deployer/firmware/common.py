@@ -22,7 +22,7 @@ from deployer.firmware.bill import BILL, library_bill
 from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
-from deployer.firmware.steps import ACCESSORS, ONCE, TRAIN, StepsView, steps_view
+from deployer.firmware.steps import ACCESSORS, MEMBERS, ONCE, TRAIN, StepsView, steps_view
 
 GRAPHS = {
     TRAIN: "train_graph",
@@ -121,6 +121,7 @@ class CommonView:
         self.steps: StepsView = steps_view(plan, self.names, homes, GRAPHS, bool(made.layout.frozen))
         used = {address for kernel in self.steps.kernels for _, address in kernel.places}
         self.accessors = tuple(view for view in ACCESSORS if view.name in used)
+        self.bytewise = ONCE if any(view.member == MEMBERS["int8"] for view in self.accessors) else ()
         self.first = tuple(tensor for tensor in initial if tensor.home not in made.layout.frozen)
         self.holds_first = ONCE if self.first else ()
         self.frozen = tuple(

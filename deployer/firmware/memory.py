@@ -12,7 +12,7 @@ from deployer.core.errors import PlacementInfeasible, one_of
 from deployer.core.ir import Program
 from deployer.core.level import L_INNER
 from deployer.core.plan import Home, Plan, target_of
-from deployer.firmware.state import WORD
+from deployer.firmware.state import WORD, words_of
 from deployer.tilers.addresses.placement import Item, place
 
 FROZEN = 1 << 30
@@ -30,7 +30,7 @@ class MemoryLayout:
     @property
     def frozen_words(self) -> int:
         """Words of the constants."""
-        return sum(home.bytes for home in self.frozen) // WORD
+        return sum(map(words_of, self.frozen))
 
 
 def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
@@ -57,7 +57,7 @@ def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
     following = FROZEN
     for home in frozen:
         places[home.storage] = following
-        following += home.bytes // WORD
+        following += words_of(home)
     return MemoryLayout(places, height // WORD, tuple(frozen))
 
 

@@ -36,7 +36,12 @@ FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 FNV_BLOCK = 1 << 14
 """Bytes that are digested at once: their sums lie in the processor's cache."""
 WORD = DTYPES["float32"]
-"""Bytes of an element, of any type."""
+"""Bytes of a word: of an element, or of several of 8 bits."""
+
+
+def words_of(home: Home) -> int:
+    """Words of a tensor, the last of which may be in part its own."""
+    return -(-home.bytes // WORD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +88,8 @@ def initial_tensors(plan: Plan, program: Program, weights: Mapping[str, Array]) 
 def _words(home: Home, program: Program, weights: Mapping[str, Array]) -> Array:
     known = weights.get(home.storage)
     array = program.tensors[home.storage].array if known is None else known
-    return np.ascontiguousarray(array, np.dtype(home.type.dtype).newbyteorder("<")).reshape(-1).view("<u4")
+    content = np.ascontiguousarray(array, np.dtype(home.type.dtype).newbyteorder("<")).tobytes()
+    return np.frombuffer(content.ljust(words_of(home) * WORD, b"\0"), "<u4")
 
 
 def is_state(tensor: Tensor) -> bool:

@@ -10,6 +10,7 @@ from deployer.codegen.c_text import Printer, wrapped
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.step_comment import step_rows
 from deployer.core.errors import InternalError
+from deployer.core.ir import DTYPES
 from deployer.core.kernel import Kernel
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, code, identifier
@@ -37,19 +38,25 @@ MEMBERS = {"float32": "f32", "int32": "i32", "int8": "i8"}
 class Accessor:
     """A function that makes an address of a place: its name, the element type, and the view.
 
-    `reads` is there where nobody writes by the address; constants have addresses by such functions alone.
+    `reads` is there where nobody writes by the address; constants have addresses by such functions alone. `index` is
+    that of the place in words, `among` that of a place among the constants.
     """
 
     name: CText
     type: CText
     member: CText
     reads: tuple[int, ...]
+    index: CText
+    among: CText
 
 
 def _accessors() -> Iterator[Accessor]:
     for dtype, member in MEMBERS.items():
-        yield Accessor(code(f"{member}_at"), code(C_TYPES[dtype]), code(member), ())
-        yield Accessor(code(f"{member}_in"), code(f"const {C_TYPES[dtype]}"), code(member), (1,))
+        each = WORD // DTYPES[dtype]
+        index, among = (f"{each}u * at", f"{each}u * (at - FROZEN)") if each > 1 else ("at", "at - FROZEN")
+        yield Accessor(code(f"{member}_at"), code(C_TYPES[dtype]), code(member), (), code(index), code(among))
+        kind = code(f"const {C_TYPES[dtype]}")
+        yield Accessor(code(f"{member}_in"), kind, code(member), (1,), code(index), code(among))
 
 
 ACCESSORS = tuple(_accessors())

@@ -17,11 +17,11 @@ static ${a.type} *${a.name}(${v.name}_t *model, uint32_t at) {
 % for _ in a.reads:
     if (at >= FROZEN && at != NOWHERE) {
         ${v.upper}_ASSERT(at - FROZEN < ${v.upper}_FROZEN_WORDS);
-        return &${v.name}_frozen.${a.member}[at - FROZEN];
+        return &${v.name}_frozen.${a.member}[${a.among}];
     }
 % endfor
     ${v.upper}_ASSERT(at == NOWHERE || at < ${v.upper}_MEMORY_WORDS);
-    return at == NOWHERE ? 0 : &model->memory.${a.member}[at];
+    return at == NOWHERE ? 0 : &model->memory.${a.member}[${a.index}];
 }
 % endfor
 % for k in v.steps.kernels:

@@ -19,6 +19,9 @@ typedef union {
     uint32_t u32[${v.upper}_FROZEN_WORDS];
     float f32[${v.upper}_FROZEN_WORDS];
     int32_t i32[${v.upper}_FROZEN_WORDS];
+% for _ in v.bytewise:
+    int8_t i8[4u * ${v.upper}_FROZEN_WORDS];
+% endfor
 } ${v.name}_frozen_t;
 
 extern const ${v.name}_frozen_t ${v.name}_frozen;

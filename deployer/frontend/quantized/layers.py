@@ -406,7 +406,8 @@ def tabled(packer: Packer, node: NodeProto) -> Callable[[Array], Array]:
 def float_flatten(packer: Packer, node: NodeProto) -> bool:
     """Images as rows, where what reads them is a product in integers."""
     x = packer.value(node.input[0])
-    if x is None or x.origin is not None or not (x.images and x.channels) or not flattens(packer, node):
+    shapes = node.op_type in ("Flatten", "Reshape")
+    if x is None or x.origin is not None or not (shapes and x.images and x.channels) or not flattens(packer, node):
         return False
     if node.input[0] in packer.codes:
         name = node.output[0]
@@ -419,6 +420,29 @@ def float_flatten(packer: Packer, node: NodeProto) -> bool:
         packer.done.add(id(readers[0]))
         name = readers[0].output[0]
     flatten(packer, x, name)
+    return True
+
+
+def float_move(packer: Packer, node: NodeProto) -> bool:
+    """What gives a value another shape or order: of floats, which keep their values, where no rule has integers."""
+    x, name, result = packer.value(node.input[0]), node.input[0], node.output[0]
+    if float_flatten(packer, node):
+        return True
+    if x is None or any(packer.value(other) is not None for other in node.input[1:]):
+        return False
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    if name in packer.floats:
+        packer.keep(copy)
+        packer.there.add(result)
+        packer.floats[result] = Codes(x.quantizer, floats=result, exact=True)
+        return True
+    for other in node.input[1:]:
+        packer.materialise(other, node)
+    copy.input[0] = x.floats if x.exact else packer.float_of(x)
+    copy.output[0] = packer.fresh(f"{result}/float")
+    packer.nodes.append(copy)
+    packer.codes[result] = Codes(x.quantizer, floats=copy.output[0], exact=True)
     return True
 
 
@@ -519,6 +543,8 @@ def linear_function(op: str) -> Callable[[Packer, NodeProto], None]:
 
 FUNCTIONS = ("Relu", "Clip", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu", "Selu", "Softplus", "Gelu")
 """Functions of one number that become a table between two borders."""
+MOVES = ("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity")
+"""Operators that keep each number."""
 RULES: dict[str, Rule] = {
     "Conv": float_conv,
     "Gemm": float_gemm,
@@ -528,8 +554,7 @@ RULES: dict[str, Rule] = {
     "AveragePool": float_pool(True, False),
     "GlobalAveragePool": float_pool(True, True),
     "MaxPool": float_pool(False, False),
-    "Flatten": float_flatten,
-    "Reshape": float_flatten,
+    **dict.fromkeys(MOVES, float_move),
     **dict.fromkeys(FUNCTIONS, float_function),
 }
 """Rules of operators that the model computes between floats, or over 8 bits as they are."""

@@ -241,6 +241,10 @@ class Packer:
             self.made.append(numpy_helper.from_array(self.constants[name].floats, name))
         elif name in self.floats:
             codes = self.floats[name]
+            if codes.exact:
+                self.emit("Identity", [codes.floats], name, "")
+                self.there.add(name)
+                return
             if codes.floats and not codes.forms:
                 self.form(codes, PLAIN)
             self.float_of(codes, name)
@@ -310,7 +314,7 @@ class Packer:
         moved = self.emit("Sub", [wide, zero], self.fresh(f"{name}/moved"), "")
         self.emit("Mul", [moved, scale], result, "")
         self.there.add(result)
-        self.floats[result] = Codes(quantizer, floats=result)
+        self.floats[result] = Codes(quantizer, floats=result, exact=True)
 
     # What follows an operator between floats.
 

@@ -37,7 +37,8 @@ class Quantizer:
 class Codes:
     """A value of 8 bits, by the tensors that hold it in one layout or another.
 
-    `floats` is the float that is quantised, where no tensor holds the numbers yet. A matrix that is flattened from
+    `floats` is the float that is quantised, where no tensor holds the numbers yet; where it is `exact`, it has no other
+    values than those that the numbers stand for. A matrix that is flattened from
     images with their channels innermost, whose tensor is that of ROWS, has these as its `origin`. `channels` are those
     of images, 0 where unknown.
     """
@@ -47,6 +48,7 @@ class Codes:
     floats: str = ""
     origin: "Codes | None" = None
     channels: int = 0
+    exact: bool = False
 
     @property
     def images(self) -> int:
