@@ -19,7 +19,7 @@ from deployer.frontend.model_file import WAY_OUT, load_model
 from deployer.frontend.model_parts import check_ignored_fields, graphs_of, inlined, reads
 from deployer.frontend.opsets import Imports, is_control, name_of, versions_of
 from deployer.frontend.prepare import NO_AXES, Axes, Refusals, converted, notes_of, to_array
-from deployer.frontend.quantized.packing import pack
+from deployer.frontend.quantized.model import pack
 from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {

@@ -354,7 +354,7 @@ def _narrow(state: Resolved, node: Node, operator: Operator) -> None:
         kind = state.types[operand.tensor]
         if pointers[operand.arg] == "int8" and operand.tensor in state.constants and kind.dtype == "int32":
             array = state.constants[operand.tensor]
-            if array.size and not (-128 <= array.min() and array.max() <= 127):
+            if array.size and not (array.min() >= -128 and array.max() <= 127):
                 far = array.min() if array.min() < -128 else array.max()
                 raise unsupported(node, f"its constant {operand.tensor!r} holds {far}", "numbers from -128 to 127")
             state.types[operand.tensor] = TensorType("int8", kind.shape)

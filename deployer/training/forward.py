@@ -20,7 +20,7 @@ from deployer.frontend.model_file import load_model
 from deployer.frontend.model_parts import inlined
 from deployer.frontend.opsets import CUSTOM, domain_of, schema_version
 from deployer.frontend.prepare import NO_AXES, Axes, GraphDraws, find_draws, with_keys, without_draws
-from deployer.frontend.quantized.packing import pack
+from deployer.frontend.quantized.model import pack
 from deployer.frontend.raw_graph import RawConstant, RawGraph
 from deployer.frontend.reader import is_literal
 from deployer.frontend.resolve import Resolved, by_body, resolve

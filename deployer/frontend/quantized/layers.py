@@ -8,15 +8,21 @@ from onnx.reference import ReferenceEvaluator
 
 from deployer.core.operator import Array
 from deployer.frontend.prepare import to_array
-from deployer.frontend.quantized.packing import Packer, Rule
-from deployer.frontend.quantized.values import PLAIN, ROWS, SHIFT, Codes, Constant, Quantizer, plain_node, refused
+from deployer.frontend.quantized.packing import Attributes, Packer, Rule
+from deployer.frontend.quantized.values import (
+    EVERY,
+    PLAIN,
+    ROWS,
+    SHIFT,
+    Codes,
+    Constant,
+    Quantizer,
+    plain_node,
+    refused,
+)
 
 Result = tuple[Quantizer, int, int, str]
 """How a sum becomes a value of 8 bits: quantizer, least and most number, and the value's name."""
-EVERY = np.arange(-SHIFT, SHIFT)
-"""All numbers of 8 bits."""
-OPSET = 21
-"""The version of ONNX's operators by which functions of one number are tabled."""
 
 
 def whole(quantizer: Quantizer, name: str) -> Result:
@@ -48,10 +54,10 @@ def spatial(node: NodeProto, axes: int) -> dict[str, list[int]]:
     numbers = {}
     for name, default, count in (("strides", 1, axes), ("dilations", 1, axes), ("pads", 0, 2 * axes)):
         given = attrs.get(name, (default,) * count)
-        found = list(given) if isinstance(given, tuple) else [given]
-        if len(found) != count or not all(isinstance(n, int) for n in found):
+        found = [n for n in (given if isinstance(given, tuple) else (given,)) if isinstance(n, int)]
+        if len(found) != count:
             raise refused(node, f"{name} is {given}", f"{count} numbers")
-        numbers[name] = [int(n) for n in found]
+        numbers[name] = found
     if axes == 1:
         begin, end = numbers["pads"]
         numbers["pads"] = [0, begin, 0, end]
@@ -93,7 +99,7 @@ def convolve(packer: Packer, node: NodeProto, x: Codes, w: Constant, bias: int, 
     packed = image[:, 0].transpose(1, 2, 0) if depthwise else image.transpose(0, 2, 3, 1)
     more: dict[str, int] = {} if depthwise else {"group": int(group) if isinstance(group, int) else 1}
     op = "Int8DepthwiseConv" if depthwise else "Int8Conv"
-    tensor = _sums(packer, node, op, packer.form(x, axes), x, w, packed, bias, result, numbers | more)
+    tensor = _sums(packer, node, op, packer.form(x, axes), x, w, packed, bias, result, {**numbers, **more})
     keep(packer, result, axes, tensor, filters)
     return True
 
@@ -126,7 +132,7 @@ def _sums(
     packed: Array,
     bias: int,
     result: Result,
-    more: dict[str, int] | dict[str, list[int]] | dict[str, list[int] | int],
+    more: Attributes,
 ) -> str:
     """Emit a node that sums products, with its constants; returns its output."""
     filters = packed.shape[-1] if op == "Int8DepthwiseConv" else packed.shape[0]
@@ -152,27 +158,15 @@ def _sums(
         packer.tensor(f"{base}/ratios", (steps / result[0].scale).astype(np.float32)),
     ]
     zeros = {"x_zero": x.quantizer.zero} | ({"w_zero": zero} if zero else {})
-    return packer.emit(op, [image, *names], packer.fresh(f"{result[3]}/int8"), **frame(result), **zeros, **more)
+    return packer.emit(op, [image, *names], packer.fresh(f"{result[3]}/int8"), {**frame(result), **zeros, **more})
 
 
 # Functions of one number, sums, pools, and what moves numbers.
 
 
-def looked_up(packer: Packer, x: Codes, quantizer: Quantizer, function: Callable[[Array], Array], name: str) -> Codes:
-    """A value that is a function of another one, by a table of its 256 numbers."""
-    floats = (EVERY - x.quantizer.zero).astype(np.float32) * x.quantizer.scale
-    quotients = np.asarray(function(floats), np.float32) / quantizer.scale
-    table = np.clip(np.rint(np.nan_to_num(quotients, nan=-1e6)) + quantizer.zero, -SHIFT, SHIFT - 1)
-    codes = Codes(quantizer, origin=x.origin, channels=x.channels)
-    for layout, tensor in [*x.forms.items()] or [(PLAIN, packer.form(x, PLAIN))]:
-        names = [tensor, packer.tensor(f"{name}/table", table.astype(np.int8))]
-        codes.forms[layout] = packer.emit("Int8Lookup", names, packer.fresh(f"{name}/int8"))
-    return codes
-
-
 def requantized(packer: Packer, x: Codes, quantizer: Quantizer, name: str) -> Codes:
     """The value in another scale."""
-    return x if x.quantizer == quantizer else looked_up(packer, x, quantizer, lambda floats: floats, name)
+    return x if x.quantizer == quantizer else packer.lookup(x, quantizer, lambda floats: floats, name)
 
 
 def layout_of(values: Sequence[Codes]) -> int | str:
@@ -187,7 +181,13 @@ def add(packer: Packer, a: Codes, b: Codes, result: Result) -> bool:
     ratios = [float(np.float32(x.quantizer.scale / result[0].scale)) for x in (a, b)]
     zeros = {"a_zero": a.quantizer.zero, "b_zero": b.quantizer.zero}
     more: dict[str, int | float] = {"a_ratio": ratios[0], "b_ratio": ratios[1], **zeros, **frame(result)}
-    keep(packer, result, layout, packer.emit("Int8Add", names, packer.fresh(f"{result[3]}/int8"), **more), a.channels or b.channels)
+    keep(
+        packer,
+        result,
+        layout,
+        packer.emit("Int8Add", names, packer.fresh(f"{result[3]}/int8"), more),
+        a.channels or b.channels,
+    )
     return True
 
 
@@ -206,7 +206,9 @@ def join(packer: Packer, values: Sequence[Codes], axis: int, result: Result) -> 
     if isinstance(layout, int):
         axis = channels_last(layout).index(axis)
     names = [packer.form(x, layout) for x in same]
-    joined = packer.emit("Int8Concat", names, packer.fresh(f"{name}/int8"), axis=axis) if len(names) > 1 else names[0]
+    joined = (
+        packer.emit("Int8Concat", names, packer.fresh(f"{name}/int8"), {"axis": axis}) if len(names) > 1 else names[0]
+    )
     if result[1:3] != (-SHIFT, SHIFT - 1):
         bounds = np.clip(EVERY, result[1], result[2]).astype(np.int8)
         table = packer.tensor(f"{name}/table", bounds)
@@ -228,7 +230,7 @@ def pool(packer: Packer, node: NodeProto, x: Codes, result: Result, mean: bool, 
     image = packer.form(x, axes)
     if everything:
         op = "Int8GlobalAveragePool"
-        tensor = packer.emit(op, [image], packer.fresh(f"{result[3]}/int8"), **frame(result), **scales)
+        tensor = packer.emit(op, [image], packer.fresh(f"{result[3]}/int8"), {**frame(result), **scales})
     else:
         assert isinstance(kernel, tuple)
         sides = [int(n) for n in kernel]
@@ -238,7 +240,7 @@ def pool(packer: Packer, node: NodeProto, x: Codes, result: Result, mean: bool, 
             counted = attrs.get("count_include_pad", 0)
             windows |= {**frame(result), **scales, "count_include_pad": int(bool(counted))}
         op = "Int8AveragePool" if mean else "Int8MaxPool"
-        tensor = packer.emit(op, [image], packer.fresh(f"{result[3]}/int8"), **windows)
+        tensor = packer.emit(op, [image], packer.fresh(f"{result[3]}/int8"), windows)
     keep(packer, result, axes, tensor, x.channels)
     return True
 
@@ -247,7 +249,7 @@ def flatten(packer: Packer, x: Codes, name: str) -> None:
     """Images as rows of a matrix, with the channels innermost where the images have them so."""
     tensor = x.forms[x.images]
     shape = packer.tensor(f"{name}/shape", np.array([0, -1], np.int64))
-    rows = packer.emit("Reshape", [tensor, shape], packer.fresh(f"{name}/rows"), "")
+    rows = packer.emit_float("Reshape", [tensor, shape], packer.fresh(f"{name}/rows"))
     packer.codes[name] = Codes(x.quantizer, {ROWS: rows}, origin=x)
 
 
@@ -367,7 +369,7 @@ def clipped(packer: Packer, x: Codes, result: Result) -> Codes:
     """The value in the result's scale and bounds."""
     quantizer, low, high, name = result
     least, most = ((n - quantizer.zero) * np.float64(quantizer.scale) for n in (low, high))
-    return looked_up(packer, x, quantizer, lambda floats: np.clip(floats, least, most), name)
+    return packer.lookup(x, quantizer, lambda floats: np.clip(floats, least, most), name)
 
 
 def float_function(packer: Packer, node: NodeProto) -> bool:
@@ -381,7 +383,7 @@ def float_function(packer: Packer, node: NodeProto) -> bool:
     function = tabled(packer, node)
     quantizer, low, high, name = result
     least, most = ((n - quantizer.zero) * np.float64(quantizer.scale) for n in (low, high))
-    packer.codes[name] = looked_up(packer, x, quantizer, lambda floats: np.clip(function(floats), least, most), name)
+    packer.codes[name] = packer.lookup(x, quantizer, lambda floats: np.clip(function(floats), least, most), name)
     return True
 
 
@@ -398,7 +400,8 @@ def tabled(packer: Packer, node: NodeProto) -> Callable[[Array], Array]:
 
     def function(values: Array) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(evaluator.run(None, {node.input[0]: values})[0])
+            results: list[Array] = list(evaluator.run(None, {node.input[0]: values}))  # type: ignore[arg-type]
+            return np.asarray(results[0])
 
     return function
 
@@ -493,7 +496,7 @@ def linear_gemm(packer: Packer, node: NodeProto) -> None:
     name = packer.tensor(f"{node.name}/matrix", w.floats)
     bias = bias_of(packer, node, 6, steps, w.numbers.shape[1]).astype(np.float32) * steps
     floats = packer.float_of(x)
-    packer.emit("Gemm", [floats, name, packer.tensor(f"{node.name}/bias", bias)], node.output[0], "")
+    packer.emit_float("Gemm", [floats, name, packer.tensor(f"{node.name}/bias", bias)], node.output[0])
     packer.there.add(node.output[0])
 
 
@@ -536,12 +539,24 @@ def linear_function(op: str) -> Callable[[Packer, NodeProto], None]:
         inner = helper.make_node(op, [node.input[0]], [node.output[0]], node.name)
         inner.attribute.extend(node.attribute)
         x, quantizer = operand(packer, node, 0), packer.quantizer(node, 3)
-        packer.codes[node.output[0]] = looked_up(packer, x, quantizer, tabled(packer, inner), node.output[0])
+        packer.codes[node.output[0]] = packer.lookup(x, quantizer, tabled(packer, inner), node.output[0])
 
     return rule
 
 
-FUNCTIONS = ("Relu", "Clip", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "LeakyRelu", "Elu", "Selu", "Softplus", "Gelu")
+FUNCTIONS = (
+    "Relu",
+    "Clip",
+    "Sigmoid",
+    "Tanh",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Elu",
+    "Selu",
+    "Softplus",
+    "Gelu",
+)
 """Functions of one number that become a table between two borders."""
 MOVES = ("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity")
 """Operators that keep each number."""

@@ -6,7 +6,7 @@ it, and in floats between a DequantizeInt8 and a QuantizeInt8 where there is non
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -19,6 +19,7 @@ from deployer.frontend.model_parts import reads
 from deployer.frontend.prepare import to_array
 from deployer.frontend.quantized.values import (
     EIGHT_BITS,
+    EVERY,
     PLAIN,
     SHIFT,
     Codes,
@@ -30,25 +31,13 @@ from deployer.frontend.quantized.values import (
 )
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-PREFIX = "QLinear"
-"""How the names of operators over 8 bits begin."""
-FURTHER = ("QGemm",)
-"""Names of those that begin otherwise."""
+AXES_ARE_INPUT = 13
+"""The version of ONNX from which Squeeze and Unsqueeze have their axes as an input."""
 PER_TENSOR = "one scale and zero for the whole tensor; weights may have some for each channel"
 
 
-def is_quantized(proto: NodeProto) -> bool:
-    """Whether a node computes with, makes, or reads numbers of 8 bits by scales."""
-    return proto.op_type in (QUANTIZE, DEQUANTIZE, *FURTHER) or proto.op_type.startswith(PREFIX)
-
-
-def pack(model: ModelProto) -> None:
-    """Replace what is quantised in a model by operators of 8 bits, in place; a model without it stays as it is.
-
-    Raises UnsupportedOperator for a node that has no form here, with what it should be.
-    """
-    if any(is_quantized(node) for node in model.graph.node):
-        Packer(model).run()
+Attributes = Mapping[str, int | float | Sequence[int]]
+NONE: Attributes = {}
 
 
 class Packer:
@@ -87,23 +76,8 @@ class Packer:
         """Nodes that another one has absorbed, by identity."""
         self.there = {*self.inputs, *(t.name for t in graph.initializer)}
 
-    def run(self) -> None:
-        """Rewrite the graph."""
-        from deployer.frontend.quantized.layers import LINEAR, RULES  # these know packers
-
-        for node in self.graph.node:
-            if id(node) in self.done:
-                continue
-            if node.op_type == QUANTIZE:
-                self.quantize(node)
-            elif node.op_type == DEQUANTIZE:
-                self.dequantize(node)
-            elif is_quantized(node):
-                if node.op_type not in LINEAR:
-                    raise refused(node, "there is no such operator of 8 bits", f"one of {', '.join(sorted(LINEAR))}")
-                LINEAR[node.op_type](self, node)
-            elif not (node.op_type in RULES and self.of_codes(node) and RULES[node.op_type](self, node)):
-                self.keep(node)
+    def finish(self) -> None:
+        """Put the nodes that came out, and the constants that they read, into the model."""
         for name in [v.name for v in self.graph.output]:
             self.materialise(name, None)
         del self.graph.node[:]
@@ -139,7 +113,11 @@ class Packer:
 
     def quantizer(self, node: NodeProto, position: int) -> Quantizer:
         """The scale at a position of a node's inputs, and the zero behind it."""
-        scale, zero, element = self.array(node, position), self.array(node, position + 1), self.element(node, position + 1)
+        scale, zero, element = (
+            self.array(node, position),
+            self.array(node, position + 1),
+            self.element(node, position + 1),
+        )
         if element not in EIGHT_BITS:
             raise refused(node, f"its numbers are of {TensorProto.DataType.Name(element)}", "INT8 or UINT8")
         if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
@@ -184,15 +162,26 @@ class Packer:
         self.made.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def emit(
-        self, op: str, inputs: Sequence[str], output: str, domain: str = MICROSOFT, **attrs: int | float | Sequence[int]
-    ) -> str:
-        """Append a node; returns its output."""
+    def emit(self, op: str, inputs: Sequence[str], output: str, attrs: Attributes = NONE) -> str:
+        """Append a node over 8 bits; returns its output."""
+        return self._append(op, inputs, output, MICROSOFT, attrs)
+
+    def emit_float(self, op: str, inputs: Sequence[str], output: str, attrs: Attributes = NONE) -> str:
+        """Append a node of ONNX; returns its output."""
+        return self._append(op, inputs, output, "", attrs)
+
+    def _append(self, op: str, inputs: Sequence[str], output: str, domain: str, attrs: Attributes) -> str:
         name = self.node_names.fresh(f"{output}/{op}")
         node = helper.make_node(op, list(inputs), [output], name, domain=domain)
         node.attribute.extend(helper.make_attribute(key, value) for key, value in sorted(attrs.items()))
         self.nodes.append(node)
         return output
+
+    def _row(self, op: str, name: str, output: str) -> str:
+        """Give a signal the row of an image, or take it away."""
+        if self.opset < AXES_ARE_INPUT:
+            return self.emit_float(op, [name], output, {"axes": [1]})
+        return self.emit_float(op, [name, self.tensor(f"{output}/axes", np.array([1], np.int64))], output)
 
     def fresh(self, base: str) -> str:
         """A name for a value that the model does not have."""
@@ -203,16 +192,15 @@ class Packer:
         if layout in codes.forms:
             return codes.forms[layout]
         source = codes.floats or self.float_of(codes)
-        frame = {"scale": float(codes.quantizer.scale), "zero": codes.quantizer.zero}
+        frame: Attributes = {"scale": float(codes.quantizer.scale), "zero": codes.quantizer.zero}
         if layout == PLAIN:
-            found = self.emit("QuantizeInt8", [source], self.fresh(f"{source}/int8"), **frame)
+            found = self.emit("QuantizeInt8", [source], self.fresh(f"{source}/int8"), frame)
         else:
             assert isinstance(layout, int)
-            last = self.emit("Transpose", [source], self.fresh(f"{source}/last"), "", perm=_to_last(layout))
-            found = self.emit("QuantizeInt8", [last], self.fresh(f"{source}/int8"), **frame)
+            last = self.emit_float("Transpose", [source], self.fresh(f"{source}/last"), {"perm": _to_last(layout)})
+            found = self.emit("QuantizeInt8", [last], self.fresh(f"{source}/int8"), frame)
             if layout == 1:
-                axes = self.tensor(f"{found}/axes", np.array([1], np.int64))
-                found = self.emit("Unsqueeze", [found, axes], self.fresh(f"{found}/row"), "")
+                found = self._row("Unsqueeze", found, self.fresh(f"{found}/row"))
         codes.forms[layout] = found
         return found
 
@@ -222,16 +210,15 @@ class Packer:
         base = output or self.fresh(f"{name}/float")
         if codes.origin is not None:
             shape = self.tensor(f"{base}/shape", np.array([0, -1], np.int64))
-            return self.emit("Reshape", [self.float_of(codes.origin), shape], base, "")
-        frame = {"scale": float(codes.quantizer.scale), "zero": codes.quantizer.zero}
+            return self.emit_float("Reshape", [self.float_of(codes.origin), shape], base)
+        frame: Attributes = {"scale": float(codes.quantizer.scale), "zero": codes.quantizer.zero}
         if layout == PLAIN:
-            return self.emit("DequantizeInt8", [name], base, **frame)
+            return self.emit("DequantizeInt8", [name], base, frame)
         assert isinstance(layout, int)
-        last = self.emit("DequantizeInt8", [name], self.fresh(f"{base}/last"), **frame)
+        last = self.emit("DequantizeInt8", [name], self.fresh(f"{base}/last"), frame)
         if layout == 1:
-            axes = self.tensor(f"{base}/axes", np.array([1], np.int64))
-            last = self.emit("Squeeze", [last, axes], self.fresh(f"{base}/signal"), "")
-        return self.emit("Transpose", [last], base, "", perm=_to_first(layout))
+            last = self._row("Squeeze", last, self.fresh(f"{base}/signal"))
+        return self.emit_float("Transpose", [last], base, {"perm": _to_first(layout)})
 
     def materialise(self, name: str, reader: NodeProto | None) -> None:
         """Make a float of the model that a node, or the end of the model, reads."""
@@ -242,7 +229,7 @@ class Packer:
         elif name in self.floats:
             codes = self.floats[name]
             if codes.exact:
-                self.emit("Identity", [codes.floats], name, "")
+                self.emit_float("Identity", [codes.floats], name)
                 self.there.add(name)
                 return
             if codes.floats and not codes.forms:
@@ -273,9 +260,7 @@ class Packer:
             self.codes[node.output[0]] = before
             return
         if before is not None and before.forms:
-            from deployer.frontend.quantized.layers import looked_up
-
-            self.codes[node.output[0]] = looked_up(self, before, quantizer, lambda x: x, node.output[0])
+            self.codes[node.output[0]] = self.lookup(before, quantizer, lambda x: x, node.output[0])
             return
         self.materialise(source, node)
         self.codes[node.output[0]] = Codes(quantizer, floats=source)
@@ -308,13 +293,24 @@ class Packer:
     def _input(self, node: NodeProto, name: str, quantizer: Quantizer) -> None:
         """An input of the model of 8 bits: its numbers become floats, which are quantised again, exactly."""
         result, shift = node.output[0], SHIFT * quantizer.unsigned
-        wide = self.emit("Cast", [name], self.fresh(f"{name}/wide"), "", to=int(TensorProto.FLOAT))
+        wide = self.emit_float("Cast", [name], self.fresh(f"{name}/wide"), {"to": int(TensorProto.FLOAT)})
         zero = self.tensor(f"{name}/zero", np.array(quantizer.zero + shift, np.float32))
         scale = self.tensor(f"{name}/scale", np.array(quantizer.scale, np.float32))
-        moved = self.emit("Sub", [wide, zero], self.fresh(f"{name}/moved"), "")
-        self.emit("Mul", [moved, scale], result, "")
+        moved = self.emit_float("Sub", [wide, zero], self.fresh(f"{name}/moved"))
+        self.emit_float("Mul", [moved, scale], result)
         self.there.add(result)
         self.floats[result] = Codes(quantizer, floats=result, exact=True)
+
+    def lookup(self, x: Codes, quantizer: Quantizer, function: Callable[[Array], Array], name: str) -> Codes:
+        """A value that is a function of another one, by a table of its 256 numbers."""
+        floats = (EVERY - x.quantizer.zero).astype(np.float32) * x.quantizer.scale
+        quotients = np.asarray(function(floats), np.float32) / quantizer.scale
+        table = np.clip(np.rint(np.nan_to_num(quotients, nan=-1e6)) + quantizer.zero, -SHIFT, SHIFT - 1)
+        codes = Codes(quantizer, origin=x.origin, channels=x.channels)
+        for layout, tensor in [*x.forms.items()] or [(PLAIN, self.form(x, PLAIN))]:
+            names = [tensor, self.tensor(f"{name}/table", table.astype(np.int8))]
+            codes.forms[layout] = self.emit("Int8Lookup", names, self.fresh(f"{name}/int8"))
+        return codes
 
     # What follows an operator between floats.
 

@@ -12,6 +12,8 @@ from deployer.core.operator import Array, unsupported
 EIGHT_BITS = (TensorProto.INT8, TensorProto.UINT8)
 SHIFT = 128
 """What an unsigned number of 8 bits is above the signed one that stands for it."""
+EVERY = np.arange(-SHIFT, SHIFT)
+"""All numbers of 8 bits."""
 PLAIN, ROWS = "plain", "rows"
 """The layout of a value as in the model, and of a matrix of flattened images with their channels innermost; another one
 is the number of spatial axes of images, with the channels behind them, of which a signal has one row.

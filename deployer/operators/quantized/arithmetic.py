@@ -25,12 +25,14 @@ RESULT_SCALARS: tuple[tuple[str, CType], ...] = (("zero", "i32"), ("low", "f32")
 
 
 def eights(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
-    """Types of the first `count` inputs, which have 8 bits; constants of a file may have more before they are packed."""
+    """Types of the first `count` inputs, which have 8 bits; a file's constants have more until they are packed."""
     found = [kind for kind in inputs[:count] if kind is not None]
     if len(found) < count:
         raise mismatch(node, f"needs {count} inputs, has {len(found)}", inputs)
     if found[0].dtype != INT8:
-        raise unsupported(node, f"its operand is {found[0]}", "the result of an operator of 8 bits, such as QuantizeInt8")
+        raise unsupported(
+            node, f"its operand is {found[0]}", "the result of an operator of 8 bits, such as QuantizeInt8"
+        )
     if any(kind.dtype not in (INT8, "int32") for kind in found):
         raise unsupported(node, f"its operands are {', '.join(map(str, found))}", "operands of 8 bits")
     return found
@@ -41,7 +43,9 @@ def clip_of(node: Node) -> tuple[int, int, int]:
     zero = node.attr_int(ZERO, 0)
     low, high = node.attr_int(LOW, LEAST), node.attr_int(HIGH, MOST)
     if not LEAST <= low <= high <= MOST or not LEAST <= zero <= MOST:
-        raise unsupported(node, f"zero {zero}, low {low}, high {high}", f"{LEAST} <= low <= high <= {MOST}, such a zero")
+        raise unsupported(
+            node, f"zero {zero}, low {low}, high {high}", f"{LEAST} <= low <= high <= {MOST}, such a zero"
+        )
     return zero, low, high
 
 

@@ -93,9 +93,7 @@ class DequantizeInt8(Int8Elementwise):
     """Y = (X - zero) * scale as a float: the border between a frozen part of 8 bits and what is trained."""
 
     name = "DequantizeInt8"
-    file = FileSpec(
-        custom=Signature((1, 1), (1, 1), {SCALE: "FLOAT", ZERO: "INT"}, required=frozenset({SCALE, ZERO}))
-    )
+    file = FileSpec(custom=Signature((1, 1), (1, 1), {SCALE: "FLOAT", ZERO: "INT"}, required=frozenset({SCALE, ZERO})))
     kernel = Kernel(
         "dequantize_i8",
         pointers=(("x", INT8, False), ("y", "float32", True)),

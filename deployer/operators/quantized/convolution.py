@@ -38,7 +38,7 @@ EXACT = 1 << 31
 
 @dataclass(frozen=True)
 class Geometry:
-    """A convolution of images [N, H, W, C] by M filters; pads are (top, left), strides and dilations (rows, columns)."""
+    """A convolution of images [N, H, W, C] by M filters; pads are (top, left), other pairs (rows, columns)."""
 
     n: int
     size: tuple[int, int]
@@ -235,7 +235,7 @@ class Int8Conv(Int8Windows):
         """The products of one tap, group by group."""
         grouped = tap.reshape(*tap.shape[:3], shape.group, -1)
         filters = w[:, at[0], at[1]].reshape(shape.group, -1, w.shape[3]) - node.attr_int(W_ZERO, 0)
-        return np.einsum("nhwgc,gmc->nhwgm", grouped, filters).reshape(*tap.shape[:3], -1)
+        return np.asarray(np.einsum("nhwgc,gmc->nhwgm", grouped, filters).reshape(*tap.shape[:3], -1))
 
     def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
         """Parallel images, rows, columns and filters."""

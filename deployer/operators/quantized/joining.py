@@ -77,7 +77,9 @@ class Int8Add(Operator):
         names = zip("aby", (*node.inputs, *node.outputs), ("in", "in", "out"), strict=True)
         return Access(
             (Dim("n", size),),
-            tuple(Operand(arg, name, "out" if mode == "out" else "in", (size,), (At("n"),)) for arg, name, mode in names),
+            tuple(
+                Operand(arg, name, "out" if mode == "out" else "in", (size,), (At("n"),)) for arg, name, mode in names
+            ),
         )
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:

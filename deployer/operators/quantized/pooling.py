@@ -63,7 +63,9 @@ class Int8Pool(Operator):
         s = self.shape(node, types[node.inputs[0]].shape)
         maps = tuple(
             Window(dim, kernel, stride, gap, pad)
-            for dim, kernel, stride, gap, pad in zip(("oh", "ow"), s.kernel, s.strides, s.dilations, s.pads, strict=True)
+            for dim, kernel, stride, gap, pad in zip(
+                ("oh", "ow"), s.kernel, s.strides, s.dilations, s.pads, strict=True
+            )
         )
         out = (s.n, *s.out, s.channels)
         x = Operand("x", node.inputs[0], "in", (s.n, *s.size, s.channels), (At("n"), *maps, At("m")))

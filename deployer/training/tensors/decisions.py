@@ -21,8 +21,8 @@ from deployer.core.ir import (
     STATISTIC,
     TABLE,
     TRAINED,
-    TensorRecord,
     WEIGHT,
+    TensorRecord,
 )
 from deployer.core.operator import Array, training_of
 from deployer.core.safe_text import one_line
