@@ -119,6 +119,7 @@ def multiply(packer: Packer, node: NodeProto, x: Codes, w: Constant, bias: int, 
     packed = np.ascontiguousarray(matrix)[:, None, None]
     tensor = _sums(packer, node, "Int8Conv", rows, x, w, packed, bias, result, {})
     keep(packer, result, PLAIN, tensor)
+    packer.codes[result[3]].matrix = True
     return True
 
 
@@ -282,7 +283,7 @@ def float_gemm(packer: Packer, node: NodeProto) -> bool:
 
 def is_matrix(packer: Packer, name: str, x: Codes) -> bool:
     """Whether a value is known to have two axes."""
-    return x.origin is not None or packer.rank(name, 0) == 2 or packer.rank(x.floats, 0) == 2
+    return x.matrix or x.origin is not None or packer.rank(name, 0) == 2 or packer.rank(x.floats, 0) == 2
 
 
 def flattens(packer: Packer, node: NodeProto) -> bool:

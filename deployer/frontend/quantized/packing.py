@@ -306,7 +306,7 @@ class Packer:
         floats = (EVERY - x.quantizer.zero).astype(np.float32) * x.quantizer.scale
         quotients = np.asarray(function(floats), np.float32) / quantizer.scale
         table = np.clip(np.rint(np.nan_to_num(quotients, nan=-1e6)) + quantizer.zero, -SHIFT, SHIFT - 1)
-        codes = Codes(quantizer, origin=x.origin, channels=x.channels)
+        codes = Codes(quantizer, origin=x.origin, channels=x.channels, matrix=x.matrix)
         for layout, tensor in [*x.forms.items()] or [(PLAIN, self.form(x, PLAIN))]:
             names = [tensor, self.tensor(f"{name}/table", table.astype(np.int8))]
             codes.forms[layout] = self.emit("Int8Lookup", names, self.fresh(f"{name}/int8"))

@@ -42,7 +42,7 @@ class Codes:
     `floats` is the float that is quantised, where no tensor holds the numbers yet; where it is `exact`, it has no other
     values than those that the numbers stand for. A matrix that is flattened from
     images with their channels innermost, whose tensor is that of ROWS, has these as its `origin`. `channels` are those
-    of images, 0 where unknown.
+    of images, 0 where unknown; a `matrix` is known to have two axes.
     """
 
     quantizer: Quantizer
@@ -51,6 +51,7 @@ class Codes:
     origin: "Codes | None" = None
     channels: int = 0
     exact: bool = False
+    matrix: bool = False
 
     @property
     def images(self) -> int:
