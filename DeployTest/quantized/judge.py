@@ -1,4 +1,4 @@
-"""Integer arithmetic of ONNX's operators over 8 bits in numpy, by their definitions: in the layout of the file, tap by tap."""
+"""Integer arithmetic of ONNX's operators over 8 bits in numpy, by their definitions, in the layout of the file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ def windows(x: Array, kernel: list[int], attrs: dict[str, object], fill: int) ->
     pads = attrs.get("pads", [0] * 2 * axes)
     around = [(0, 0), (0, 0), *((pads[i], pads[axes + i]) for i in range(axes))]
     wide, inside = np.pad(x.astype(np.int64), around, constant_values=fill), np.pad(np.ones(x.shape, int), around)
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     places = tuple(range(2, 2 + axes))
     steps = (
         slice(None),
@@ -124,7 +124,7 @@ def concat(node: NodeProto, ys: Array, yz: Array, *rest: Array) -> Array:
     """QLinearConcat of ONNX Runtime: each operand by way of floats."""
     parts = [
         saturated((x.astype(np.float32) - np.float32(zero)) * np.float32(scale) / np.float32(ys), yz)
-        for x, scale, zero in zip(rest[::3], rest[1::3], rest[2::3])
+        for x, scale, zero in zip(rest[::3], rest[1::3], rest[2::3], strict=True)
     ]
     return np.concatenate(parts, int(attributes(node)["axis"]))
 
@@ -153,7 +153,7 @@ OPERATORS: dict[str, Callable[..., Array]] = {
     "QLinearLeakyRelu": function(lambda x, attrs: np.where(x > 0, x, x * np.float32(attrs.get("alpha", 0.01)))),
     "MaxPool": largest,
     "Flatten": lambda node, x: x.reshape(x.shape[0], -1),
-    "Reshape": lambda node, x, shape: x.reshape([n or m for n, m in zip(shape, x.shape)]),
+    "Reshape": lambda node, x, shape: x.reshape([n or m for n, m in zip(shape, x.shape, strict=False)]),
     "HardSwish": lambda node, x: x * np.clip(x * np.float32(1 / 6) + np.float32(0.5), 0, 1),
     "Tanh": lambda node, x: np.tanh(x.astype(np.float64)).astype(np.float32),
 }

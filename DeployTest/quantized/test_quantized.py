@@ -69,7 +69,7 @@ def test_equals_runtime_and_integers(name: str, form: str, kinds: tuple[str, str
 
 @pytest.mark.parametrize(("x_zero", "y_zero"), [(0, 0), (3, 4), (3, 5), (4, 3)])
 def test_means_differ_at_ties_alone(x_zero: int, y_zero: int) -> None:
-    """ONNX Runtime's kernel takes means of floats, and rounds behind the zero: ties fall to the other side, no others."""
+    """ONNX Runtime's kernel takes means of floats, and rounds behind the zero: ties may fall to the other side."""
     rng = np.random.default_rng(3)
     x = rng.integers(-128, 128, (1, 4, 8, 8)).astype(np.int8)
     zeros, scale = (np.int8(x_zero), np.int8(y_zero)), np.float32(0.05)
