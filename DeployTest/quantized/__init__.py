@@ -1,1 +1,1 @@
-"""Tests of quantised models: what ONNX Runtime's quantiser writes, against its runtime and against integers in numpy."""
+"""Tests of quantised models: files of ONNX Runtime's quantiser, beside its runtime and integers in numpy."""
