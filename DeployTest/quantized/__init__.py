@@ -1,1 +1,1 @@
-"""Tests of quantised models: files of ONNX Runtime's quantiser, beside its runtime and integers in numpy."""
+"""Tests of quantized models: files of ONNX Runtime's quantizer, beside its runtime and integers in numpy."""

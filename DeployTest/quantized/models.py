@@ -1,4 +1,4 @@
-"""Small float models with the forms of layers that people quantise, and their quantised files by ONNX Runtime."""
+"""Small float models with the forms of layers that people quantize, and their quantized files by ONNX Runtime."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -162,7 +162,7 @@ def samples(name: str, count: int, seed: int) -> Iterator[Array]:
 def quantized_model(
     name: str, form: str, kinds: tuple[str, str, bool], folder: Path, keep: tuple[str, ...] = ()
 ) -> Path:
-    """A model as ONNX Runtime quantises it; layers of the names in `keep` stay float."""
+    """A model as ONNX Runtime quantizes it; layers of the names in `keep` stay float."""
     from onnxruntime import quantization
 
     activations, weights, per_channel = kinds

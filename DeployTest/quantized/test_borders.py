@@ -1,4 +1,4 @@
-"""Borders of quantised parts: heads that train behind them, layers that stay float, and models that are refused."""
+"""Borders of quantized parts: heads that train behind them, layers that stay float, and models that are refused."""
 
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,7 @@ def _features(path: Path, xs: list[Array]) -> Array:
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("name", ["residual", "signal"])
 def test_head_trains(name: str, form: str, tmp_path: Path) -> None:
-    """Float layers behind a quantised part take the steps of a regression on its features; nothing else is trained."""
+    """Float layers behind a quantized part take the steps of a regression on its features; nothing else is trained."""
     kinds = ("QInt8", "QInt8", True)
     quantized_model(name, form, kinds, tmp_path)
     last = next(node.name for node in onnx.load(tmp_path / f"{name}.onnx").graph.node if node.op_type == "Gemm")

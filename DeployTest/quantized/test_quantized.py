@@ -1,4 +1,4 @@
-"""Models that ONNX Runtime has quantised: every element as its runtime and as integers in numpy compute it."""
+"""Models that ONNX Runtime has quantized: every element as its runtime and as integers in numpy compute it."""
 
 from pathlib import Path
 

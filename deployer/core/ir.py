@@ -13,7 +13,7 @@ from deployer.core.artefact import IF_ANY
 
 AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 DTYPES: dict[str, int] = {"float32": 4, "int32": 4, "int8": 1}
-"""Element types of a target, with their bytes. ONNX's float64 becomes float32, its bool and integers int32; quantised
+"""Element types of a target, with their bytes. ONNX's float64 becomes float32, its bool and integers int32; quantized
 models are computed with int8.
 """
 

@@ -1,4 +1,4 @@
-"""Rules that compute operators of a quantised model in integers, from floats between two borders or over 8 bits."""
+"""Rules that compute operators of a quantized model in integers, from floats between two borders or over 8 bits."""
 
 from collections.abc import Callable, Sequence
 
@@ -258,12 +258,12 @@ def flatten(packer: Packer, x: Codes, name: str) -> None:
 
 
 def weight(packer: Packer, node: NodeProto, position: int) -> Constant | None:
-    """The quantised constant at a position of a node's inputs."""
+    """The quantized constant at a position of a node's inputs."""
     return packer.constants.get(node.input[position]) if position < len(node.input) else None
 
 
 def float_conv(packer: Packer, node: NodeProto) -> bool:
-    """A convolution whose filters are quantised, in front of a QuantizeLinear."""
+    """A convolution whose filters are quantized, in front of a QuantizeLinear."""
     x, w = packer.value(node.input[0]), weight(packer, node, 1)
     if x is None or w is None or (result := packer.tail(node.output[0])) is None:
         return False
@@ -271,7 +271,7 @@ def float_conv(packer: Packer, node: NodeProto) -> bool:
 
 
 def float_gemm(packer: Packer, node: NodeProto) -> bool:
-    """A product with a quantised matrix, in front of a QuantizeLinear."""
+    """A product with a quantized matrix, in front of a QuantizeLinear."""
     x, w, attrs = packer.value(node.input[0]), weight(packer, node, 1), plain_node(node).attrs
     usual = not attrs.get("transA", 0) and attrs.get("alpha", 1.0) == 1.0 and attrs.get("beta", 1.0) == 1.0
     if x is None or w is None or w.numbers.ndim != 2 or not usual:
@@ -313,7 +313,7 @@ def turned(w: Constant) -> Constant:
 
 
 def float_matmul(packer: Packer, node: NodeProto) -> bool:
-    """A product of a matrix with a quantised one."""
+    """A product of a matrix with a quantized one."""
     x, w = packer.value(node.input[0]), weight(packer, node, 1)
     if x is None or w is None or w.numbers.ndim != 2 or not is_matrix(packer, node.input[0], x):
         return False
@@ -323,7 +323,7 @@ def float_matmul(packer: Packer, node: NodeProto) -> bool:
 
 
 def float_add(packer: Packer, node: NodeProto) -> bool:
-    """The sum of two quantised values of one shape."""
+    """The sum of two quantized values of one shape."""
     a, b = (packer.value(name) for name in node.input)
     if a is None or b is None or not packer.same_shape(*node.input):
         return False
@@ -331,7 +331,7 @@ def float_add(packer: Packer, node: NodeProto) -> bool:
 
 
 def float_concat(packer: Packer, node: NodeProto) -> bool:
-    """Quantised values one behind the other."""
+    """Quantized values one behind the other."""
     values = [packer.value(name) for name in node.input]
     present = [x for x in values if x is not None]
     axis = plain_node(node).attrs.get("axis", 1)

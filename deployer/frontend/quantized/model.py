@@ -1,4 +1,4 @@
-"""A quantised model to operators of 8 bits, node by node."""
+"""A quantized model to operators of 8 bits, node by node."""
 
 from onnx import ModelProto, NodeProto
 
@@ -16,7 +16,7 @@ def is_quantized(proto: NodeProto) -> bool:
 
 
 def pack(model: ModelProto) -> None:
-    """Replace what is quantised in a model by operators of 8 bits, in place; a model without it stays as it is.
+    """Replace what is quantized in a model by operators of 8 bits, in place; a model without it stays as it is.
 
     Raises UnsupportedOperator for a node that has no form here, with what it should be.
     """

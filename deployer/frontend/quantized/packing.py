@@ -1,4 +1,4 @@
-"""A quantised model to operators of 8 bits with the channels innermost: constants are packed once, here.
+"""A quantized model to operators of 8 bits with the channels innermost: constants are packed once, here.
 
 Both of the forms of ONNX are read: QuantizeLinear and DequantizeLinear around operators over floats, and operators
 such as QLinearConv. An operator between two of the former is computed in integers where there is an integer form of
@@ -250,7 +250,7 @@ class Packer:
             self.materialise(name, node)
         self.nodes.append(node)
 
-    # The borders of a quantised model.
+    # The borders of a quantized model.
 
     def quantize(self, node: NodeProto) -> None:
         """QuantizeLinear: a value of 8 bits, made where it is read."""
@@ -291,7 +291,7 @@ class Packer:
         return self.constant(node, 0, axis)
 
     def _input(self, node: NodeProto, name: str, quantizer: Quantizer) -> None:
-        """An input of the model of 8 bits: its numbers become floats, which are quantised again, exactly."""
+        """An input of the model of 8 bits: its numbers become floats, which are quantized again, exactly."""
         result, shift = node.output[0], SHIFT * quantizer.unsigned
         wide = self.emit_float("Cast", [name], self.fresh(f"{name}/wide"), {"to": int(TensorProto.FLOAT)})
         zero = self.tensor(f"{name}/zero", np.array(quantizer.zero + shift, np.float32))
@@ -371,7 +371,7 @@ class Packer:
         return a is None or b is None or a == b
 
     def is_constant_matrix(self, product: NodeProto) -> bool:
-        """Whether a product's second operand is a quantised matrix."""
+        """Whether a product's second operand is a quantized matrix."""
         source = next((n for n in self.graph.node if product.input[1] in n.output), None)
         return source is not None and source.op_type == DEQUANTIZE and source.input[0] in self.initializers
 

@@ -1,4 +1,4 @@
-"""Values of a quantised model: numbers of 8 bits with their scale and zero, and constants."""
+"""Values of a quantized model: numbers of 8 bits with their scale and zero, and constants."""
 
 from dataclasses import dataclass, field
 
@@ -39,7 +39,7 @@ class Quantizer:
 class Codes:
     """A value of 8 bits, by the tensors that hold it in one layout or another.
 
-    `floats` is the float that is quantised, where no tensor holds the numbers yet; where it is `exact`, it has no other
+    `floats` is the float that is quantized, where no tensor holds the numbers yet; where it is `exact`, it has no other
     values than those that the numbers stand for. A matrix that is flattened from
     images with their channels innermost, whose tensor is that of ROWS, has these as its `origin`. `channels` are those
     of images, 0 where unknown; a `matrix` is known to have two axes.
@@ -99,5 +99,5 @@ def plain_node(proto: NodeProto) -> Node:
 
 
 def refused(proto: NodeProto, why: str, nearest: str) -> UnsupportedOperator:
-    """The error for a node of a quantised model that has no integer form here."""
+    """The error for a node of a quantized model that has no integer form here."""
     return unsupported(plain_node(proto), why, nearest)

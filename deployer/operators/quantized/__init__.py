@@ -1,1 +1,1 @@
-"""Operators over 8-bit integers: what a quantised, frozen part of a model computes."""
+"""Operators over 8-bit integers: what a quantized, frozen part of a model computes."""

@@ -117,7 +117,7 @@ _FRAME: tuple[tuple[str, CType], ...] = (*RESULT_SCALARS, *((n, "i32") for n in 
 
 
 class Int8Windows(Operator):
-    """Windows of images with the channels innermost: W sums the taps of X, each result is requantised."""
+    """Windows of images with the channels innermost: W sums the taps of X, each result is requantized."""
 
     no_gradient = FROZEN
     training = Training(learned=dict.fromkeys((1, 2, 3), SETTING))
