@@ -228,8 +228,8 @@ LOSS_SHARE = "loss_share"
 """Name of the data input with what the loss of a pass counts, where an update takes the mean over its passes."""
 WEIGHT, BIAS, GAIN, SLOPE, TABLE = "weight", "bias", "gain", "slope", "table"
 """Roles of inputs that a layer learns: a gain is the scale of a norm, a table holds a row for each number."""
-START, STATISTIC, SETTING = "initial state", "statistic", "setting"
-"""Roles of inputs beside these: a state before the first step, a running statistic, and what no layer learns."""
+START, STATISTIC = "initial state", "statistic"
+"""Roles of inputs beside these: a state before the first step, and a running statistic."""
 TRAINED, FROZEN, CONSTANT, STATE = "trained", "frozen", "constant", "state"
 """Roles in training. A constant belongs to the graph, as a mask or an epsilon do; a frozen tensor is a parameter, or
 may be one, that is not trained; a state is renewed without a gradient, or is where a layer begins.

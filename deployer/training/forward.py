@@ -100,7 +100,7 @@ def load(
     inputs = inference_roles(raw).types
     model = load_model(path)
     hoisted, parted = edits.apply(model)
-    pack(model)
+    packed = pack(model)
     calls = [n for n, _ in inlined(model)]
     protos = [n for n in calls if not is_literal(n)]
     proto_by_name = {node.name: proto for node, proto in zip(raw.nodes, protos, strict=True)}
@@ -110,7 +110,7 @@ def load(
     raw = with_keys(raw, seed) if dropout else without_draws(raw)
     literals = [n.output[0] for n in calls if is_literal(n)]
     names = (*(t.name for t in model.graph.initializer), *literals)
-    floats = [n for n in names if n in raw.constants and raw.constants[n].dtype == "float32"]
+    floats = [n for n in names if n in raw.constants and raw.constants[n].dtype == "float32" and n not in packed]
     left = [t for t in model.graph.initializer if t.name not in raw.constants and t.data_type in FLOATS]
     unused = {tensor.name: tuple(tensor.dims) for tensor in left}
     opset = max([OPSET, *(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))])

@@ -400,9 +400,12 @@ def tabled(packer: Packer, node: NodeProto) -> Callable[[Array], Array]:
     evaluator = ReferenceEvaluator(model)
 
     def function(values: Array) -> Array:
-        with np.errstate(all="ignore"):
-            results: list[Array] = list(evaluator.run(None, {node.input[0]: values}))  # type: ignore[arg-type]
-            return np.asarray(results[0])
+        try:
+            with np.errstate(all="ignore"):
+                results: list[Array] = list(evaluator.run(None, {node.input[0]: values}))  # type: ignore[arg-type]
+        except RuntimeError as error:
+            raise refused(node, f"ONNX's reference does not compute it ({error})", "attributes of its form") from None
+        return np.asarray(results[0])
 
     return function
 

@@ -2,9 +2,10 @@
 
 from onnx import ModelProto, NodeProto
 
+from deployer.frontend.node_checks import refusing_malformed
 from deployer.frontend.quantized.layers import LINEAR, RULES
 from deployer.frontend.quantized.packing import DEQUANTIZE, QUANTIZE, Packer
-from deployer.frontend.quantized.values import refused
+from deployer.frontend.quantized.values import plain_node, refused
 
 PREFIX = "QLinear"
 """How the names of operators over 8 bits begin; some do not."""
@@ -15,18 +16,21 @@ def is_quantized(proto: NodeProto) -> bool:
     return proto.op_type in (QUANTIZE, DEQUANTIZE, *LINEAR) or proto.op_type.startswith(PREFIX)
 
 
-def pack(model: ModelProto) -> None:
+def pack(model: ModelProto) -> frozenset[str]:
     """Replace what is quantized in a model by operators of 8 bits, in place; a model without it stays as it is.
 
-    Raises UnsupportedOperator for a node that has no form here, with what it should be.
+    Returns the names of the constants that come of it, which are no parameters: what has 8 bits is frozen. Raises
+    UnsupportedOperator for a node that has no form here, with what it should be.
     """
     if not any(is_quantized(node) for node in model.graph.node):
-        return
+        return frozenset()
     packer = Packer(model)
     for node in model.graph.node:
         if id(node) not in packer.done:
-            _read(packer, node)
+            with refusing_malformed(plain_node(node)):
+                _read(packer, node)
     packer.finish()
+    return frozenset(tensor.name for tensor in packer.made)
 
 
 def _read(packer: Packer, node: NodeProto) -> None:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole, Window
-from deployer.core.ir import SETTING, Node, TensorType
+from deployer.core.ir import Node, TensorType
 from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Length, Offset, Start, Stride, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.limits import check_elements
 from deployer.core.operator import Array, Operator, mismatch, register, unsupported
 from deployer.core.signatures import Signature
 from deployer.core.traits.file import FileSpec
-from deployer.core.traits.training import Training
 from deployer.operators.base.operands import arrays
 from deployer.operators.quantized.arithmetic import (
     INT8,
@@ -120,7 +119,6 @@ class Int8Windows(Operator):
     """Windows of images with the channels innermost: W sums the taps of X, each result is requantized."""
 
     no_gradient = FROZEN
-    training = Training(learned=dict.fromkeys((1, 2, 3), SETTING))
 
     def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> Geometry:
         """The convolution of X by W."""

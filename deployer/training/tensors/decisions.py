@@ -14,7 +14,6 @@ from deployer.core.ir import (
     CONSTANT,
     FROZEN,
     GAIN,
-    SETTING,
     SLOPE,
     START,
     STATE,
@@ -29,7 +28,7 @@ from deployer.core.safe_text import one_line
 from deployer.operators.elementwise import broadcast_grad as sums
 from deployer.training.forward import Forward
 from deployer.training.tensors.origins import BUFFER, LEARNED, NUMBER, Origins, is_invented, mentions, traced
-from deployer.training.tensors.uses import FREE, Use, is_uniform, summary, uses_of
+from deployer.training.tensors.uses import FREE, SETTING, Use, is_uniform, summary, uses_of
 
 OPEN = "undecided"
 """The role of a tensor about which somebody has to decide."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from deployer.core.errors import DeployerWarning, OptionProblem, facts_of
-from deployer.core.ir import BIAS, CONSTANT, SETTING, STATE, TRAINED
+from deployer.core.ir import BIAS, CONSTANT, STATE, TRAINED
 from deployer.core.operator import Array, operator_of
 from deployer.training.tensors.decisions import OF_LAYERS, OWN_PART, Decider, Decision
 from deployer.training.tensors.edits import WeightCopy
 from deployer.training.tensors.origins import KEEPING, traced
-from deployer.training.tensors.uses import is_uniform
+from deployer.training.tensors.uses import SETTING, is_uniform
 
 # Find tensors that repeat another one's numbers: with permuted axes, reshaped, or repeated.
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from deployer.core.errors import NotDifferentiable
-from deployer.core.ir import BIAS, GAIN, SETTING, WEIGHT, GraphNames, Node
+from deployer.core.ir import BIAS, GAIN, WEIGHT, GraphNames, Node
 from deployer.core.operator import Array, execution_of, file_of, operator_of, training_of
 from deployer.frontend.resolve import Resolved
 from deployer.operators.elementwise import broadcast_grad as sums
 from deployer.training.autodiff import GradientRule, Tape, fixed_form
 from deployer.training.forward import Forward
 
-FREE = "free"
-"""The role of an operand of which nothing is known."""
+SETTING, FREE = "setting", "free"
+"""Roles beside those of layers: an operand that is no factor or addend of values, and one of which nothing is known."""
 
 
 @dataclass(frozen=True)
