@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.host]
 WRITERS = (
     *("deployer/operators", "deployer/torch/lowerings", "deployer/torch/graph.py", "deployer/torch/forward_check.py"),
     *("deployer/torch/tracing/composites.py", "deployer/training/tensors/edits.py", "deployer/lm"),
+    "deployer/frontend/quantized",
 )
 """Files that write nodes, and files that name functions of PyTorch."""
 
@@ -44,7 +45,7 @@ def test_mentions_are_seen() -> None:
 
 def test_no_operator_is_named() -> None:
     """Names are below `deployer/operators`, where gradients and lowered forms are made of other operators, and where
-    `deployer/torch`, `deployer/lm` and the edits of a forward model write ONNX nodes.
+    `deployer/torch`, `deployer/lm`, the edits of a forward model and quantized ones write ONNX nodes.
     """
     for path in code("deployer", "tilers", "templates"):
         place = path.relative_to(ROOT)

@@ -61,7 +61,7 @@ REFUSED: dict[str, tuple[list[tuple[str, list[str], dict[str, Any]]], dict[str, 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, tmp_path: Path) -> None:
-    """What has no integer form is an error that names the node and a way out."""
+    """A node without an integer form is an error that names it and a way out."""
     nodes, more, says = REFUSED[name]
     element = TensorProto.INT8 if name == "output" else TensorProto.FLOAT
     with pytest.raises(DeployerError) as error:
@@ -107,7 +107,7 @@ def test_input_of_8_bits(tmp_path: Path) -> None:
 
 
 def _features(path: Path, xs: list[Array]) -> Array:
-    """What ONNX Runtime gives to the last layer of a model."""
+    """Features that ONNX Runtime gives to the last layer of a model."""
     onnxruntime = pytest.importorskip("onnxruntime")
     model = onnx.load(path)
     [gemm] = [node for node in model.graph.node if node.op_type == "Gemm"]

@@ -30,7 +30,7 @@ def program_of(path: Path) -> Program:
 
 
 def results(program: Program, xs: list[Array]) -> Array:
-    """What the operators' references compute for some samples."""
+    """Results of the operators' references for some samples."""
     found = []
     for x in xs:
         memory = Memory(program, np.float64)
@@ -41,7 +41,7 @@ def results(program: Program, xs: list[Array]) -> Array:
 
 
 def by_runtime(path: Path, xs: list[Array]) -> Array:
-    """What ONNX Runtime computes for them, without saturating sums where it can."""
+    """Results of ONNX Runtime for them, without saturating sums where it can."""
     options = onnxruntime.SessionOptions()
     if "QOperator" not in path.name:  # where it has no kernels for signed numbers then
         options.add_session_config_entry(PRECISE, "1")

@@ -1,10 +1,13 @@
 """A quantized model to operators of 8 bits, node by node."""
 
+from functools import cache
+
 from onnx import ModelProto, NodeProto
 
+from deployer.core.packages import walk
 from deployer.frontend.node_checks import refusing_malformed
-from deployer.frontend.quantized.layers import LINEAR, RULES
-from deployer.frontend.quantized.packing import DEQUANTIZE, QUANTIZE, Packer
+from deployer.frontend.quantized import rules
+from deployer.frontend.quantized.packing import BETWEEN, DEQUANTIZE, OVER, QUANTIZE, Packer
 from deployer.frontend.quantized.values import plain_node, refused
 
 PREFIX = "QLinear"
@@ -13,7 +16,7 @@ PREFIX = "QLinear"
 
 def is_quantized(proto: NodeProto) -> bool:
     """Whether a node computes with, makes, or reads numbers of 8 bits by scales."""
-    return proto.op_type in (QUANTIZE, DEQUANTIZE, *LINEAR) or proto.op_type.startswith(PREFIX)
+    return proto.op_type in (QUANTIZE, DEQUANTIZE, *OVER) or proto.op_type.startswith(PREFIX)
 
 
 def pack(model: ModelProto) -> frozenset[str]:
@@ -22,6 +25,7 @@ def pack(model: ModelProto) -> frozenset[str]:
     Returns the names of the constants that come of it, which are no parameters: what has 8 bits is frozen. Raises
     UnsupportedOperator for a node that has no form here, with what it should be.
     """
+    _load()
     if not any(is_quantized(node) for node in model.graph.node):
         return frozenset()
     packer = Packer(model)
@@ -33,15 +37,21 @@ def pack(model: ModelProto) -> frozenset[str]:
     return frozenset(tensor.name for tensor in packer.made)
 
 
+@cache
+def _load() -> None:
+    """Register all rules."""
+    walk(rules)
+
+
 def _read(packer: Packer, node: NodeProto) -> None:
     """Compute a node in integers, or keep it."""
     if node.op_type == QUANTIZE:
         packer.quantize(node)
     elif node.op_type == DEQUANTIZE:
         packer.dequantize(node)
-    elif node.op_type in LINEAR:
-        LINEAR[node.op_type](packer, node)
+    elif node.op_type in OVER:
+        OVER[node.op_type](packer, node)
     elif is_quantized(node):
-        raise refused(node, "there is no such operator of 8 bits", f"one of {', '.join(sorted(LINEAR))}")
-    elif not (node.op_type in RULES and packer.of_codes(node) and RULES[node.op_type](packer, node)):
+        raise refused(node, "there is no such operator of 8 bits", f"one of {', '.join(sorted(OVER))}")
+    elif not (node.op_type in BETWEEN and packer.of_codes(node) and BETWEEN[node.op_type](packer, node)):
         packer.keep(node)

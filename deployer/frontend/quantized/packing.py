@@ -23,9 +23,9 @@ from deployer.frontend.quantized.values import (
     PLAIN,
     SHIFT,
     Codes,
-    Constant,
     Layout,
     Quantizer,
+    StoredNumbers,
     plain_node,
     refused,
 )
@@ -58,7 +58,7 @@ class Packer:
         """Values of 8 bits, by the names of their tensors in the model."""
         self.floats: dict[str, Codes] = {}
         """Values of 8 bits, by the names of the floats that they stand for."""
-        self.constants: dict[str, Constant] = {}
+        self.constants: dict[str, StoredNumbers] = {}
         """Constants, by the names of the floats that they stand for."""
         self.readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in graph.node:
@@ -128,7 +128,7 @@ class Packer:
         unsigned = element == TensorProto.UINT8
         return Quantizer(number, (0 if zero is None else int(zero.reshape(()))) - SHIFT * unsigned, unsigned)
 
-    def constant(self, node: NodeProto, position: int, axis: int) -> Constant:
+    def constant(self, node: NodeProto, position: int, axis: int) -> StoredNumbers:
         """Numbers, scales and zeros at three positions of a node's inputs from this one on."""
         numbers, scales, zeros = (self.array(node, position + i) for i in range(3))
         element = self.element(node, position)
@@ -144,7 +144,9 @@ class Packer:
         if scales.size not in (1, length) or zeros.size not in (1, length) or scales.ndim > 1:
             raise refused(node, f"its constant has {scales.shape} scales along axis {axis}", "one, or one per channel")
         wide = numbers.astype(np.int64) - shift
-        return Constant(wide, scales.astype(np.float32).reshape(-1), zeros.astype(np.int64).reshape(-1) - shift, axis)
+        return StoredNumbers(
+            wide, scales.astype(np.float32).reshape(-1), zeros.astype(np.int64).reshape(-1) - shift, axis
+        )
 
     def value(self, name: str) -> Codes | None:
         """The value of 8 bits behind a tensor of the model, or behind a float that it stands for."""
@@ -286,7 +288,7 @@ class Packer:
             raise refused(node, cause, f"scale {codes.quantizer.scale}, and that zero")
         self.floats[result] = codes
 
-    def constant_of(self, node: NodeProto, axis: int) -> Constant:
+    def constant_of(self, node: NodeProto, axis: int) -> StoredNumbers:
         """The constant that a DequantizeLinear reads."""
         return self.constant(node, 0, axis)
 
@@ -315,10 +317,9 @@ class Packer:
     # What follows an operator between floats.
 
     def tail(self, name: str) -> tuple[Quantizer, int, int, str] | None:
-        """How an operator's float result becomes a value of 8 bits: by Relu or Clip, and a QuantizeLinear alone.
+        """Find the quantizer of an operator's float result, behind it or behind Relu and Clip, which alone read it.
 
-        Quantizer, least and most number, and the name of the value; None where something else reads it. The nodes
-        are done then.
+        Returns quantizer, least and most number, and the value's name, and takes these nodes as done; else None.
         """
         least, most, passed = -np.inf, np.inf, list[NodeProto]()
         while name not in self.outputs and len(self.readers[name]) == 1:
@@ -378,6 +379,32 @@ class Packer:
 
 Rule = Callable[[Packer, NodeProto], bool]
 """Compute a node in integers where that can be; returns whether it did."""
+BETWEEN: dict[str, Rule] = {}
+"""Rules of operators that a model computes between floats, or over 8 bits as they are."""
+OVER: dict[str, Callable[[Packer, NodeProto], None]] = {}
+"""Rules of operators over 8 bits, of ONNX and of its runtime."""
+
+
+def between_borders(*operators: str) -> Callable[[Rule], Rule]:
+    """Register a rule for operators between floats."""
+
+    def known(rule: Rule) -> Rule:
+        BETWEEN.update(dict.fromkeys(operators, rule))
+        return rule
+
+    return known
+
+
+def over_eights(
+    *operators: str,
+) -> Callable[[Callable[[Packer, NodeProto], None]], Callable[[Packer, NodeProto], None]]:
+    """Register a rule for operators over 8 bits."""
+
+    def known(rule: Callable[[Packer, NodeProto], None]) -> Callable[[Packer, NodeProto], None]:
+        OVER.update(dict.fromkeys(operators, rule))
+        return rule
+
+    return known
 
 
 def _to_last(axes: int) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ class Codes:
 
 
 @dataclass(frozen=True, eq=False)
-class Constant:
+class StoredNumbers:
     """Numbers of 8 bits, or a bias of 32, that a model holds: signed, with scales and zeros along an axis."""
 
     numbers: Array

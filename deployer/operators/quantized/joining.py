@@ -15,7 +15,8 @@ from deployer.core.traits.execution import Execution
 from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays
 from deployer.operators.movement.slicing import Concat
-from deployer.operators.quantized.arithmetic import (
+from deployer.operators.quantized.conversion import FROZEN
+from deployer.operators.quantized.requantization import (
     INT8,
     RESULT,
     RESULT_SCALARS,
@@ -25,7 +26,6 @@ from deployer.operators.quantized.arithmetic import (
     rounded,
     scale_of,
 )
-from deployer.operators.quantized.borders import FROZEN
 
 ZEROS, RATIOS = ("a_zero", "b_zero"), ("a_ratio", "b_ratio")
 """Attributes: the operands' zeros, and their scales as shares of the result's."""

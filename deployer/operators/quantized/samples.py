@@ -10,11 +10,11 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import rng
 from deployer.core.samples import Sample, samples_of
 from deployer.operators.base.operands import normal
-from deployer.operators.quantized.arithmetic import LEAST, MOST
-from deployer.operators.quantized.borders import DequantizeInt8, Int8Lookup, QuantizeInt8
-from deployer.operators.quantized.convolution import Int8Conv, Int8DepthwiseConv
+from deployer.operators.quantized.conversion import DequantizeInt8, Int8Lookup, QuantizeInt8
+from deployer.operators.quantized.convolution_int8 import Int8Conv, Int8DepthwiseConv
 from deployer.operators.quantized.joining import Int8Add, Int8Concat
-from deployer.operators.quantized.pooling import Int8AveragePool, Int8GlobalAveragePool, Int8MaxPool
+from deployer.operators.quantized.pooling_int8 import Int8AveragePool, Int8GlobalAveragePool, Int8MaxPool
+from deployer.operators.quantized.requantization import LEAST, MOST
 
 Array = npt.NDArray[Any]
 

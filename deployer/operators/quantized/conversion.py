@@ -1,4 +1,4 @@
-"""Where floats become numbers of 8 bits and back, and functions of one such number."""
+"""Conversion of floats to numbers of 8 bits and back, and functions of one such number."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from deployer.core.operator import Array, Operator, register, unsupported
 from deployer.core.signatures import Signature
 from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays, floats
-from deployer.operators.quantized.arithmetic import (
+from deployer.operators.quantized.requantization import (
     INT8,
     LEAST,
     RESULT,

@@ -15,7 +15,8 @@ from deployer.core.operator import Array, Operator, mismatch, register, unsuppor
 from deployer.core.signatures import Signature
 from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays
-from deployer.operators.quantized.arithmetic import (
+from deployer.operators.quantized.conversion import FROZEN
+from deployer.operators.quantized.requantization import (
     INT8,
     LEAST,
     MOST,
@@ -26,7 +27,6 @@ from deployer.operators.quantized.arithmetic import (
     requantized,
     result_args,
 )
-from deployer.operators.quantized.borders import FROZEN
 
 X_ZERO, W_ZERO = "x_zero", "w_zero"
 """Attributes: what is padded with, and what a filter's numbers are above their true ones."""
@@ -36,7 +36,7 @@ EXACT = 1 << 31
 
 
 @dataclass(frozen=True)
-class Geometry:
+class ImageWindows:
     """A convolution of images [N, H, W, C] by M filters; pads are (top, left), other pairs (rows, columns)."""
 
     n: int
@@ -69,11 +69,11 @@ class Geometry:
 
     def tap(self, whole: Array, row: int, column: int) -> Array:
         """For each window of padded X, the channels at a place of the kernel."""
-        places = [
+        found = [
             slice(at * gap, at * gap + (count - 1) * stride + 1, stride)
             for at, gap, count, stride in zip((row, column), self.dilations, self.out, self.strides, strict=True)
         ]
-        return np.asarray(whole[:, places[0], places[1]])
+        return np.asarray(whole[:, found[0], found[1]])
 
 
 def pair(node: Node, name: str, default: int) -> tuple[int, int]:
@@ -84,7 +84,7 @@ def pair(node: Node, name: str, default: int) -> tuple[int, int]:
     return first, second
 
 
-def geometry(node: Node, x: tuple[int, ...], kernel: tuple[int, int], filters: int, group: int) -> Geometry:
+def geometry(node: Node, x: tuple[int, ...], kernel: tuple[int, int], filters: int, group: int) -> ImageWindows:
     """The convolution of a node over X[N, H, W, C]; a matrix [N, C] is an image of one row. Errors name the node."""
     if len(x) not in (2, 4):
         raise unsupported(node, f"X of rank {len(x)}", "X[N, H, W, C] or X[N, C]")
@@ -93,15 +93,13 @@ def geometry(node: Node, x: tuple[int, ...], kernel: tuple[int, int], filters: i
     pads = node.attr_ints("pads", (0, 0, 0, 0))
     if len(pads) != 4 or min(*pads, 0) < 0 or min(*strides, *dilations) < 1:
         raise unsupported(node, f"pads {pads}, strides {strides}, dilations {dilations}", "four pads, steps above zero")
-    rooms = [
-        size + pads[i] + pads[2 + i] - (kernel[i] - 1) * dilations[i] - 1 for i, size in enumerate((height, width))
-    ]
-    if min(rooms) < 0:
+    free = [size + pads[i] + pads[2 + i] - (kernel[i] - 1) * dilations[i] - 1 for i, size in enumerate((height, width))]
+    if min(free) < 0:
         raise mismatch(node, f"a window of {list(kernel)} does not fit {height} x {width} elements", ())
-    out = (rooms[0] // strides[0] + 1, rooms[1] // strides[1] + 1)
+    out = (free[0] // strides[0] + 1, free[1] // strides[1] + 1)
     check_elements(node, "X and its padding", (n, height + pads[0] + pads[2], width + pads[1] + pads[3], channels))
     size = (height, width)
-    return Geometry(n, size, channels, filters, kernel, group, strides, dilations, (pads[0], pads[1]), out)
+    return ImageWindows(n, size, channels, filters, kernel, group, strides, dilations, (pads[0], pads[1]), out)
 
 
 def check_sums(node: Node, taps: int) -> None:
@@ -120,7 +118,7 @@ class Int8Windows(Operator):
 
     no_gradient = FROZEN
 
-    def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> Geometry:
+    def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> ImageWindows:
         """The convolution of X by W."""
         raise NotImplementedError
 
@@ -151,11 +149,11 @@ class Int8Windows(Operator):
         y = requantized(sums, ratios, node)
         return (y if x.ndim == 4 else y.reshape(shape.out[1], shape.filters),)
 
-    def products(self, node: Node, shape: Geometry, tap: Array, w: Array, at: tuple[int, int]) -> Array:
+    def products(self, node: Node, shape: ImageWindows, tap: Array, w: Array, at: tuple[int, int]) -> Array:
         """The products of one tap, summed over the channels that a filter sees."""
         raise NotImplementedError
 
-    def windows(self, shape: Geometry) -> tuple[Window, Window]:
+    def windows(self, shape: ImageWindows) -> tuple[Window, Window]:
         """The windows of rows and columns."""
         rows, columns = (
             Window(dim, kernel, stride, gap, pad)
@@ -165,7 +163,7 @@ class Int8Windows(Operator):
         )
         return rows, columns
 
-    def frame(self, node: Node, shape: Geometry) -> dict[str, ArgValue]:
+    def frame(self, node: Node, shape: ImageWindows) -> dict[str, ArgValue]:
         """Kernel arguments of windows, of the result's rounding, and of where a tile's first window begins."""
         pairs = (*shape.kernel, *shape.strides, *shape.dilations)
         return {
@@ -177,7 +175,7 @@ class Int8Windows(Operator):
             "left": Offset("x", 2),
         }
 
-    def results(self, node: Node, shape: Geometry) -> tuple[Operand, ...]:
+    def results(self, node: Node, shape: ImageWindows) -> tuple[Operand, ...]:
         """Bias and ratios of the filters, and Y."""
         m, out = shape.filters, (shape.n, *shape.out, shape.filters)
         return (
@@ -186,7 +184,7 @@ class Int8Windows(Operator):
             Operand("y", node.outputs[0], "out", out, tuple(map(At, ("n", "oh", "ow", "m")))),
         )
 
-    def dims(self, shape: Geometry) -> tuple[Dim, ...]:
+    def dims(self, shape: ImageWindows) -> tuple[Dim, ...]:
         """Parallel images, rows, columns and filters; a sum is whole in each tile."""
         return tuple(map(Dim, ("n", "oh", "ow", "m"), (shape.n, *shape.out, shape.filters)))
 
@@ -222,14 +220,14 @@ class Int8Conv(Int8Windows):
         ),
     )
 
-    def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> Geometry:
+    def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> ImageWindows:
         """The convolution of X by W; ShapeMismatch where the channels do not fit the groups."""
         group = node.attr_int("group", 1)
         if len(w) != 4 or group < 1 or x[-1] != w[3] * group or w[0] % group:
             raise mismatch(node, f"W is {list(w)} for {x[-1]} channels in {group} groups", ())
         return geometry(node, x, (w[1], w[2]), w[0], group)
 
-    def products(self, node: Node, shape: Geometry, tap: Array, w: Array, at: tuple[int, int]) -> Array:
+    def products(self, node: Node, shape: ImageWindows, tap: Array, w: Array, at: tuple[int, int]) -> Array:
         """The products of one tap, group by group."""
         grouped = tap.reshape(*tap.shape[:3], shape.group, -1)
         filters = w[:, at[0], at[1]].reshape(shape.group, -1, w.shape[3]) - node.attr_int(W_ZERO, 0)
@@ -281,13 +279,13 @@ class Int8DepthwiseConv(Int8Windows):
         ),
     )
 
-    def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> Geometry:
+    def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> ImageWindows:
         """The convolution of X by W; ShapeMismatch where they differ in channels."""
         if len(w) != 3 or len(x) != 4 or x[-1] != w[2]:
             raise mismatch(node, f"W is {list(w)} for X {list(x)}", ())
         return geometry(node, x, (w[0], w[1]), w[2], w[2])
 
-    def products(self, node: Node, shape: Geometry, tap: Array, w: Array, at: tuple[int, int]) -> Array:
+    def products(self, node: Node, shape: ImageWindows, tap: Array, w: Array, at: tuple[int, int]) -> Array:
         """The product of each channel with its own filter."""
         return np.asarray(tap * (w[at] - node.attr_int(W_ZERO, 0)))
 

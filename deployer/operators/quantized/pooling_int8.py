@@ -13,7 +13,9 @@ from deployer.core.operator import Array, Operator, register, unsupported
 from deployer.core.signatures import Signature
 from deployer.core.traits.file import FileSpec
 from deployer.operators.base.operands import arrays
-from deployer.operators.quantized.arithmetic import (
+from deployer.operators.quantized.conversion import FROZEN
+from deployer.operators.quantized.convolution_int8 import WINDOWS, X_ZERO, ImageWindows, geometry, pair
+from deployer.operators.quantized.requantization import (
     INT8,
     LEAST,
     RESULT,
@@ -24,8 +26,6 @@ from deployer.operators.quantized.arithmetic import (
     result_args,
     scale_of,
 )
-from deployer.operators.quantized.borders import FROZEN
-from deployer.operators.quantized.convolution import WINDOWS, X_ZERO, Geometry, geometry, pair
 
 X_SCALE, Y_SCALE, PADS_COUNT = "x_scale", "y_scale", "count_include_pad"
 _SCALARS: tuple[tuple[str, CType], ...] = (
@@ -40,7 +40,7 @@ class Int8Pool(Operator):
 
     no_gradient = FROZEN
 
-    def shape(self, node: Node, x: tuple[int, ...]) -> Geometry:
+    def shape(self, node: Node, x: tuple[int, ...]) -> ImageWindows:
         """The windows of X, each of which meets an element of it; errors name the node."""
         if len(x) != 4:
             raise unsupported(node, f"X of rank {len(x)}", "X[N, H, W, C]")
