@@ -21,7 +21,7 @@ COUNT = 10
 PRECISE = "session.x64quantprecision"
 """The option by which kernels for processors without VNNI do not saturate sums of two products."""
 INTEGERS = {"Int8Conv", "Int8DepthwiseConv", "Int8Add", "Int8AveragePool", "Int8MaxPool", "Int8Lookup", "Int8Concat"}
-BORDERS = {"QuantizeInt8", "DequantizeInt8", "Transpose"}
+BORDERS = {"QuantizeInt8", "QuantizeInt8Images", "DequantizeInt8", "DequantizeInt8Images"}
 
 
 def program_of(path: Path) -> Program:

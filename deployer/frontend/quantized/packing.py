@@ -31,8 +31,6 @@ from deployer.frontend.quantized.values import (
 )
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
-AXES_ARE_INPUT = 13
-"""The version of ONNX from which Squeeze and Unsqueeze have their axes as an input."""
 PER_TENSOR = "one scale and zero for the whole tensor; weights may have some for each channel"
 
 
@@ -179,12 +177,6 @@ class Packer:
         self.nodes.append(node)
         return output
 
-    def _row(self, op: str, name: str, output: str) -> str:
-        """Give a signal the row of an image, or take it away."""
-        if self.opset < AXES_ARE_INPUT:
-            return self.emit_float(op, [name], output, {"axes": [1]})
-        return self.emit_float(op, [name, self.tensor(f"{output}/axes", np.array([1], np.int64))], output)
-
     def fresh(self, base: str) -> str:
         """A name for a value that the model does not have."""
         return self.names.fresh(base)
@@ -199,10 +191,7 @@ class Packer:
             found = self.emit("QuantizeInt8", [source], self.fresh(f"{source}/int8"), frame)
         else:
             assert isinstance(layout, int)
-            last = self.emit_float("Transpose", [source], self.fresh(f"{source}/last"), {"perm": _to_last(layout)})
-            found = self.emit("QuantizeInt8", [last], self.fresh(f"{source}/int8"), frame)
-            if layout == 1:
-                found = self._row("Unsqueeze", found, self.fresh(f"{found}/row"))
+            found = self.emit("QuantizeInt8Images", [source], self.fresh(f"{source}/int8"), frame)
         codes.forms[layout] = found
         return found
 
@@ -217,10 +206,7 @@ class Packer:
         if layout == PLAIN:
             return self.emit("DequantizeInt8", [name], base, frame)
         assert isinstance(layout, int)
-        last = self.emit("DequantizeInt8", [name], self.fresh(f"{base}/last"), frame)
-        if layout == 1:
-            last = self._row("Squeeze", last, self.fresh(f"{base}/signal"))
-        return self.emit_float("Transpose", [last], base, {"perm": _to_first(layout)})
+        return self.emit("DequantizeInt8Images", [name], base, {**frame, "axes": layout})
 
     def materialise(self, name: str, reader: NodeProto | None) -> None:
         """Make a float of the model that a node, or the end of the model, reads."""
@@ -405,11 +391,3 @@ def over_eights(
         return rule
 
     return known
-
-
-def _to_last(axes: int) -> tuple[int, ...]:
-    return (0, *range(2, 2 + axes), 1)
-
-
-def _to_first(axes: int) -> tuple[int, ...]:
-    return (0, 1 + axes, *range(1, 1 + axes))

@@ -7,7 +7,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Work
+from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Stride, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, register, unsupported
 from deployer.core.signatures import Signature
@@ -114,6 +114,149 @@ class DequantizeInt8(Int8Elementwise):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """The length of the tile, scale and zero."""
         return {"n": Extent("n"), "scale": Const(float(scale_of(node, SCALE))), "zero": Const(clip_of(node)[0])}
+
+
+AXES = "axes"
+"""Attribute: the spatial axes of images in a model, one of a signal or two."""
+
+
+class ImageConversion(Operator):
+    """Conversion of images whose channels come first, in floats, and innermost, in numbers of 8 bits; a signal has one
+    row.
+    """
+
+    no_gradient = FROZEN
+
+    def pointers(self) -> tuple[str, str]:
+        """The pointers to the images with their channels in front, and innermost."""
+        raise NotImplementedError
+
+    def sizes(self, node: Node, types: Mapping[str, TensorType]) -> tuple[int, int, int]:
+        """Images, places and channels."""
+        shape = types[node.inputs[0]].shape
+        return (
+            (shape[0], math.prod(shape[2:]), shape[1])
+            if self.pointers()[0] == "x"
+            else (
+                shape[0],
+                math.prod(shape[1:-1]),
+                shape[-1],
+            )
+        )
+
+    def access(self, node: Node, types: Mapping[str, TensorType]) -> Access:
+        """Parallel images, places and channels."""
+        n, p, m = self.sizes(node, types)
+        views = {self.pointers()[0]: ((n, m, p), ("n", "m", "p")), self.pointers()[1]: ((n, p, m), ("n", "p", "m"))}
+        listed = []
+        for arg, name, mode in (("x", node.inputs[0], "in"), ("y", node.outputs[0], "out")):
+            view, dims = views[arg]
+            listed.append(Operand(arg, name, "in" if mode == "in" else "out", view, tuple(map(At, dims))))
+        return Access((Dim("n", n), Dim("p", p), Dim("m", m)), tuple(listed))
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths, and strides of both operands in elements."""
+        first, last = self.pointers()
+        return {
+            **{name: Extent(name) for name in ("n", "p", "m")},
+            **{f"{first}_{name}": Stride(first, i) for i, name in enumerate("nm")},
+            **{f"{last}_{name}": Stride(last, i) for i, name in enumerate("np")},
+        }
+
+    def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
+        """One operation per element."""
+        count = math.prod(tile.values())
+        return Work(macs=0, elements=count, parallel=count)
+
+
+def _axes(node: Node) -> int:
+    """The spatial axes of a node's images."""
+    axes = node.attr_int(AXES, 2)
+    if axes not in (1, 2):
+        raise unsupported(node, f"axes is {axes}", "1 or 2")
+    return axes
+
+
+@register
+class QuantizeInt8Images(ImageConversion):
+    """Images X[N, C, H, W], or signals X[N, C, L], as numbers Y[N, H, W, C] or Y[N, 1, L, C], as QuantizeInt8."""
+
+    name = "QuantizeInt8Images"
+    file = FileSpec(custom=Signature((1, 1), (1, 1), {SCALE: "FLOAT", **RESULT}, required=frozenset({SCALE, ZERO})))
+    kernel = Kernel(
+        "quantize_images_i8",
+        pointers=(("x", "float32", False), ("y", INT8, True)),
+        scalars=(
+            *((name, "u32") for name in ("n", "p", "m", "x_n", "x_m", "y_n", "y_p")),
+            *(("scale", "f32"), *RESULT_SCALARS),
+        ),
+    )
+
+    def pointers(self) -> tuple[str, str]:
+        """X has its channels in front."""
+        return "x", "y"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The channels innermost, in 8 bits."""
+        x = floats(node, inputs, 1)[0].shape
+        if len(x) not in (3, 4):
+            raise unsupported(node, f"X of rank {len(x)}", "X[N, C, H, W] or X[N, C, L]")
+        scale_of(node, SCALE)
+        clip_of(node)
+        return (TensorType(INT8, (x[0], *((1,) if len(x) == 3 else ()), *x[2:], x[1])),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """That of QuantizeInt8, turned."""
+        [y] = QuantizeInt8().reference(node, inputs)
+        last = np.moveaxis(y, 1, -1)
+        return (np.ascontiguousarray(last if last.ndim == 4 else last[:, None]),)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths and strides, the scale, and the result's zero and bounds."""
+        scale = Const(float(scale_of(node, SCALE)))
+        return {**super().args(node, access), "scale": scale, **result_args(node)}
+
+
+@register
+class DequantizeInt8Images(ImageConversion):
+    """Numbers X[N, H, W, C] as images Y[N, C, H, W], or as signals Y[N, C, W] where `axes` is 1."""
+
+    name = "DequantizeInt8Images"
+    file = FileSpec(
+        custom=Signature((1, 1), (1, 1), {SCALE: "FLOAT", ZERO: "INT", AXES: "INT"}, required=frozenset({SCALE, ZERO}))
+    )
+    kernel = Kernel(
+        "dequantize_images_i8",
+        pointers=(("x", INT8, False), ("y", "float32", True)),
+        scalars=(
+            *((name, "u32") for name in ("n", "p", "m", "y_n", "y_m", "x_n", "x_p")),
+            *(("scale", "f32"), ("zero", "i32")),
+        ),
+    )
+
+    def pointers(self) -> tuple[str, str]:
+        """Y has its channels in front."""
+        return "y", "x"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The channels in front, in float32."""
+        x, axes = eights(node, inputs, 1)[0].shape, _axes(node)
+        if len(x) != 4 or (axes == 1 and x[1] != 1):
+            raise unsupported(node, f"X is {list(x)}", "X[N, H, W, C], of one row for signals")
+        scale_of(node, SCALE)
+        clip_of(node)
+        return (TensorType("float32", (x[0], x[3], *x[3 - axes : 3])),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """That of DequantizeInt8, turned."""
+        [y] = DequantizeInt8().reference(node, inputs)
+        first = np.moveaxis(y, -1, 1)
+        return (np.ascontiguousarray(first if _axes(node) == 2 else first[:, :, 0]),)
+
+    def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
+        """Loop lengths and strides, scale and zero."""
+        frame = {"scale": Const(float(scale_of(node, SCALE))), "zero": Const(clip_of(node)[0])}
+        return {**super().args(node, access), **frame}
 
 
 @register

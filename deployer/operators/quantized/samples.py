@@ -10,7 +10,13 @@ from deployer.core.ir import AttrValue
 from deployer.core.operator import rng
 from deployer.core.samples import Sample, samples_of
 from deployer.operators.base.operands import normal
-from deployer.operators.quantized.conversion import DequantizeInt8, Int8Lookup, QuantizeInt8
+from deployer.operators.quantized.conversion import (
+    DequantizeInt8,
+    DequantizeInt8Images,
+    Int8Lookup,
+    QuantizeInt8,
+    QuantizeInt8Images,
+)
 from deployer.operators.quantized.convolution_int8 import Int8Conv, Int8DepthwiseConv
 from deployer.operators.quantized.joining import Int8Add, Int8Concat
 from deployer.operators.quantized.pooling_int8 import Int8AveragePool, Int8GlobalAveragePool, Int8MaxPool
@@ -41,6 +47,22 @@ def dequantize_samples(op: DequantizeInt8) -> Iterator[Sample]:
     every = np.arange(LEAST, MOST + 1, dtype=np.int8)
     for label, zero in (("plain", 3), ("least", LEAST), ("most", MOST)):
         yield Sample(label, (every,), {"scale": 0.0173, "zero": zero}, onnx=False)
+
+
+@samples_of(QuantizeInt8Images)
+def quantize_images_samples(op: QuantizeInt8Images) -> Iterator[Sample]:
+    """Images of several channels, and signals."""
+    r = rng(910)
+    for label, shape in (("images", (2, 3, 5, 7)), ("signals", (2, 6, 9)), ("one", (1, 1, 4, 4))):
+        yield Sample(label, (normal(r, *shape) * np.float32(2),), {"scale": 0.02, "zero": 3}, onnx=False)
+
+
+@samples_of(DequantizeInt8Images)
+def dequantize_images_samples(op: DequantizeInt8Images) -> Iterator[Sample]:
+    """Images, and signals."""
+    r = rng(911)
+    yield Sample("images", (numbers(r, 2, 5, 7, 3),), {"scale": 0.0173, "zero": -4}, onnx=False)
+    yield Sample("signals", (numbers(r, 2, 1, 7, 5),), {"scale": 0.0173, "zero": 4, "axes": 1}, onnx=False)
 
 
 @samples_of(Int8Lookup)
