@@ -44,6 +44,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "train-graph": train_graph,
         "fit": fit_model,
         "export": export_model,
+        "quantize": quantize_model,
         "package": package,
         "fits": fits,
         "hal-test": hal_test,
@@ -348,6 +349,13 @@ def export_model(a: argparse.Namespace, console: Terminal) -> int:
     console.event("end", {"tensors": list(written), "output": str(a.output)})
     console.lines(f"{a.output}: {len(written)} tensor{'s' if len(written) > 1 else ''} from {a.weights}")
     return 0
+
+
+def quantize_model(a: argparse.Namespace, console: Terminal) -> int:
+    """Write a model with a frozen part of 8 bits."""
+    from deployer.commands.quantize import run_quantize
+
+    return run_quantize(a, console)
 
 
 def package(a: argparse.Namespace, console: Terminal) -> int:

@@ -12,6 +12,7 @@ from deployer.commands.hardware.options import add_fits_options, add_hal_test_op
 from deployer.commands.lazy_parser import LazyParser, inner_parsers
 from deployer.commands.lm.options import add_lm_options
 from deployer.commands.package_options import add_package_options
+from deployer.commands.quantize_options import add_quantize_options
 from deployer.commands.run_options import (
     add_axes,
     add_output,
@@ -106,6 +107,9 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     add_fit_options(fit)
     add_output(fit, "output folder of checkpoints, trained weights, history.csv and report.html", required=True)
     add_export_options(commands)
+    quantize_text = "write an ONNX model whose frozen part, or all of it, has weights and values of 8 bits"
+    quantize = commands.add_parser("quantize", help=quantize_text, description=quantize_text)
+    add_quantize_options(quantize, _Choices(_named_losses))
     package_text = "generate a C library for firmware: it trains and predicts, or of a model's file only predicts"
     package = commands.add_parser("package", help=package_text, description=package_text)
     add_package_options(package)
@@ -269,6 +273,12 @@ def _losses() -> Collection[str]:
     from deployer.training.attached_loss import loss_choices
 
     return loss_choices()
+
+
+def _named_losses() -> Collection[str]:
+    from deployer.core.operator import losses
+
+    return losses()
 
 
 def _optimizers() -> Collection[str]:
