@@ -111,7 +111,7 @@ class FloatGraph:
     def add(self, base: str, array: Array) -> str:
         """Add a constant under a name that is free; returns it."""
         name = self.names.fresh(base)
-        self.initializers[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+        self.initializers[name] = numpy_helper.from_array(np.array(array, order="C"), name)
         return name
 
     def proto(self) -> ModelProto:
