@@ -41,8 +41,6 @@ class Writer:
         self.node_names = {node.name for node in graph.nodes}
         self.dequantized: dict[str, str] = {}
         """The float that stands for each quantised value."""
-        self.weights: dict[tuple[str, int], tuple[str, Array]] = {}
-        """Quantised weights, by their name and the axis of their channels: name of their floats, and scales."""
         self.before = self.after = 0
         self.layers = {id(node) for node in layers(graph, choice)}
 
@@ -96,12 +94,12 @@ class Writer:
         self.after += bias.size * 4
 
     def _weights(self, name: str, axis: int, bias: Array | None, step: float) -> tuple[str, Array]:
-        """The floats that stand for quantised weights, and their scales; shared weights are quantised once."""
+        """The floats that stand for quantised weights, and their scales.
+
+        Layers that share weights get a copy each, as the packed program has: their biases may need other scales.
+        """
         array = self.graph.array(name).astype(np.float64)
         scales = weight_scales(array, axis, self.per_channel, bias, step)
-        known = self.weights.get((name, axis))
-        if known is not None and np.array_equal(known[1], scales):
-            return known
         shape = [1] * array.ndim
         shape[axis] = scales.size
         wide = scales.astype(np.float64).reshape(shape) if scales.ndim else scales.astype(np.float64)
@@ -110,7 +108,6 @@ class Writer:
         names.append(self.graph.add(f"{name}/zero", np.zeros(scales.shape, np.int8)))
         floats = self.graph.names.fresh(f"{name}/dequantized")
         self._append(DEQUANTIZE, names, floats, **({} if scales.ndim == 0 else {"axis": axis}))
-        self.weights[name, axis] = floats, scales
         self.before += array.size * 4
         self.after += array.size + scales.size * 4
         return floats, scales

@@ -1,0 +1,1 @@
+"""Quantising models of floats, beside ONNX Runtime."""
