@@ -1,5 +1,6 @@
 """Small float models with drawn weights, their samples, and both ways to run a file."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Net:
 
     def weight(self, name: str, *shape: int, gain: float = 1.4) -> str:
         """Draw a parameter; returns its name."""
-        wide = self.draw.standard_normal(shape) * gain / np.sqrt(max(np.prod(shape[1:]), 1))
+        wide = self.draw.standard_normal(shape) * gain / math.sqrt(math.prod(shape[1:]))
         self.arrays[name] = wide.astype(np.float32)
         return name
 
@@ -94,12 +95,14 @@ def classifier(batch: int | str = BATCH) -> Net:
     return net
 
 
-def by_runtime(path: Path | bytes, x: Array, batch: int = BATCH) -> Array:
-    """The first output of a file for all samples by ONNX Runtime.
+def by_runtime(path: Path | bytes, x: Array, batch: int = BATCH, as_written: bool = False) -> Array:
+    """The first output of a file for all samples by ONNX Runtime, with its rewrites or `as_written`, all in floats.
 
     Its products of unsigned numbers are exact: without that option they saturate on processors that lack VNNI.
     """
     options = onnxruntime.SessionOptions()
+    if as_written:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.x64quantprecision", "1")
     content = path if isinstance(path, bytes) else str(path)
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

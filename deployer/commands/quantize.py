@@ -9,15 +9,15 @@ from rich.table import Table
 
 from deployer.commands import ending
 from deployer.commands.requests import axes_of
-from deployer.core.errors import FileProblem, OptionProblem, ShapeMismatch
+from deployer.core.errors import DeployerWarning, FileProblem, OptionProblem, ShapeMismatch
 from deployer.core.ir import TensorType
 from deployer.core.operator import Array, losses
 from deployer.core.traits.training import Loss
 from deployer.fitting.data.sources import read_samples
 from deployer.fitting.export import check_absent
 from deployer.fitting.metrics import metrics_of_loss, read_metrics
-from deployer.quantization.quantize import Measure, ModelToQuantize, Quantization
-from deployer.quantization.ranges import METHODS
+from deployer.quantization.options import METHODS, Quantization
+from deployer.quantization.quantize import Measure, ModelToQuantize
 from deployer.quantization.report import QuantizedModel
 from deployer.running.output import replace_file
 from deployer.running.report import printable
@@ -71,7 +71,13 @@ def _samples(a: argparse.Namespace, inputs: Mapping[str, TensorType], target: Ma
     """The samples of --data, of which --samples are used."""
     request = Request(a.target_column)
     types = {**inputs, **target}
-    samples = read_samples(a.data, types, "data", a.target, request, lambda w: ending.tell(str(w)), tuple(target))
+    known = {repr(loss.target) for operator in losses().values() if (loss := operator.role(Loss))}
+
+    def warn(warning: DeployerWarning) -> None:
+        if target or dict(warning.facts).get("not read") not in known:  # labels may stay in the file
+            ending.tell(str(warning))
+
+    samples = read_samples(a.data, types, "data", a.target, request, warn, tuple(target))
     return samples if a.samples is None else samples.subset(np.arange(min(a.samples, samples.count)))
 
 

@@ -6,9 +6,7 @@ from collections.abc import Collection
 from deployer.commands.fit_options import TARGET_COLUMN
 from deployer.commands.run_options import add_axes
 from deployer.commands.values import finite, path, positive
-
-METHODS = ("min-max", "percentile")
-"""How the range of a value is found."""
+from deployer.quantization.options import METHODS, PERCENT
 
 
 def add_quantize_options(p: argparse.ArgumentParser, losses: Collection[str]) -> None:
@@ -20,7 +18,7 @@ def add_quantize_options(p: argparse.ArgumentParser, losses: Collection[str]) ->
     p.add_argument("-o", "--output", type=path, required=True, metavar="quantized.onnx", help="output file")
     p.add_argument("--force", action="store_true", help="overwrite the output file")
     data = p.add_argument_group("samples that say the ranges of values")
-    text = "samples as `deployer fit` takes them; those of the first N passes of training suffice"
+    text = "samples as `deployer fit` takes them; a few hundred suffice"
     data.add_argument("--data", type=path, required=True, metavar="FILE|FOLDER", help=text)
     data.add_argument("--target", type=path, metavar="FILE.npy", help="labels or target of a --data in .npy")
     data.add_argument("--target-column", default="", metavar="NAME", help=TARGET_COLUMN)
@@ -33,7 +31,7 @@ def add_quantize_options(p: argparse.ArgumentParser, losses: Collection[str]) ->
     ranges = p.add_argument_group("ranges")
     text = "range of a value: its least and largest number, or the middle share of its numbers (default min-max)"
     ranges.add_argument("--method", choices=METHODS, default=METHODS[0], help=text)
-    text = "that share in percent (default 99.99)"
+    text = f"that share in percent (default {PERCENT})"
     ranges.add_argument("--percentile", type=finite, metavar="X", help=text)
     weights = ranges.add_mutually_exclusive_group()
     text = "a scale of weights for each output channel (default)"

@@ -1,1 +1,1 @@
-"""From a float model to one of 8 bits: what is frozen, ranges of its values, the written graph, and the loss of accuracy."""
+"""From a float model to one of 8 bits: what is frozen, ranges of values, the written graph, and what it loses."""

@@ -1,49 +1,29 @@
 """A float model to one of 8 bits: selection, folding, calibration, writing, and a comparison of both."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from deployer.core.errors import GraphProblem, OptionProblem
+from deployer.core.errors import GraphProblem
 from deployer.core.ir import Program, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.model_file import load_model
 from deployer.frontend.prepare import NO_AXES, Axes
 from deployer.frontend.quantized.model import is_quantized
 from deployer.quantization.calibration import batches, calibrate, program_of, run_batch
-from deployer.quantization.choice import Choice, chosen, layers
+from deployer.quantization.choice import chosen, layers
 from deployer.quantization.folding import fold, without_negative_axis
-from deployer.quantization.forms import weight_axis
 from deployer.quantization.graph import FloatGraph, label
-from deployer.quantization.ranges import METHODS, Scaling
+from deployer.quantization.options import Quantization
 from deployer.quantization.report import LayerRow, Noise, QuantizedModel
 from deployer.quantization.selection import frozen_part
-from deployer.quantization.writing import check_versions, weight_scales, write
+from deployer.quantization.writing import Written, check_versions, write
 from deployer.training.order import Samples
 
 Measure = Callable[[Array, Mapping[str, Array]], Mapping[str, float]]
 """Metrics of the first output for all samples, beside the samples' arrays."""
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """How a model is quantised: the frozen part by an expression, the method of ranges, and the scales of weights."""
-
-    freeze: str | None = None
-    method: str = METHODS[0]
-    percentile: float = 99.99
-    per_channel: bool = True
-
-    def __post_init__(self) -> None:
-        """Raise OptionProblem for an unknown method, and a percentile that leaves nothing."""
-        if self.method not in METHODS:
-            raise OptionProblem(f"there is no method {self.method!r}", hint=f"one of {', '.join(METHODS)}")
-        if not 0 < self.percentile <= 100:
-            cause = f"percentile {self.percentile:g} is no share of the values"
-            raise OptionProblem(cause, hint="above 0, at most 100, such as 99.99")
 
 
 class ModelToQuantize:
@@ -68,7 +48,9 @@ class ModelToQuantize:
         self.choice = chosen(self.graph, self.part)
         if not layers(self.graph, self.choice):
             facts = [(name, reason) for name, reason in self.choice.kept.items()]
-            raise GraphProblem(f"no layer of {path} can be quantised", facts, "Conv, Gemm or MatMul with constant weights")
+            raise GraphProblem(
+                f"no layer of {path} can be quantised", facts, "Conv, Gemm or MatMul with constant weights"
+            )
         self.program = program_of(path, self.graph.proto(), axes)
 
     @property
@@ -84,54 +66,31 @@ class ModelToQuantize:
     def quantized(self, samples: Samples, measure: Measure | None = None) -> tuple[ModelProto, QuantizedModel]:
         """The quantised model, and how far it is from the float one over the samples, which calibrate it first."""
         roots = list(dict.fromkeys(self.choice.quantized.values()))
-        scalings = calibrate(self.program, samples, roots, self.how.method, self.how.percentile)
-        rows = [(node, self.choice.integers[id(node)]) for node in self.graph.nodes if id(node) in self.choice.integers]
-        weights = {id(node): self._weight_scales(scalings, id(node)) for node, _ in rows}
-        model, sizes, stand_ins = write(self.graph, self.choice, scalings, self.how.per_channel)
-        values = [value for _, value in rows]
-        noises, found = self._compared(model, samples, values, stand_ins, measure)
-        table = tuple(
-            LayerRow(
-                label(node),
-                node.op_type,
-                value,
-                float(scalings[self.choice.quantized[value]].scale),
-                scalings[self.choice.quantized[value]].zero,
-                noises[value].decibels,
-                noises[value].relative,
-                weights[id(node)],
-            )
-            for node, value in rows
-        )
+        scalings = calibrate(self.program, samples, roots, self.how)
+        nodes = [node for node in self.graph.nodes if id(node) in self.choice.integers]
+        written = write(self.graph, self.choice, scalings, self.how.per_channel)
+        noises, found = self._compared(written, samples, measure)
+        rows = []
+        for node in nodes:
+            value = self.choice.integers[id(node)]
+            scaling, noise = scalings[self.choice.quantized[value]], noises[value]
+            frame = value, float(scaling.scale), scaling.zero, noise.decibels, noise.relative
+            rows.append(LayerRow(label(node), node.op_type, *frame, written.weight_scales.get(id(node))))
         outputs = {name: noises[name].decibels for name in self.program.outputs}
-        sums = (sizes.before, sizes.after)
+        sizes = written.before, written.after
         kept, folded = self.choice.kept, self.folded
-        return model, QuantizedModel(self.path, samples.count, table, kept, folded, *sums, outputs, *found)
-
-    def _weight_scales(self, scalings: Mapping[str, Scaling], node: int) -> tuple[float, float] | None:
-        """The smallest and the largest scale of a layer's weights."""
-        layer = next((each for each in layers(self.graph, self.choice) if id(each) == node), None)
-        if layer is None:
-            return None
-        step = float(scalings[self.choice.quantized[layer.input[0]]].scale)
-        bias = self.graph.array(layer.input[2]) if len(layer.input) > 2 and layer.input[2] else None
-        array = self.graph.array(layer.input[1])
-        scales = weight_scales(array, weight_axis(layer), self.how.per_channel, bias, step)
-        return float(scales.min()), float(scales.max())
+        return written.model, QuantizedModel(
+            self.path, samples.count, tuple(rows), kept, folded, *sizes, outputs, *found
+        )
 
     def _compared(
-        self,
-        model: ModelProto,
-        samples: Samples,
-        values: Sequence[str],
-        stand_ins: Mapping[str, str],
-        measure: Measure | None,
+        self, written: Written, samples: Samples, measure: Measure | None
     ) -> tuple[dict[str, Noise], tuple[Mapping[str, float], Mapping[str, float]]]:
         """The noise of values and of outputs, and what is measured of the float outputs and of the others."""
         outputs = list(self.program.outputs)
-        names = list(dict.fromkeys([*values, *outputs]))
-        there = {name: stand_ins.get(name, name) for name in names}
-        program = program_of(self.path, _with_outputs(model, [there[name] for name in values]), self.axes)
+        names = list(dict.fromkeys([*self.choice.integers.values(), *outputs]))
+        there = {name: written.stand_ins.get(name, name) for name in names}
+        program = program_of(self.path, _with_outputs(written.model, list(there.values())), self.axes)
         noises, results = {name: Noise() for name in names}, (list[Array](), list[Array]())
         for inputs, count in batches(samples):
             floats = run_batch(self.program, inputs, names)
@@ -148,7 +107,6 @@ class ModelToQuantize:
 
 def _types(program: Program) -> dict[str, TensorType]:
     return {name: tensor.type for name, tensor in program.tensors.items()}
-
 
 
 def _with_outputs(model: ModelProto, names: Sequence[str]) -> ModelProto:

@@ -9,7 +9,6 @@ from deployer.core.errors import DatasetMismatch
 from deployer.core.operator import Array
 from deployer.frontend.quantized.values import SHIFT
 
-METHODS = ("min-max", "percentile")
 BINS = 1 << 13
 """Bins of a histogram on each side of zero."""
 CODES = 2 * SHIFT - 1

@@ -24,7 +24,9 @@ def frozen_part(graph: FloatGraph, freeze: str | None) -> list[NodeProto]:
         hint = "an expression such as '^features'"
         raise OptionProblem(f"--freeze {freeze!r} is no regular expression", [("cause", str(error))], hint) from None
     layers = {id(node): list(graph.parameters(node)) for node in graph.nodes}
-    frozen = {id(n) for n in graph.nodes if any(pattern.search(t) for t in (*layers[id(n)], *([n.name] if n.name else [])))}
+    frozen = {
+        id(n) for n in graph.nodes if any(pattern.search(t) for t in (*layers[id(n)], *([n.name] if n.name else [])))
+    }
     if not any(id(node) in frozen and layers[id(node)] for node in graph.nodes):
         raise _nothing_found(graph, freeze, layers.values())
     behind: dict[str, NodeProto] = {}

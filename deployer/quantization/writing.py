@@ -25,11 +25,18 @@ NEWEST_IR = 10
 
 
 @dataclass(frozen=True)
-class LayerBytes:
-    """Bytes of the parameters of quantised layers, in the model and in the written one, scales included."""
+class Written:
+    """A quantised model.
 
-    before: int = 0
-    after: int = 0
+    `stand_ins` are the floats that stand for quantised values, `weight_scales` the least and the largest scale of each
+    layer's weights by identity. `before` and `after` are the bytes of these layers' parameters, with scales of weights.
+    """
+
+    model: ModelProto
+    stand_ins: Mapping[str, str]
+    weight_scales: Mapping[int, tuple[float, float]]
+    before: int
+    after: int
 
 
 class Writer:
@@ -41,6 +48,7 @@ class Writer:
         self.node_names = {node.name for node in graph.nodes}
         self.dequantized: dict[str, str] = {}
         """The float that stands for each quantised value."""
+        self.weight_scales: dict[int, tuple[float, float]] = {}
         self.before = self.after = 0
         self.layers = {id(node) for node in layers(graph, choice)}
 
@@ -81,6 +89,7 @@ class Writer:
             bias = np.broadcast_to(bias, (channels,)).astype(np.float64)
         floats, scales = self._weights(node.input[1], axis, bias, step)
         own.input[1] = floats
+        self.weight_scales[id(node)] = float(scales.min()), float(scales.max())
         if bias is None:
             return
         steps = (np.float32(step) * scales).astype(np.float32)
@@ -138,16 +147,17 @@ def check_versions(graph: FloatGraph, per_channel: bool) -> None:
     """Raise OptionProblem where the model's version of ONNX lacks what is to be written."""
     least = AXES_SINCE if per_channel else PAIRS_SINCE
     if graph.opset < least:
-        facts = [("opset", str(graph.opset)), ("needed", f"{least} for scales per {'channel' if per_channel else 'tensor'}")]
-        both = PAIRS_SINCE <= graph.opset
+        facts = [
+            ("opset", str(graph.opset)),
+            ("needed", f"{least} for scales per {'channel' if per_channel else 'tensor'}"),
+        ]
+        both = graph.opset >= PAIRS_SINCE
         hint = "--per-tensor, or an export with a newer opset" if both else "an export with a newer opset"
         raise OptionProblem("the model's opset is too old for a quantised model", facts, hint)
 
 
-def write(
-    graph: FloatGraph, choice: Choice, scalings: Mapping[str, Scaling], per_channel: bool
-) -> tuple[ModelProto, LayerBytes, dict[str, str]]:
-    """The quantised model, bytes of the layers' parameters, and the float that stands for each quantised value."""
+def write(graph: FloatGraph, choice: Choice, scalings: Mapping[str, Scaling], per_channel: bool) -> Written:
+    """The quantised model; `graph` has its nodes then."""
     writer = Writer(graph, choice, scalings, per_channel)
     for name in graph.inputs:
         if name in choice.quantized:
@@ -158,7 +168,7 @@ def write(
     model = graph.proto()
     _declare(graph, writer, model)
     model.ir_version = min(model.ir_version, NEWEST_IR)
-    return model, LayerBytes(writer.before, writer.after), writer.dequantized
+    return Written(model, writer.dequantized, writer.weight_scales, writer.before, writer.after)
 
 
 def _declare(graph: FloatGraph, writer: Writer, model: ModelProto) -> None:
@@ -183,4 +193,3 @@ def _declare(graph: FloatGraph, writer: Writer, model: ModelProto) -> None:
 
 def _is_open(shape: object) -> bool:
     return any(not d.HasField("dim_value") for d in shape.dim)  # type: ignore[attr-defined]
-
