@@ -58,6 +58,14 @@ class Places:
         return _model(self.root / "forward.onnx", [node], ([1, WIDE], [1, CLASSES]), **{"head.weight": weights})
 
     @cached_property
+    def old(self) -> Path:
+        """The classifier in an opset of ONNX that has no scales along an axis."""
+        model = onnx.load(self.forward)
+        model.opset_import[0].version = 11
+        onnx.save(model, self.root / "old.onnx")
+        return self.root / "old.onnx"
+
+    @cached_property
     def open(self) -> Path:
         """A classifier of open lengths."""
         nodes = [helper.make_node("Relu", ["x"], ["y"], "relu")]
@@ -217,6 +225,10 @@ def _fit(p: Places, *words: object) -> Words:
 
 def _graph(p: Places, *words: object) -> Words:
     return ["train-graph", p.forward, "--loss", "cross_entropy", *words]
+
+
+def _quantize(p: Places, model: Path, *words: object) -> Words:
+    return ["quantize", model, "--data", p.data, *words]
 
 
 def _new(p: Places, name: str = "new") -> Values:
@@ -400,6 +412,11 @@ PROVOKED: dict[str, Provoked] = {
     "an initial rule without a weight": Provoked(
         lambda p: ["train-graph", p.embedded, "--data", p.indices, "--loss", "mse", "--init", "lecun_normal"]
     ),
+    "a share of ranges that have none": Provoked(lambda p: _quantize(p, p.forward, "--percentile", "99")),
+    "a metric without a loss": Provoked(
+        lambda p: _quantize(p, p.forward, "--metric", "top_2"), lambda p: {"--loss": ["cross_entropy"]}
+    ),
+    "scales of channels before ONNX had them": Provoked(lambda p: _quantize(p, p.old)),
     "a target that no heading names": Provoked(
         lambda p: ["train-graph", p.forward, "--loss", "cross_entropy", "--data", p.table],
         lambda p: {"--target-column": ["kind"]},

@@ -169,10 +169,10 @@ def test_samples_without_a_range(tmp_path: Path) -> None:
     path = net.save(tmp_path / "net.onnx", "y")
     made = ModelToQuantize(path, Quantization())
     with pytest.raises(DeployerError, match="'x' is 0 for all samples") as caught:
-        made.quantized(fitted_samples({"x": np.zeros((8, 2, 6, 6), np.float32)}, made.inputs))
+        made.write(fitted_samples({"x": np.zeros((8, 2, 6, 6), np.float32)}, made.inputs), tmp_path / "z.onnx")
     assert caught.value.hint
     net.arrays["first.weight"][:] = 3e38
     made = ModelToQuantize(net.save(path, "y"), Quantization())
     with pytest.raises(DeployerError, match="'y' has no range: it is not finite") as caught:
-        made.quantized(fitted_samples({"x": np.ones((8, 2, 6, 6), np.float32)}, made.inputs))
+        made.write(fitted_samples({"x": np.ones((8, 2, 6, 6), np.float32)}, made.inputs), tmp_path / "n.onnx")
     assert caught.value.hint

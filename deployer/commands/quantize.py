@@ -9,21 +9,19 @@ from rich.table import Table
 
 from deployer.commands import ending
 from deployer.commands.requests import axes_of
-from deployer.core.errors import DeployerWarning, FileProblem, OptionProblem, ShapeMismatch
+from deployer.core.errors import DeployerWarning, FileProblem, OptionProblem
 from deployer.core.ir import TensorType
-from deployer.core.operator import Array, losses
+from deployer.core.operator import losses
 from deployer.core.traits.training import Loss
 from deployer.fitting.data.sources import read_samples
 from deployer.fitting.export import check_absent
-from deployer.fitting.metrics import metrics_of_loss, read_metrics
+from deployer.fitting.metrics import named_measure
 from deployer.quantization.options import METHODS, Quantization
-from deployer.quantization.quantize import Measure, ModelToQuantize
+from deployer.quantization.quantize import ModelToQuantize
 from deployer.quantization.report import QuantizedModel
-from deployer.running.output import replace_file
 from deployer.running.report import printable
 from deployer.running.terminal import Terminal
 from deployer.training.order import Samples
-from deployer.training.step_problem import scored_loss
 from deployer.training.tables import Request
 
 
@@ -38,33 +36,12 @@ def run_quantize(a: argparse.Namespace, console: Terminal) -> int:
     if a.metric and a.loss is None:
         raise OptionProblem("--metric has no effect here", hint="add the --loss by which outputs and labels are read")
     made = ModelToQuantize(a.model, Quantization(a.freeze, a.method, per_channel=a.per_channel, **given), axes_of(a))
-    target, measure = _measure(a, made.output)
+    target, measure = named_measure(a.loss, made.output, a.metric) if a.loss else ({}, None)
     samples = _samples(a, made.inputs, target)
     with console.status("quantize"):
-        model, result = made.quantized(samples, measure)
-    replace_file(a.output, model.SerializeToString(deterministic=True))
-    _tell(a, result, console)
+        result = made.write(samples, a.output, measure)
+    _tell(result, console)
     return 0
-
-
-def _measure(a: argparse.Namespace, output: TensorType) -> tuple[dict[str, TensorType], Measure | None]:
-    """The type of the target by its name, and metrics by the loss; nothing of both without one."""
-    if a.loss is None:
-        return {}, None
-    declared = losses()[a.loss].role(Loss)
-    assert declared is not None, f"{a.loss} is a loss"
-    kind = declared.target_type(output)
-    if kind is None:
-        facts = [("output", str(output)), ("needs", declared.needs)]
-        raise ShapeMismatch(f"the model's output does not fit --loss {a.loss}", facts, "another --loss, or none")
-    metrics = metrics_of_loss(scored_loss(a.loss, {}, (), declared.target), read_metrics(a.metric))
-    metrics.check()
-
-    def measure(scores: Array, arrays: Mapping[str, Array]) -> Mapping[str, float]:
-        labels = arrays[declared.target]
-        return metrics.compare(scores, labels.reshape(-1, *kind.shape[1:])).values
-
-    return {declared.target: kind}, measure
 
 
 def _samples(a: argparse.Namespace, inputs: Mapping[str, TensorType], target: Mapping[str, TensorType]) -> Samples:
@@ -81,7 +58,7 @@ def _samples(a: argparse.Namespace, inputs: Mapping[str, TensorType], target: Ma
     return samples if a.samples is None else samples.subset(np.arange(min(a.samples, samples.count)))
 
 
-def _tell(a: argparse.Namespace, result: QuantizedModel, console: Terminal) -> None:
+def _tell(result: QuantizedModel, console: Terminal) -> None:
     """Print the table of layers, and what else is known; as JSON in one line."""
     table = Table("layer", "operator", "SNR dB", "scale", "zero", "weight scales", box=None, header_style="bold")
     for row in result.layers:
@@ -93,12 +70,11 @@ def _tell(a: argparse.Namespace, result: QuantizedModel, console: Terminal) -> N
         console.print(f"stays float: {name}: {reason}", soft_wrap=True)
     for name, layer in result.folded:
         console.print(f"folded: {name} into {layer}", soft_wrap=True)
-    for name, noise in result.outputs.items():
+    for name, noise in result.output_noise.items():
         console.print(f"output {name}: {noise:.1f} dB over {result.samples} samples", soft_wrap=True)
     for name, before in result.float_metrics.items():
         console.print(f"{name}: {before:.4g} of floats, {result.metrics[name]:.4g} of 8 bits")
     share = result.bytes_after / max(result.bytes_before, 1)
     console.print(f"weights: {result.bytes_before} B before, {result.bytes_after} B after ({share:.0%})")
-    console.print(f"written: {a.output}", soft_wrap=True)
-    record = {**asdict(result), "path": str(result.path), "output": str(a.output)}
-    console.event("end", printable(record))
+    console.print(f"written: {result.output}", soft_wrap=True)
+    console.event("end", printable({**asdict(result), "output": str(result.output)}))

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from deployer.core.errors import OptionProblem
+from deployer.core.errors import OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, losses, numerics_of, operator_of
 from deployer.core.traits.training import Loss
@@ -17,6 +17,7 @@ from deployer.reports.confusion import Confusion, confusion_of
 from deployer.training.attached_loss import AttachedLoss
 from deployer.training.order import Samples
 from deployer.training.problem import TrainGraph
+from deployer.training.step_problem import scored_loss
 
 MOST_CLASSES = 1000
 """Predictions of more classes have no confusion matrix in reports."""
@@ -263,6 +264,28 @@ def metrics_of_loss(loss: AttachedLoss, choice: MetricChoice) -> Metrics:
     output, target = node.inputs[:2]
     axis, decision = declared.class_axis, declared.decision
     return Metrics(node, output, target, loss.constants, axis, ignored, choice, decision=decision)
+
+
+def named_measure(
+    loss: str, output: TensorType, metrics: MetricSpecs = ()
+) -> tuple[dict[str, TensorType], Callable[[Array, Mapping[str, Array]], dict[str, float]]]:
+    """The target of a loss by its name, for a model with that output, and what measures such outputs of all samples.
+
+    ShapeMismatch where the output does not fit, OptionProblem for metrics that the loss cannot have.
+    """
+    declared = losses()[loss].role(Loss)
+    assert declared is not None, f"{loss} is a loss"
+    kind, name = declared.target_type(output), declared.target
+    if kind is None:
+        facts = [("output", str(output)), ("needs", declared.needs)]
+        raise ShapeMismatch(f"the model's output does not fit the loss {loss}", facts, "a loss that takes it, or none")
+    found = metrics_of_loss(scored_loss(loss, {}, (), name), read_metrics(metrics))
+    found.check()
+
+    def measure(scores: Array, arrays: Mapping[str, Array]) -> dict[str, float]:
+        return found.compare(scores, arrays[name].reshape(-1, *kind.shape[1:])).values
+
+    return {name: kind}, measure
 
 
 def _of_classes(rows: Array, labels: Array, names: Sequence[str], found: dict[str, float]) -> Measurements:

@@ -20,6 +20,7 @@ from deployer.quantization.options import Quantization
 from deployer.quantization.report import LayerRow, Noise, QuantizedModel
 from deployer.quantization.selection import frozen_part
 from deployer.quantization.writing import Written, check_versions, write
+from deployer.running.output import replace_file
 from deployer.training.order import Samples
 
 Measure = Callable[[Array, Mapping[str, Array]], Mapping[str, float]]
@@ -63,8 +64,8 @@ class ModelToQuantize:
         """The type of the first output."""
         return self.program.tensors[self.program.outputs[0]].type
 
-    def quantized(self, samples: Samples, measure: Measure | None = None) -> tuple[ModelProto, QuantizedModel]:
-        """The quantised model, and how far it is from the float one over the samples, which calibrate it first."""
+    def write(self, samples: Samples, out: Path, measure: Measure | None = None) -> QuantizedModel:
+        """Write the quantised model; returns how far it is from the float one over the samples that calibrate it."""
         roots = list(dict.fromkeys(self.choice.quantized.values()))
         scalings = calibrate(self.program, samples, roots, self.how)
         nodes = [node for node in self.graph.nodes if id(node) in self.choice.integers]
@@ -76,12 +77,10 @@ class ModelToQuantize:
             scaling, noise = scalings[self.choice.quantized[value]], noises[value]
             frame = value, float(scaling.scale), scaling.zero, noise.decibels, noise.relative
             rows.append(LayerRow(label(node), node.op_type, *frame, written.weight_scales.get(id(node))))
+        replace_file(out, written.model.SerializeToString(deterministic=True))
         outputs = {name: noises[name].decibels for name in self.program.outputs}
-        sizes = written.before, written.after
-        kept, folded = self.choice.kept, self.folded
-        return written.model, QuantizedModel(
-            self.path, samples.count, tuple(rows), kept, folded, *sizes, outputs, *found
-        )
+        told = self.choice.kept, self.folded, written.before, written.after
+        return QuantizedModel(out, samples.count, tuple(rows), *told, outputs, *found)
 
     def _compared(
         self, written: Written, samples: Samples, measure: Measure | None

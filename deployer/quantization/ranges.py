@@ -108,7 +108,7 @@ def scaling_of(name: str, bounds: tuple[float, float]) -> Scaling:
     low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
     if high - low < SMALLEST * CODES:
         facts = [("range", f"{low:g} to {high:g}")]
-        hint = "samples for which it differs from 0, or a --freeze that ends before it"
+        hint = "samples for which it differs from 0, or a frozen part that ends before it"
         raise DatasetMismatch(f"value {name!r} is 0 for all samples, so it has no scale", facts, hint)
     scale = np.float32((high - low) / CODES)
     return Scaling(scale, int(np.clip(np.rint(-SHIFT - low / float(scale)), -SHIFT, SHIFT - 1)))

@@ -56,17 +56,17 @@ class QuantizedModel:
 
     `layers` are those in integers in order, `kept` nodes of the part that stay float with the reason, `folded` nodes
     with the layer that has taken them up. `bytes_before` and `bytes_after` are those of the parameters of layers in
-    integers, scales included. `outputs` have the noise of each output of the model in dB, `float_metrics` and
+    integers, scales included. `output_noise` is that of each output of the model in dB, `float_metrics` and
     `metrics` what was measured of both models.
     """
 
-    path: Path
+    output: Path
     samples: int
     layers: tuple[LayerRow, ...]
     kept: Mapping[str, str]
     folded: Sequence[tuple[str, str]]
     bytes_before: int
     bytes_after: int
-    outputs: Mapping[str, float]
+    output_noise: Mapping[str, float]
     float_metrics: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)

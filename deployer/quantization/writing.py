@@ -126,7 +126,9 @@ class Writer:
         while name in self.node_names:
             name = f"{name}_2"
         self.node_names.add(name)
-        self.nodes.append(helper.make_node(op, inputs, [output], name, **attrs))
+        node = helper.make_node(op, inputs, [output], name)
+        node.attribute.extend(helper.make_attribute(key, value) for key, value in attrs.items())
+        self.nodes.append(node)
 
 
 def weight_scales(array: Array, axis: int, per_channel: bool, bias: Array | None, step: float) -> Array:
