@@ -3,6 +3,7 @@
 `train` trains a module by generated code, `load_into` gives its weights to another one. The `package` of its result
 writes a library of C for a board, `package` that of a module as it is. `compile_step` makes a step for a loop of your
 own, `evaluate` measures a module.
+`quantize` writes a module with a frozen part of 8 bits as an ONNX model.
 `capture_step` gives a module's training step as an ONNX model, `capture` its forward pass.
 """
 
@@ -12,6 +13,7 @@ from deployer.fitting.callback import Callback
 from deployer.fitting.fit import Fitted
 from deployer.fitting.runs.run_callbacks import EarlyStopping, ModelCheckpoint
 from deployer.torch.boards.module_library import package
+from deployer.torch.boards.quantized import quantize
 from deployer.torch.capture import Captured, capture
 from deployer.torch.own_loop.compile_step import compile_step
 from deployer.torch.own_loop.compiled import CompiledStep
@@ -50,6 +52,7 @@ __all__ = [
     "fit",
     "load_into",
     "package",
+    "quantize",
     "train",
 ]
 
