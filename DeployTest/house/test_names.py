@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.host]
 WRITERS = (
     *("deployer/operators", "deployer/torch/lowerings", "deployer/torch/graph.py", "deployer/torch/forward_check.py"),
     *("deployer/torch/tracing/composites.py", "deployer/training/tensors/edits.py", "deployer/lm"),
-    "deployer/frontend/quantized",
+    *("deployer/frontend/quantized", "deployer/quantization"),
 )
 """Files that write nodes, and files that name functions of PyTorch."""
 

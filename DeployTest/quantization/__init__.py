@@ -1,1 +1,1 @@
-"""Quantising models of floats, beside ONNX Runtime."""
+"""Quantizing models of floats, beside ONNX Runtime."""

@@ -109,11 +109,11 @@ def by_runtime(path: Path | bytes, x: Array, batch: int = BATCH, as_written: boo
     return np.concatenate([session.run(None, {"x": x[i : i + batch]})[0] for i in range(0, len(x), batch)])
 
 
-def by_reference(path: Path, x: Array, batch: int = BATCH) -> Array:
-    """The first output of a file for all samples by the program that is compiled."""
+def by_reference(path: Path, x: Array, batch: int = BATCH, given: str = "x") -> Array:
+    """The first output of a file for all samples by the program that is compiled; `given` names the input."""
     program = check.check_program(parse.read_graphs(path, None))
     name = program.outputs[0]
-    return np.concatenate([run_inference(program, {"x": x[i : i + batch]})[name] for i in range(0, len(x), batch)])
+    return np.concatenate([run_inference(program, {given: x[i : i + batch]})[name] for i in range(0, len(x), batch)])
 
 
 def operators(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which part of a model is quantised, what is folded into its layers, and what is refused."""
+"""Frozen parts of models, what is folded into their layers, and what is refused."""
 
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def test_what_is_not_folded(tmp_path: Path) -> None:
     net.op("Add", [net.norm(first, "norm", 4), first], "y")
     made = _folded(net, "y", tmp_path)
     assert made.folded == []
-    assert made.choice.kept == {"norm.out": "BatchNormalization has no integer form"}
+    assert made.choice.float_nodes == {"norm.out": "BatchNormalization has no integer form"}
 
 
 def _behind() -> Net:
@@ -123,7 +123,7 @@ def test_refused_models(tmp_path: Path) -> None:
     """A model of 8 bits, one of an old opset, and one without a layer are refused with a way out."""
     net = classifier()
     out, _ = quantized(net.save(tmp_path / "net.onnx", "head.out"), net.samples())
-    with pytest.raises(GraphProblem, match="quantised already"):
+    with pytest.raises(GraphProblem, match="quantized already"):
         ModelToQuantize(out, Quantization())
     old = Net((2, 6, 6), opset=11)
     path = old.save(tmp_path / "old.onnx", old.conv("x", "first", 2, 4))
@@ -146,15 +146,15 @@ def test_refused_methods(method: str, percent: float) -> None:
 
 
 def test_convolutions_without_a_form(tmp_path: Path) -> None:
-    """A layer that the reader of quantised models refuses stays float, with the reason; the others are quantised."""
+    """A layer that the reader of quantized models refuses stays float, with the reason; the others are quantized."""
     net = Net((2, 6, 6))
     net.op("Conv", [net.conv("x", "first", 2, 4), net.weight("second.weight", 4, 4, 3, 3)], "a", auto_pad="SAME_UPPER")
     net.op("MaxPool", [net.conv("a", "third", 4, 4)], "y", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
     out, result = quantized(net.save(tmp_path / "net.onnx", "y"), net.samples())
-    assert set(result.kept) == {"a", "y"}
-    assert "auto_pad" in result.kept["a"]
-    assert "ceil_mode" in result.kept["y"]
-    # ONNX Runtime's rewrites would quantise the float layer's weights; as written, rounding of floats may move a code
+    assert set(result.float_nodes) == {"a", "y"}
+    assert "auto_pad" in result.float_nodes["a"]
+    assert "ceil_mode" in result.float_nodes["y"]
+    # ONNX Runtime's rewrites would quantize the float layer's weights; as written, rounding of floats may move a code
     step = result.layers[-1].scale
     ours, theirs = by_reference(out, net.samples()), by_runtime(out, net.samples(), as_written=True)
     assert np.abs(ours - theirs).max() < 1.01 * step

@@ -102,7 +102,7 @@ def test_report(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     for name, row in (("c", record["layers"][2]), ("head.out", record["layers"][4])):
         floats, eights = (_value(path, row["value"], place.test["x"]) for path in (place.model, out))
         noise = np.square(floats - eights, dtype=np.float64).sum() / np.square(floats, dtype=np.float64).sum()
-        assert (row["value"], row["noise_db"]) == (name, pytest.approx(-10 * np.log10(noise), rel=1e-3))
+        assert (row["value"], row["snr_db"]) == (name, pytest.approx(-10 * np.log10(noise), rel=1e-3))
         assert row["relative_error"] == pytest.approx(np.sqrt(noise), rel=1e-2)
         assert row["weight_scales"][0] <= row["weight_scales"][1]
     assert record["bytes_after"] < 0.35 * record["bytes_before"]
@@ -113,7 +113,7 @@ def test_report(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def _value(path: Path, name: str, x: Array) -> Array:
-    """A value of a file by ONNX Runtime, dequantised where it has 8 bits."""
+    """A value of a file by ONNX Runtime, dequantized where it has 8 bits."""
     model = onnx.load(path)
     made = {out for node in model.graph.node for out in node.output}
     found = next(each for each in (f"{name}/dequantized", name) if each in made)
@@ -123,7 +123,7 @@ def _value(path: Path, name: str, x: Array) -> Array:
 
 
 def test_head_is_trained(place: Place) -> None:
-    """The head behind a quantised part trains as the float model's does, and the whole file runs compiled."""
+    """The head behind a quantized part trains as the float model's does, and the whole file runs compiled."""
     out = place.quantize("frozen.onnx", "--freeze", "^features")
     run = place.folder / "head"
     words = ("--loss", "cross_entropy", "--epochs", "1", "--lr", "0.001")

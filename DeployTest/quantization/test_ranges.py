@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deployer.core.errors import DatasetMismatch
-from deployer.quantization.ranges import BINS, Extremes, Histogram, check_values, scaling_of
+from deployer.quantization.ranges import BINS, HistogramObserver, MinMaxObserver, check_values, scaling_of
 
 pytestmark = [pytest.mark.host]
 
@@ -15,7 +15,7 @@ def test_middle_share(percent: float, growing: bool) -> None:
     """Bounds are between NumPy's neighbours of the percentiles, to a bin's width, in whatever order values come."""
     values = np.random.default_rng(2).standard_t(3, 40_000).astype(np.float32)
     batches = np.array_split(np.array(sorted(values, key=abs)) if growing else values, 7)
-    histogram = Histogram(percent)
+    histogram = HistogramObserver(percent)
     for batch in batches:
         histogram.see(batch)
     low, high = histogram.bounds()
@@ -31,7 +31,7 @@ def test_middle_share(percent: float, growing: bool) -> None:
 
 def test_extremes_and_zeros() -> None:
     """The least and the largest; a histogram of zeros that other values follow counts them."""
-    extremes, histogram = Extremes(), Histogram(50.0)
+    extremes, histogram = MinMaxObserver(), HistogramObserver(50.0)
     for batch in (np.zeros(8, np.float32), np.array([-1, 3], np.float32)):
         extremes.see(batch)
         histogram.see(batch)

@@ -1,4 +1,4 @@
-"""What is written computes the same here and in ONNX Runtime, and nearly what the float model computes."""
+"""Written models: each computes the same here and in ONNX Runtime, and nearly what the float model computes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ EXACT = 30.0
 
 
 def quantized(path: Path, x: Array, how: Quantization | None = None) -> tuple[Path, QuantizedModel]:
-    """Quantise a file by these samples, beside it."""
+    """Quantize a file by these samples, beside it."""
     made = ModelToQuantize(path, how or Quantization())
     types: dict[str, TensorType] = made.inputs
     out = path.with_name("quantized.onnx")
@@ -95,7 +95,7 @@ def test_same_as_runtime(name: str, how: Quantization, tmp_path: Path) -> None:
     ours, theirs, floats = by_reference(out, x), by_runtime(out, x), by_runtime(path, x)
     np.testing.assert_array_equal(ours, theirs)
     noise = 10 * np.log10(np.square(floats, dtype=float).sum() / np.square(floats - ours, dtype=float).sum())
-    assert noise == pytest.approx(result.output_noise[output], rel=1e-3)
+    assert noise == pytest.approx(result.output_snr_db[output], rel=1e-3)
     assert noise > EXACT - 10 * (how.method == "percentile")
 
 
@@ -108,11 +108,11 @@ def test_integers_take_over(tmp_path: Path) -> None:
         ops = operators(out)
         assert ops.count("QuantizeInt8") == ops.count("DequantizeInt8") == 1, (name, ops)
         assert not {op for op in ops if "Int8" not in op} - {"Reshape", "Transpose", "Squeeze", "Unsqueeze"}, ops
-        assert not result.kept
+        assert not result.float_nodes
     net = _silu()
     net.op("Softmax", ["head.out"], "y", axis=1)
     out, result = quantized(net.save(tmp_path / "silu.onnx", "y"), net.samples())
-    assert set(result.kept) == {"a", "y"}
+    assert set(result.float_nodes) == {"a", "y"}
     assert {"Mul", "Softmax"} < set(operators(out))
 
 
@@ -144,8 +144,8 @@ def test_several_outputs(tmp_path: Path) -> None:
     net = classifier()
     out, result = quantized(net.save(tmp_path / "net.onnx", "head.out", "c", "features.3.out"), net.samples())
     assert [v.name for v in onnx.load(out).graph.output] == ["head.out", "c", "features.3.out"]
-    assert set(result.output_noise) == {"head.out", "c", "features.3.out"}
-    assert min(result.output_noise.values()) > EXACT
+    assert set(result.output_snr_db) == {"head.out", "c", "features.3.out"}
+    assert min(result.output_snr_db.values()) > EXACT
     np.testing.assert_array_equal(by_reference(out, net.samples()), by_runtime(out, net.samples()))
 
 

@@ -353,7 +353,7 @@ def export_model(a: argparse.Namespace, console: Terminal) -> int:
 
 def quantize_model(a: argparse.Namespace, console: Terminal) -> int:
     """Write a model with a frozen part of 8 bits."""
-    from deployer.commands.quantize import run_quantize
+    from deployer.commands.quantization.run import run_quantize
 
     return run_quantize(a, console)
 

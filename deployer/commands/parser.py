@@ -12,7 +12,7 @@ from deployer.commands.hardware.options import add_fits_options, add_hal_test_op
 from deployer.commands.lazy_parser import LazyParser, inner_parsers
 from deployer.commands.lm.options import add_lm_options
 from deployer.commands.package_options import add_package_options
-from deployer.commands.quantize_options import add_quantize_options
+from deployer.commands.quantization.options import add_quantize_options
 from deployer.commands.run_options import (
     add_axes,
     add_output,

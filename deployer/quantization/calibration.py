@@ -12,7 +12,7 @@ from deployer.core.operator import Array
 from deployer.frontend import check, parse
 from deployer.frontend.prepare import Axes
 from deployer.quantization.options import METHODS, Quantization
-from deployer.quantization.ranges import Extremes, Histogram, Observer, Scaling, check_values, scaling_of
+from deployer.quantization.ranges import HistogramObserver, MinMaxObserver, Observer, Scaling, check_values, scaling_of
 from deployer.training.order import Samples
 from deployer.verify.reference import Memory, run_graph
 
@@ -62,7 +62,9 @@ def batches(samples: Samples) -> Iterator[tuple[dict[str, Array], int]]:
 
 def calibrate(program: Program, samples: Samples, names: Sequence[str], how: Quantization) -> dict[str, Scaling]:
     """Scale and zero of each value over all samples; DatasetMismatch where it has no range."""
-    made: Callable[[], Observer] = Extremes if how.method == METHODS[0] else lambda: Histogram(how.percentile)
+    made: Callable[[], Observer] = (
+        MinMaxObserver if how.method == METHODS[0] else lambda: HistogramObserver(how.percentile)
+    )
     observers = {name: made() for name in names}
     for inputs, _ in batches(samples):
         for name, values in run_batch(program, inputs, names).items():

@@ -1,4 +1,4 @@
-"""What a model of 8 bits holds in 8 bits: its layers, and the values that are quantised, each with its scale."""
+"""The layers of a model that are computed in integers, and the values that are quantized, each with its scale."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +15,17 @@ class Choice:
     """`integers` are the nodes that have an integer form, by identity, each with the value that it becomes.
 
     That is the output of a Relu or Clip behind it, where nothing else reads what is between. `quantized` are the
-    values of 8 bits, in order, each with the one whose scale it has, which may be its own. `kept` are nodes of the part
+    values of 8 bits, in order, each with the one whose scale it has, which may be its own. `float_nodes` are nodes of the part
     that stay float, each with the reason.
     """
 
     integers: Mapping[int, str]
     quantized: Mapping[str, str]
-    kept: Mapping[str, str] = field(default_factory=dict)
+    float_nodes: Mapping[str, str] = field(default_factory=dict)
 
 
 def chosen(graph: FloatGraph, part: Sequence[NodeProto]) -> Choice:
-    """What of a part of a model is of 8 bits; `graph` knows the types of its values."""
+    """Choose what of a part of a model has 8 bits; `graph` knows the types of its values."""
     inner, reasons = {id(node) for node in part}, {id(node): obstacle(graph, node) for node in part}
     limits, readers = Packer(graph.proto()), graph.readers()
     integers, kept, absorbed = dict[int, str](), dict[str, str](), set[int]()
@@ -51,7 +51,7 @@ def chosen(graph: FloatGraph, part: Sequence[NodeProto]) -> Choice:
 def _quantized(
     graph: FloatGraph, part: Sequence[NodeProto], needed: Collection[str], integers: Mapping[int, str]
 ) -> dict[str, str]:
-    """The values that are quantised; what moves numbers, or takes the largest of them, keeps their scale."""
+    """The values that are quantized; what moves numbers, or takes the largest of them, keeps their scale."""
     found = {name: name for name in graph.inputs if name in needed}
     for node in part:
         source = found.get(node.input[0]) if node.input else None

@@ -1,4 +1,4 @@
-"""Rewrites before quantisation: batch norms into the layer in front of them, and sums with a bias into products."""
+"""Rewrites before quantization: batch norms into the layer in front of them, and sums with a bias into products."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""Which nodes of a float model the reader of quantised models computes in integers, by its own rules."""
+"""Nodes of a float model that the reader of quantized models computes in integers, by its own rules."""
 
 from collections.abc import Callable
 
@@ -10,13 +10,13 @@ from deployer.frontend.quantized.values import plain_node
 from deployer.quantization.graph import FloatGraph
 
 LAYERS = ("Conv", "Gemm", "MatMul")
-"""Operators whose second input are quantised weights, and their bias behind it."""
+"""Operators whose second input are quantized weights, and their bias behind it."""
 FUSED = ("Relu", "Clip")
 """What takes part in the QuantizeLinear behind a layer."""
 
 
 def obstacle(graph: FloatGraph, node: NodeProto) -> str:
-    """Why a node stays one of floats; empty where it has an integer form."""
+    """The reason why a node stays one of floats; empty where it has an integer form."""
     if node.domain not in ("", "ai.onnx") or node.op_type not in RULES:
         return f"{node.op_type} has no integer form"
     if len([name for name in node.output if name]) != 1:
@@ -53,7 +53,7 @@ def _spatial(node: NodeProto, axes: int) -> str:
 
 
 def _constant(graph: FloatGraph, node: NodeProto, rank: int | None) -> str:
-    """What is wrong with the weights and the bias of a layer."""
+    """The fault of the weights and the bias of a layer; empty where there is none."""
     if not graph.is_value(node.input[0]):
         return "its first operand is no value"
     if node.input[1] not in graph.initializers or any(n and n not in graph.initializers for n in node.input[2:]):

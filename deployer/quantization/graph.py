@@ -1,4 +1,4 @@
-"""A float model as quantisation takes it: nodes alone, constants by name, and which of them read what."""
+"""A float model as quantization takes it: nodes alone, constants by name, and which of them read what."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

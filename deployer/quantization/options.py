@@ -1,4 +1,4 @@
-"""How a model is quantised; nothing heavy is loaded for it."""
+"""Choices of a quantization; nothing heavy is loaded for them."""
 
 from dataclasses import dataclass
 

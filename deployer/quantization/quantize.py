@@ -28,7 +28,7 @@ Measure = Callable[[Array, Mapping[str, Array]], Mapping[str, float]]
 
 
 class ModelToQuantize:
-    """A float model with the part of it that is to be quantised; its data inputs are known before its samples."""
+    """A float model with the part of it that is to be quantized; its data inputs are known before its samples."""
 
     def __init__(self, path: Path, how: Quantization, axes: Axes = NO_AXES) -> None:
         """Read it; raises what reading raises, and errors of the options that do not fit it."""
@@ -36,7 +36,7 @@ class ModelToQuantize:
         model = load_model(path)
         found = next((node for node in model.graph.node if is_quantized(node)), None)
         if found is not None:
-            cause = f"{path} is quantised already: node {label(found)!r} ({found.op_type})"
+            cause = f"{path} is quantized already: node {label(found)!r} ({found.op_type})"
             raise GraphProblem(cause, hint="the float model that it was made of")
         self.graph = FloatGraph(model)
         check_versions(self.graph, how.per_channel)
@@ -48,9 +48,9 @@ class ModelToQuantize:
             without_negative_axis(node, len(self.graph.types[node.output[0]].shape) if node.op_type == "Concat" else 0)
         self.choice = chosen(self.graph, self.part)
         if not layers(self.graph, self.choice):
-            facts = [(name, reason) for name, reason in self.choice.kept.items()]
+            facts = [(name, reason) for name, reason in self.choice.float_nodes.items()]
             raise GraphProblem(
-                f"no layer of {path} can be quantised", facts, "Conv, Gemm or MatMul with constant weights"
+                f"no layer of {path} can be quantized", facts, "Conv, Gemm or MatMul with constant weights"
             )
         self.program = program_of(path, self.graph.proto(), axes)
 
@@ -65,7 +65,7 @@ class ModelToQuantize:
         return self.program.tensors[self.program.outputs[0]].type
 
     def write(self, samples: Samples, out: Path, measure: Measure | None = None) -> QuantizedModel:
-        """Write the quantised model; returns how far it is from the float one over the samples that calibrate it."""
+        """Write the quantized model; returns how far it is from the float one over the samples that calibrate it."""
         roots = list(dict.fromkeys(self.choice.quantized.values()))
         scalings = calibrate(self.program, samples, roots, self.how)
         nodes = [node for node in self.graph.nodes if id(node) in self.choice.integers]
@@ -79,7 +79,7 @@ class ModelToQuantize:
             rows.append(LayerRow(label(node), node.op_type, *frame, written.weight_scales.get(id(node))))
         replace_file(out, written.model.SerializeToString(deterministic=True))
         outputs = {name: noises[name].decibels for name in self.program.outputs}
-        told = self.choice.kept, self.folded, written.before, written.after
+        told = self.choice.float_nodes, self.folded, written.before, written.after
         return QuantizedModel(out, samples.count, tuple(rows), *told, outputs, *found)
 
     def _compared(
@@ -88,7 +88,7 @@ class ModelToQuantize:
         """The noise of values and of outputs, and what is measured of the float outputs and of the others."""
         outputs = list(self.program.outputs)
         names = list(dict.fromkeys([*self.choice.integers.values(), *outputs]))
-        there = {name: written.stand_ins.get(name, name) for name in names}
+        there = {name: written.dequantized.get(name, name) for name in names}
         program = program_of(self.path, _with_outputs(written.model, list(there.values())), self.axes)
         noises, results = {name: Noise() for name in names}, (list[Array](), list[Array]())
         for inputs, count in batches(samples):

@@ -36,7 +36,7 @@ class Observer(Protocol):
 
 
 @dataclass
-class Extremes:
+class MinMaxObserver:
     """The least and the largest of all values."""
 
     low: float = np.inf
@@ -52,7 +52,7 @@ class Extremes:
 
 
 @dataclass
-class Histogram:
+class HistogramObserver:
     """Values in bins of one width on both sides of zero, which doubles where a value is beyond the last bin.
 
     Of all values the middle `percent` are represented; the others are clipped. Each half of a width is exact in floats,
@@ -62,7 +62,7 @@ class Histogram:
     percent: float
     width: float = 0.0
     counts: Array = field(default_factory=lambda: np.zeros(2 * BINS, np.int64))
-    extremes: Extremes = field(default_factory=Extremes)
+    extremes: MinMaxObserver = field(default_factory=MinMaxObserver)
 
     def see(self, values: Array) -> None:
         """Count more values."""

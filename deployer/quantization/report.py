@@ -1,4 +1,4 @@
-"""How far a quantised model is from the float one: noise of each layer, outputs, bytes, and metrics of both."""
+"""The distance of a quantized model from the float one: noise of each layer, outputs, bytes, and metrics of both."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,28 +45,28 @@ class LayerRow:
     value: str
     scale: float
     zero: int
-    noise_db: float
+    snr_db: float
     relative_error: float
     weight_scales: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class QuantizedModel:
-    """A quantised model's file, and what is known of it.
+    """A quantized model's file, and what is known of it.
 
-    `layers` are those in integers in order, `kept` nodes of the part that stay float with the reason, `folded` nodes
+    `layers` are those in integers in order, `float_nodes` nodes of the part that stay float with the reason, `folded` nodes
     with the layer that has taken them up. `bytes_before` and `bytes_after` are those of the parameters of layers in
-    integers, scales included. `output_noise` is that of each output of the model in dB, `float_metrics` and
+    integers, scales included. `output_snr_db` is that of each output of the model in dB, `float_metrics` and
     `metrics` what was measured of both models.
     """
 
     output: Path
     samples: int
     layers: tuple[LayerRow, ...]
-    kept: Mapping[str, str]
+    float_nodes: Mapping[str, str]
     folded: Sequence[tuple[str, str]]
     bytes_before: int
     bytes_after: int
-    output_noise: Mapping[str, float]
+    output_snr_db: Mapping[str, float]
     float_metrics: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)

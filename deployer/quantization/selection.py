@@ -1,4 +1,4 @@
-"""Which part of a model is quantised: all that depends on data and on frozen parameters alone."""
+"""The part of a model that is quantized: all that depends on data and on frozen parameters alone."""
 
 import re
 from collections.abc import Sequence

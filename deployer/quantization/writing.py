@@ -1,4 +1,4 @@
-"""The graph of a quantised model, with ONNX's QuantizeLinear and DequantizeLinear around operators over floats."""
+"""The graph of a quantized model, with ONNX's QuantizeLinear and DequantizeLinear around operators over floats."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ LARGEST = 127
 MOST_BIAS = 1 << 30
 """The largest size of a bias of 32 bits, so that sums of products beside it fit."""
 PAIRS_SINCE, AXES_SINCE = 10, 13
-"""The versions of ONNX from which a quantised model has its operators, and scales along an axis."""
+"""The versions of ONNX from which a quantized model has its operators, and scales along an axis."""
 NEWEST_IR = 10
 """The newest version of the file format that is written."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A quantised model.
+    """A quantized model.
 
-    `stand_ins` are the floats that stand for quantised values, `weight_scales` the least and the largest scale of each
+    `dequantized` are the floats that stand for quantized values, `weight_scales` the least and the largest scale of each
     layer's weights by identity. `before` and `after` are the bytes of these layers' parameters, with scales of weights.
     """
 
     model: ModelProto
-    stand_ins: Mapping[str, str]
+    dequantized: Mapping[str, str]
     weight_scales: Mapping[int, tuple[float, float]]
     before: int
     after: int
@@ -47,7 +47,7 @@ class Writer:
         self.nodes = list[NodeProto]()
         self.node_names = {node.name for node in graph.nodes}
         self.dequantized: dict[str, str] = {}
-        """The float that stands for each quantised value."""
+        """The float that stands for each quantized value."""
         self.weight_scales: dict[int, tuple[float, float]] = {}
         self.before = self.after = 0
         self.layers = {id(node) for node in layers(graph, choice)}
@@ -63,7 +63,7 @@ class Writer:
         self.dequantized[name] = result
 
     def node(self, node: NodeProto) -> None:
-        """Append a node of the model, which reads what stands for quantised values, and quantise its result."""
+        """Append a node of the model, which reads what stands for quantized values, and quantize its result."""
         own = NodeProto()
         own.CopyFrom(node)
         own.input[:] = [self.dequantized.get(name, name) for name in node.input]
@@ -80,7 +80,7 @@ class Writer:
                 self.pair(name, source, name if source != name else self.graph.names.fresh(f"{name}/dequantized"))
 
     def _parameters(self, node: NodeProto, own: NodeProto) -> None:
-        """Quantise a layer's weights, and its bias by the product of both scales."""
+        """Quantize a layer's weights, and its bias by the product of both scales."""
         graph, axis = self.graph, weight_axis(node)
         step = np.float64(self.scalings[self.choice.quantized[node.input[0]]].scale)
         bias = graph.array(node.input[2]).reshape(-1) if len(node.input) > 2 and node.input[2] else None
@@ -103,7 +103,7 @@ class Writer:
         self.after += bias.size * 4
 
     def _weights(self, name: str, axis: int, bias: Array | None, step: float) -> tuple[str, Array]:
-        """The floats that stand for quantised weights, and their scales.
+        """The floats that stand for quantized weights, and their scales.
 
         Layers that share weights get a copy each, as the packed program has: their biases may need other scales.
         """
@@ -155,11 +155,11 @@ def check_versions(graph: FloatGraph, per_channel: bool) -> None:
         ]
         both = graph.opset >= PAIRS_SINCE
         hint = "--per-tensor, or an export with a newer opset" if both else "an export with a newer opset"
-        raise OptionProblem("the model's opset is too old for a quantised model", facts, hint)
+        raise OptionProblem("the model's opset is too old for a quantized model", facts, hint)
 
 
 def write(graph: FloatGraph, choice: Choice, scalings: Mapping[str, Scaling], per_channel: bool) -> Written:
-    """The quantised model; `graph` has its nodes then."""
+    """The quantized model; `graph` has its nodes then."""
     writer = Writer(graph, choice, scalings, per_channel)
     for name in graph.inputs:
         if name in choice.quantized:
@@ -174,7 +174,7 @@ def write(graph: FloatGraph, choice: Choice, scalings: Mapping[str, Scaling], pe
 
 
 def _declare(graph: FloatGraph, writer: Writer, model: ModelProto) -> None:
-    """Declare the shapes of quantised values: by them the reader knows matrices, and sums of one shape.
+    """Declare the shapes of quantized values: by them the reader knows matrices, and sums of one shape.
 
     Where the file leaves the length of an axis open, only what it says itself is known.
     """

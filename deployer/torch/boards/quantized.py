@@ -43,14 +43,14 @@ def quantize(
     force: bool = False,
     warn: Warn = python_warning,
 ) -> QuantizedModel:
-    """Write a module's forward pass in evaluation mode as an ONNX file, quantised as `deployer quantize` does.
+    """Write a module's forward pass in evaluation mode as an ONNX file, quantized as `deployer quantize` does.
 
     `data` are those of `train`, or inputs alone as an array; ranges come from them. `freeze` has names of submodules or
-    parameters, or is an expression found in names of parameters; without it the whole module is quantised. A loss by
+    parameters, or is an expression found in names of parameters; without it the whole module is quantized. A loss by
     its name, and `metrics`, measure both models. The file's batch is `batch_size`, by default that of a loader. The
     module stays as it is. `deployer.fit`, and the commands `fit` and `package`, take the file.
 
-    OptionProblem for a path that is there unless `force`, and what reading, capturing and quantising raise.
+    OptionProblem for a path that is there unless `force`, and what reading, capturing and quantizing raise.
     """
     out = Path(path)
     if out.exists() and not force:

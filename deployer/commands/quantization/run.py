@@ -26,7 +26,7 @@ from deployer.training.tables import Request
 
 
 def run_quantize(a: argparse.Namespace, console: Terminal) -> int:
-    """Quantise a model, write it and report."""
+    """Quantize a model, write it and report."""
     check_absent(a.output, a.force)
     if not a.output.parent.is_dir():
         raise FileProblem(f"{a.output.parent} is not a folder", hint="an existing folder")
@@ -64,13 +64,13 @@ def _tell(result: QuantizedModel, console: Terminal) -> None:
     for row in result.layers:
         low, high = row.weight_scales or (0.0, 0.0)
         scales = "" if row.weight_scales is None else f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
-        table.add_row(row.name, row.op, f"{row.noise_db:.1f}", f"{row.scale:.4g}", str(row.zero), scales)
+        table.add_row(row.name, row.op, f"{row.snr_db:.1f}", f"{row.scale:.4g}", str(row.zero), scales)
     console.print(table)
-    for name, reason in result.kept.items():
+    for name, reason in result.float_nodes.items():
         console.print(f"stays float: {name}: {reason}", soft_wrap=True)
     for name, layer in result.folded:
         console.print(f"folded: {name} into {layer}", soft_wrap=True)
-    for name, noise in result.output_noise.items():
+    for name, noise in result.output_snr_db.items():
         console.print(f"output {name}: {noise:.1f} dB over {result.samples} samples", soft_wrap=True)
     for name, before in result.float_metrics.items():
         console.print(f"{name}: {before:.4g} of floats, {result.metrics[name]:.4g} of 8 bits")

@@ -12,7 +12,7 @@ from deployer.quantization.options import METHODS, PERCENT
 def add_quantize_options(p: argparse.ArgumentParser, losses: Collection[str]) -> None:
     """The model, its frozen part, samples that calibrate it, and how ranges become scales."""
     p.add_argument("model", type=path, metavar="model.onnx", help="forward model of floats")
-    text = "quantise what depends on inputs and on layers that REGEX names alone: it is found in names of their"
+    text = "quantize what depends on inputs and on layers that REGEX names alone: it is found in names of their"
     text += " parameters, or in their own (default: the whole model)"
     p.add_argument("--freeze", metavar="REGEX", help=text)
     p.add_argument("-o", "--output", type=path, required=True, metavar="quantized.onnx", help="output file")
@@ -23,7 +23,7 @@ def add_quantize_options(p: argparse.ArgumentParser, losses: Collection[str]) ->
     data.add_argument("--target", type=path, metavar="FILE.npy", help="labels or target of a --data in .npy")
     data.add_argument("--target-column", default="", metavar="NAME", help=TARGET_COLUMN)
     data.add_argument("--samples", type=positive, metavar="N", help="use the first N samples (default: all)")
-    text = "one of %(choices)s: measure the float model and the quantised one by it (default: no labels are read)"
+    text = "one of %(choices)s: measure the float model and the quantized one by it (default: no labels are read)"
     data.add_argument("--loss", choices=losses, metavar="NAME", help=text)
     text = "also measure a metric, as `deployer fit` does; may be repeated"
     data.add_argument("--metric", action="append", default=[], metavar="METRIC", help=text)
