@@ -15,8 +15,8 @@ class Choice:
     """`integers` are the nodes that have an integer form, by identity, each with the value that it becomes.
 
     That is the output of a Relu or Clip behind it, where nothing else reads what is between. `quantized` are the
-    values of 8 bits, in order, each with the one whose scale it has, which may be its own. `float_nodes` are nodes of the part
-    that stay float, each with the reason.
+    values of 8 bits, in order, each with the one whose scale it has, which may be its own. `float_nodes` are nodes of
+    the part that stay float, each with the reason.
     """
 
     integers: Mapping[int, str]

@@ -28,8 +28,8 @@ NEWEST_IR = 10
 class Written:
     """A quantized model.
 
-    `dequantized` are the floats that stand for quantized values, `weight_scales` the least and the largest scale of each
-    layer's weights by identity. `before` and `after` are the bytes of these layers' parameters, with scales of weights.
+    `dequantized` are the floats that stand for quantized values, `weight_scales` the least and the largest scale of
+    each layer's weights by identity. `before` and `after` are the bytes of these layers' parameters, with scales of weights.
     """
 
     model: ModelProto
