@@ -84,6 +84,50 @@ def test_folding(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("opset", [10, 13, 18])
+def test_padding_and_means(opset: int, tmp_path: Path) -> None:
+    """Zeros around images join the pads of a convolution, and means over images are pools: all is of 8 bits."""
+    net = Net((2, 6, 5), opset=opset)
+    sides, axes = [0, 0, 1, 0, 0, 0, 2, 1], [2, -1]
+    if opset < 11:
+        net.op("Pad", ["x"], "p", pads=sides)
+    else:
+        net.op("Pad", ["x", net.constant("sides", sides, np.int64), net.constant("zero", 0.0)], "p")
+    net.op("Relu", [net.conv("p", "first", 2, 4, pads=[0, 1, 0, 0])], "a")
+    if opset < 18:
+        net.op("ReduceMean", ["a"], "m", axes=axes, keepdims=0)
+    else:
+        net.op("ReduceMean", ["a", net.constant("axes", axes, np.int64)], "m", keepdims=0)
+    net.linear("m", "head", 4, 3)
+    path, x = net.save(tmp_path / "net.onnx", "head.out"), net.samples()
+    out, result = quantized(path, x, Quantization(per_channel=opset >= 13))
+    assert result.folded == [("p", "first.out")]
+    assert [row.op for row in result.layers] == ["Conv", "GlobalAveragePool", "Gemm"]
+    assert not result.float_nodes
+    assert result.output_snr_db["head.out"] > 30
+    np.testing.assert_array_equal(by_reference(out, x), by_runtime(out, x))
+    floats, ours = by_runtime(path, x), by_reference(out, x)
+    assert np.square(floats - ours).sum() < 1e-3 * np.square(floats).sum()
+
+
+@pytest.mark.parametrize("fault", ["ones", "reflected", "channels", "cut", "read twice", "mean of rows"])
+def test_other_padding_and_means(fault: str, tmp_path: Path) -> None:
+    """Padding that a convolution does not have, and means over other axes, stay nodes of floats."""
+    net = Net((2, 6, 6))
+    sides = {"channels": [0, 1, 0, 0, 0, 1, 0, 0], "cut": [0, 0, -1, 0, 0, 0, 0, 0]}.get(fault, [0, 0, 1, 1] * 2)
+    filling = net.constant("filling", 1.0 if fault == "ones" else 0.0)
+    mode = {"mode": "reflect"} if fault == "reflected" else {}
+    if fault == "mean of rows":
+        net.op("ReduceMean", ["x"], "p", axes=[3], keepdims=1)
+    else:
+        net.op("Pad", ["x", net.constant("sides", sides, np.int64), *([] if mode else [filling])], "p", **mode)
+    net.conv("p", "first", 4 if fault == "channels" else 2, 4)
+    outputs = ["first.out"] + (["p"] if fault == "read twice" else [])
+    made = ModelToQuantize(net.save(tmp_path / "net.onnx", *outputs), Quantization())
+    assert made.folded == []
+    assert set(made.choice.float_nodes) == {"p"}
+
+
 def test_what_is_not_folded(tmp_path: Path) -> None:
     """A norm behind a layer that something else reads stays one of floats; so does one behind a sum."""
     net = Net((4, 6, 6))

@@ -1,24 +1,33 @@
-"""Rewrites before quantization: batch norms into the layer in front of them, and sums with a bias into products."""
+"""Rewrites before quantization: norms, biases and padding become part of a layer, and means of images global pools."""
 
-from collections.abc import Collection
+from collections.abc import Collection, MutableSet
 
 import numpy as np
 from onnx import NodeProto, helper
 
+from deployer.core.ir import TensorType
 from deployer.core.operator import Array
 from deployer.frontend.quantized.values import plain_node
-from deployer.quantization.graph import FloatGraph
+from deployer.quantization.graph import FloatGraph, label
 
 EPSILON = 1e-5
 """ONNX's default of a batch norm."""
 
 
-def fold(graph: FloatGraph, part: Collection[int]) -> list[tuple[str, str]]:
+def fold(graph: FloatGraph, part: MutableSet[int]) -> list[tuple[str, str]]:
     """Fold what can be in the nodes of a part, given by identity; returns names of folded nodes and of their layers.
 
-    A layer keeps its place and name, and has the output of the node behind it.
+    A layer keeps its place and name, and has the output of the node behind it. Nodes that are added join the part.
     """
     folded = []
+    for node in list(graph.nodes):
+        if id(node) in part and node.op_type == "ReduceMean":
+            _mean(graph, node, part)
+        layer = _padded(graph, node, part)
+        if layer is not None:
+            layer.input[0] = node.input[0]
+            graph.nodes.remove(node)
+            folded.append((label(node), label(layer)))
     changed = True
     while changed:
         changed = False
@@ -29,7 +38,7 @@ def fold(graph: FloatGraph, part: Collection[int]) -> list[tuple[str, str]]:
             if layer is not None and (_norm(graph, layer, node) or _sum(graph, layer, node)):
                 layer.output[0] = node.output[0]
                 graph.nodes.remove(node)
-                folded.append((node.name, layer.name))
+                folded.append((label(node), label(layer)))
                 changed = True
                 break
     return folded
@@ -45,6 +54,60 @@ def _layer(graph: FloatGraph, node: NodeProto, part: Collection[int]) -> NodePro
         return None
     layer = makers[names[0]]
     return layer if len(layer.input) > 1 and layer.input[1] in graph.initializers else None
+
+
+def _numbers(graph: FloatGraph, node: NodeProto, name: str, position: int) -> list[int] | None:
+    """Integers that are an attribute of a node, or a constant input; None where there are none."""
+    given = plain_node(node).attrs.get(name)
+    if isinstance(given, tuple):
+        return [int(n) for n in given]
+    tensor = node.input[position] if position < len(node.input) else ""
+    return graph.array(tensor).reshape(-1).tolist() if tensor in graph.initializers else None
+
+
+def _padded(graph: FloatGraph, node: NodeProto, part: Collection[int]) -> NodeProto | None:
+    """The convolution that alone reads what a Pad surrounds by zeros, with these zeros among its own pads."""
+    readers = graph.readers()[node.output[0]] if node.op_type == "Pad" and id(node) in part else []
+    attrs, sides = plain_node(node).attrs, _numbers(graph, node, "pads", 1) if readers else None
+    if len(readers) != 1 or sides is None or node.output[0] in graph.outputs:
+        return None
+    (layer,), half, value = readers, len(sides) // 2, attrs.get("value", 0.0)
+    filling = node.input[2] if len(node.input) > 2 else ""
+    if filling:
+        value = graph.array(filling).item() if filling in graph.initializers else None
+    of_layer = plain_node(layer).attrs
+    usual = attrs.get("mode", "constant") == "constant" and value == 0 and len(node.input) < 4
+    images = layer.op_type == "Conv" and layer.input[0] == node.output[0] and node.output[0] not in layer.input[1:]
+    explicit = of_layer.get("auto_pad", "NOTSET") in ("NOTSET", "")
+    outer = half < 3 or any(sides[:2]) or any(sides[half : half + 2]) or min(sides) < 0
+    if not (usual and images and explicit and id(layer) in part) or outer:
+        return None
+    begin, end = sides[2:half], sides[half + 2 :]
+    own = _numbers(graph, layer, "pads", len(layer.input)) or [0] * len(begin + end)
+    kept = [attribute for attribute in layer.attribute if attribute.name != "pads"]
+    pads = helper.make_attribute("pads", [a + b for a, b in zip(own, begin + end, strict=True)])
+    del layer.attribute[:]
+    layer.attribute.extend([*kept, pads])
+    return layer
+
+
+def _mean(graph: FloatGraph, node: NodeProto, part: MutableSet[int]) -> None:
+    """Make a mean over all spatial axes a GlobalAveragePool, and behind it a Flatten where it drops these axes."""
+    shape = graph.types[node.input[0]].shape
+    axes = _numbers(graph, node, "axes", 1)
+    if axes is None or len(shape) not in (3, 4) or sorted(n % len(shape) for n in axes) != [*range(2, len(shape))]:
+        return
+    keeps = plain_node(node).attrs.get("keepdims", 1)
+    node.op_type, node.input[:] = "GlobalAveragePool", node.input[:1]
+    del node.attribute[:]
+    if keeps:
+        return
+    result, images = node.output[0], graph.names.fresh(f"{node.output[0]}/images")
+    node.output[0] = images
+    rows = helper.make_node("Flatten", [images], [result], f"{label(node)}/Flatten")
+    graph.nodes.insert(graph.nodes.index(node) + 1, rows)
+    part.add(id(rows))
+    graph.types[images] = TensorType("float32", (*shape[:2], *[1] * (len(shape) - 2)))
 
 
 def _is_plain(layer: NodeProto) -> bool:

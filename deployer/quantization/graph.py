@@ -35,7 +35,7 @@ class FloatGraph:
         named = (name for node in self.nodes for name in (*reads(node), *node.output))
         self.names = GraphNames({*values, *self.initializers, *named})
         self.opset = max([entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS] or [1])
-        self.types: Mapping[str, TensorType] = {}
+        self.types: dict[str, TensorType] = {}
         """Types of values, once they are known."""
 
     def _constants(self) -> None:

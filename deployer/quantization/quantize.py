@@ -42,8 +42,9 @@ class ModelToQuantize:
         check_versions(self.graph, how.per_channel)
         part = frozen_part(self.graph, how.freeze)
         self.graph.types = _types(program_of(path, self.graph.proto(), axes))
-        self.folded = fold(self.graph, {id(node) for node in part})
-        self.part = [node for node in self.graph.nodes if id(node) in {id(each) for each in part}]
+        inner = {id(node) for node in part}
+        self.folded = fold(self.graph, inner)
+        self.part = [node for node in self.graph.nodes if id(node) in inner]
         for node in self.part:
             without_negative_axis(node, len(self.graph.types[node.output[0]].shape) if node.op_type == "Concat" else 0)
         self.choice = chosen(self.graph, self.part)

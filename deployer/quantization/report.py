@@ -55,8 +55,8 @@ class QuantizedModel:
     """A quantized model's file, and what is known of it.
 
     `layers` are those in integers in order, `float_nodes` nodes of the part that stay float with the reason, `folded`
-    nodes with the layer that has taken them up. `bytes_before` and `bytes_after` are those of the parameters of layers in
-    integers, scales included. `output_snr_db` is that of each output of the model in dB, `float_metrics` and
+    nodes with the layer that has taken them up. `bytes_before` and `bytes_after` are those of the parameters of
+    layers in integers, scales included. `output_snr_db` is that of each output of the model in dB, `float_metrics` and
     `metrics` what was measured of both models.
     """
 

@@ -29,7 +29,8 @@ class Written:
     """A quantized model.
 
     `dequantized` are the floats that stand for quantized values, `weight_scales` the least and the largest scale of
-    each layer's weights by identity. `before` and `after` are the bytes of these layers' parameters, with scales of weights.
+    each layer's weights by identity. `before` and `after` are the bytes of these layers' parameters, with scales of
+    weights.
     """
 
     model: ModelProto
