@@ -166,9 +166,12 @@ def test_refused(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
         assert " try " in message or "expected" in message, message
     given = (*words, "--data", place.data)
     assert "--method percentile" in refused(capsys, *given, "--percentile", "99")
-    assert "--loss" in refused(capsys, *given, "--metric", "top_2")
+    for idle in (("--metric", "top_2"), ("--target", place.folder / "y.npy"), ("--target-column", "kind")):
+        assert "add the --loss" in refused(capsys, *given, *idle)
     assert "found in no parameter's name" in refused(capsys, *given, "--freeze", "nothing")
     assert "no share" in refused(capsys, *given, "--method", "percentile", "--percentile", "0")
+    np.savez(wrong, x=place.train["x"][:8], labels=np.full(8, CLASSES))
+    assert f"holds {CLASSES}, which is no class" in refused(capsys, *words, "--data", wrong, "--loss", "cross_entropy")
     assert not out.exists()
     out.write_bytes(b"mine")
     assert "--force" in refused(capsys, *given)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from deployer.core.errors import OptionProblem, ShapeMismatch
+from deployer.core.errors import DatasetMismatch, OptionProblem, ShapeMismatch
 from deployer.core.ir import Node, TensorType
 from deployer.core.operator import Array, losses, numerics_of, operator_of
 from deployer.core.traits.training import Loss
@@ -283,7 +283,16 @@ def named_measure(
     found.check()
 
     def measure(scores: Array, arrays: Mapping[str, Array]) -> dict[str, float]:
-        return found.compare(scores, arrays[name].reshape(-1, *kind.shape[1:])).values
+        labels = arrays[name].reshape(-1, *kind.shape[1:])
+        if found.class_axis is None:
+            return found.compare(scores, labels).values
+        classes = output.shape[found.class_axis]
+        wrong = ((labels < 0) | (labels >= classes)) & (labels != found.ignored)
+        if wrong.any():
+            facts = [("classes", f"{classes}, of the output {output}"), ("sample", str(int(np.argwhere(wrong)[0][0])))]
+            hint = f"labels from 0 to {classes - 1}"
+            raise DatasetMismatch(f"{name!r} holds {int(labels[wrong][0])}, which is no class", facts, hint)
+        return found.compare(scores, labels).values
 
     return {name: kind}, measure
 

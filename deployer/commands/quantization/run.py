@@ -33,8 +33,10 @@ def run_quantize(a: argparse.Namespace, console: Terminal) -> int:
     given = {} if a.percentile is None else {"percentile": a.percentile}
     if given and a.method == METHODS[0]:
         raise OptionProblem("--percentile has no effect here", hint=f"add --method {METHODS[1]}")
-    if a.metric and a.loss is None:
-        raise OptionProblem("--metric has no effect here", hint="add the --loss by which outputs and labels are read")
+    idle = {"--metric": a.metric, "--target": a.target, "--target-column": a.target_column}
+    name = next((name for name, value in idle.items() if value and a.loss is None), "")
+    if name:
+        raise OptionProblem(f"{name} has no effect here", hint="add the --loss by which outputs and labels are read")
     made = ModelToQuantize(a.model, Quantization(a.freeze, a.method, per_channel=a.per_channel, **given), axes_of(a))
     target, measure = named_measure(a.loss, made.output, a.metric) if a.loss else ({}, None)
     samples = _samples(a, made.inputs, target)
