@@ -110,18 +110,22 @@ def test_padding_and_means(opset: int, tmp_path: Path) -> None:
     assert np.square(floats - ours).sum() < 1e-3 * np.square(floats).sum()
 
 
-@pytest.mark.parametrize("fault", ["ones", "reflected", "channels", "cut", "read twice", "mean of rows"])
+@pytest.mark.parametrize("fault", ["ones", "reflected", "channels", "behind", "cut", "read twice", "mean of rows"])
 def test_other_padding_and_means(fault: str, tmp_path: Path) -> None:
     """Padding that a convolution does not have, and means over other axes, stay nodes of floats."""
     net = Net((2, 6, 6))
-    sides = {"channels": [0, 1, 0, 0, 0, 1, 0, 0], "cut": [0, 0, -1, 0, 0, 0, 0, 0]}.get(fault, [0, 0, 1, 1] * 2)
+    sides = {
+        "channels": [0, 2, 0, 0, 0, 0, 0, 0],
+        "behind": [0, 0, 0, 0, 0, 2, 0, 0],
+        "cut": [0, 0, -1, 0, 0, 0, 0, 0],
+    }.get(fault, [0, 0, 1, 1] * 2)
     filling = net.constant("filling", 1.0 if fault == "ones" else 0.0)
     mode = {"mode": "reflect"} if fault == "reflected" else {}
     if fault == "mean of rows":
         net.op("ReduceMean", ["x"], "p", axes=[3], keepdims=1)
     else:
         net.op("Pad", ["x", net.constant("sides", sides, np.int64), *([] if mode else [filling])], "p", **mode)
-    net.conv("p", "first", 4 if fault == "channels" else 2, 4)
+    net.conv("p", "first", 4 if fault in ("channels", "behind") else 2, 4)
     outputs = ["first.out"] + (["p"] if fault == "read twice" else [])
     made = ModelToQuantize(net.save(tmp_path / "net.onnx", *outputs), Quantization())
     assert made.folded == []

@@ -107,6 +107,12 @@ def test_report(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
         assert row["weight_scales"][0] <= row["weight_scales"][1]
     assert record["bytes_after"] < 0.35 * record["bytes_before"]
     assert record["folded"] == [["features.1.out", "features.0.out"]]
+    few = BATCH + 2
+    for count in (1, few):  # the last batch is filled up, and what fills it does not count
+        assert deployer("quantize", place.model, "--data", place.tested, "--samples", count, "--force", *words) == 0
+        record = json.loads(capsys.readouterr().out.splitlines()[-1])
+        right = by_runtime(out, place.test["x"][: 2 * BATCH])[:count].argmax(1) == place.test["labels"][:count]
+        assert record["metrics"]["accuracy"] == pytest.approx(right.mean())
     assert deployer("quantize", place.model, "--data", place.tested, *words[:2], "-o", out, "--force") == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("features.3.out", "SNR dB", "accuracy:", "of 8 bits", "B after"))

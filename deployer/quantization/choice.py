@@ -39,7 +39,7 @@ def chosen(graph: FloatGraph, part: Sequence[NodeProto]) -> Choice:
         name = node.output[0]
         while name not in graph.outputs and len(readers[name]) == 1 and id(readers[name][0]) in inner:
             (behind,) = readers[name]
-            if node.op_type in FUSED or behind.op_type not in FUSED or limits.limits(behind) is None:
+            if behind.op_type not in FUSED or limits.limits(behind) is None:
                 break
             absorbed.add(id(behind))
             name = behind.output[0]
