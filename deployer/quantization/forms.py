@@ -5,9 +5,13 @@ from collections.abc import Callable
 from onnx import NodeProto
 
 from deployer.core.errors import UnsupportedOperator
-from deployer.frontend.quantized.layers import FUNCTIONS, MOVES, RULES, spatial
+from deployer.frontend.quantized.model import load_rules
+from deployer.frontend.quantized.packing import BETWEEN
+from deployer.frontend.quantized.results import spatial
+from deployer.frontend.quantized.rules.functions import FUNCTIONS
+from deployer.frontend.quantized.rules.moves import MOVES
 from deployer.frontend.quantized.values import plain_node
-from deployer.quantization.graph import FloatGraph
+from deployer.quantization.graph import ONNX_DOMAINS, FloatGraph
 
 LAYERS = ("Conv", "Gemm", "MatMul")
 """Operators whose second input are quantized weights, and their bias behind it."""
@@ -17,7 +21,8 @@ FUSED = ("Relu", "Clip")
 
 def obstacle(graph: FloatGraph, node: NodeProto) -> str:
     """The reason why a node stays one of floats; empty where it has an integer form."""
-    if node.domain not in ("", "ai.onnx") or node.op_type not in RULES:
+    load_rules()
+    if node.domain not in ONNX_DOMAINS or node.op_type not in BETWEEN:
         return f"{node.op_type} has no integer form"
     if len([name for name in node.output if name]) != 1:
         return "it has several outputs"

@@ -16,6 +16,7 @@ PREFIX = "QLinear"
 
 def is_quantized(proto: NodeProto) -> bool:
     """Whether a node computes with, makes, or reads numbers of 8 bits by scales."""
+    load_rules()
     return proto.op_type in (QUANTIZE, DEQUANTIZE, *OVER) or proto.op_type.startswith(PREFIX)
 
 
@@ -25,7 +26,6 @@ def pack(model: ModelProto) -> frozenset[str]:
     Returns the names of the constants that come of it, which are no parameters: what has 8 bits is frozen. Raises
     UnsupportedOperator for a node that has no form here, with what it should be.
     """
-    _load()
     if not any(is_quantized(node) for node in model.graph.node):
         return frozenset()
     packer = Packer(model)
@@ -38,7 +38,7 @@ def pack(model: ModelProto) -> frozenset[str]:
 
 
 @cache
-def _load() -> None:
+def load_rules() -> None:
     """Register all rules."""
     walk(rules)
 
