@@ -74,7 +74,7 @@ def _padded(graph: FloatGraph, node: NodeProto, part: Collection[int]) -> NodePr
     (layer,), half, value = readers, len(sides) // 2, attrs.get("value", 0.0)
     filling = node.input[2] if len(node.input) > 2 else ""
     if filling:
-        value = graph.array(filling).item() if filling in graph.initializers else None
+        value = graph.array(filling).item() if filling in graph.initializers else "computed"
     of_layer = plain_node(layer).attrs
     usual = attrs.get("mode", "constant") == "constant" and value == 0 and len(node.input) < 4
     images = layer.op_type == "Conv" and layer.input[0] == node.output[0] and node.output[0] not in layer.input[1:]
