@@ -161,6 +161,36 @@ def test_layers_that_share_weights(tmp_path: Path) -> None:
     np.testing.assert_array_equal(by_reference(out, net.samples()), by_runtime(out, net.samples()))
 
 
+def test_constants_of_exporters(tmp_path: Path) -> None:
+    """Weights in a Constant node, weights by another name, and calls of a function are seen as what they are."""
+    net = Net((2, 6, 6))
+    net.conv("x", "first", 2, 4)
+    net.op("Relu", ["first.out"], "a")
+    net.conv("a", "second", 4, 4)
+    plain, _ = quantized(net.save(tmp_path / "net.onnx", "second.out"), net.samples())
+    right = by_reference(plain, net.samples())
+    model = net.model("second.out")
+    weights = {t.name: t for t in model.graph.initializer}
+    model.graph.initializer.remove(weights["first.weight"])
+    held = onnx.helper.make_node("Constant", [], ["first.weight"], "held", value=weights["first.weight"])
+    other = onnx.helper.make_node("Identity", ["second.weight"], ["again"], "other")
+    rest = [*model.graph.node]
+    rest[2].input[1] = "again"
+    inner = onnx.helper.make_node("Relu", ["i"], ["o"], "inner")
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("local", 1)]
+    model.functions.append(onnx.helper.make_function("local", "Block", ["i"], ["o"], [inner], opsets[:1]))
+    rest[1] = onnx.helper.make_node("Block", ["first.out"], ["a"], "block", domain="local")
+    del model.graph.node[:], model.opset_import[:]
+    model.graph.node.extend([held, other, *rest])
+    model.opset_import.extend(opsets)
+    path = tmp_path / "exported.onnx"
+    onnx.save(model, path)
+    out, result = quantized(path, net.samples())
+    assert [row.op for row in result.layers] == ["Conv", "Conv"]
+    np.testing.assert_array_equal(by_reference(out, net.samples()), right)
+    np.testing.assert_array_equal(by_runtime(out, net.samples()), right)
+
+
 def test_channels_without_weights(tmp_path: Path) -> None:
     """A channel of zeros keeps its bias; one with tiny weights and a large bias has a scale that holds it."""
     net = Net((2, 6, 6))

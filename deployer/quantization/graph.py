@@ -41,6 +41,9 @@ class FloatGraph:
     def _constants(self) -> None:
         """Take constants out of nodes, and give each one name."""
         kept, renamed = list[NodeProto](), dict[str, str]()
+        # results of the model, and what graphs inside of nodes read, keep their names
+        named = {value.name for value in self.model.graph.output}
+        named |= {name for node in self.nodes for name in reads(node)[len(node.input) :]}
         for node in self.nodes:
             held = [a for a in node.attribute if a.name == "value"]
             if node.op_type == "Constant" and len(node.attribute) == 1 and held:
@@ -54,10 +57,9 @@ class FloatGraph:
             own.input[:] = [renamed.get(name, name) for name in own.input]
             if own.op_type == "Identity" and own.input[0] in self.initializers:
                 renamed[own.output[0]] = own.input[0]
-            # what graphs inside of a node read keeps its name, and so do results of the model
-            ends = {value.name for value in self.model.graph.output}
-            if not (own.op_type == "Identity" and own.input[0] in self.initializers and own.output[0] not in ends):
-                kept.append(own)
+                if own.output[0] not in named:
+                    continue
+            kept.append(own)
         self.nodes = kept
 
     def _live(self) -> list[NodeProto]:
