@@ -13,11 +13,12 @@
 #define PLACES 4
 #define FILTERS 4
 
-/* Runs of numbers that lie one behind the other both in X and in a filter; filters lie one behind the other. */
+/* Runs of numbers that lie one behind the other both in X and in a filter. */
 typedef struct {
     uint32_t saved[16];
     const int8_t *w; /* of the first filter */
     uint32_t w_m;    /* bytes from filter to filter */
+    uint32_t w_back; /* by how many the runs of one reach into the next */
     const int32_t *b;
     const float *ratio;
     uint32_t blocks;       /* of four filters */
@@ -49,11 +50,9 @@ typedef struct {
  * in t5. Between bounds 255 apart, the last byte of a sum with the zero is the result. */
 #define ROUNDED(c, ratio)                                                                                              \
     "fcvt.s.w ft4, " c "\n fmul.s ft4, ft4, " ratio "\n fcvt.w.s " c ", ft4, rne\n" MAX(c, c, "t3") MIN(c, c, "t4")
-#define RESULTS(place, c0, c1, c2, c3)                                                                                 \
-    ROUNDED(c0, "ft0") ROUNDED(c1, "ft1") ROUNDED(c2, "ft2") ROUNDED(c3, "ft3")                                        \
-    "lw a0, %[y]+4*" place "(sp)\n"                                                                                    \
-    PACK_LOW(c0, c1, c0) PACK_HIGH(c0, c3, c2) ADD_BYTES(c0, c0, "t5") SW_NEXT(c0, "a0", 4)                            \
-    "sw a0, %[y]+4*" place "(sp)\n"
+#define RESULTS(_, c0, c1, c2, c3)                                                                                     \
+    ROUNDED(c0, "ft0") ROUNDED(c1, "ft1") ROUNDED(c2, "ft2") ROUNDED(c3, "ft3") "lw a0, 0(t0)\n"                       \
+    PACK_LOW(c0, c1, c0) PACK_HIGH(c0, c3, c2) ADD_BYTES(c0, c0, "t5") SW_NEXT(c0, "a0", 4) SW_NEXT("a0", "t0", 4)
 
 #define SAVED(DO)                                                                                                      \
     DO("ra", 4) DO("s0", 8) DO("s1", 12) DO("s2", 16) DO("s3", 20) DO("s4", 24) DO("s5", 28) DO("s6", 32)              \
@@ -66,8 +65,8 @@ static __attribute__((naked, noinline)) void block_i8(block_i8_t *p) {
     (void)p;
     __asm__ volatile(
         SAVE("sp", 0) SAVED(SAVE)
-        "mv sp, a0\n lw a7, %[w](sp)\n"
-        "1: mv a4, a7\n lw t0, %[w_m](sp)\n lw t1, %[b](sp)\n"
+        "mv sp, a0\n lw a4, %[w](sp)\n"
+        "1: lw t0, %[w_m](sp)\n lw t1, %[b](sp)\n"
         "add a5, a4, t0\n add a6, a5, t0\n add a7, a6, t0\n"
         LW_NEXT("s0", "t1", 4) LW_NEXT("s1", "t1", 4) LW_NEXT("s2", "t1", 4) LW_NEXT("s3", "t1", 4)
         "sw t1, %[b](sp)\n lw t2, %[runs](sp)\n lw t0, %[table](sp)\n lw t1, %[words](sp)\n"
@@ -85,12 +84,16 @@ static __attribute__((naked, noinline)) void block_i8(block_i8_t *p) {
         "lw t0, %[ratio](sp)\n lw t3, %[low](sp)\n lw t4, %[high](sp)\n lw t5, %[zero](sp)\n"
         FLW("ft0", "t0", 0) FLW("ft1", "t0", 4) FLW("ft2", "t0", 8) FLW("ft3", "t0", 12)
         "addi t0, t0, 16\n sw t0, %[ratio](sp)\n"
-        PLACE_0(RESULTS, "0") PLACE_1(RESULTS, "1") PLACE_2(RESULTS, "2") PLACE_3(RESULTS, "3")
-        "lw t0, %[blocks](sp)\n addi t0, t0, -1\n sw t0, %[blocks](sp)\n bnez t0, 1b\n"
+        "addi t0, sp, %[y]\n li t1, 2\n"
+        LOOP("t1", 60) /* two places a turn: all of a block's code fits a core's cache */
+        PLACE_0(RESULTS, ) PLACE_1(RESULTS, )
+        "mv s0, s8\n mv s1, s9\n mv s2, s10\n mv s3, s11\n mv s4, ra\n mv s5, gp\n mv s6, tp\n mv s7, t6\n"
+        LOOP_END(60)
+        "lw t0, %[blocks](sp)\n lw t1, %[w_back](sp)\n addi t0, t0, -1\n sw t0, %[blocks](sp)\n sub a4, a7, t1\n bnez t0, 1b\n"
         SAVED(RESTORE) "lw sp, 0(sp)\n ret\n"
         :
-        : PLACE_IN(w), PLACE_IN(w_m), PLACE_IN(b), PLACE_IN(ratio), PLACE_IN(blocks), PLACE_IN(y), PLACE_IN(low), PLACE_IN(high),
-          PLACE_IN(zero), PLACE_IN(table), PLACE_IN(runs), PLACE_IN(words), PLACE_IN(at));
+        : PLACE_IN(w), PLACE_IN(w_m), PLACE_IN(w_back), PLACE_IN(b), PLACE_IN(ratio), PLACE_IN(blocks), PLACE_IN(y),
+          PLACE_IN(low), PLACE_IN(high), PLACE_IN(zero), PLACE_IN(table), PLACE_IN(runs), PLACE_IN(words), PLACE_IN(at));
 }
 
 #endif

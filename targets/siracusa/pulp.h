@@ -27,6 +27,9 @@
 /* Load or store a word, then move the address by some bytes. */
 #define LW_NEXT(to, at, bytes) ".insn i 0x0b, 2, " to ", " at ", " PULP_TEXT(bytes) "\n"
 #define SW_NEXT(from, at, bytes) ".insn s 0x2b, 2, " from ", " PULP_TEXT(bytes) "(" at ")\n"
+#define LBU_NEXT(to, at, bytes) ".insn i 0x0b, 4, " to ", " at ", " PULP_TEXT(bytes) "\n"
+#define LB_NEXT(to, at, bytes) ".insn i 0x0b, 0, " to ", " at ", " PULP_TEXT(bytes) "\n"
+#define SB_NEXT(from, at, bytes) ".insn s 0x2b, 0, " from ", " PULP_TEXT(bytes) "(" at ")\n"
 /* The smaller, the larger of two integers. */
 #define MIN_UNSIGNED(to, a, b) ".insn r 0x33, 5, 2, " to ", " a ", " b "\n"
 #define MIN(to, a, b) ".insn r 0x33, 4, 2, " to ", " a ", " b "\n"
