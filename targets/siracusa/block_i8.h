@@ -30,12 +30,6 @@ typedef struct {
     const int8_t **at;     /* of the table */
 } block_i8_t;
 
-/* Products of four bytes each, added; and how four bytes are packed into one word. */
-#define SUM_PRODUCTS(sum, a, b) ".insn r 0x57, 1, 0x5c, " sum ", " a ", " b "\n"
-#define PACK_LOW(to, second, first) ".insn r 0x57, 1, 0x70, " to ", " second ", " first "\n"
-#define PACK_HIGH(to, fourth, third) ".insn r 0x57, 1, 0x6c, " to ", " fourth ", " third "\n"
-#define ADD_BYTES(to, a, b) ".insn r 0x57, 1, 0, " to ", " a ", " b "\n"
-
 /* Names of registers: X of two places in t0 and t1, filters in t2 to t5; addresses of the places in a0 to a3, of the filters
  * in a4 to a7; the sums of a place in four registers. */
 #define PLACE_0(DO, x) DO(x, "s0", "s1", "s2", "s3")

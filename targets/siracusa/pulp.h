@@ -27,8 +27,11 @@
 /* Load or store a word, then move the address by some bytes. */
 #define LW_NEXT(to, at, bytes) ".insn i 0x0b, 2, " to ", " at ", " PULP_TEXT(bytes) "\n"
 #define SW_NEXT(from, at, bytes) ".insn s 0x2b, 2, " from ", " PULP_TEXT(bytes) "(" at ")\n"
+/* The same by a register's bytes. */
+#define LW_STEP(to, at, step) ".insn r 0x0b, 7, 0x10, " to ", " at ", " step "\n"
+#define SW_STEP(from, at, step) ".insn r 0x2b, 6, 0, " step ", " at ", " from "\n"
+/* The same of a byte. */
 #define LBU_NEXT(to, at, bytes) ".insn i 0x0b, 4, " to ", " at ", " PULP_TEXT(bytes) "\n"
-#define LB_NEXT(to, at, bytes) ".insn i 0x0b, 0, " to ", " at ", " PULP_TEXT(bytes) "\n"
 #define SB_NEXT(from, at, bytes) ".insn s 0x2b, 0, " from ", " PULP_TEXT(bytes) "(" at ")\n"
 /* The smaller, the larger of two integers. */
 #define MIN_UNSIGNED(to, a, b) ".insn r 0x33, 5, 2, " to ", " a ", " b "\n"
@@ -37,6 +40,15 @@
 /* The place of the highest bit that is set. */
 #define HIGHEST_BIT(to, from) ".insn r 0x33, 1, 8, " to ", " from ", x0\n"
 #define MAX_UNSIGNED(to, a, b) ".insn r 0x33, 7, 2, " to ", " a ", " b "\n"
+
+/* Products of four bytes each, added to a sum; four sums of bytes. */
+#define SUM_PRODUCTS(sum, a, b) ".insn r 0x57, 1, 0x5c, " sum ", " a ", " b "\n"
+#define ADD_BYTES(to, a, b) ".insn r 0x57, 1, 0, " to ", " a ", " b "\n"
+/* Low and high half of a word by their last bytes; a word of the last halves of two; one of bytes of itself and of another. */
+#define PACK_LOW(to, second, first) ".insn r 0x57, 1, 0x70, " to ", " second ", " first "\n"
+#define PACK_HIGH(to, fourth, third) ".insn r 0x57, 1, 0x6c, " to ", " fourth ", " third "\n"
+#define PACK_HALVES(to, high, low) ".insn r 0x57, 0, 0x68, " to ", " high ", " low "\n"
+#define SHUFFLE(to, other, places) ".insn r 0x57, 1, 0x64, " to ", " other ", " places "\n"
 
 /* One instruction each, on operands of the asm statement by name. */
 #define FLW(to, at, offset) "flw " to ", " PULP_TEXT(offset) "(" at ")\n"
