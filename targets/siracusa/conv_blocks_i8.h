@@ -24,7 +24,8 @@ typedef struct {
 
 /* Steps between windows, from the last of a line to the first of the next, and from an image to the next. */
 typedef struct {
-    uint32_t ow, oh, rows, columns; /* of Y; of X, those where a window may begin that lies inside */
+    uint32_t ow, oh, x_cols;        /* columns and rows of Y, columns of X */
+    uint32_t rows, columns;         /* of X, those where a window may begin that lies inside */
     uint32_t x_next, x_line, x_image, y_line, y_image;
 } steps_t;
 
@@ -70,9 +71,9 @@ static inline void copy(const conv_i8_args_t *p, const place_t *at, int8_t *to) 
 }
 #else
 /* The addresses of all taps of a place, in every fourth entry. */
-static inline void taps_at(const conv_i8_args_t *p, const place_t *at, const int8_t *zeros, const int8_t **table) {
+static inline void taps_at(const conv_i8_args_t *p, const place_t *at, uint32_t columns, const int8_t *zeros, const int8_t **table) {
     const int8_t **const end = table + PLACES * p->kh * p->kw;
-    const uint32_t each = PLACES * p->kw, columns = p->x_cols, dw = p->dw, step = dw * p->x_w, line = p->dh * p->x_h;
+    const uint32_t each = PLACES * p->kw, dw = p->dw, step = dw * p->x_w, line = p->dh * p->x_h;
     uintptr_t row = at->x;
     for (uint32_t top = (uint32_t)at->top; table < end; top += p->dh, row += line) {
         const int8_t **const last = table + each;
@@ -110,14 +111,17 @@ static inline void blocks(const conv_i8_args_t *p) {
     uint32_t zeros[MOST_CHANNELS / 4];
     const int8_t *table[MOST_TAPS * PLACES];
 #endif
-    steps_t step = {.ow = p->ow, .oh = p->oh};
+    steps_t step;
+    step.ow = p->ow, step.oh = p->oh, step.x_cols = p->x_cols;
     const uint32_t high = (p->kh - 1) * p->dh, wide = (p->kw - 1) * p->dw;
     step.rows = p->x_rows > high ? p->x_rows - high : 0, step.columns = p->x_cols > wide ? p->x_cols - wide : 0;
     step.x_next = p->sw * p->x_w;
     step.x_line = p->sh * p->x_h - p->ow * step.x_next, step.y_line = p->y_h - p->ow * p->y_w;
     step.x_image = p->x_n - p->oh * p->sh * p->x_h, step.y_image = p->y_n - p->oh * p->y_h;
-    if (p->kh * p->kw * p->sh == 1 && step.columns >= p->ow * p->sw && (step.x_line | step.y_line) == 0) /* one long line */
-        step.columns *= step.rows, step.ow *= p->oh, step.oh = 1;
+    const uint32_t single = p->kh * p->kw * p->sh * p->sw == 1 && p->x_rows >= p->oh && p->x_cols >= p->ow;
+    if (single && ((uint32_t)p->top | (uint32_t)p->left | step.x_line | step.y_line) == 0) { /* one long line */
+        step.x_cols *= p->x_rows, step.columns *= step.rows, step.ow *= p->oh, step.oh = 1;
+    }
     const uint32_t places = p->n * p->oh * p->ow, filters = (p->m + FILTERS - 1) / FILTERS;
     const share_t share = share_of((places + PLACES - 1) / PLACES * filters);
     if (share.begin == share.end) return;
@@ -162,7 +166,7 @@ static inline void blocks(const conv_i8_args_t *p) {
             block.runs = p->kh * p->kw, block.words = p->c / 4;
             for (uint32_t j = 0; j < PLACES; j++) {
                 block.y[j] = at.y + m * FILTERS;
-                taps_at(p, &at, (const int8_t *)zeros, table + j);
+                taps_at(p, &at, step.x_cols, (const int8_t *)zeros, table + j);
                 if (first + j + 1 < places) next_place(p, &step, &at);
             }
         }

@@ -41,9 +41,10 @@
 #define HIGHEST_BIT(to, from) ".insn r 0x33, 1, 8, " to ", " from ", x0\n"
 #define MAX_UNSIGNED(to, a, b) ".insn r 0x33, 7, 2, " to ", " a ", " b "\n"
 
-/* Products of four bytes each, added to a sum; four sums of bytes. */
+/* Products of four bytes each, added to a sum; four sums of bytes, the larger ones of four. */
 #define SUM_PRODUCTS(sum, a, b) ".insn r 0x57, 1, 0x5c, " sum ", " a ", " b "\n"
 #define ADD_BYTES(to, a, b) ".insn r 0x57, 1, 0, " to ", " a ", " b "\n"
+#define MAX_BYTES(to, a, b) ".insn r 0x57, 1, 0x18, " to ", " a ", " b "\n"
 /* Low and high half of a word by their last bytes; a word of the last halves of two; one of bytes of itself and of another. */
 #define PACK_LOW(to, second, first) ".insn r 0x57, 1, 0x70, " to ", " second ", " first "\n"
 #define PACK_HIGH(to, fourth, third) ".insn r 0x57, 1, 0x6c, " to ", " fourth ", " third "\n"
