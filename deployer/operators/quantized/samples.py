@@ -1,6 +1,7 @@
 """Samples of operators over 8-bit integers, from fixed seeds: every form once, and the ends of the range."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 
 from deployer.core.ir import AttrValue
 from deployer.core.operator import rng
-from deployer.core.samples import Sample, samples_of
+from deployer.core.samples import Sample, inherited_sweep, measured, measured_layers, samples_of, sweep_of
 from deployer.operators.base.operands import normal
 from deployer.operators.quantized.conversion import (
     DequantizeInt8,
@@ -73,6 +74,14 @@ def lookup_samples(op: Int8Lookup) -> Iterator[Sample]:
     yield Sample("images", (numbers(r, 2, 3, 5, 7), numbers(r, 256)), onnx=False)
 
 
+@sweep_of(Int8Lookup)
+def lookup_sweep(op: Int8Lookup) -> Iterator[Sample]:
+    """Vectors of all measured lengths, by one table."""
+    r = rng(915)
+    for (size,) in measured("vectors"):
+        yield Sample(f"n{size}", (numbers(r, size), numbers(r, 256)), onnx=False)
+
+
 FORMS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
     ("same", (1, 6, 7, 4), (5, 3, 3, 4), {"pads": (1, 1, 1, 1), "x_zero": -7}),
     ("pointwise", (2, 4, 5, 16), (9, 1, 1, 16), {}),
@@ -83,6 +92,14 @@ FORMS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, AttrValue]],
     ("moved", (1, 5, 6, 5), (6, 3, 3, 5), {"pads": (1, 0, 1, 2), "x_zero": 11, "w_zero": -13}),
     ("far", (1, 4, 5, 2), (3, 2, 3, 2), {"pads": (4, 1, 3, 5), "strides": (1, 2), "x_zero": 3}),
     ("matrix", (3, 21), (5, 1, 1, 21), {"w_zero": 4}),
+    ("fours", (2, 5, 7, 8), (8, 3, 3, 8), {"pads": (1, 1, 1, 1), "x_zero": -9}),
+    (
+        "apart",
+        (1, 9, 8, 4),
+        (6, 3, 2, 4),
+        {"dilations": (2, 3), "strides": (2, 1), "pads": (2, 1, 2, 1), "x_zero": 127},
+    ),
+    ("lines", (3, 3, 3, 12), (9, 1, 1, 12), {}),
     ("many", (1, 3, 3, 70), (23, 3, 3, 70), {"pads": (1, 1, 1, 1), "x_zero": -3}),
 )
 """Shapes of X and W, and attributes."""
@@ -110,6 +127,20 @@ def conv_samples(op: Int8Conv) -> Iterator[Sample]:
     yield Sample("largest", (*full, *one), {"pads": (1, 1, 1, 1), "x_zero": LEAST, "zero": 1}, onnx=False)
 
 
+@sweep_of(Int8Conv)
+def conv_sweep(op: Int8Conv) -> Iterator[Sample]:
+    """The measured layers with all channels joined, and the samples: filters with a zero, groups."""
+    r = rng(910)
+    for layer in measured_layers():
+        m, c, *kernel = layer.w
+        if layer.attrs.get("group", 1) == 1:
+            bias, ratio = _frame(r, m, int(np.prod(layer.w[1:])))
+            x = numbers(r, layer.x[0], *layer.x[2:], c)
+            attrs = {name: value for name, value in layer.attrs.items() if name != "group"}
+            yield Sample(layer.label, (x, numbers(r, m, *kernel, c), bias, ratio), attrs, onnx=False)
+    yield from op.samples()
+
+
 @samples_of(Int8DepthwiseConv)
 def depthwise_samples(op: Int8DepthwiseConv) -> Iterator[Sample]:
     """Strides, dilations, padding, and more channels than a kernel takes at once."""
@@ -119,10 +150,26 @@ def depthwise_samples(op: Int8DepthwiseConv) -> Iterator[Sample]:
         ("strided", (2, 7, 6, 19), (3, 3, 19), {"pads": (1, 1, 1, 1), "strides": (2, 2), "x_zero": 30}),
         ("dilated", (1, 9, 9, 3), (3, 2, 3), {"dilations": (2, 3), "pads": (2, 0, 2, 3), "x_zero": -128}),
         ("moved", (1, 5, 4, 5), (3, 3, 5), {"pads": (1, 1, 1, 1), "x_zero": 17, "w_zero": 21}),
+        ("far", (1, 5, 6, 9), (3, 3, 9), {"dilations": (2, 1), "strides": (1, 3), "pads": (4, 3, 3, 4), "x_zero": 4}),
+        ("wide", (1, 3, 75, 5), (3, 3, 5), {"pads": (1, 1, 1, 1), "x_zero": -1}),
     )
     for label, x, w, attrs in forms:
         bias, ratio = _frame(r, w[2], w[0] * w[1])
         yield Sample(label, (numbers(r, *x), numbers(r, *w), bias, ratio), {**attrs, "zero": -4}, onnx=False)
+
+
+@sweep_of(Int8DepthwiseConv)
+def depthwise_sweep(op: Int8DepthwiseConv) -> Iterator[Sample]:
+    """The measured layers with a filter for each channel, and the samples."""
+    r = rng(911)
+    for layer in measured_layers():
+        m, c, *kernel = layer.w
+        if c == 1 and layer.attrs.get("group", 1) == m:
+            bias, ratio = _frame(r, m, int(np.prod(kernel)))
+            x = numbers(r, layer.x[0], *layer.x[2:], m)
+            attrs = {name: value for name, value in layer.attrs.items() if name != "group"}
+            yield Sample(layer.label, (x, numbers(r, *kernel, m), bias, ratio), attrs, onnx=False)
+    yield from op.samples()
 
 
 POOLS: tuple[tuple[str, tuple[int, ...], dict[str, AttrValue]], ...] = (
@@ -131,6 +178,31 @@ POOLS: tuple[tuple[str, tuple[int, ...], dict[str, AttrValue]], ...] = (
     ("dilated", (1, 8, 7, 2), {"kernel_shape": (2, 3), "dilations": (2, 2), "pads": (1, 1, 1, 1)}),
     ("whole", (2, 5, 4, 9), {"kernel_shape": (5, 4)}),
 )
+
+
+def _measured_pools(op: Int8AveragePool | Int8MaxPool, seed: int, frame: dict[str, AttrValue]) -> Iterator[Sample]:
+    """The measured pools, one over each whole image, few channels, and the samples."""
+    r = rng(seed)
+    for channels, side, kernel in measured("pools"):
+        pads = ((kernel - 1) // 2,) * 4
+        attrs: dict[str, AttrValue] = {**frame, "kernel_shape": (kernel, kernel), "strides": (2, 2), "pads": pads}
+        x = (numbers(r, 1, side, side, channels),)
+        yield Sample(f"{channels}x{side}x{side} {kernel}", x, attrs, onnx=False)
+        yield Sample(f"{channels}x{side}x{side} whole", x, {**frame, "kernel_shape": (side, side)}, onnx=False)
+        yield Sample(f"3x{side}x{side} {kernel}", (numbers(r, 1, side, side, 3),), attrs, onnx=False)
+    yield from op.samples()
+
+
+@sweep_of(Int8AveragePool)
+def average_pool_sweep(op: Int8AveragePool) -> Iterator[Sample]:
+    """The measured pools."""
+    return _measured_pools(op, 912, {"x_zero": 6, "x_scale": 0.031, "y_scale": 0.022, "zero": -9})
+
+
+@sweep_of(Int8MaxPool)
+def max_pool_sweep(op: Int8MaxPool) -> Iterator[Sample]:
+    """The measured pools."""
+    return _measured_pools(op, 913, {})
 
 
 @samples_of(Int8AveragePool)
@@ -180,3 +252,11 @@ def concat_samples(op: Int8Concat) -> Iterator[Sample]:
     yield Sample("rows", (numbers(r, 2, 3, 5), numbers(r, 2, 4, 5)), {"axis": 1}, onnx=False)
     three = tuple(numbers(r, 3, size) for size in (1, 5, 2))
     yield Sample("three", three, {"axis": 1}, onnx=False)
+
+
+@sweep_of(Int8Concat)
+def concat_sweep(op: Int8Concat) -> Iterator[Sample]:
+    """The uses of Concat, of 8 bits."""
+    r = rng(914)
+    for sample in inherited_sweep(op, Int8Concat):
+        yield replace(sample, inputs=tuple(None if x is None else numbers(r, *x.shape) for x in sample.inputs))
