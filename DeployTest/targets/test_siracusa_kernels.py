@@ -25,6 +25,7 @@ from deployer.testing.bench import BenchStep, kernel_model, lawful, step_of
 from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
+from DeployTest.support.kernels.int8_jobs import int8_jobs
 from DeployTest.support.kernels.kernel_jobs import (
     gemm_form_jobs,
     gemm_job,
@@ -160,7 +161,17 @@ def _long_jobs() -> Iterator[KernelJob]:
                 yield measure.kernel_job(f"{label}-{length}", step.node, step.types, step.values, tile, MODEL)
 
 
-MAKERS = (_tile_jobs, gemm_jobs, gemm_form_jobs, _flat_jobs, _channel_jobs, _long_jobs, convolution_jobs, loop_jobs)
+MAKERS = (
+    _tile_jobs,
+    gemm_jobs,
+    gemm_form_jobs,
+    _flat_jobs,
+    _channel_jobs,
+    _long_jobs,
+    convolution_jobs,
+    int8_jobs,
+    loop_jobs,
+)
 JOBS = {job.label: job for make in (*MAKERS, border_jobs.all_jobs) for job in make()}
 
 
