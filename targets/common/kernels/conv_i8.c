@@ -1,11 +1,19 @@
 /* Y = round(ratio * (X * W + bias)), channels innermost. A sum is exact, so no order of its terms touches the bits. Taps in
- * padding count X's zero, which the bias has taken off. Four filters at a time share what is read of X. */
+ * padding count X's zero, which the bias has taken off. */
 #include "conv_i8.h"
+#include "conv_pairs_i8.h"
+#include "dot_i8.h"
 #include "hal.h"
 #include "requantize_i8.h"
 #include "share_f32.h"
 #include "taps_f32.h"
 
+#ifdef DOT_PAIRS
+void conv_i8(const void *args) {
+    conv_pairs(args);
+}
+#else
+/* Four filters at a time share what is read of X. */
 #define FILTERS 4
 
 /* The sum of `count` numbers. */
@@ -18,6 +26,9 @@ static inline int32_t total(const int8_t *x, uint32_t count) {
 /* Adds the products of `count` numbers of X with those of each filter. */
 static inline void products(const int8_t *x, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count, int32_t *sums) {
     if (filters == FILTERS) {
+#ifdef DOT_VECTORS
+        dot_vectors_i8(x, w, w_m, count, sums);
+#else
         const int8_t *w1 = w + w_m, *w2 = w1 + w_m, *w3 = w2 + w_m;
         int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
         for (uint32_t i = 0; i < count; i++) {
@@ -28,6 +39,7 @@ static inline void products(const int8_t *x, const int8_t *w, uint32_t w_m, uint
             d += value * w3[i];
         }
         sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+#endif
         return;
     }
     for (uint32_t f = 0; f < filters; f++, w += w_m)
@@ -68,6 +80,7 @@ static int32_t window(const conv_i8_args_t *p, const int8_t *x, const int8_t *w,
 void conv_i8(const void *args) {
     const conv_i8_args_t *p = args;
     const share_t share = share_of(p->n * p->oh * p->ow);
+    const range_i8_t range = range_i8(p->low, p->high, p->zero);
     for (uint32_t i = share.begin; i < share.end; i++) {
         const uint32_t ow = i % p->ow, line = i / p->ow, oh = line % p->oh, n = line / p->oh;
         const int32_t top = p->top + (int32_t)(oh * p->sh), left = p->left + (int32_t)(ow * p->sw);
@@ -79,10 +92,9 @@ void conv_i8(const void *args) {
             filters = hal_min(FILTERS, hal_min(rest, p->m - m));
             for (uint32_t f = 0; f < filters; f++) sums[f] = p->b[m + f];
             const int32_t seen = window(p, x + group * p->c, p->w + m * p->w_m, filters, top, left, sums);
-            for (uint32_t f = 0; f < filters; f++) {
-                const float sum = (float)(sums[f] - p->w_zero * seen);
-                y[m + f] = rounded_i8(sum * p->ratio[m + f], p->low, p->high, p->zero);
-            }
+            for (uint32_t f = 0; f < filters; f++)
+                y[m + f] = requantized_i8(sums[f] - p->w_zero * seen, p->ratio[m + f], range);
         }
     }
 }
+#endif

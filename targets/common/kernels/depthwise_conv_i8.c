@@ -29,6 +29,7 @@ static inline void window(const depthwise_conv_i8_args_t *p, const int8_t *x, co
 void depthwise_conv_i8(const void *args) {
     const depthwise_conv_i8_args_t *p = args;
     const share_t share = share_of(p->n * p->oh * p->ow);
+    const range_i8_t range = range_i8(p->low, p->high, p->zero);
     for (uint32_t i = share.begin; i < share.end; i++) {
         const uint32_t ow = i % p->ow, line = i / p->ow, oh = line % p->oh, n = line / p->oh;
         const int32_t top = p->top + (int32_t)(oh * p->sh), left = p->left + (int32_t)(ow * p->sw);
@@ -40,7 +41,7 @@ void depthwise_conv_i8(const void *args) {
             for (uint32_t k = 0; k < count; k++) sums[k] = p->b[m + k];
             window(p, x + m, p->w + m, count, top, left, sums);
             for (uint32_t k = 0; k < count; k++)
-                y[m + k] = rounded_i8((float)sums[k] * p->ratio[m + k], p->low, p->high, p->zero);
+                y[m + k] = requantized_i8(sums[k], p->ratio[m + k], range);
         }
     }
 }

@@ -1,0 +1,131 @@
+/* Y = round(ratio * (X * W + bias)) by products of pairs: two windows of X are spread to 16 bits, some numbers at a time, and meet
+ * two filters at once. The room for them does not depend on the convolution. */
+#ifndef CONV_PAIRS_I8_H
+#define CONV_PAIRS_I8_H
+
+#include "conv_i8.h"
+#include "dot_i8.h"
+#include "hal.h"
+#include "requantize_i8.h"
+#include "share_f32.h"
+
+#ifdef DOT_PAIRS
+
+#define WINDOWS 2
+#define CHUNK 288 /* numbers of a window that are spread at once, a multiple of four */
+#define FILTERS 32 /* that meet them, an even number */
+
+/* Where a window lies; `x` may be in padding. */
+typedef struct {
+    int32_t top, left;
+    const int8_t *x;
+    int8_t *y;
+    uint32_t joined; /* whether a row's taps are inside of X and lie together */
+} place_t;
+
+static inline place_t place_of(const conv_i8_args_t *p, uint32_t i, uint32_t group) {
+    const uint32_t ow = i % p->ow, line = i / p->ow, oh = line % p->oh, n = line / p->oh;
+    const int32_t top = p->top + (int32_t)(oh * p->sh), left = p->left + (int32_t)(ow * p->sw);
+    const int32_t bottom = top + (int32_t)((p->kh - 1) * p->dh), right = left + (int32_t)((p->kw - 1) * p->dw);
+    const uint32_t inside = top >= 0 && left >= 0 && bottom < (int32_t)p->x_rows && right < (int32_t)p->x_cols;
+    return (place_t){top, left, p->x + n * p->x_n + group * p->c, p->y + n * p->y_n + oh * p->y_h + ow * p->y_w,
+                     inside && (p->kw == 1 || (p->dw == 1 && p->x_w == p->c))};
+}
+
+/* Spreads `count` numbers of X, or of its zero where x is null, behind `done` ones. */
+static inline void spread(const int8_t *x, int32_t zero, uint32_t done, uint32_t count, uint32_t *to) {
+    if (((done | count) & 3) == 0) {
+        const uint32_t pair = (uint16_t)zero * 0x10001u;
+        if (x) spread_i8(x, count / 4, to + done);
+        for (uint32_t i = done; i < done + count && !x; i += 4) to[i] = to[i + 1] = pair;
+        return;
+    }
+    int16_t *const half = (int16_t *)to;
+    for (uint32_t i = done; i < done + count; i++)
+        half[2 * (i & ~3u) + 2 * (i & 1) + ((i >> 1) & 1)] = (int16_t)(x ? x[i - done] : zero);
+}
+
+/* Spreads `count` numbers of a window from number `from` on, and zeros up to a multiple of four. */
+static void spread_window(const conv_i8_args_t *p, const place_t *at, uint32_t from, uint32_t count, uint32_t *to) {
+    const uint32_t c = p->c, line = at->joined ? p->kw * c : c;
+    uint32_t tap = from / line, rest = from - tap * line;
+    for (uint32_t done = 0, run; done < count; done += run, rest = 0, tap++) {
+        const uint32_t a = at->joined ? tap : tap / p->kw, b = at->joined ? 0 : tap - a * p->kw;
+        const int32_t row = at->top + (int32_t)(a * p->dh), column = at->left + (int32_t)(b * p->dw);
+        const uint32_t inside = (uint32_t)row < p->x_rows && (uint32_t)column < p->x_cols;
+        run = hal_min(line - rest, count - done);
+        spread(inside ? at->x + (uint32_t)row * p->x_h + (uint32_t)column * p->x_w + rest : 0, p->x_zero, done, run, to);
+    }
+    if (count & 3) spread(0, 0, count, 4 - (count & 3), to);
+}
+
+/* The sum of the numbers that are spread. */
+static int32_t total(const uint32_t *from, uint32_t count) {
+    const int16_t *half = (const int16_t *)from;
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < count; i += 4, half += 8) sum += half[0] + half[1] + half[2] + half[3];
+    return sum;
+}
+
+/* Adds the products of `count` numbers of both windows with those of filters, two at a time. */
+static inline void products(const uint32_t *spread, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count,
+                            int32_t (*sums)[WINDOWS]) {
+    for (const int8_t *const end = w + filters * w_m; w != end; sums += 2) {
+        const int8_t *two[2] = {w, w + w_m};
+        w = two[1] == end ? end : two[1] + w_m;
+        if (w == two[1]) two[1] = two[0]; /* of an odd number the last is computed twice */
+        const uint32_t *x = dot_pairs_i8(spread, two, count / 4, sums[0]);
+        if (count & 3) { /* no number behind a filter is read */
+            int8_t last[2][4] = {{0}};
+            for (uint32_t i = 0; i < (count & 3); i++) last[0][i] = two[0][i], last[1][i] = two[1][i];
+            const int8_t *lasts[2] = {last[0], last[1]};
+            dot_pairs_i8(x, lasts, 1, sums[0]);
+        }
+    }
+}
+
+/* The results of `filters` sums at both windows, less what a zero of the filters adds to each. */
+static inline void results(int32_t (*sums)[WINDOWS], const int32_t *off, const float *ratio, uint32_t filters, range_i8_t range,
+                           int8_t *first, int8_t *second) {
+    const int32_t off0 = off[0], off1 = off[1];
+    for (const float *const end = ratio + filters; ratio < end; ratio++, sums++) {
+        const float times = *ratio;
+        *first++ = requantized_i8(sums[0][0] - off0, times, range);
+        *second++ = requantized_i8(sums[0][1] - off1, times, range);
+    }
+}
+
+static inline void conv_pairs(const conv_i8_args_t *p) {
+    const share_t share = share_of(p->n * p->oh * p->ow);
+    const range_i8_t range = range_i8(p->low, p->high, p->zero);
+    const uint32_t taps = p->kh * p->kw * p->c;
+    uint32_t two[CHUNK]; /* two numbers each: those of both windows are twice as many */
+    int32_t sums[FILTERS][WINDOWS];
+    for (uint32_t i = share.begin; i < share.end; i += WINDOWS) {
+        const uint32_t second = i + 1 < share.end ? i + 1 : i; /* the last of an odd number is computed twice */
+        place_t at[WINDOWS];
+        int32_t off[WINDOWS];
+        uint32_t whole = 0; /* whether the windows of the group are spread, each as a whole */
+        for (uint32_t m = 0, filters; m < p->m; m += filters) {
+            const uint32_t group = (p->first + m) / p->per_group, rest = (group + 1) * p->per_group - p->first - m;
+            filters = hal_min(FILTERS, hal_min(rest, p->m - m));
+            const int32_t *const b = p->b + m;
+            for (uint32_t f = 0; f < filters; f++) sums[f][0] = sums[f][1] = b[f];
+            if (m == 0 || rest == p->per_group) at[0] = place_of(p, i, group), at[1] = place_of(p, second, group), whole = 0;
+            if (!whole) off[0] = off[1] = 0;
+            for (uint32_t from = 0, count; from < taps; from += count) {
+                count = hal_min(CHUNK, taps - from);
+                for (uint32_t j = 0; j < WINDOWS && !whole; j++) {
+                    spread_window(p, &at[j], from, count, two + 2 * j);
+                    if (p->w_zero != 0) off[j] += p->w_zero * total(two + 2 * j, count);
+                }
+                products(two, p->w + m * p->w_m + from, p->w_m, filters, count, sums);
+            }
+            whole = taps <= CHUNK;
+            results(sums, off, p->ratio + m, filters, range, at[0].y + m, at[1].y + m);
+        }
+    }
+}
+
+#endif
+#endif
