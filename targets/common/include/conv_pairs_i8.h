@@ -67,21 +67,22 @@ static int32_t total(const uint32_t *from, uint32_t count) {
     return sum;
 }
 
-/* Adds the products of `count` numbers of both windows with those of filters, two at a time. */
+/* Adds the products of `count` numbers of both windows with those of filters. */
 static inline void products(const uint32_t *spread, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count,
                             int32_t (*sums)[WINDOWS]) {
-    for (const int8_t *const end = w + filters * w_m; w != end; sums += 2) {
-        const int8_t *two[2] = {w, w + w_m};
-        w = two[1] == end ? end : two[1] + w_m;
-        if (w == two[1]) two[1] = two[0]; /* of an odd number the last is computed twice */
-        const uint32_t *x = dot_pairs_i8(spread, two, count / 4, sums[0]);
-        if (count & 3) { /* no number behind a filter is read */
-            int8_t last[2][4] = {{0}};
-            for (uint32_t i = 0; i < (count & 3); i++) last[0][i] = two[0][i], last[1][i] = two[1][i];
-            const int8_t *lasts[2] = {last[0], last[1]};
-            dot_pairs_i8(x, lasts, 1, sums[0]);
-        }
+    const uint32_t whole = count & ~3u;
+    dots_i8_t dots = {spread, w, w_m, sums[0], count / 16, count / 4 % 4, filters / 2};
+    if (dots.pairs > 0) dot_pairs_i8(&dots);
+    if (filters & 1) { /* the last of an odd number is computed twice */
+        dots.w_m = 0, dots.pairs = 1;
+        dot_pairs_i8(&dots);
     }
+    const int16_t *const last = (const int16_t *)(spread + whole);
+    for (uint32_t f = 0; f < filters && whole < count; f++, w += w_m)
+        for (uint32_t i = whole; i < count; i++) {
+            const int16_t *const x = last + (i & 1) * 2 + (i >> 1 & 1);
+            sums[f][0] += w[i] * x[0], sums[f][1] += w[i] * x[4];
+        }
 }
 
 /* The results of `filters` sums at both windows, less what a zero of the filters adds to each. */

@@ -43,28 +43,36 @@ static inline void spread_i8(const int8_t *x, uint32_t words, uint32_t *to) {
 #undef SPREAD_FOUR
 }
 
-/* Adds the products of `words` fours of two windows with those of two filters; sums of the first filter come first. Returns the
- * end of the windows. */
-static inline const uint32_t *dot_pairs_i8(const uint32_t *x, const int8_t **w, uint32_t words, int32_t *sums) {
-#define DOT_FILTER(filter, first, second)                                                                                          \
-    "ldr %[a], [%[" filter "]], #4\n sxtb16 %[b], %[a], ror #8\n sxtb16 %[a], %[a]\n"                                              \
-    "smlad %[" first "], %[a], r3, %[" first "]\n smlad %[" second "], %[a], r5, %[" second "]\n"                                  \
-    "smlad %[" first "], %[b], r4, %[" first "]\n smlad %[" second "], %[b], r6, %[" second "]\n"
-#define DOT_FOUR "ldmia %[x]!, {r3, r4, r5, r6}\n" DOT_FILTER("w0", "s00", "s01") DOT_FILTER("w1", "s10", "s11")
-#define DOT_OPERANDS                                                                                                               \
-    : [x] "+r"(x), [w0] "+r"(w0), [w1] "+r"(w1), [s00] "+r"(s00), [s01] "+r"(s01), [s10] "+r"(s10), [s11] "+r"(s11),               \
-      [a] "=&r"(a), [b] "=&r"(b) : : "r3", "r4", "r5", "r6", "memory"
-    const int8_t *w0 = w[0], *w1 = w[1];
-    int32_t s00 = sums[0], s01 = sums[1], s10 = sums[2], s11 = sums[3];
-    uint32_t a, b;
-    for (uint32_t fours = words >> 2; fours > 0; fours--) __asm__ volatile(DOT_FOUR DOT_FOUR DOT_FOUR DOT_FOUR DOT_OPERANDS);
-    for (words &= 3; words > 0; words--) __asm__ volatile(DOT_FOUR DOT_OPERANDS);
-    w[0] = w0, w[1] = w1;
-    sums[0] = s00, sums[1] = s01, sums[2] = s10, sums[3] = s11;
-    return x;
+/* Of two windows the products with pairs of filters: `sixteens` times sixteen numbers of each, and `fours` times four. */
+typedef struct {
+    const uint32_t *spread;
+    const int8_t *w; /* moves with the pairs, as the sums do */
+    uint32_t w_m;    /* from filter to filter */
+    int32_t *sums;   /* of both windows, filter by filter */
+    uint32_t sixteens, fours, pairs;
+} dots_i8_t;
+
+/* All registers are taken, so none is left to the compiler. Windows in r3 to r6, sums in r7 to r10, filters at r1 and r2. */
+static __attribute__((naked, noinline)) void dot_pairs_i8(dots_i8_t *p) {
+#define DOT_FILTER(filter, first, second)                                                                              \
+    "ldr r11, [" filter "], #4\n sxtb16 r12, r11, ror #8\n sxtb16 r11, r11\n"                                          \
+    "smlad " first ", r11, r3, " first "\n smlad " second ", r11, r5, " second "\n"                                    \
+    "smlad " first ", r12, r4, " first "\n smlad " second ", r12, r6, " second "\n"
+#define DOT_FOUR "ldmia r0!, {r3, r4, r5, r6}\n" DOT_FILTER("r1", "r7", "r8") DOT_FILTER("r2", "r9", "r10")
+    (void)p;
+    __asm__ volatile(
+        "push {r0, r4, r5, r6, r7, r8, r9, r10, r11, lr}\n mov r12, r0\n"
+        "1: ldmia r12, {r0, r1, r2, lr}\n add r2, r1, r2\n ldmia lr, {r7, r8, r9, r10}\n"
+        "ldr lr, [r12, #16]\n cmp lr, #0\n beq 3f\n"
+        "2:" DOT_FOUR DOT_FOUR DOT_FOUR DOT_FOUR "subs lr, lr, #1\n bne 2b\n ldr r12, [sp]\n"
+        "3: ldr lr, [r12, #20]\n cmp lr, #0\n beq 5f\n"
+        "4:" DOT_FOUR "subs lr, lr, #1\n bne 4b\n ldr r12, [sp]\n"
+        "5: ldr lr, [r12, #12]\n stmia lr!, {r7, r8, r9, r10}\n str lr, [r12, #12]\n"
+        "ldrd r1, r2, [r12, #4]\n add r1, r1, r2, lsl #1\n str r1, [r12, #4]\n"
+        "ldr lr, [r12, #24]\n subs lr, lr, #1\n str lr, [r12, #24]\n bne 1b\n"
+        "pop {r0, r4, r5, r6, r7, r8, r9, r10, r11, pc}\n");
 #undef DOT_FILTER
 #undef DOT_FOUR
-#undef DOT_OPERANDS
 }
 #endif
 
