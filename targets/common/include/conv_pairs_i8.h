@@ -85,14 +85,15 @@ static inline void products(const uint32_t *spread, const int8_t *w, uint32_t w_
         }
 }
 
-/* The results of `filters` sums at both windows, less what a zero of the filters adds to each. */
-static inline void results(int32_t (*sums)[WINDOWS], const int32_t *off, const float *ratio, uint32_t filters, range_i8_t range,
-                           int8_t *first, int8_t *second) {
-    const int32_t off0 = off[0], off1 = off[1];
-    for (const float *const end = ratio + filters; ratio < end; ratio++, sums++) {
-        const float times = *ratio;
-        *first++ = requantized_i8(sums[0][0] - off0, times, range);
-        *second++ = requantized_i8(sums[0][1] - off1, times, range);
+/* The results of `filters` sums at both windows. */
+static inline void results(int32_t (*sums)[WINDOWS], const float *ratio, uint32_t filters, range_i8_t range, int8_t *first,
+                           int8_t *second) {
+    if (is_all_i8(range)) {
+        for (uint32_t f = 0; f < filters; f++)
+            first[f] = saturated_i8(sums[f][0], ratio[f], range), second[f] = saturated_i8(sums[f][1], ratio[f], range);
+    } else {
+        for (uint32_t f = 0; f < filters; f++)
+            first[f] = requantized_i8(sums[f][0], ratio[f], range), second[f] = requantized_i8(sums[f][1], ratio[f], range);
     }
 }
 
@@ -105,25 +106,25 @@ static inline void conv_pairs(const conv_i8_args_t *p) {
     for (uint32_t i = share.begin; i < share.end; i += WINDOWS) {
         const uint32_t second = i + 1 < share.end ? i + 1 : i; /* the last of an odd number is computed twice */
         place_t at[WINDOWS];
-        int32_t off[WINDOWS];
-        uint32_t whole = 0; /* whether the windows of the group are spread, each as a whole */
+        int32_t off[WINDOWS] = {0, 0}; /* what a zero of the filters adds to the sums */
+        uint32_t whole = 0;            /* whether the windows of the group are spread, each as a whole */
         for (uint32_t m = 0, filters; m < p->m; m += filters) {
             const uint32_t group = (p->first + m) / p->per_group, rest = (group + 1) * p->per_group - p->first - m;
             filters = hal_min(FILTERS, hal_min(rest, p->m - m));
-            const int32_t *const b = p->b + m;
-            for (uint32_t f = 0; f < filters; f++) sums[f][0] = sums[f][1] = b[f];
             if (m == 0 || rest == p->per_group) at[0] = place_of(p, i, group), at[1] = place_of(p, second, group), whole = 0;
-            if (!whole) off[0] = off[1] = 0;
+            const int32_t *const b = p->b + m;
             for (uint32_t from = 0, count; from < taps; from += count) {
                 count = hal_min(CHUNK, taps - from);
                 for (uint32_t j = 0; j < WINDOWS && !whole; j++) {
                     spread_window(p, &at[j], from, count, two + 2 * j);
-                    if (p->w_zero != 0) off[j] += p->w_zero * total(two + 2 * j, count);
+                    if (p->w_zero != 0) off[j] = p->w_zero * total(two + 2 * j, count);
                 }
+                for (uint32_t f = 0; f < filters && from == 0; f++) sums[f][0] = b[f] - off[0], sums[f][1] = b[f] - off[1];
+                for (uint32_t f = 0; f < filters && from != 0 && p->w_zero != 0; f++) sums[f][0] -= off[0], sums[f][1] -= off[1];
                 products(two, p->w + m * p->w_m + from, p->w_m, filters, count, sums);
             }
             whole = taps <= CHUNK;
-            results(sums, off, p->ratio + m, filters, range, at[0].y + m, at[1].y + m);
+            results(sums, p->ratio + m, filters, range, at[0].y + m, at[1].y + m);
         }
     }
 }

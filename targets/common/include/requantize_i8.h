@@ -16,27 +16,34 @@ static inline int8_t rounded_i8(float value, float low, float high, int32_t zero
     return (int8_t)((int32_t)bits_of_f32(value + ROUNDING_I8) - (int32_t)bits_of_f32(ROUNDING_I8) + zero);
 }
 
-/* What sums become: the bounds of their rounded products with ratios, which are numbers, and the zero. */
-#if defined(__arm__) && defined(__ARM_FP) && defined(__GNUC__) /* with an instruction that rounds, bounds are integers */
+/* What sums become: the bounds of their rounded products with ratios, which are numbers, and the zero. Where a machine has
+ * instructions that round and that saturate, bounds of all 8 bits are quicker: saturated_i8 is for ranges of which is_all_i8 holds. */
+#if defined(__arm__) && defined(__ARM_FP) && defined(__ARM_FEATURE_DSP) && defined(__GNUC__)
 typedef struct {
-    int32_t low, high, zero, all; /* whether the bounds are those of 8 bits */
+    int32_t low, high, zero;
 } range_i8_t;
 
 static inline range_i8_t range_i8(float low, float high, int32_t zero) {
-    const int32_t first = (int32_t)low, last = (int32_t)high;
-    return (range_i8_t){first, last, zero, first + zero == -128 && last + zero == 127};
+    return (range_i8_t){(int32_t)low, (int32_t)high, zero};
+}
+
+static inline int is_all_i8(range_i8_t range) { return range.low + range.zero == -128 && range.high + range.zero == 127; }
+
+/* Half to even, and the ends of 32 bits for what is beyond them. */
+static inline int32_t rounded_product(int32_t sum, float ratio) {
+    float value = (float)sum * ratio;
+    __asm__("vcvtr.s32.f32 %0, %0" : "+t"(value));
+    return (int32_t)bits_of_f32(value);
+}
+
+static inline int8_t saturated_i8(int32_t sum, float ratio, range_i8_t range) {
+    int32_t whole = rounded_product(sum, ratio);
+    __asm__("qadd %0, %0, %1\n ssat %0, #8, %0" : "+r"(whole) : "r"(range.zero));
+    return (int8_t)whole;
 }
 
 static inline int8_t requantized_i8(int32_t sum, float ratio, range_i8_t range) {
-    float value = (float)sum * ratio;
-    __asm__("vcvtr.s32.f32 %0, %0" : "+t"(value)); /* half to even, and the ends of 32 bits for what is beyond them */
-    int32_t whole = (int32_t)bits_of_f32(value);
-#ifdef __ARM_FEATURE_DSP
-    if (range.all) {
-        __asm__("qadd %0, %0, %1\n ssat %0, #8, %0" : "+r"(whole) : "r"(range.zero));
-        return (int8_t)whole;
-    }
-#endif
+    int32_t whole = rounded_product(sum, ratio);
     whole = whole > range.low ? whole : range.low;
     whole = whole < range.high ? whole : range.high;
     return (int8_t)(whole + range.zero);
@@ -49,9 +56,16 @@ typedef struct {
 
 static inline range_i8_t range_i8(float low, float high, int32_t zero) { return (range_i8_t){low, high, zero}; }
 
+static inline int is_all_i8(range_i8_t range) {
+    (void)range;
+    return 0;
+}
+
 static inline int8_t requantized_i8(int32_t sum, float ratio, range_i8_t range) {
     return rounded_i8((float)sum * ratio, range.low, range.high, range.zero);
 }
+
+static inline int8_t saturated_i8(int32_t sum, float ratio, range_i8_t range) { return requantized_i8(sum, ratio, range); }
 #endif
 
 #endif
