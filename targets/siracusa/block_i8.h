@@ -87,7 +87,8 @@ static __attribute__((naked, noinline)) void block_i8(block_i8_t *p) {
         SAVED(RESTORE) "lw sp, 0(sp)\n ret\n"
         :
         : PLACE_IN(w), PLACE_IN(w_m), PLACE_IN(w_back), PLACE_IN(b), PLACE_IN(ratio), PLACE_IN(blocks), PLACE_IN(y),
-          PLACE_IN(low), PLACE_IN(high), PLACE_IN(zero), PLACE_IN(table), PLACE_IN(runs), PLACE_IN(words), PLACE_IN(at));
+          PLACE_IN(low), PLACE_IN(high), PLACE_IN(zero), PLACE_IN(table), PLACE_IN(runs), PLACE_IN(words), PLACE_IN(at)
+        : "memory");
 }
 
 #endif

@@ -69,7 +69,8 @@ static __attribute__((naked, noinline)) void strip_i8(strip_i8_t *p) {
         STRIP_SAVED(STRIP_RESTORE) "lw sp, 0(sp)\n ret\n"
         :
         : STRIP_FIELD(w), STRIP_FIELD(last), STRIP_FIELD(lines), STRIP_FIELD(step), STRIP_FIELD(y), STRIP_FIELD(y_step),
-          STRIP_FIELD(count), STRIP_FIELD(low), STRIP_FIELD(high), STRIP_FIELD(zero), STRIP_FIELD(b), STRIP_FIELD(ratio));
+          STRIP_FIELD(count), STRIP_FIELD(low), STRIP_FIELD(high), STRIP_FIELD(zero), STRIP_FIELD(b), STRIP_FIELD(ratio)
+        : "memory");
 }
 
 #endif

@@ -3,29 +3,47 @@
  * DOT_PAIRS: Arm's instructions for pairs of 16 bits. Numbers of a window are spread to 16 bits once, for two windows side by side:
  * of four numbers the first and the third are a word, the second and the fourth the next one, as the instruction that spreads a
  * filter's numbers has them; then the same of the other window.
- * DOT_VECTORS: Arm's vectors of 16 numbers. */
+ * DOT_VECTORS: Arm's vectors, which have 16 numbers. Windows lie one behind the other. */
 #ifndef DOT_I8_H
 #define DOT_I8_H
 
 #include <stdint.h>
 
-#if defined(__ARM_FEATURE_MVE) && !defined(__ARM_BIG_ENDIAN)
+#if defined(__ARM_FEATURE_MVE) && (__ARM_FEATURE_MVE & 2) && !defined(__ARM_BIG_ENDIAN)
 #define DOT_VECTORS
 #include <arm_mve.h>
+#include <string.h>
 
-/* Adds the products of `count` numbers of X with those of four filters, w_m numbers apart. */
-static inline void dot_vectors_i8(const int8_t *x, const int8_t *w, uint32_t w_m, uint32_t count, int32_t *sums) {
-    const int8_t *w1 = w + w_m, *w2 = w1 + w_m, *w3 = w2 + w_m;
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    for (uint32_t left = count, i = 0; i < count; i += 16, left -= 16) {
-        const mve_pred16_t some = vctp8q(left);
-        const int8x16_t values = vldrbq_z_s8(x + i, some);
-        a = vmladavaq_p_s8(a, values, vldrbq_z_s8(w + i, some), some);
-        b = vmladavaq_p_s8(b, values, vldrbq_z_s8(w1 + i, some), some);
-        c = vmladavaq_p_s8(c, values, vldrbq_z_s8(w2 + i, some), some);
-        d = vmladavaq_p_s8(d, values, vldrbq_z_s8(w3 + i, some), some);
+/* Adds the products of `count` numbers of two windows with those of two filters; sums of the first filter come first. */
+static inline void dot_vectors_i8(const int8_t *x0, const int8_t *x1, const int8_t *w0, const int8_t *w1, uint32_t count,
+                                  int32_t *sums) {
+    int32_t s00 = sums[0], s01 = sums[1], s10 = sums[2], s11 = sums[3];
+    for (; count >= 16; count -= 16, x0 += 16, x1 += 16, w0 += 16, w1 += 16) {
+        const int8x16_t x = vldrbq_s8(x0), y = vldrbq_s8(x1), v = vldrbq_s8(w0), w = vldrbq_s8(w1);
+        s00 = vmladavaq_s8(s00, x, v), s01 = vmladavaq_s8(s01, y, v), s10 = vmladavaq_s8(s10, x, w), s11 = vmladavaq_s8(s11, y, w);
     }
-    sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+    if (count > 0) {
+        const mve_pred16_t some = vctp8q(count);
+        const int8x16_t x = vldrbq_z_s8(x0, some), y = vldrbq_z_s8(x1, some), v = vldrbq_z_s8(w0, some), w = vldrbq_z_s8(w1, some);
+        s00 = vmladavaq_s8(s00, x, v), s01 = vmladavaq_s8(s01, y, v), s10 = vmladavaq_s8(s10, x, w), s11 = vmladavaq_s8(s11, y, w);
+    }
+    sums[0] = s00, sums[1] = s01, sums[2] = s10, sums[3] = s11;
+}
+
+/* Rounds the products of sums with ratios into two lines, as requantize_i8.h has it for ratios that are numbers. */
+static inline void results_of_vectors_i8(const int32_t *sums, const float *ratio, uint32_t count, int32_t low, int32_t high,
+                                         int32_t zero, int8_t *first, int8_t *second) {
+    int8_t *const lines[2] = {first, second};
+    for (uint32_t f = 0; f < count; f += 4) {
+        const mve_pred16_t some = vctp32q(count - f);
+        const float32x4_t times = vldrwq_z_f32(ratio + f, some);
+        const int32x4x2_t both = vld2q_s32(sums + 2 * f);
+        for (uint32_t j = 0; j < 2; j++) {
+            int32x4_t whole = vcvtnq_s32_f32(vmulq_f32(vcvtq_f32_s32(both.val[j]), times));
+            whole = vminq_s32(vmaxq_s32(whole, vdupq_n_s32(low)), vdupq_n_s32(high));
+            vstrbq_p_s32(lines[j] + f, vaddq_n_s32(whole, zero), some);
+        }
+    }
 }
 
 #elif defined(__ARM_FEATURE_SIMD32) && defined(__ARM_FEATURE_UNALIGNED) && defined(__GNUC__) && !defined(__ARM_BIG_ENDIAN)
@@ -70,7 +88,8 @@ static __attribute__((naked, noinline)) void dot_pairs_i8(dots_i8_t *p) {
         "5: ldr lr, [r12, #12]\n stmia lr!, {r7, r8, r9, r10}\n str lr, [r12, #12]\n"
         "ldrd r1, r2, [r12, #4]\n add r1, r1, r2, lsl #1\n str r1, [r12, #4]\n"
         "ldr lr, [r12, #24]\n subs lr, lr, #1\n str lr, [r12, #24]\n bne 1b\n"
-        "pop {r0, r4, r5, r6, r7, r8, r9, r10, r11, pc}\n");
+        "pop {r0, r4, r5, r6, r7, r8, r9, r10, r11, pc}\n"
+        : : : "memory");
 #undef DOT_FILTER
 #undef DOT_FOUR
 }

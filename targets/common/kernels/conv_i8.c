@@ -1,16 +1,15 @@
 /* Y = round(ratio * (X * W + bias)), channels innermost. A sum is exact, so no order of its terms touches the bits. Taps in
  * padding count X's zero, which the bias has taken off. */
 #include "conv_i8.h"
-#include "conv_pairs_i8.h"
-#include "dot_i8.h"
+#include "conv_copies_i8.h"
 #include "hal.h"
 #include "requantize_i8.h"
 #include "share_f32.h"
 #include "taps_f32.h"
 
-#ifdef DOT_PAIRS
+#ifdef DOT_COPIES
 void conv_i8(const void *args) {
-    conv_pairs(args);
+    conv_copies(args);
 }
 #else
 /* Four filters at a time share what is read of X. */
@@ -26,9 +25,6 @@ static inline int32_t total(const int8_t *x, uint32_t count) {
 /* Adds the products of `count` numbers of X with those of each filter. */
 static inline void products(const int8_t *x, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count, int32_t *sums) {
     if (filters == FILTERS) {
-#ifdef DOT_VECTORS
-        dot_vectors_i8(x, w, w_m, count, sums);
-#else
         const int8_t *w1 = w + w_m, *w2 = w1 + w_m, *w3 = w2 + w_m;
         int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
         for (uint32_t i = 0; i < count; i++) {
@@ -39,7 +35,6 @@ static inline void products(const int8_t *x, const int8_t *w, uint32_t w_m, uint
             d += value * w3[i];
         }
         sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
-#endif
         return;
     }
     for (uint32_t f = 0; f < filters; f++, w += w_m)

@@ -1,7 +1,8 @@
-/* Y = round(ratio * (X * W + bias)) by products of pairs: two windows of X are spread to 16 bits, some numbers at a time, and meet
- * two filters at once. The room for them does not depend on the convolution. */
-#ifndef CONV_PAIRS_I8_H
-#define CONV_PAIRS_I8_H
+/* Y = round(ratio * (X * W + bias)) for machines that multiply several numbers at once (dot_i8.h): two windows of X are copied, some
+ * numbers at a time, as these machines take them, and meet two filters at once. The room for them does not depend on the
+ * convolution. */
+#ifndef CONV_COPIES_I8_H
+#define CONV_COPIES_I8_H
 
 #include "conv_i8.h"
 #include "dot_i8.h"
@@ -9,10 +10,11 @@
 #include "requantize_i8.h"
 #include "share_f32.h"
 
-#ifdef DOT_PAIRS
+#if defined(DOT_PAIRS) || defined(DOT_VECTORS)
+#define DOT_COPIES
 
 #define WINDOWS 2
-#define CHUNK 288 /* numbers of a window that are spread at once, a multiple of four */
+#define CHUNK 288 /* numbers of a window that are copied at once, a multiple of sixteen */
 #define FILTERS 32 /* that meet them, an even number */
 
 /* Where a window lies; `x` may be in padding. */
@@ -32,55 +34,75 @@ static inline place_t place_of(const conv_i8_args_t *p, uint32_t i, uint32_t gro
                      inside && (p->kw == 1 || (p->dw == 1 && p->x_w == p->c))};
 }
 
-/* Spreads `count` numbers of X, or of its zero where x is null, behind `done` ones. */
-static inline void spread(const int8_t *x, int32_t zero, uint32_t done, uint32_t count, uint32_t *to) {
-    if (((done | count) & 3) == 0) {
-        const uint32_t pair = (uint16_t)zero * 0x10001u;
-        if (x) spread_i8(x, count / 4, to + done);
-        for (uint32_t i = done; i < done + count && !x; i += 4) to[i] = to[i + 1] = pair;
-        return;
-    }
-    int16_t *const half = (int16_t *)to;
-    for (uint32_t i = done; i < done + count; i++)
-        half[2 * (i & ~3u) + 2 * (i & 1) + ((i >> 1) & 1)] = (int16_t)(x ? x[i - done] : zero);
+#ifdef DOT_VECTORS
+#define APART (CHUNK / 4) /* words from window to window */
+
+/* Copies `count` numbers of X, or of its zero where x is null, behind `done` ones. */
+static inline void copy(const int8_t *x, int32_t zero, uint32_t done, uint32_t count, uint32_t *to) {
+    int8_t *const y = (int8_t *)to + done;
+    if (x)
+        memcpy(y, x, count);
+    else
+        memset(y, zero, count);
 }
 
-/* Spreads `count` numbers of a window from number `from` on, and zeros up to a multiple of four. */
-static void spread_window(const conv_i8_args_t *p, const place_t *at, uint32_t from, uint32_t count, uint32_t *to) {
-    const uint32_t c = p->c, line = at->joined ? p->kw * c : c;
-    uint32_t tap = from / line, rest = from - tap * line;
-    for (uint32_t done = 0, run; done < count; done += run, rest = 0, tap++) {
-        const uint32_t a = at->joined ? tap : tap / p->kw, b = at->joined ? 0 : tap - a * p->kw;
-        const int32_t row = at->top + (int32_t)(a * p->dh), column = at->left + (int32_t)(b * p->dw);
-        const uint32_t inside = (uint32_t)row < p->x_rows && (uint32_t)column < p->x_cols;
-        run = hal_min(line - rest, count - done);
-        spread(inside ? at->x + (uint32_t)row * p->x_h + (uint32_t)column * p->x_w + rest : 0, p->x_zero, done, run, to);
-    }
-    if (count & 3) spread(0, 0, count, 4 - (count & 3), to);
-}
-
-/* The sum of the numbers that are spread. */
+/* The sum of the numbers that are copied. */
 static int32_t total(const uint32_t *from, uint32_t count) {
-    const int16_t *half = (const int16_t *)from;
     int32_t sum = 0;
-    for (uint32_t i = 0; i < count; i += 4, half += 8) sum += half[0] + half[1] + half[2] + half[3];
+    for (uint32_t i = 0; i < count; i++) sum += ((const int8_t *)from)[i];
     return sum;
 }
 
 /* Adds the products of `count` numbers of both windows with those of filters. */
-static inline void products(const uint32_t *spread, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count,
+static inline void products(const uint32_t *copies, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count,
+                            int32_t (*sums)[WINDOWS]) {
+    const int8_t *const x = (const int8_t *)copies;
+    for (uint32_t f = 0; f < filters; f += 2, w += 2 * w_m) /* the last of an odd number is computed twice */
+        dot_vectors_i8(x, x + CHUNK, w, f + 1 < filters ? w + w_m : w, count, sums[f]);
+}
+
+/* The results of `filters` sums at both windows. */
+static inline void results(int32_t (*sums)[WINDOWS], const float *ratio, uint32_t filters, range_i8_t range, int8_t *first,
+                           int8_t *second) {
+    results_of_vectors_i8(sums[0], ratio, filters, range.low, range.high, range.zero, first, second);
+}
+#else
+#define APART 2
+
+/* Where number i of the first window is, in halves of words. */
+static inline uint32_t half_of(uint32_t i) {
+    return 2 * (i & ~3u) + 2 * (i & 1) + (i >> 1 & 1);
+}
+
+/* Spreads `count` numbers of X, or of its zero where x is null, behind `done` ones. */
+static inline void copy(const int8_t *x, int32_t zero, uint32_t done, uint32_t count, uint32_t *to) {
+    int16_t *const half = (int16_t *)to;
+    if (((done | count) & 3) == 0 && x)
+        spread_i8(x, count / 4, to + done);
+    else
+        for (uint32_t i = done; i < done + count; i++) half[half_of(i)] = (int16_t)(x ? x[i - done] : zero);
+}
+
+/* The sum of the numbers that are spread. */
+static int32_t total(const uint32_t *from, uint32_t count) {
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < count; i++) sum += ((const int16_t *)from)[half_of(i)];
+    return sum;
+}
+
+/* Adds the products of `count` numbers of both windows with those of filters. */
+static inline void products(const uint32_t *copies, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count,
                             int32_t (*sums)[WINDOWS]) {
     const uint32_t whole = count & ~3u;
-    dots_i8_t dots = {spread, w, w_m, sums[0], count / 16, count / 4 % 4, filters / 2};
+    dots_i8_t dots = {copies, w, w_m, sums[0], count / 16, count / 4 % 4, filters / 2};
     if (dots.pairs > 0) dot_pairs_i8(&dots);
     if (filters & 1) { /* the last of an odd number is computed twice */
         dots.w_m = 0, dots.pairs = 1;
         dot_pairs_i8(&dots);
     }
-    const int16_t *const last = (const int16_t *)(spread + whole);
     for (uint32_t f = 0; f < filters && whole < count; f++, w += w_m)
         for (uint32_t i = whole; i < count; i++) {
-            const int16_t *const x = last + (i & 1) * 2 + (i >> 1 & 1);
+            const int16_t *const x = (const int16_t *)copies + half_of(i);
             sums[f][0] += w[i] * x[0], sums[f][1] += w[i] * x[4];
         }
 }
@@ -97,7 +119,22 @@ static inline void results(int32_t (*sums)[WINDOWS], const float *ratio, uint32_
     }
 }
 
-static inline void conv_pairs(const conv_i8_args_t *p) {
+#endif
+
+/* Copies `count` numbers of a window from number `from` on. */
+static void copy_window(const conv_i8_args_t *p, const place_t *at, uint32_t from, uint32_t count, uint32_t *to) {
+    const uint32_t c = p->c, line = at->joined ? p->kw * c : c;
+    uint32_t tap = from / line, rest = from - tap * line;
+    for (uint32_t done = 0, run; done < count; done += run, rest = 0, tap++) {
+        const uint32_t a = at->joined ? tap : tap / p->kw, b = at->joined ? 0 : tap - a * p->kw;
+        const int32_t row = at->top + (int32_t)(a * p->dh), column = at->left + (int32_t)(b * p->dw);
+        const uint32_t inside = (uint32_t)row < p->x_rows && (uint32_t)column < p->x_cols;
+        run = hal_min(line - rest, count - done);
+        copy(inside ? at->x + (uint32_t)row * p->x_h + (uint32_t)column * p->x_w + rest : 0, p->x_zero, done, run, to);
+    }
+}
+
+static inline void conv_copies(const conv_i8_args_t *p) {
     const share_t share = share_of(p->n * p->oh * p->ow);
     const range_i8_t range = range_i8(p->low, p->high, p->zero);
     const uint32_t taps = p->kh * p->kw * p->c;
@@ -116,8 +153,8 @@ static inline void conv_pairs(const conv_i8_args_t *p) {
             for (uint32_t from = 0, count; from < taps; from += count) {
                 count = hal_min(CHUNK, taps - from);
                 for (uint32_t j = 0; j < WINDOWS && !whole; j++) {
-                    spread_window(p, &at[j], from, count, two + 2 * j);
-                    if (p->w_zero != 0) off[j] = p->w_zero * total(two + 2 * j, count);
+                    copy_window(p, &at[j], from, count, two + APART * j);
+                    if (p->w_zero != 0) off[j] = p->w_zero * total(two + APART * j, count);
                 }
                 for (uint32_t f = 0; f < filters && from == 0; f++) sums[f][0] = b[f] - off[0], sums[f][1] = b[f] - off[1];
                 for (uint32_t f = 0; f < filters && from != 0 && p->w_zero != 0; f++) sums[f][0] -= off[0], sums[f][1] -= off[1];
