@@ -55,7 +55,7 @@ typedef struct {
 #define RESTORE(name, place) "lw " name ", " PULP_TEXT(place) "(sp)\n"
 #define PLACE_IN(field) [field] "i"(__builtin_offsetof(block_i8_t, field))
 
-static __attribute__((naked, noinline)) void block_i8(block_i8_t *p) {
+static __attribute__((naked, noinline, used)) void block_i8(block_i8_t *p) {
     (void)p;
     __asm__ volatile(
         SAVE("sp", 0) SAVED(SAVE)

@@ -42,7 +42,7 @@ typedef struct {
 #define STRIP_RESTORE(name, place) "lw " name ", " PULP_TEXT(place) "(sp)\n"
 #define STRIP_FIELD(field) [field] "i"(__builtin_offsetof(strip_i8_t, field))
 
-static __attribute__((naked, noinline)) void strip_i8(strip_i8_t *p) {
+static __attribute__((naked, noinline, used)) void strip_i8(strip_i8_t *p) {
     (void)p;
     __asm__ volatile(
         STRIP_SAVE("sp", 0) STRIP_SAVED(STRIP_SAVE)

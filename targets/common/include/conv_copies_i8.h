@@ -79,6 +79,8 @@ static inline void copy(const int8_t *x, int32_t zero, uint32_t done, uint32_t c
     int16_t *const half = (int16_t *)to;
     if (((done | count) & 3) == 0 && x)
         spread_i8(x, count / 4, to + done);
+    else if (((done | count) & 3) == 0)
+        spread_one_i8(zero, count / 4, to + done);
     else
         for (uint32_t i = done; i < done + count; i++) half[half_of(i)] = (int16_t)(x ? x[i - done] : zero);
 }
@@ -94,11 +96,13 @@ static int32_t total(const uint32_t *from, uint32_t count) {
 static inline void products(const uint32_t *copies, const int8_t *w, uint32_t w_m, uint32_t filters, uint32_t count,
                             int32_t (*sums)[WINDOWS]) {
     const uint32_t whole = count & ~3u;
-    dots_i8_t dots = {copies, w, w_m, sums[0], count / 16, count / 4 % 4, filters / 2};
-    if (dots.pairs > 0) dot_pairs_i8(&dots);
+    dots_i8_t dots;
+    dots.spread = copies, dots.w = w, dots.w_m = w_m, dots.sums = sums[0];
+    dots.sixteens = count / 16, dots.fours = count / 4 % 4, dots.pairs = filters / 2;
+    if (dots.pairs > 0) dot_pairs_i8(0, 0, 0, 0, &dots);
     if (filters & 1) { /* the last of an odd number is computed twice */
         dots.w_m = 0, dots.pairs = 1;
-        dot_pairs_i8(&dots);
+        dot_pairs_i8(0, 0, 0, 0, &dots);
     }
     for (uint32_t f = 0; f < filters && whole < count; f++, w += w_m)
         for (uint32_t i = whole; i < count; i++) {

@@ -61,6 +61,12 @@ static inline void spread_i8(const int8_t *x, uint32_t words, uint32_t *to) {
 #undef SPREAD_FOUR
 }
 
+/* The same of `words` fours of one number. */
+static inline void spread_one_i8(int32_t number, uint32_t words, uint32_t *to) {
+    const uint32_t pair = (uint16_t)number * 0x10001u;
+    for (; words > 0; words--, to += 4) __asm__ volatile("strd %[pair], %[pair], [%[to]]\n" : : [pair] "r"(pair), [to] "r"(to) : "memory");
+}
+
 /* Of two windows the products with pairs of filters: `sixteens` times sixteen numbers of each, and `fours` times four. */
 typedef struct {
     const uint32_t *spread;
@@ -68,18 +74,21 @@ typedef struct {
     uint32_t w_m;    /* from filter to filter */
     int32_t *sums;   /* of both windows, filter by filter */
     uint32_t sixteens, fours, pairs;
+    uint32_t saved[9];
 } dots_i8_t;
 
-/* All registers are taken, so none is left to the compiler. Windows in r3 to r6, sums in r7 to r10, filters at r1 and r2. */
-static __attribute__((naked, noinline)) void dot_pairs_i8(dots_i8_t *p) {
+/* All registers are taken, so none is left to the compiler. Windows in r3 to r6, sums in r7 to r10, filters at r1 and r2. The fifth
+ * argument lies on the caller's stack, where it is found again: the function has no stack of its own, of which a compiler that is
+ * not asked for one would not tell. */
+static __attribute__((naked, noinline, used)) void dot_pairs_i8(uint32_t a, uint32_t b, uint32_t c, uint32_t d, dots_i8_t *p) {
 #define DOT_FILTER(filter, first, second)                                                                              \
     "ldr r11, [" filter "], #4\n sxtb16 r12, r11, ror #8\n sxtb16 r11, r11\n"                                          \
     "smlad " first ", r11, r3, " first "\n smlad " second ", r11, r5, " second "\n"                                    \
     "smlad " first ", r12, r4, " first "\n smlad " second ", r12, r6, " second "\n"
 #define DOT_FOUR "ldmia r0!, {r3, r4, r5, r6}\n" DOT_FILTER("r1", "r7", "r8") DOT_FILTER("r2", "r9", "r10")
-    (void)p;
+    (void)a, (void)b, (void)c, (void)d, (void)p;
     __asm__ volatile(
-        "push {r0, r4, r5, r6, r7, r8, r9, r10, r11, lr}\n mov r12, r0\n"
+        "ldr r12, [sp]\n add r3, r12, #28\n stmia r3, {r4, r5, r6, r7, r8, r9, r10, r11, lr}\n"
         "1: ldmia r12, {r0, r1, r2, lr}\n add r2, r1, r2\n ldmia lr, {r7, r8, r9, r10}\n"
         "ldr lr, [r12, #16]\n cmp lr, #0\n beq 3f\n"
         "2:" DOT_FOUR DOT_FOUR DOT_FOUR DOT_FOUR "subs lr, lr, #1\n bne 2b\n ldr r12, [sp]\n"
@@ -88,7 +97,7 @@ static __attribute__((naked, noinline)) void dot_pairs_i8(dots_i8_t *p) {
         "5: ldr lr, [r12, #12]\n stmia lr!, {r7, r8, r9, r10}\n str lr, [r12, #12]\n"
         "ldrd r1, r2, [r12, #4]\n add r1, r1, r2, lsl #1\n str r1, [r12, #4]\n"
         "ldr lr, [r12, #24]\n subs lr, lr, #1\n str lr, [r12, #24]\n bne 1b\n"
-        "pop {r0, r4, r5, r6, r7, r8, r9, r10, r11, pc}\n"
+        "add r3, r12, #28\n ldmia r3, {r4, r5, r6, r7, r8, r9, r10, r11, pc}\n"
         : : : "memory");
 #undef DOT_FILTER
 #undef DOT_FOUR
