@@ -37,6 +37,8 @@ def int8_jobs() -> Iterator[KernelJob]:
         for scale in SCALES:
             values = np.resize(np.concatenate([LARGE, hard(0, 17)]), size)
             yield _whole("QuantizeInt8", Sample(f"{size} by {scale}", (values,), {"scale": scale, "zero": 3}))
+            images = values.reshape(1, 1, 1, size)
+            yield _whole("QuantizeInt8Images", Sample(f"{size} by {scale}", (images,), {"scale": scale, "zero": 3}))
         a, b = (_numbers(np.random.default_rng(size + i), size) for i in range(2))
         attrs: dict[str, AttrValue] = {"a_zero": 3, "b_zero": -11, "a_ratio": 0.73, "b_ratio": 0.41, "zero": 5}
         yield _whole("Int8Add", Sample(f"{size}", (a, b), attrs))
