@@ -66,6 +66,27 @@ def dequantize_images_samples(op: DequantizeInt8Images) -> Iterator[Sample]:
     yield Sample("signals", (numbers(r, 2, 1, 7, 5),), {"scale": 0.0173, "zero": 4, "axes": 1}, onnx=False)
 
 
+IMAGES = ((1, 3, 8, 8), (1, 3, 32, 32), (1, 1, 28, 28), (1, 3, 16, 24), (1, 8, 12, 12), (2, 4, 6, 9))
+"""Images with the channels in front, for measuring."""
+
+
+@sweep_of(QuantizeInt8Images)
+def quantize_images_sweep(op: QuantizeInt8Images) -> Iterator[Sample]:
+    """Images of several sizes."""
+    r = rng(916)
+    for shape in IMAGES:
+        yield Sample(f"{shape}", (normal(r, *shape),), {"scale": 0.02, "zero": 3}, onnx=False)
+
+
+@sweep_of(DequantizeInt8Images)
+def dequantize_images_sweep(op: DequantizeInt8Images) -> Iterator[Sample]:
+    """Images of several sizes."""
+    r = rng(917)
+    for n, channels, *sides in IMAGES:
+        x = numbers(r, n, *sides, channels)
+        yield Sample(f"{x.shape}", (x,), {"scale": 0.0173, "zero": -4}, onnx=False)
+
+
 @samples_of(Int8Lookup)
 def lookup_samples(op: Int8Lookup) -> Iterator[Sample]:
     """A table without order, at all its numbers."""
