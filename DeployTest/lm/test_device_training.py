@@ -71,6 +71,7 @@ def test_it_learns_its_text(tutor: Path, tmp_path: Path) -> None:
     assert not text.startswith(before)
 
 
+@pytest.mark.slow
 @pytest.mark.cortex_m
 def test_a_core_learns_the_same(tutor: Path, tmp_path: Path) -> None:
     needs_core("cortex-m4")
