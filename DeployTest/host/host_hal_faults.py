@@ -352,7 +352,7 @@ FAULTS = {
     "egress_of_half_a_box": (
         "stale-egress",
         "sends box 1 from part 0 of 'y_l1', which is not finished",
-        "map: NONE, 1, 0, 1, axes_0}}; => NONE, 0, 0, 1, axes_all}};",
+        "map: NONE, 1, 0, 4, 1, axes_0}}; => NONE, 0, 0, 4, 1, axes_all}};",
         "step_0: size(t)); => t == 0 ? 248 : size(t));",
         'map: {"y_l1", HAL_SIM_SLOT, 0, 240, 128, 2 => {"y_l1", HAL_SIM_SLOT, 0, 240, 248, 1',
         "step_0: X_L1(p), Y_L1(p), => X_L1(p), Y_L1(0),",

@@ -43,17 +43,17 @@ static const hal_sim_axis_t axes_none[] __attribute__((unused)) = {{0, 64, tiles
 static const hal_sim_axis_t axes_all[] __attribute__((unused)) = {{NONE, 62, whole_0, whole_0}};
 /* In step 0 and 2 both inputs are one tile, which comes in once. */
 static const hal_sim_operand_t operands_0[] = {
-    {"a", offsetof(add_args_t, a), 0, 1, 0, 0, 0, 6, NONE, 1, 0, 1, axes_0},
-    {"b", offsetof(add_args_t, b), 0, 0, 0, 0, 0, 6, NONE, 1, 0, 1, axes_0},
-    {"y", offsetof(add_args_t, y), 1, 0, 1, 0, 1, 7, NONE, 1, 0, 1, axes_0}};
+    {"a", offsetof(add_args_t, a), 0, 1, 0, 0, 0, 6, NONE, 1, 0, 4, 1, axes_0},
+    {"b", offsetof(add_args_t, b), 0, 0, 0, 0, 0, 6, NONE, 1, 0, 4, 1, axes_0},
+    {"y", offsetof(add_args_t, y), 1, 0, 1, 0, 1, 7, NONE, 1, 0, 4, 1, axes_0}};
 static const hal_sim_operand_t operands_1[] = {
-    {"a", offsetof(add_args_t, a), 0, 1, 0, 0, 1, 8, NONE, 1, 0, 3, axes_1},
-    {"b", offsetof(add_args_t, b), 0, 0, 0, 0, 3, NONE, NONE, 0, 0, 1, axes_w},
-    {"y", offsetof(add_args_t, y), 1, 0, 1, 0, 2, 8, NONE, 1, 0, 3, axes_1}};
+    {"a", offsetof(add_args_t, a), 0, 1, 0, 0, 1, 8, NONE, 1, 0, 4, 3, axes_1},
+    {"b", offsetof(add_args_t, b), 0, 0, 0, 0, 3, NONE, NONE, 0, 0, 4, 1, axes_w},
+    {"y", offsetof(add_args_t, y), 1, 0, 1, 0, 2, 8, NONE, 1, 0, 4, 3, axes_1}};
 static const hal_sim_operand_t operands_2[] = {
-    {"a", offsetof(add_args_t, a), 0, 1, 0, 0, 4, 11, 9, 1, 1, 1, axes_2},
-    {"b", offsetof(add_args_t, b), 0, 0, 0, 0, 4, 11, 9, 1, 1, 1, axes_2},
-    {"y", offsetof(add_args_t, y), 1, 0, 1, 0, 5, 12, 10, 1, 1, 1, axes_2}};
+    {"a", offsetof(add_args_t, a), 0, 1, 0, 0, 4, 11, 9, 1, 1, 4, 1, axes_2},
+    {"b", offsetof(add_args_t, b), 0, 0, 0, 0, 4, 11, 9, 1, 1, 4, 1, axes_2},
+    {"y", offsetof(add_args_t, y), 1, 0, 1, 0, 5, 12, 10, 1, 1, 4, 1, axes_2}};
 static const hal_sim_scalar_t scalars_0[] = {{"n", offsetof(add_args_t, n), HAL_SIM_EXTENT, 0, 0, 0, NULL}};
 static const hal_sim_scalar_t scalars_1[] __attribute__((unused)) = {
     {"n", offsetof(add_args_t, n), HAL_SIM_STRIDE, 0, 0, 0, NULL}};

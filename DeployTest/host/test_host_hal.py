@@ -218,8 +218,8 @@ def test_accumulator_needs_no_ingress(objects, tmp_path):
 
 
 EMPTY = [
-    "map: offsetof(add_args_t, b), 0, 0, 0, 0, 4, 11, 9, 1, 1, 1, axes_2 => "
-    "offsetof(add_args_t, b), 0, 1, 0, 0, 4, 12, NONE, 1, 1, 1, axes_none",
+    "map: offsetof(add_args_t, b), 0, 0, 0, 0, 4, 11, 9, 1, 1, 4, 1, axes_2 => "
+    "offsetof(add_args_t, b), 0, 1, 0, 0, 4, 12, NONE, 1, 1, 4, 1, axes_none",
     "step_2: call(U_L1, U_L1, => hal_dma_in_1d(0, V_L1, V_L2(o), 0); call(U_L1, V_L1,",
 ]
 
