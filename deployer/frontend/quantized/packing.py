@@ -257,18 +257,20 @@ class Packer:
         """DequantizeLinear: the float that a value, or a constant, stands for."""
         name, result = node.input[0], node.output[0]
         attrs = plain_node(node).attrs
-        if attrs.get("block_size"):
-            raise refused(node, f"block_size is {attrs['block_size']}", PER_TENSOR)
         axis = attrs.get("axis", 1)
-        if name in self.initializers:
+        if attrs.get("block_size") and (name in self.codes or name in self.initializers):
+            raise refused(node, f"block_size is {attrs['block_size']}", PER_TENSOR)
+        if name in self.initializers and node.input[1] in self.initializers:
             self.constants[result] = self.constant_of(node, axis if isinstance(axis, int) else 1)
             return
-        quantizer, codes = self.quantizer(node, 1), self.codes.get(name)
+        codes = self.codes.get(name)
         if codes is None:
-            if name not in self.inputs:
-                raise refused(node, f"it reads {name!r}, which is no value of 8 bits", "QuantizeLinear before it")
-            self._input(node, name, quantizer)
+            self.keep(node)  # which takes integers of any origin, and scales that are computed
+            self.there.add(result)
+            if name in self.inputs and self.declared_element(name) in EIGHT_BITS and node.input[1] in self.initializers:
+                self.floats[result] = Codes(self.quantizer(node, 1), floats=result, exact=True)
             return
+        quantizer = self.quantizer(node, 1)
         if codes.quantizer != quantizer:
             cause = f"it takes {name!r} by another scale or zero than what made it"
             raise refused(node, cause, f"scale {codes.quantizer.scale}, and that zero")
@@ -277,17 +279,6 @@ class Packer:
     def constant_of(self, node: NodeProto, axis: int) -> StoredNumbers:
         """The constant that a DequantizeLinear reads."""
         return self.constant(node, 0, axis)
-
-    def _input(self, node: NodeProto, name: str, quantizer: Quantizer) -> None:
-        """An input of the model of 8 bits: its numbers become floats, which are quantized again, exactly."""
-        result, shift = node.output[0], SHIFT * quantizer.unsigned
-        wide = self.emit_float("Cast", [name], self.fresh(f"{name}/wide"), {"to": int(TensorProto.FLOAT)})
-        zero = self.tensor(f"{name}/zero", np.array(quantizer.zero + shift, np.float32))
-        scale = self.tensor(f"{name}/scale", np.array(quantizer.scale, np.float32))
-        moved = self.emit_float("Sub", [wide, zero], self.fresh(f"{name}/moved"))
-        self.emit_float("Mul", [moved, scale], result)
-        self.there.add(result)
-        self.floats[result] = Codes(quantizer, floats=result, exact=True)
 
     def lookup(self, x: Codes, quantizer: Quantizer, function: Callable[[Array], Array], name: str) -> Codes:
         """A value that is a function of another one, by a table of its 256 numbers."""
@@ -351,6 +342,10 @@ class Packer:
         """The declared number of a value's axes, or a default."""
         shape = self.declared.get(name)
         return default if shape is None else len(shape)
+
+    def declared_element(self, name: str) -> int:
+        """ONNX's element type of an input of the model."""
+        return int(self.inputs[name].type.tensor_type.elem_type)
 
     def same_shape(self, one: str, other: str) -> bool:
         """Whether nothing says that two values differ in shape."""

@@ -29,12 +29,9 @@ def eights(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[
     found = [kind for kind in inputs[:count] if kind is not None]
     if len(found) < count:
         raise mismatch(node, f"needs {count} inputs, has {len(found)}", inputs)
-    if found[0].dtype != INT8:
-        raise unsupported(
-            node, f"its operand is {found[0]}", "the result of an operator of 8 bits, such as QuantizeInt8"
-        )
     if any(kind.dtype not in (INT8, "int32") for kind in found):
-        raise unsupported(node, f"its operands are {', '.join(map(str, found))}", "operands of 8 bits")
+        shown = ", ".join(map(str, found))
+        raise unsupported(node, f"its operands are {shown}", "results of operators of 8 bits, such as QuantizeInt8")
     return found
 
 

@@ -15,6 +15,7 @@ from torch import nn
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.operator import losses
 from deployer.fitting.metrics import MetricSpecs, named_measure
+from deployer.frontend.model_file import load_model
 from deployer.quantization.options import METHODS, PERCENT, Quantization
 from deployer.quantization.quantize import ModelToQuantize
 from deployer.quantization.report import QuantizedModel
@@ -93,7 +94,7 @@ def _expression(freeze: str | Sequence[str] | None, captured: Captured) -> str |
 
 def _tell_trained(path: Path, captured: Captured) -> None:
     """Note in the file which parameters of the module are left to be trained."""
-    model = onnx.load(path)
+    model = load_model(path)
     left: Mapping[str, None] = dict.fromkeys(tensor.name for tensor in model.graph.initializer)
     told = with_trained(model, [name for name in captured.parameters if name in left])
     replace_file(path, told.SerializeToString(deterministic=True))
