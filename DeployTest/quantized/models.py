@@ -1,6 +1,6 @@
 """Small float models with the forms of layers that people quantize, and their quantized files by ONNX Runtime."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -159,30 +159,19 @@ def samples(name: str, count: int, seed: int) -> Iterator[Array]:
         yield rng.standard_normal(MODELS[name][1]).astype(np.float32)
 
 
-def quantized_model(
-    name: str, form: str, kinds: tuple[str, str, bool], folder: Path, keep: tuple[str, ...] = ()
+def written(
+    source: Path, shape: tuple[int, ...], form: str, kinds: tuple[str, str, bool], path: Path, keep: Sequence[str] = ()
 ) -> Path:
-    """A model as ONNX Runtime quantizes it; layers of the names in `keep` stay float."""
+    """A model of that input as ONNX Runtime quantizes it; layers of the names in `keep` stay float."""
     from onnxruntime import quantization
 
     activations, weights, per_channel = kinds
-    source = float_model(name, folder / f"{name}.onnx")
-    path = folder / f"{name}_{form}_{activations}_{weights}_{per_channel}_{len(keep)}.onnx"
-    drawn = [{"x": x} for x in samples(name, CALIBRATION, SEED + 1)]
-
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
-        """The samples, once."""
-
-        left = iter(drawn)
-
-        def get_next(self) -> dict[str, Array] | None:
-            """The next one."""
-            return next(self.left, None)
-
+    rng = np.random.default_rng(SEED + 1)
+    drawn = [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(CALIBRATION)]
     quantization.quantize_static(
         source,
         path,
-        Reader(),
+        calibration_reader(drawn),
         quant_format=quantization.QuantFormat[form],
         activation_type=quantization.QuantType[activations],
         weight_type=quantization.QuantType[weights],
@@ -190,3 +179,21 @@ def quantized_model(
         nodes_to_exclude=list(keep),
     )
     return path
+
+
+def calibration_reader(batches: Sequence[Mapping[str, Array]]) -> Any:
+    """Inputs in the form in which ONNX Runtime's quantizer asks for them: one after the other, then None."""
+    from onnxruntime import quantization
+
+    left = iter(batches)
+    methods = {"get_next": lambda self: next(left, None)}
+    return type("CalibrationReader", (quantization.CalibrationDataReader,), methods)()
+
+
+def quantized_model(
+    name: str, form: str, kinds: tuple[str, str, bool], folder: Path, keep: tuple[str, ...] = ()
+) -> Path:
+    """A model of that name as ONNX Runtime quantizes it; layers of the names in `keep` stay float."""
+    source = float_model(name, folder / f"{name}.onnx")
+    path = folder / f"{name}_{form}_{'_'.join(map(str, kinds))}_{len(keep)}.onnx"
+    return written(source, MODELS[name][1], form, kinds, path, keep)

@@ -12,7 +12,8 @@ from deployer.cli import main
 from deployer.core.errors import DeployerError
 from deployer.frontend.check import check_program
 from deployer.frontend.parse import read_graphs
-from DeployTest.quantized.models import Array, quantized_model
+from deployer.verify.reference import run_inference
+from DeployTest.quantized.models import Array, Net, quantized_model, written
 from DeployTest.support.tolerances import assert_close
 
 SCALES = {"s": np.float32(0.05), "z": np.int8(3), "t": np.float32(0.04)}
@@ -69,12 +70,87 @@ def test_refused(name: str, tmp_path: Path) -> None:
     assert says in str(error.value)
 
 
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
+def test_functions_of_other_domains(domain: str, tmp_path: Path) -> None:
+    """A function of ONNX is a table; one of that name in another domain is not taken for it."""
+    op = ("HardSwish", "Gelu")[bool(domain)]
+    nodes = [(Q, ["x", "s", "z"], {}), (DQ, ["v0", "s", "z"], {}), (op, ["v1"], {}), (Q, ["v2", "t", "z"], {})]
+    path = border_model([*nodes, (DQ, ["v3", "t", "z"], {})], tmp_path / "model.onnx")
+    model = onnx.load(path)
+    model.graph.node[2].domain = domain
+    onnx.save(model, path)
+    operators = [node.op for node in check_program(read_graphs(path, None)).nodes]
+    assert ("Int8Lookup" in operators) == (not domain)
+
+
 def test_float_between_borders(tmp_path: Path) -> None:
     """An operator without an integer form is computed in floats between both borders."""
     nodes = [(Q, ["x", "s", "z"], {}), (DQ, ["v0", "s", "z"], {}), ("Softmax", ["v1"], {}), (Q, ["v2", "t", "z"], {})]
     path = border_model([*nodes, (DQ, ["v3", "t", "z"], {})], tmp_path / "model.onnx")
     operators = [node.op for node in check_program(read_graphs(path, None)).nodes]
     assert operators == ["QuantizeInt8", "DequantizeInt8", "Softmax", "QuantizeInt8", "DequantizeInt8"]
+
+
+KEPT: dict[str, tuple[list[tuple[str, list[str], dict[str, Any]]], dict[str, Any], tuple[str, ...]]] = {
+    "moved at once": (
+        [(Q, ["x", "s", "z"], {}), ("Flatten", ["v0"], {}), (DQ, ["v1", "s", "z"], {})],
+        {},
+        ("QuantizeInt8", "DequantizeInt8"),
+    ),
+    "product of floats": (
+        [(Q, ["x", "s", "z"], {}), ("QGemm", ["v0", "s", "z", "w", "t", "o", "b"], {})],
+        {"w": np.arange(-9, 9, dtype=np.int8).reshape(6, 3), "o": np.int8(0), "b": np.array([3, -70, 900], np.int32)},
+        ("QuantizeInt8", "DequantizeInt8", "Gemm"),
+    ),
+    "weights in floats": (
+        [
+            *((Q, ["x", "s", "z"], {}), (DQ, ["v0", "s", "z"], {})),
+            *((Q, ["f", "l", "o"], {"axis": 0}), (DQ, ["v2", "l", "o"], {"axis": 0})),
+            *(("Gemm", ["v1", "v3"], {"transB": 1}), (Q, ["v4", "t", "z"], {}), (DQ, ["v5", "t", "z"], {})),
+        ],
+        {
+            "f": np.linspace(-1, 1.3, 18, dtype=np.float32).reshape(3, 6),
+            "l": np.array([0.01, 0.02, 0.005], np.float32),
+            "o": np.zeros(3, np.int8),
+        },
+        ("QuantizeInt8", "Int8Conv", "DequantizeInt8"),
+    ),
+}
+"""Nodes, constants, and the operators of the program."""
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_read(name: str, tmp_path: Path) -> None:
+    """Values that move before anything computes, products whose results are floats, weights that nodes quantize."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    nodes, more, operators = KEPT[name]
+    path = border_model(nodes, tmp_path / "model.onnx", **more)
+    program = check_program(read_graphs(path, None))
+    assert tuple(node.op for node in program.nodes) == operators
+    x = np.random.default_rng(6).standard_normal((2, 6)).astype(np.float32)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    [due] = onnxruntime.InferenceSession(str(path), options).run(None, {"x": x})
+    assert_close(name, run_inference(program, {"x": x})[program.outputs[0]].astype(np.float32), due)
+
+
+@pytest.mark.parametrize("name", ["same", "ceil"])
+def test_windows_without_integers_stay_float(name: str, tmp_path: Path) -> None:
+    """A layer whose windows have no integer form is one of floats; layers around it are integers."""
+    net = Net((1, 2, 5, 5), np.random.default_rng(21))
+    net.conv(4, 2, 3, 3, pads=[1, 1, 1, 1])
+    net.add("Relu")
+    if name == "same":
+        net.conv(3, 4, 3, 3, auto_pad="SAME_UPPER", strides=[2, 2])
+    else:
+        net.add("AveragePool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+    net.add("GlobalAveragePool")
+    source, kinds = net.save(tmp_path / "net.onnx"), ("QInt8", "QInt8", True)
+    path = written(source, net.shape, "QDQ", kinds, tmp_path / "quantized.onnx")
+    operators = [node.op for node in check_program(read_graphs(path, None)).nodes]
+    kind = "Conv" if name == "same" else "AveragePool"
+    assert operators.count(kind) == 1
+    assert operators.index("Int8Conv") < operators.index(kind) < operators.index("Int8AveragePool")
 
 
 def _unsigned_input(model: ModelProto) -> None:

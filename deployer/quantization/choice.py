@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from onnx import NodeProto
 
-from deployer.frontend.quantized.packing import Packer
+from deployer.frontend.quantized.packing import limits_of
 from deployer.quantization.forms import FUSED, LAYERS, is_move, obstacle, values_of
 from deployer.quantization.graph import FloatGraph, label
 
@@ -27,7 +27,7 @@ class Choice:
 def chosen(graph: FloatGraph, part: Sequence[NodeProto]) -> Choice:
     """Choose what of a part of a model has 8 bits; `graph` knows the types of its values."""
     inner, reasons = {id(node) for node in part}, {id(node): obstacle(graph, node) for node in part}
-    limits, readers = Packer(graph.proto()), graph.readers()
+    readers = graph.readers()
     integers, kept, absorbed = dict[int, str](), dict[str, str](), set[int]()
     needed = set[str]()
     for node in part:
@@ -39,7 +39,7 @@ def chosen(graph: FloatGraph, part: Sequence[NodeProto]) -> Choice:
         name = node.output[0]
         while name not in graph.outputs and len(readers[name]) == 1 and id(readers[name][0]) in inner:
             (behind,) = readers[name]
-            if behind.op_type not in FUSED or limits.limits(behind) is None:
+            if behind.op_type not in FUSED or limits_of(behind, graph.number) is None:
                 break
             absorbed.add(id(behind))
             name = behind.output[0]

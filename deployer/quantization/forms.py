@@ -4,30 +4,27 @@ from collections.abc import Callable
 
 from onnx import NodeProto
 
-from deployer.core.errors import UnsupportedOperator
 from deployer.frontend.quantized.model import load_rules
-from deployer.frontend.quantized.packing import BETWEEN
-from deployer.frontend.quantized.results import spatial
-from deployer.frontend.quantized.rules.functions import FUNCTIONS
+from deployer.frontend.quantized.packing import ONNX_DOMAINS, QDQ_RULES
+from deployer.frontend.quantized.results import windows_fault
 from deployer.frontend.quantized.rules.moves import MOVES
 from deployer.frontend.quantized.values import plain_node
-from deployer.quantization.graph import ONNX_DOMAINS, FloatGraph
+from deployer.quantization.graph import FloatGraph
 
 LAYERS = ("Conv", "Gemm", "MatMul")
 """Operators whose second input are quantized weights, and their bias behind it."""
 FUSED = ("Relu", "Clip")
-"""What takes part in the QuantizeLinear behind a layer."""
+"""Operators that only narrow the range of the QuantizeLinear behind a layer."""
 
 
 def obstacle(graph: FloatGraph, node: NodeProto) -> str:
     """The reason why a node stays one of floats; empty where it has an integer form."""
     load_rules()
-    if node.domain not in ONNX_DOMAINS or node.op_type not in BETWEEN:
+    if node.domain not in ONNX_DOMAINS or node.op_type not in QDQ_RULES:
         return f"{node.op_type} has no integer form"
     if len([name for name in node.output if name]) != 1:
         return "it has several outputs"
-    check = _CHECKS.get(node.op_type, _function if node.op_type in FUNCTIONS else _move)
-    return check(graph, node)
+    return _CHECKS.get(node.op_type, _function)(graph, node)
 
 
 def is_move(node: NodeProto) -> bool:
@@ -48,13 +45,7 @@ def values_of(graph: FloatGraph, node: NodeProto) -> list[str]:
 
 
 def _spatial(node: NodeProto, axes: int) -> str:
-    if axes not in (1, 2):
-        return f"it has {axes} spatial axes"
-    try:
-        spatial(node, axes)
-    except UnsupportedOperator as error:
-        return error.reason or error.cause
-    return ""
+    return windows_fault(node) if axes in (1, 2) else f"it has {axes} spatial axes"
 
 
 def _constant(graph: FloatGraph, node: NodeProto, rank: int | None) -> str:
@@ -111,10 +102,6 @@ def _function(graph: FloatGraph, node: NodeProto) -> str:
     if not graph.is_value(node.input[0]) or any(n and n not in graph.initializers for n in node.input[1:]):
         return "its operands are no value and constants"
     return ""
-
-
-def _move(graph: FloatGraph, node: NodeProto) -> str:
-    return _function(graph, node)
 
 
 _CHECKS: dict[str, Callable[[FloatGraph, NodeProto], str]] = {

@@ -11,8 +11,7 @@ from deployer.core.ir import GraphNames, TensorType
 from deployer.core.operator import Array
 from deployer.frontend.model_parts import inlined, reads
 from deployer.frontend.prepare import to_array
-
-ONNX_DOMAINS = ("", "ai.onnx")
+from deployer.frontend.quantized.packing import ONNX_DOMAINS
 
 
 class FloatGraph:
@@ -97,6 +96,10 @@ class FloatGraph:
     def array(self, name: str) -> Array:
         """A constant's numbers."""
         return to_array(self.initializers[name])
+
+    def number(self, name: str) -> float | None:
+        """The one number of a constant; None for a value that is computed."""
+        return float(self.array(name).reshape(())) if name in self.initializers else None
 
     def parameters(self, node: NodeProto) -> Iterator[str]:
         """Float constants of more than one number that a node reads: what it has learned."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from deployer.core.errors import OptionProblem
 
 METHODS = ("min-max", "percentile")
-"""How the range of a value is found: by its least and largest number, or by the middle share of its numbers."""
+"""Methods for the range of a value: its least and largest number, or the middle share of its numbers."""
 PERCENT = 99.99
 """The usual share, in percent."""
 

@@ -7,11 +7,11 @@ import numpy as np
 
 from deployer.core.errors import DatasetMismatch
 from deployer.core.operator import Array
-from deployer.frontend.quantized.values import SHIFT
+from deployer.frontend.quantized.values import OFFSET
 
 BINS = 1 << 13
 """Bins of a histogram on each side of zero."""
-CODES = 2 * SHIFT - 1
+STEPS = 2 * OFFSET - 1
 """Steps between the least and the largest number of 8 bits."""
 SMALLEST = float(np.finfo(np.float32).tiny)
 """The smallest scale that float32 has in full precision."""
@@ -106,9 +106,9 @@ def check_values(name: str, values: Array) -> None:
 def scaling_of(name: str, bounds: tuple[float, float]) -> Scaling:
     """Scale and zero of a range, which is widened to hold zero; DatasetMismatch where all values are zero."""
     low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
-    if high - low < SMALLEST * CODES:
+    if high - low < SMALLEST * STEPS:
         facts = [("range", f"{low:g} to {high:g}")]
         hint = "samples for which it differs from 0, or a frozen part that ends before it"
         raise DatasetMismatch(f"value {name!r} is 0 for all samples, so it has no scale", facts, hint)
-    scale = np.float32((high - low) / CODES)
-    return Scaling(scale, int(np.clip(np.rint(-SHIFT - low / float(scale)), -SHIFT, SHIFT - 1)))
+    scale = np.float32((high - low) / STEPS)
+    return Scaling(scale, int(np.clip(np.rint(-OFFSET - low / float(scale)), -OFFSET, OFFSET - 1)))

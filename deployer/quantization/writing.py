@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, TensorShapeProto, helper
 
 from deployer.core.errors import OptionProblem
 from deployer.core.operator import Array
@@ -194,5 +194,5 @@ def _declare(graph: FloatGraph, writer: Writer, model: ModelProto) -> None:
                 model.graph.value_info.append(helper.make_tensor_value_info(each, TensorProto.FLOAT, shape))
 
 
-def _is_open(shape: object) -> bool:
-    return any(not d.HasField("dim_value") for d in shape.dim)  # type: ignore[attr-defined]
+def _is_open(shape: TensorShapeProto) -> bool:
+    return any(not d.HasField("dim_value") for d in shape.dim)

@@ -1,12 +1,12 @@
-"""A quantized model to operators of 8 bits with the channels innermost: constants are packed once, here.
+"""Rewrite of a quantized model: operators of 8 bits with the channels innermost, and constants packed for them.
 
-Both of the forms of ONNX are read: QuantizeLinear and DequantizeLinear around operators over floats, and operators
-such as QLinearConv. An operator between two of the former is computed in integers where there is an integer form of
-it, and in floats between a DequantizeInt8 and a QuantizeInt8 where there is none.
+ONNX has two formats. QDQ puts QuantizeLinear and DequantizeLinear around operators of floats; QOperator has operators
+of 8 bits, such as QLinearConv. A QDQ operator becomes one of integers if a rule computes it so, else it stays float.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
@@ -19,27 +19,36 @@ from deployer.frontend.model_parts import reads
 from deployer.frontend.prepare import to_array
 from deployer.frontend.quantized.values import (
     EIGHT_BITS,
-    EVERY,
+    NUMBERS,
+    OFFSET,
     PLAIN,
-    SHIFT,
-    Codes,
     Layout,
+    QuantizedConstant,
+    QuantizedValue,
     Quantizer,
-    StoredNumbers,
+    along_axis,
     plain_node,
     refused,
 )
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
+ONNX_DOMAINS = ("", "ai.onnx")
 PER_TENSOR = "one scale and zero for the whole tensor; weights may have some for each channel"
-
-
 Attributes = Mapping[str, int | float | Sequence[int]]
 NONE: Attributes = {}
 
 
+class Result(NamedTuple):
+    """Result of an operator of 8 bits: its quantizer, the numbers between which it is clipped, and its name."""
+
+    quantizer: Quantizer
+    low: int
+    high: int
+    name: str
+
+
 class Packer:
-    """The state of one packing: values met so far, constants, and the nodes that come out."""
+    """State of one rewrite: values met so far, and the nodes and constants of the new model."""
 
     def __init__(self, model: ModelProto) -> None:
         graph = model.graph
@@ -51,18 +60,18 @@ class Packer:
         values = [v.name for v in (*graph.input, *graph.output, *graph.value_info)]
         self.names = GraphNames({*values, *self.initializers, *(n for x in graph.node for n in (*x.input, *x.output))})
         self.node_names = GraphNames({node.name for node in graph.node})
-        self.made = list[TensorProto]()
-        self.codes: dict[str, Codes] = {}
-        """Values of 8 bits, by the names of their tensors in the model."""
-        self.floats: dict[str, Codes] = {}
-        """Values of 8 bits, by the names of the floats that they stand for."""
-        self.constants: dict[str, StoredNumbers] = {}
-        """Constants, by the names of the floats that they stand for."""
+        self.new_initializers = list[TensorProto]()
+        self.quantized: dict[str, QuantizedValue] = {}
+        """Values by the names of their 8-bit tensors in the model."""
+        self.dequantized: dict[str, QuantizedValue] = {}
+        """Values by the names of the floats that they stand for."""
+        self.constants: dict[str, QuantizedConstant] = {}
+        """Constants by the names of the floats that they stand for."""
         self.readers: dict[str, list[NodeProto]] = defaultdict(list)
         for node in graph.node:
             for name in reads(node):
                 self.readers[name].append(node)
-        self.opset = max([entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")] or [1])
+        self.opset = max([entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS] or [1])
         self.declared: dict[str, tuple[int | str, ...]] = {}
         for info in (*graph.value_info, *graph.input, *graph.output):
             if info.type.HasField("tensor_type") and info.type.tensor_type.HasField("shape"):
@@ -70,18 +79,19 @@ class Packer:
                 self.declared[info.name] = tuple(d.dim_param or d.dim_value for d in dims)
         self.outputs = {value.name for value in graph.output}
         self.inputs = {value.name: value for value in graph.input if value.name not in self.initializers}
-        self.done: set[int] = set()
-        """Nodes that another one has absorbed, by identity."""
-        self.there = {*self.inputs, *(t.name for t in graph.initializer)}
+        self.absorbed: set[int] = set()
+        """Nodes that others compute, by identity."""
+        self.available = {*self.inputs, *(t.name for t in graph.initializer)}
+        """Tensors that the new model has."""
 
     def finish(self) -> None:
-        """Put the nodes that came out, and the constants that they read, into the model."""
+        """Put the new nodes, and the constants that they read, into the model."""
         for name in [v.name for v in self.graph.output]:
-            self.materialise(name, None)
+            self.materialize(name, None)
         del self.graph.node[:]
         self.graph.node.extend(self.nodes)
         used = {name for node in self.nodes for name in reads(node)} | self.outputs
-        kept = [t for t in (*self.graph.initializer, *self.made) if t.name in used]
+        kept = [t for t in (*self.graph.initializer, *self.new_initializers) if t.name in used]
         del self.graph.initializer[:]
         self.graph.initializer.extend(kept)
         values = [v for v in self.graph.value_info if v.name in used]
@@ -90,10 +100,10 @@ class Packer:
         if not any(entry.domain == MICROSOFT for entry in self.model.opset_import):
             self.model.opset_import.append(helper.make_opsetid(MICROSOFT, 1))
 
-    # Reading: constants, and values of 8 bits.
+    # Constants and values that nodes read.
 
     def array(self, node: NodeProto, position: int) -> Array | None:
-        """The constant that is an input of a node; None where there is none, an error where it is computed."""
+        """Constant input of a node; None if there is none. UnsupportedOperator for one that is computed."""
         name = node.input[position] if position < len(node.input) else ""
         if not name:
             return None
@@ -105,65 +115,75 @@ class Packer:
             raise refused(node, f"its input {position} ({name!r}) is damaged: {error}", "a constant") from None
 
     def element(self, node: NodeProto, position: int) -> int:
-        """ONNX's element type of a constant input; UINT8 where there is none, as ONNX says of a zero point."""
+        """ONNX's element type of a constant input; UINT8 for an absent one, as ONNX defines for zero points."""
         name = node.input[position] if position < len(node.input) else ""
         return self.initializers[name].data_type if name in self.initializers else int(TensorProto.UINT8)
 
     def quantizer(self, node: NodeProto, position: int) -> Quantizer:
-        """The scale at a position of a node's inputs, and the zero behind it."""
-        scale, zero, element = (
-            self.array(node, position),
-            self.array(node, position + 1),
-            self.element(node, position + 1),
-        )
+        """Quantizer of a node's scale at this position and the zero behind it."""
+        scales, zeros, unsigned = self._scales(node, position)
+        if scales.size != 1 or zeros.size != 1:
+            raise refused(node, f"its scale has {scales.size} numbers", PER_TENSOR)
+        return Quantizer(np.float32(scales.reshape(())), int(zeros.reshape(())), unsigned)
+
+    def _scales(self, node: NodeProto, position: int) -> tuple[Array, Array, bool]:
+        """Scales at a position, the zeros behind them as those of signed numbers, and whether these are unsigned."""
+        scales, zeros = self.array(node, position), self.array(node, position + 1)
+        element = self.element(node, position + 1)
         if element not in EIGHT_BITS:
             raise refused(node, f"its numbers are of {TensorProto.DataType.Name(element)}", "INT8 or UINT8")
-        if scale is None or scale.size != 1 or (zero is not None and zero.size != 1):
-            raise refused(node, f"its scale has {0 if scale is None else scale.size} numbers", PER_TENSOR)
-        number = np.float32(scale.reshape(()))
-        if not (np.isfinite(number) and number > 0):
-            raise refused(node, f"its scale is {number}", "a finite scale above zero")
+        scales = _checked(node, scales)
         unsigned = element == TensorProto.UINT8
-        return Quantizer(number, (0 if zero is None else int(zero.reshape(()))) - SHIFT * unsigned, unsigned)
+        zeros = np.zeros(scales.shape, np.int64) if zeros is None else zeros.astype(np.int64)
+        return scales, zeros - OFFSET * unsigned, unsigned
 
-    def constant(self, node: NodeProto, position: int, axis: int) -> StoredNumbers:
-        """Numbers, scales and zeros at three positions of a node's inputs from this one on."""
+    def constant(self, node: NodeProto, position: int, axis: int) -> QuantizedConstant:
+        """Constant whose numbers, scales and zeros are a node's inputs from this position on."""
         numbers, scales, zeros = (self.array(node, position + i) for i in range(3))
         element = self.element(node, position)
-        if numbers is None or scales is None or element not in (*EIGHT_BITS, TensorProto.INT32):
+        if numbers is None or element not in (*EIGHT_BITS, TensorProto.INT32):
             raise refused(node, f"its constant is of {TensorProto.DataType.Name(element)}", "INT8, UINT8 or INT32")
+        scales = _checked(node, scales)
         if zeros is None:
             zeros = np.zeros(scales.shape, np.int64)
-        shift = SHIFT * (element == TensorProto.UINT8)
-        if not (np.isfinite(scales).all() and (scales > 0).all()):
-            raise refused(node, "a scale of its constant is not above zero", "finite scales above zero")
-        axis = axis % max(numbers.ndim, 1)
-        length = numbers.shape[axis] if numbers.ndim else 1
-        if scales.size not in (1, length) or zeros.size not in (1, length) or scales.ndim > 1:
-            raise refused(node, f"its constant has {scales.shape} scales along axis {axis}", "one, or one per channel")
+        shift = OFFSET * (element == TensorProto.UINT8)
+        axis = _axis(node, numbers, (scales, zeros), axis)
         wide = numbers.astype(np.int64) - shift
-        return StoredNumbers(
-            wide, scales.astype(np.float32).reshape(-1), zeros.astype(np.int64).reshape(-1) - shift, axis
-        )
+        return QuantizedConstant(wide, scales.reshape(-1), zeros.astype(np.int64).reshape(-1) - shift, axis)
 
-    def value(self, name: str) -> Codes | None:
-        """The value of 8 bits behind a tensor of the model, or behind a float that it stands for."""
-        return self.codes.get(name) or self.floats.get(name)
+    def value(self, name: str) -> QuantizedValue | None:
+        """Value of 8 bits that a tensor of the model holds or stands for."""
+        return self.quantized.get(name) or self.dequantized.get(name)
 
-    def of_codes(self, node: NodeProto) -> bool:
+    def has_quantized_input(self, node: NodeProto) -> bool:
         """Whether a node's first input is a value of 8 bits."""
         return bool(node.input) and self.value(node.input[0]) is not None
 
-    # Writing: nodes, constants, and layouts of values.
+    def operand(self, node: NodeProto, position: int) -> QuantizedValue:
+        """Value whose 8-bit tensor, scale and zero are a node's inputs from this position on.
 
-    def tensor(self, base: str, array: Array) -> str:
+        UnsupportedOperator if that is no value of 8 bits, or another scale or zero has made it.
+        """
+        name, quantizer = node.input[position], self.quantizer(node, position + 1)
+        value = self.quantized.get(name)
+        if value is None:
+            raise refused(node, f"its input {name!r} is no value of 8 bits", "a QuantizeLinear before it")
+        made = value.quantizer
+        if made != quantizer:
+            cause = f"it takes {name!r} by another scale or zero than made it"
+            raise refused(node, cause, f"scale {made.scale:g} and zero {made.zero + OFFSET * made.unsigned}")
+        return value
+
+    # Nodes, constants and tensors of the new model.
+
+    def add_constant(self, base: str, array: Array) -> str:
         """Add a constant; returns its name."""
         name = self.names.fresh(base)
-        self.made.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.new_initializers.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
     def emit(self, op: str, inputs: Sequence[str], output: str, attrs: Attributes = NONE) -> str:
-        """Append a node over 8 bits; returns its output."""
+        """Append a node of 8 bits; returns its output."""
         return self._append(op, inputs, output, MICROSOFT, attrs)
 
     def emit_float(self, op: str, inputs: Sequence[str], output: str, attrs: Attributes = NONE) -> str:
@@ -178,125 +198,128 @@ class Packer:
         return output
 
     def fresh(self, base: str) -> str:
-        """A name for a value that the model does not have."""
+        """Name for a tensor that the model does not have."""
         return self.names.fresh(base)
 
-    def form(self, codes: Codes, layout: Layout) -> str:
-        """The tensor that holds a value in a layout: as in the model, or with channels behind so many spatial axes."""
-        if layout in codes.forms:
-            return codes.forms[layout]
-        source = codes.floats or self.float_of(codes)
-        frame: Attributes = {"scale": float(codes.quantizer.scale), "zero": codes.quantizer.zero}
-        if layout == PLAIN:
-            found = self.emit("QuantizeInt8", [source], self.fresh(f"{source}/int8"), frame)
-        else:
-            assert isinstance(layout, int)
-            found = self.emit("QuantizeInt8Images", [source], self.fresh(f"{source}/int8"), frame)
-        codes.forms[layout] = found
-        return found
+    def tensor_of(self, value: QuantizedValue, layout: Layout) -> str:
+        """The 8-bit tensor of a value in a layout; quantizes its floats if there is none yet."""
+        if layout not in value.tensors:
+            source = value.source or self.float_of(value)
+            op = "QuantizeInt8" if layout == PLAIN else "QuantizeInt8Images"
+            value.tensors[layout] = self.emit(op, [source], self.fresh(f"{source}/int8"), _scaling(value))
+        return value.tensors[layout]
 
-    def float_of(self, codes: Codes, output: str = "") -> str:
-        """A float tensor that holds a value, under a name where one is given."""
-        layout, name = next(iter(codes.forms.items()))
+    def float_of(self, value: QuantizedValue, output: str = "") -> str:
+        """A tensor with the floats that a value stands for, of the name `output` if that is given."""
+        if value.exact:
+            return self.emit_float("Identity", [value.source], output) if output else value.source
+        if not value.tensors:
+            self.tensor_of(value, PLAIN)
+        layout, name = next(iter(value.tensors.items()))
         base = output or self.fresh(f"{name}/float")
-        if codes.origin is not None:
-            shape = self.tensor(f"{base}/shape", np.array([0, -1], np.int64))
-            return self.emit_float("Reshape", [self.float_of(codes.origin), shape], base)
-        frame: Attributes = {"scale": float(codes.quantizer.scale), "zero": codes.quantizer.zero}
-        if layout == PLAIN:
-            return self.emit("DequantizeInt8", [name], base, frame)
-        assert isinstance(layout, int)
-        return self.emit("DequantizeInt8Images", [name], base, {**frame, "axes": layout})
+        if value.images is not None:
+            shape = self.add_constant(f"{base}/shape", np.array([0, -1], np.int64))
+            return self.emit_float("Reshape", [self.float_of(value.images), shape], base)
+        if isinstance(layout, int):
+            return self.emit("DequantizeInt8Images", [name], base, {**_scaling(value), "axes": layout})
+        return self.emit("DequantizeInt8", [name], base, _scaling(value))
 
-    def materialise(self, name: str, reader: NodeProto | None) -> None:
-        """Make a float of the model that a node, or the end of the model, reads."""
-        if name in self.there:
+    def materialize(self, name: str, reader: NodeProto | None) -> None:
+        """Make a float tensor of the model that a node, or the model's output, reads."""
+        if name in self.available:
             return
         if name in self.constants:
-            self.made.append(numpy_helper.from_array(self.constants[name].floats, name))
-        elif name in self.floats:
-            codes = self.floats[name]
-            if codes.exact:
-                self.emit_float("Identity", [codes.floats], name)
-                self.there.add(name)
-                return
-            if codes.floats and not codes.forms:
-                self.form(codes, PLAIN)
-            self.float_of(codes, name)
-        elif name in self.codes:
-            if reader is None:
-                cause = f"the output {name!r} has 8 bits, and the program's results are floats"
-                raise GraphProblem(cause, hint="a DequantizeLinear behind it")
+            self.new_initializers.append(numpy_helper.from_array(self.constants[name].floats, name))
+        elif name in self.dequantized:
+            self.float_of(self.dequantized[name], name)
+        elif name in self.quantized and reader is None:
+            cause = f"the output {name!r} has 8 bits, and the program's results are floats"
+            raise GraphProblem(cause, hint="a DequantizeLinear behind it")
+        elif name in self.quantized and reader is not None:
             raise refused(reader, f"it reads {name!r}, which has 8 bits", "an operator of 8 bits, or DequantizeLinear")
         else:
             return
-        self.there.add(name)
+        self.available.add(name)
 
     def keep(self, node: NodeProto) -> None:
         """Append a node of the model as it is."""
         for name in reads(node):
-            self.materialise(name, node)
+            self.materialize(name, node)
         self.nodes.append(node)
 
-    # The borders of a quantized model.
+    # QuantizeLinear and DequantizeLinear.
 
     def quantize(self, node: NodeProto) -> None:
-        """QuantizeLinear: a value of 8 bits, made where it is read."""
-        source, quantizer = node.input[0], self.quantizer(node, 1)
-        before = self.floats.get(source)
+        """Read a QuantizeLinear; its value is computed where something reads it."""
+        source, result = node.input[0], node.output[0]
+        if source in self.initializers:
+            constant = self.initializers[result] = self._quantized_constant(node)
+            self.new_initializers.append(constant)
+            self.available.add(result)
+            return
+        quantizer, before = self.quantizer(node, 1), self.dequantized.get(source)
         if before is not None and before.quantizer == quantizer:
-            self.codes[node.output[0]] = before
-            return
-        if before is not None and before.forms:
-            self.codes[node.output[0]] = self.lookup(before, quantizer, lambda x: x, node.output[0])
-            return
-        self.materialise(source, node)
-        self.codes[node.output[0]] = Codes(quantizer, floats=source)
+            self.quantized[result] = before
+        elif before is not None and before.tensors:
+            self.quantized[result] = self.lookup(before, quantizer, lambda x: x, result)
+        else:
+            self.materialize(source, node)
+            self.quantized[result] = QuantizedValue(quantizer, source=source)
+
+    def _quantized_constant(self, node: NodeProto) -> TensorProto:
+        """Numbers of a float constant, which QuantizeLinear makes of it, in their own type."""
+        floats, (scales, zeros, unsigned) = self.array(node, 0), self._scales(node, 1)
+        if floats is None or floats.dtype.kind != "f":
+            raise refused(node, "its constant is no tensor of floats", "floats")
+        axis = plain_node(node).attrs.get("axis", 1)
+        axis = _axis(node, floats, (scales, zeros), axis if isinstance(axis, int) else 1)
+        scales, zeros = (along_axis(x.reshape(-1), floats.ndim, axis) for x in (scales, zeros))
+        whole = np.rint(floats.astype(np.float32) / scales) + zeros
+        signed = np.clip(whole, -OFFSET, OFFSET - 1).astype(np.int64)
+        numbers = (signed + OFFSET).astype(np.uint8) if unsigned else signed.astype(np.int8)
+        return numpy_helper.from_array(numbers, node.output[0])
 
     def dequantize(self, node: NodeProto) -> None:
-        """DequantizeLinear: the float that a value, or a constant, stands for."""
+        """Read a DequantizeLinear; its floats are computed where something reads them."""
         name, result = node.input[0], node.output[0]
-        attrs = plain_node(node).attrs
-        axis = attrs.get("axis", 1)
-        if attrs.get("block_size") and (name in self.codes or name in self.initializers):
+        attrs, value = plain_node(node).attrs, self.quantized.get(name)
+        is_constant = name in self.initializers and node.input[1] in self.initializers
+        if attrs.get("block_size") and (value is not None or is_constant):
             raise refused(node, f"block_size is {attrs['block_size']}", PER_TENSOR)
-        if name in self.initializers and node.input[1] in self.initializers:
-            self.constants[result] = self.constant_of(node, axis if isinstance(axis, int) else 1)
-            return
-        codes = self.codes.get(name)
-        if codes is None:
-            self.keep(node)  # which takes integers of any origin, and scales that are computed
-            self.there.add(result)
-            if name in self.inputs and self.declared_element(name) in EIGHT_BITS and node.input[1] in self.initializers:
-                self.floats[result] = Codes(self.quantizer(node, 1), floats=result, exact=True)
-            return
-        quantizer = self.quantizer(node, 1)
-        if codes.quantizer != quantizer:
-            cause = f"it takes {name!r} by another scale or zero than what made it"
-            raise refused(node, cause, f"scale {codes.quantizer.scale}, and that zero")
-        self.floats[result] = codes
+        if is_constant:
+            axis = attrs.get("axis", 1)
+            self.constants[result] = self.constant(node, 0, axis if isinstance(axis, int) else 1)
+        elif value is not None:
+            self.dequantized[result] = self.operand(node, 0)
+        else:
+            self.keep(node)  # its operator takes integers of any origin, and scales that are computed
+            self.available.add(result)
+            if self._is_input_of_8_bits(name) and node.input[1] in self.initializers:
+                self.dequantized[result] = QuantizedValue(self.quantizer(node, 1), source=result, exact=True)
 
-    def constant_of(self, node: NodeProto, axis: int) -> StoredNumbers:
-        """The constant that a DequantizeLinear reads."""
-        return self.constant(node, 0, axis)
+    def _is_input_of_8_bits(self, name: str) -> bool:
+        return name in self.inputs and self.inputs[name].type.tensor_type.elem_type in EIGHT_BITS
 
-    def lookup(self, x: Codes, quantizer: Quantizer, function: Callable[[Array], Array], name: str) -> Codes:
-        """A value that is a function of another one, by a table of its 256 numbers."""
-        floats = (EVERY - x.quantizer.zero).astype(np.float32) * x.quantizer.scale
-        quotients = np.asarray(function(floats), np.float32) / quantizer.scale
-        table = np.clip(np.rint(np.nan_to_num(quotients, nan=-1e6)) + quantizer.zero, -SHIFT, SHIFT - 1)
-        codes = Codes(quantizer, origin=x.origin, channels=x.channels, matrix=x.matrix)
-        for layout, tensor in [*x.forms.items()] or [(PLAIN, self.form(x, PLAIN))]:
-            names = [tensor, self.tensor(f"{name}/table", table.astype(np.int8))]
-            codes.forms[layout] = self.emit("Int8Lookup", names, self.fresh(f"{name}/int8"))
-        return codes
+    def lookup(
+        self, x: QuantizedValue, quantizer: Quantizer, function: Callable[[Array], Array], name: str
+    ) -> QuantizedValue:
+        """Value that is a function of another one: a table of its 256 results."""
+        table = self.add_constant(f"{name}/table", quantizer.quantized(function(x.quantizer.dequantized(NUMBERS))))
+        if not x.tensors:
+            self.tensor_of(x, PLAIN)
+        tensors = {
+            layout: self.emit("Int8Lookup", [tensor, table], self.fresh(f"{name}/int8"))
+            for layout, tensor in x.tensors.items()
+        }
+        images = None if x.images is None else self.lookup(x.images, quantizer, function, name)
+        return QuantizedValue(quantizer, tensors, images=images, channels=x.channels, matrix=x.matrix)
 
-    # What follows an operator between floats.
+    # Nodes behind a QDQ operator.
 
-    def tail(self, name: str) -> tuple[Quantizer, int, int, str] | None:
-        """Find the quantizer of an operator's float result, behind it or behind Relu and Clip, which alone read it.
+    def following_quantizer(self, name: str) -> Result | None:
+        """Result of a QDQ operator: find the QuantizeLinear behind it, or behind Relu and Clip, that alone reads it.
 
-        Returns quantizer, least and most number, and the value's name, and takes these nodes as done; else None.
+        Absorbs these nodes; None if something else reads a value in between.
         """
         least, most, passed = -np.inf, np.inf, list[NodeProto]()
         while name not in self.outputs and len(self.readers[name]) == 1:
@@ -304,85 +327,104 @@ class Packer:
             passed.append(node)
             if node.op_type == QUANTIZE and node.input[0] == name:
                 quantizer = self.quantizer(node, 1)
-                low, high = quantizer.bounds(least, most)
-                self.done.update(map(id, passed))
-                return quantizer, low, high, node.output[0]
-            limits = self.limits(node)
+                low, high = map(int, quantizer.quantized(np.array([least, most])))
+                self.absorbed.update(map(id, passed))
+                return Result(quantizer, low, high, node.output[0])
+            limits = limits_of(node, self._number)
             if limits is None:
                 return None
             least, most = max(least, limits[0]), min(max(most, limits[0]), limits[1])
             name = node.output[0]
         return None
 
-    def limits(self, node: NodeProto) -> tuple[float, float] | None:
-        """Between which numbers a Relu or a Clip keeps its input; None for another node."""
-        if node.op_type == "Relu":
-            return 0.0, np.inf
-        if node.op_type != "Clip":
-            return None
-        attrs, found = plain_node(node).attrs, []
-        for position, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), 1):
-            given: object = attrs.get(name, default)
-            if position < len(node.input) and node.input[position]:
-                name = node.input[position]
-                if name in self.constants:
-                    given = float(self.constants[name].floats.reshape(()))
-                elif name in self.initializers:
-                    given = float(to_array(self.initializers[name]).reshape(()))
-                else:
-                    return None
-            if not isinstance(given, int | float):
-                return None
-            found.append(float(given))
-        return found[0], found[1]
+    def _number(self, name: str) -> float | None:
+        """The one number of a constant; None for a value that is computed."""
+        if name in self.constants:
+            return float(self.constants[name].floats.reshape(()))
+        return float(to_array(self.initializers[name]).reshape(())) if name in self.initializers else None
 
-    # What the model declares of shapes.
+    # Shapes that the model declares.
 
     def rank(self, name: str, default: int) -> int:
-        """The declared number of a value's axes, or a default."""
+        """Declared number of a value's axes, or a default."""
         shape = self.declared.get(name)
         return default if shape is None else len(shape)
 
-    def declared_element(self, name: str) -> int:
-        """ONNX's element type of an input of the model."""
-        return int(self.inputs[name].type.tensor_type.elem_type)
-
-    def same_shape(self, one: str, other: str) -> bool:
-        """Whether nothing says that two values differ in shape."""
+    def may_have_one_shape(self, one: str, other: str) -> bool:
+        """Whether two values have one shape as far as the model declares shapes."""
         a, b = self.declared.get(one), self.declared.get(other)
         return a is None or b is None or a == b
 
     def is_constant_matrix(self, product: NodeProto) -> bool:
-        """Whether a product's second operand is a quantized matrix."""
+        """Whether the second operand of a product is a quantized constant."""
         source = next((n for n in self.graph.node if product.input[1] in n.output), None)
         return source is not None and source.op_type == DEQUANTIZE and source.input[0] in self.initializers
 
 
+def limits_of(node: NodeProto, number: Callable[[str], float | None]) -> tuple[float, float] | None:
+    """Range of a Relu or a Clip; None for another node, or limits that are computed. `number` reads a constant."""
+    if node.op_type == "Relu":
+        return 0.0, np.inf
+    if node.op_type != "Clip":
+        return None
+    attrs, found = plain_node(node).attrs, []
+    for position, (name, default) in enumerate((("min", -np.inf), ("max", np.inf)), 1):
+        given: object = attrs.get(name, default)
+        if position < len(node.input) and node.input[position]:
+            given = number(node.input[position])
+        if not isinstance(given, int | float):
+            return None
+        found.append(float(given))
+    return found[0], found[1]
+
+
+def _scaling(value: QuantizedValue) -> Attributes:
+    return {"scale": float(value.quantizer.scale), "zero": value.quantizer.zero}
+
+
+def _checked(node: NodeProto, scales: Array | None) -> Array:
+    """Scales in float32; UnsupportedOperator if there are none, or one is not above zero."""
+    listed = scales is not None and (scales.ndim < 2 or scales.size == 1)
+    if scales is None or not listed or not (np.isfinite(scales).all() and (scales > 0).all()):
+        raise refused(node, "a scale of it is not above zero", "finite scales above zero, one or one per channel")
+    return scales.astype(np.float32)
+
+
+def _axis(node: NodeProto, numbers: Array, each: Sequence[Array], axis: int) -> int:
+    """The axis of channels from the front; UnsupportedOperator if scales or zeros do not fit it."""
+    axis = axis % max(numbers.ndim, 1)
+    length = numbers.shape[axis] if numbers.ndim else 1
+    if any(array.size not in (1, length) for array in each):
+        sizes = " and ".join(str(array.size) for array in each)
+        raise refused(node, f"its constant has {sizes} scales and zeros along axis {axis}", "one, or one per channel")
+    return axis
+
+
 Rule = Callable[[Packer, NodeProto], bool]
-"""Compute a node in integers where that can be; returns whether it did."""
-BETWEEN: dict[str, Rule] = {}
-"""Rules of operators that a model computes between floats, or over 8 bits as they are."""
-OVER: dict[str, Callable[[Packer, NodeProto], None]] = {}
-"""Rules of operators over 8 bits, of ONNX and of its runtime."""
+"""Rule of a QDQ operator: compute it in integers if that can be; returns whether it did."""
+QOperatorRule = Callable[[Packer, NodeProto], None]
+"""Rule of an operator of 8 bits."""
+QDQ_RULES: dict[str, Rule] = {}
+"""Rules of ONNX's operators between DequantizeLinear and QuantizeLinear, or on 8-bit tensors as they are."""
+QOPERATOR_RULES: dict[str, QOperatorRule] = {}
+"""Rules of operators of 8 bits, of ONNX and of its runtime."""
 
 
-def between_borders(*operators: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operators between floats."""
+def qdq_rule(*operators: str) -> Callable[[Rule], Rule]:
+    """Register a rule for operators of the QDQ format."""
 
-    def known(rule: Rule) -> Rule:
-        BETWEEN.update(dict.fromkeys(operators, rule))
+    def register(rule: Rule) -> Rule:
+        QDQ_RULES.update(dict.fromkeys(operators, rule))
         return rule
 
-    return known
+    return register
 
 
-def over_eights(
-    *operators: str,
-) -> Callable[[Callable[[Packer, NodeProto], None]], Callable[[Packer, NodeProto], None]]:
-    """Register a rule for operators over 8 bits."""
+def qoperator_rule(*operators: str) -> Callable[[QOperatorRule], QOperatorRule]:
+    """Register a rule for operators of the QOperator format."""
 
-    def known(rule: Callable[[Packer, NodeProto], None]) -> Callable[[Packer, NodeProto], None]:
-        OVER.update(dict.fromkeys(operators, rule))
+    def register(rule: QOperatorRule) -> QOperatorRule:
+        QOPERATOR_RULES.update(dict.fromkeys(operators, rule))
         return rule
 
-    return known
+    return register

@@ -1,78 +1,69 @@
-"""Results of operators of 8 bits: their attributes, their places among a model's values, and operands."""
+"""Results of operators of 8 bits: attributes of their nodes, tensors that hold them, layouts and windows."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from onnx import NodeProto
 
-from deployer.frontend.quantized.packing import Packer
-from deployer.frontend.quantized.values import PLAIN, SHIFT, Codes, Quantizer, plain_node, refused
-
-Result = tuple[Quantizer, int, int, str]
-"""The quantizer, least and most number, and name of a value that an operator makes."""
+from deployer.core.operator import Array
+from deployer.frontend.quantized.packing import Packer, Result
+from deployer.frontend.quantized.values import OFFSET, PLAIN, Layout, QuantizedValue, Quantizer, plain_node, refused
 
 
-def whole(quantizer: Quantizer, name: str) -> Result:
-    """The result of an operator over 8 bits, which takes the whole range."""
-    return quantizer, -SHIFT, SHIFT - 1, name
+def full_range(quantizer: Quantizer, name: str) -> Result:
+    """Result that takes all numbers of 8 bits."""
+    return Result(quantizer, -OFFSET, OFFSET - 1, name)
 
 
-def frame(result: Result) -> dict[str, int]:
-    """Attributes of a node's result."""
-    quantizer, low, high, _ = result
-    return {"zero": quantizer.zero, "low": low, "high": high}
+def result_attributes(result: Result) -> dict[str, int]:
+    """Attributes by which a node requantizes its result."""
+    return {"zero": result.quantizer.zero, "low": result.low, "high": result.high}
 
 
-def keep(packer: Packer, result: Result, layout: int | str, tensor: str, channels: int = 0) -> None:
-    """Note which tensor holds a value of the model."""
-    packer.codes[result[3]] = Codes(result[0], {layout: tensor}, channels=channels)
+def record(packer: Packer, result: Result, layout: Layout, tensor: str, channels: int = 0) -> QuantizedValue:
+    """Record the tensor that holds a result; returns the value."""
+    value = QuantizedValue(result.quantizer, {layout: tensor}, channels=channels)
+    packer.quantized[result.name] = value
+    return value
 
 
-def operand(packer: Packer, node: NodeProto, position: int) -> Codes:
-    """The value of 8 bits at a position of a node's inputs, whose scale and zero follow."""
-    name, quantizer = node.input[position], packer.quantizer(node, position + 1)
-    codes = packer.codes.get(name)
-    if codes is None and name in packer.inputs:
-        raise refused(node, f"its input {name!r} is one of the model, of 8 bits", "a QuantizeLinear before it")
-    if codes is None:
-        raise refused(node, f"its input {name!r} is no value of 8 bits", "a QuantizeLinear before it")
-    if codes.quantizer != quantizer:
-        return Codes(quantizer, dict(codes.forms)) if codes.forms else requantized(packer, codes, quantizer, name)
-    return codes
+def common_layout(values: Sequence[QuantizedValue]) -> Layout:
+    """Layout for several values: that of images if one of them is held so."""
+    return next((x.spatial_axes for x in values if x.spatial_axes), PLAIN)
 
 
-def layout_of(values: Sequence[Codes]) -> int | str:
-    """The layout that several values are brought to: that of images where one of them is held so."""
-    return next((x.images for x in values if x.images), PLAIN)
-
-
-def channels_last(layout: int | str) -> tuple[int, ...]:
-    """The model's axis of each axis of a layout; a signal's row is none of them."""
+def model_axes(layout: Layout) -> tuple[int, ...]:
+    """The model's axis of each axis of a layout; -1 for the row of a signal."""
     if not isinstance(layout, int):
         return (0, 1)
     return (0, 2, 3, 1) if layout == 2 else (0, -1, 2, 1)
 
 
-def requantized(packer: Packer, x: Codes, quantizer: Quantizer, name: str) -> Codes:
+def requantized(packer: Packer, x: QuantizedValue, quantizer: Quantizer, name: str) -> QuantizedValue:
     """The value in another scale."""
     return x if x.quantizer == quantizer else packer.lookup(x, quantizer, lambda floats: floats, name)
 
 
-def clipped(packer: Packer, x: Codes, result: Result) -> Codes:
-    """The value in the result's scale and bounds."""
-    quantizer, low, high, name = result
-    least, most = ((n - quantizer.zero) * np.float64(quantizer.scale) for n in (low, high))
-    return packer.lookup(x, quantizer, lambda floats: np.clip(floats, least, most), name)
+def clipped(result: Result, floats: Array) -> Array:
+    """Floats between those that a result's bounds stand for."""
+    low, high = ((n - result.quantizer.zero) * np.float64(result.quantizer.scale) for n in (result.low, result.high))
+    return np.clip(floats, low, high)
 
 
-def spatial(node: NodeProto, axes: int) -> dict[str, list[int]]:
-    """Strides, dilations and pads of rows and columns; a signal is an image of one row."""
+def windows_fault(node: NodeProto) -> str:
+    """The reason why windows have no integer form; empty if they have one."""
     attrs = plain_node(node).attrs
     if attrs.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID", ""):
-        raise refused(node, f"auto_pad is {attrs['auto_pad']}", "pads in numbers")
-    if attrs.get("ceil_mode", 0):
-        raise refused(node, "ceil_mode is 1", "ceil_mode 0")
-    numbers = {}
+        return f"auto_pad is {attrs['auto_pad']}"
+    return "ceil_mode is 1" if attrs.get("ceil_mode", 0) else ""
+
+
+def window_attributes(node: NodeProto, axes: int) -> dict[str, list[int]]:
+    """Strides, dilations and pads over rows and columns; a signal is an image of one row."""
+    fault = windows_fault(node)
+    if fault:
+        raise refused(node, fault, "pads in numbers, and ceil_mode 0")
+    attrs, numbers = plain_node(node).attrs, {}
     for name, default, count in (("strides", 1, axes), ("dilations", 1, axes), ("pads", 0, 2 * axes)):
         given = attrs.get(name, (default,) * count)
         found = [n for n in (given if isinstance(given, tuple) else (given,)) if isinstance(n, int)]

@@ -10,58 +10,63 @@ from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, unsupported
 
 EIGHT_BITS = (TensorProto.INT8, TensorProto.UINT8)
-SHIFT = 128
-"""What an unsigned number of 8 bits is above the signed one that stands for it."""
-EVERY = np.arange(-SHIFT, SHIFT)
-"""All numbers of 8 bits."""
+OFFSET = 128
+"""Difference between an unsigned number of 8 bits and the signed one that stands for it."""
+NUMBERS = np.arange(-OFFSET, OFFSET)
+"""All signed numbers of 8 bits."""
 PLAIN, ROWS = "plain", "rows"
-"""The layout of a value as in the model, and of a matrix of flattened images with their channels innermost; another one
-is the number of spatial axes of images, with the channels behind them, of which a signal has one row.
-"""
+"""Layouts beside those of images: the model's own, and rows that are images flattened with their channels innermost."""
 Layout = str | int
+"""Layout of a tensor: PLAIN, ROWS, or the number of spatial axes of images with their channels innermost; a signal has
+one row.
+"""
 
 
 @dataclass(frozen=True)
 class Quantizer:
-    """Scale and zero of a value, the zero of a signed number; `unsigned` is what the model has."""
+    """Scale and zero of a value, the zero of a signed number; `unsigned` is the model's type."""
 
     scale: np.float32
     zero: int
     unsigned: bool
 
-    def bounds(self, least: float, most: float) -> tuple[int, int]:
-        """The numbers of 8 bits that two floats become, which may be infinite."""
-        low, high = (np.rint(np.clip(np.float32(x) / self.scale, -1e6, 1e6)) + self.zero for x in (least, most))
-        return int(np.clip(low, -SHIFT, SHIFT - 1)), int(np.clip(high, -SHIFT, SHIFT - 1))
+    def quantized(self, floats: Array) -> Array:
+        """Quantize floats: divide, round half to even, add the zero and clip; NaN becomes the least number."""
+        quotients = np.nan_to_num(np.asarray(floats, np.float32) / self.scale, nan=-np.inf)
+        whole = np.rint(np.clip(quotients, -2 * OFFSET, 2 * OFFSET))
+        return np.clip(whole + self.zero, -OFFSET, OFFSET - 1).astype(np.int8)
+
+    def dequantized(self, numbers: Array) -> Array:
+        """Floats that signed numbers of 8 bits stand for."""
+        return (numbers.astype(np.int64) - self.zero).astype(np.float32) * self.scale
 
 
 @dataclass(eq=False)
-class Codes:
-    """A value of 8 bits, by the tensors that hold it in one layout or another.
+class QuantizedValue:
+    """A value of 8 bits, and the tensors that hold it, by layout.
 
-    `floats` is the float that is quantized, where no tensor holds the numbers yet; where it is `exact`, it has no other
-    values than those that the numbers stand for. A matrix that is flattened from
-    images with their channels innermost, whose tensor is that of ROWS, has these as its `origin`. `channels` are those
-    of images, 0 where unknown; a `matrix` is known to have two axes.
+    `source` is the float tensor that is quantized, where there is one. An `exact` source holds the very floats that the
+    numbers stand for. `images` of rows are those that were flattened with their channels innermost, and `channels` the
+    number of these, 0 if unknown. A `matrix` is known to have two axes.
     """
 
     quantizer: Quantizer
-    forms: dict[Layout, str] = field(default_factory=dict)
-    floats: str = ""
-    origin: "Codes | None" = None
-    channels: int = 0
+    tensors: dict[Layout, str] = field(default_factory=dict)
+    source: str = ""
     exact: bool = False
+    images: "QuantizedValue | None" = None
+    channels: int = 0
     matrix: bool = False
 
     @property
-    def images(self) -> int:
-        """The spatial axes of the images that hold it, with the channels innermost; 0 where none do."""
-        return next((layout for layout in self.forms if isinstance(layout, int)), 0)
+    def spatial_axes(self) -> int:
+        """Spatial axes of the images that hold it with their channels innermost; 0 if none do."""
+        return next((layout for layout in self.tensors if isinstance(layout, int)), 0)
 
 
 @dataclass(frozen=True, eq=False)
-class StoredNumbers:
-    """Numbers of 8 bits, or a bias of 32, that a model holds: signed, with scales and zeros along an axis."""
+class QuantizedConstant:
+    """Constant of 8 bits, or a bias of 32: signed numbers, with scales and zeros along an axis."""
 
     numbers: Array
     scales: Array
@@ -70,21 +75,25 @@ class StoredNumbers:
 
     def along(self, array: Array) -> Array:
         """Scales or zeros in a shape that broadcasts over the numbers."""
-        if array.size == 1:
-            return array.reshape((1,) * self.numbers.ndim)
-        shape = [1] * self.numbers.ndim
-        shape[self.axis] = array.size
-        return array.reshape(shape)
+        return along_axis(array, self.numbers.ndim, self.axis)
 
     @property
     def floats(self) -> Array:
-        """The numbers that they stand for, in float32."""
+        """Floats that the numbers stand for."""
         wide = self.numbers.astype(np.int64) - self.along(self.zeros)
         return wide.astype(np.float32) * self.along(self.scales)
 
 
+def along_axis(array: Array, rank: int, axis: int) -> Array:
+    """One number, or one for each index of an axis, in a shape that broadcasts over that rank."""
+    shape = [1] * rank
+    if array.size > 1:
+        shape[axis] = array.size
+    return array.reshape(shape)
+
+
 def plain_node(proto: NodeProto) -> Node:
-    """A file's node for an error, with its numbers and texts as attributes."""
+    """A file's node with those attributes that are numbers or texts; tensors and graphs are left out."""
     attrs: dict[str, AttrValue] = {}
     for attribute in proto.attribute:
         value = helper.get_attribute_value(attribute)
@@ -99,5 +108,5 @@ def plain_node(proto: NodeProto) -> Node:
 
 
 def refused(proto: NodeProto, why: str, nearest: str) -> UnsupportedOperator:
-    """The error for a node of a quantized model that has no integer form here."""
+    """The error for a node of a quantized model that cannot be computed."""
     return unsupported(plain_node(proto), why, nearest)

@@ -1,6 +1,7 @@
 """Conversion of floats to numbers of 8 bits and back, and functions of one such number."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -127,9 +128,9 @@ class ImageConversion(Operator):
 
     no_gradient = FROZEN
 
+    @abstractmethod
     def pointers(self) -> tuple[str, str]:
         """The pointers to the images with their channels in front, and innermost."""
-        raise NotImplementedError
 
     def sizes(self, node: Node, types: Mapping[str, TensorType]) -> tuple[int, int, int]:
         """Images, places and channels."""

@@ -1,6 +1,7 @@
 """Convolutions of 8-bit numbers, with the channels innermost, and products with matrices as their pointwise form."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -118,9 +119,9 @@ class Int8Windows(Operator):
 
     no_gradient = FROZEN
 
+    @abstractmethod
     def shape(self, node: Node, x: tuple[int, ...], w: tuple[int, ...]) -> ImageWindows:
         """The convolution of X by W."""
-        raise NotImplementedError
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """X[N, H, W, C] by W, with a bias and a ratio for each filter, to Y[N, H', W', M]; X[N, C] to Y[N, M]."""
@@ -149,9 +150,9 @@ class Int8Windows(Operator):
         y = requantized(sums, ratios, node)
         return (y if x.ndim == 4 else y.reshape(shape.out[1], shape.filters),)
 
+    @abstractmethod
     def products(self, node: Node, shape: ImageWindows, tap: Array, w: Array, at: tuple[int, int]) -> Array:
         """The products of one tap, summed over the channels that a filter sees."""
-        raise NotImplementedError
 
     def windows(self, shape: ImageWindows) -> tuple[Window, Window]:
         """The windows of rows and columns."""

@@ -4,85 +4,79 @@ import numpy as np
 from onnx import NodeProto
 
 from deployer.frontend.prepare import to_array
-from deployer.frontend.quantized.packing import Packer, between_borders
-from deployer.frontend.quantized.values import (
-    ROWS,
-    Codes,
-    plain_node,
-)
+from deployer.frontend.quantized.packing import DEQUANTIZE, QUANTIZE, Packer, qdq_rule
+from deployer.frontend.quantized.values import ROWS, QuantizedValue, plain_node
 
 MOVES = ("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity")
-"""Operators that keep each number."""
+"""Operators that keep each number, and its scale."""
 
 
-@between_borders(*MOVES)
+@qdq_rule(*MOVES)
 def float_move(packer: Packer, node: NodeProto) -> bool:
-    """A move of a value: of floats, which keep their numbers, where no rule has integers."""
+    """Move the floats of a value, which stay exact; images that become rows of a product stay integers."""
     x, name, result = packer.value(node.input[0]), node.input[0], node.output[0]
-    if float_flatten(packer, node):
+    if flatten(packer, node):
         return True
     if x is None or any(packer.value(other) is not None for other in node.input[1:]):
         return False
     copy = NodeProto()
     copy.CopyFrom(node)
-    if name in packer.floats:
+    if name in packer.dequantized:
         packer.keep(copy)
-        packer.there.add(result)
-        packer.floats[result] = Codes(x.quantizer, floats=result, exact=True)
+        packer.available.add(result)
+        packer.dequantized[result] = QuantizedValue(x.quantizer, source=result, exact=True)
         return True
     for other in node.input[1:]:
-        packer.materialise(other, node)
-    copy.input[0] = x.floats if x.exact else packer.float_of(x)
+        packer.materialize(other, node)
+    copy.input[0] = packer.float_of(x)
     copy.output[0] = packer.fresh(f"{result}/float")
     packer.nodes.append(copy)
-    packer.codes[result] = Codes(x.quantizer, floats=copy.output[0], exact=True)
+    packer.quantized[result] = QuantizedValue(x.quantizer, source=copy.output[0], exact=True)
     return True
 
 
-def float_flatten(packer: Packer, node: NodeProto) -> bool:
-    """Images as rows, where what reads them is a product in integers."""
+def flatten(packer: Packer, node: NodeProto) -> bool:
+    """Flatten images to rows in integers, if a product in integers reads them."""
     x = packer.value(node.input[0])
-    shapes = node.op_type in ("Flatten", "Reshape")
-    if x is None or x.origin is not None or not (shapes and x.images and x.channels) or not flattens(packer, node):
+    if x is None or x.images is not None or not (x.spatial_axes and x.channels):
         return False
-    if node.input[0] in packer.codes:
-        name = node.output[0]
-    else:
-        readers = packer.readers[node.output[0]]
-        if len(readers) != 1 or readers[0].op_type != "QuantizeLinear" or node.output[0] in packer.outputs:
+    if not (makes_rows(packer, node) and feeds_product(packer, node)):
+        return False
+    name = node.output[0]
+    if node.input[0] not in packer.quantized:  # the format QDQ, with a QuantizeLinear behind it
+        reader = packer.readers[name][0]
+        if reader.op_type != QUANTIZE or packer.quantizer(reader, 1) != x.quantizer:
             return False
-        if packer.quantizer(readers[0], 1) != x.quantizer:
-            return False
-        packer.done.add(id(readers[0]))
-        name = readers[0].output[0]
-    flatten(packer, x, name)
+        packer.absorbed.add(id(reader))
+        name = reader.output[0]
+    shape = packer.add_constant(f"{name}/shape", np.array([0, -1], np.int64))
+    rows = packer.emit_float("Reshape", [x.tensors[x.spatial_axes], shape], packer.fresh(f"{name}/rows"))
+    packer.quantized[name] = QuantizedValue(x.quantizer, {ROWS: rows}, images=x)
     return True
 
 
-def flattens(packer: Packer, node: NodeProto) -> bool:
-    """Whether a Flatten or a Reshape makes rows of images, and a product in integers reads them."""
+def makes_rows(packer: Packer, node: NodeProto) -> bool:
+    """Whether a node makes a row of each image."""
     if node.op_type == "Flatten":
-        rows = plain_node(node).attrs.get("axis", 1) == 1
-    else:
-        shape = packer.initializers.get(node.input[1]) if len(node.input) > 1 else None
-        lengths = [] if shape is None else to_array(shape).reshape(-1).tolist()
-        rows = len(lengths) == 2 and (lengths[0] in (0, 1, -1)) and (lengths[1] == -1 or lengths[0] in (0, -1))
-    reader, name = node, node.output[0]
-    while rows and len(packer.readers[name]) == 1 and name not in packer.outputs:
+        return plain_node(node).attrs.get("axis", 1) == 1
+    shape = packer.initializers.get(node.input[1]) if node.op_type == "Reshape" and len(node.input) > 1 else None
+    lengths = [] if shape is None else to_array(shape).reshape(-1).tolist()
+    if len(lengths) != 2:
+        return False
+    batch = packer.declared.get(node.input[0], (None,))[0]
+    return lengths[0] in (0, -1) or lengths[0] == batch
+
+
+def feeds_product(packer: Packer, node: NodeProto) -> bool:
+    """Whether only a product with a constant matrix reads a node's result, maybe behind a quantizer."""
+    name = node.output[0]
+    while len(packer.readers[name]) == 1 and name not in packer.outputs:
         reader = packer.readers[name][0]
         if reader.op_type in ("QGemm", "QLinearMatMul"):
             return True
         if reader.op_type in ("Gemm", "MatMul"):
             return reader.input[0] == name and len(reader.input) > 1 and packer.is_constant_matrix(reader)
-        if reader.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+        if reader.op_type not in (QUANTIZE, DEQUANTIZE):
             return False
         name = reader.output[0]
     return False
-
-
-def flatten(packer: Packer, x: Codes, name: str) -> None:
-    """Images as rows of a matrix, with the channels innermost where the images have them so."""
-    tensor = x.forms[x.images]
-    shape = packer.tensor(f"{name}/shape", np.array([0, -1], np.int64))
-    rows = packer.emit_float("Reshape", [tensor, shape], packer.fresh(f"{name}/rows"))
-    packer.codes[name] = Codes(x.quantizer, {ROWS: rows}, origin=x)

@@ -1,89 +1,119 @@
-"""Pools: means and largest numbers of windows, or of whole images."""
+"""Pools: means and largest numbers of windows, and means of whole images."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from onnx import NodeProto
 
-from deployer.frontend.quantized.packing import Packer, Rule, between_borders, over_eights
+from deployer.frontend.quantized.packing import Packer, Result, qdq_rule, qoperator_rule
 from deployer.frontend.quantized.results import (
-    Result,
     clipped,
-    frame,
-    keep,
-    operand,
-    spatial,
-    whole,
+    full_range,
+    record,
+    result_attributes,
+    window_attributes,
+    windows_fault,
 )
-from deployer.frontend.quantized.values import (
-    SHIFT,
-    Codes,
-    plain_node,
-    refused,
-)
+from deployer.frontend.quantized.values import OFFSET, QuantizedValue, plain_node, refused
+
+Attributes = dict[str, int | float | Sequence[int]]
 
 
-def pool(packer: Packer, node: NodeProto, x: Codes, result: Result, mean: bool, everything: bool) -> bool:
-    """The mean or the largest of windows, or of whole images."""
-    attrs = plain_node(node).attrs
-    kernel = attrs.get("kernel_shape", ())
-    axes = len(kernel) if isinstance(kernel, tuple) and kernel else x.images or packer.rank(node.input[0], 4) - 2
-    if axes not in (1, 2):
-        raise refused(node, f"it pools over {axes} axes", "one or two")
-    scales = {"x_scale": float(x.quantizer.scale), "y_scale": float(result[0].scale), "x_zero": x.quantizer.zero}
-    image = packer.form(x, axes)
-    if everything:
-        op = "Int8GlobalAveragePool"
-        tensor = packer.emit(op, [image], packer.fresh(f"{result[3]}/int8"), {**frame(result), **scales})
-    else:
-        assert isinstance(kernel, tuple)
-        sides = [int(n) for n in kernel]
-        windows: dict[str, int | float | Sequence[int]] = {**spatial(node, axes)}
-        windows["kernel_shape"] = sides if axes == 2 else [1, *sides]
-        if mean:
-            counted = attrs.get("count_include_pad", 0)
-            windows |= {**frame(result), **scales, "count_include_pad": int(bool(counted))}
-        op = "Int8AveragePool" if mean else "Int8MaxPool"
-        tensor = packer.emit(op, [image], packer.fresh(f"{result[3]}/int8"), windows)
-    keep(packer, result, axes, tensor, x.channels)
+@dataclass(frozen=True)
+class Pool:
+    """Pool over windows, or over whole images if `is_global`: the mean of each, or its largest number."""
+
+    is_mean: bool
+    is_global: bool = False
+
+    def axes(self, packer: Packer, node: NodeProto, x: QuantizedValue) -> int:
+        """Number of spatial axes."""
+        kernel = plain_node(node).attrs.get("kernel_shape")
+        return len(kernel) if isinstance(kernel, tuple) else x.spatial_axes or packer.rank(node.input[0], 4) - 2
+
+    def has_integers(self, packer: Packer, node: NodeProto, x: QuantizedValue) -> bool:
+        """Whether it can be computed in integers."""
+        fault = "" if self.is_global else windows_fault(node)
+        return not fault and len(node.output) == 1 and x.images is None and self.axes(packer, node, x) in (1, 2)
+
+    def emit(self, packer: Packer, node: NodeProto, x: QuantizedValue, result: Result) -> QuantizedValue:
+        """Emit the pool; returns its value. UnsupportedOperator for a pool without integer form."""
+        axes = self.axes(packer, node, x)
+        if not self.has_integers(packer, node, x):
+            fault = windows_fault(node) or f"it pools over {axes} axes"
+            raise refused(node, fault, "explicit pads over one or two axes")
+        attrs: Attributes = {}
+        if not self.is_global:
+            sides = plain_node(node).attr_ints("kernel_shape", ())
+            attrs |= {**window_attributes(node, axes), "kernel_shape": sides if axes == 2 else (1, *sides)}
+        if self.is_mean:
+            scales = {"x_scale": float(x.quantizer.scale), "y_scale": float(result.quantizer.scale)}
+            attrs |= {**result_attributes(result), **scales, "x_zero": x.quantizer.zero}
+            if not self.is_global:
+                attrs["count_include_pad"] = plain_node(node).attr_int("count_include_pad", 0)
+        op = "Int8GlobalAveragePool" if self.is_global else "Int8AveragePool" if self.is_mean else "Int8MaxPool"
+        tensor = packer.emit(op, [packer.tensor_of(x, axes)], packer.fresh(f"{result.name}/int8"), attrs)
+        return record(packer, result, axes, tensor, x.channels)
+
+
+def average(packer: Packer, node: NodeProto, pool: Pool) -> bool:
+    """Compute a mean in integers."""
+    x = packer.dequantized.get(node.input[0])
+    if x is None or not pool.has_integers(packer, node, x):
+        return False
+    result = packer.following_quantizer(node.output[0])
+    if result is not None:
+        pool.emit(packer, node, x, result)
+    return result is not None
+
+
+@qdq_rule("AveragePool")
+def average_pool(packer: Packer, node: NodeProto) -> bool:
+    """Compute means of windows in integers."""
+    return average(packer, node, Pool(is_mean=True))
+
+
+@qdq_rule("GlobalAveragePool")
+def global_average_pool(packer: Packer, node: NodeProto) -> bool:
+    """Compute means of images in integers."""
+    return average(packer, node, Pool(is_mean=True, is_global=True))
+
+
+@qdq_rule("MaxPool")
+def max_pool(packer: Packer, node: NodeProto) -> bool:
+    """Compute the largest numbers of windows in integers, between borders or of an 8-bit tensor as it is."""
+    x, pool = packer.value(node.input[0]), Pool(is_mean=False)
+    if node.input[0] in packer.quantized and x is not None:
+        pool.emit(packer, node, x, full_range(x.quantizer, node.output[0]))
+        return True
+    if x is None or not pool.has_integers(packer, node, x):
+        return False
+    result = packer.following_quantizer(node.output[0])
+    if result is None:
+        return False
+    largest = pool.emit(packer, node, x, full_range(x.quantizer, result.name))
+    if result[:3] != (x.quantizer, -OFFSET, OFFSET - 1):
+        packer.quantized[result.name] = packer.lookup(
+            largest, result.quantizer, lambda floats: clipped(result, floats), result.name
+        )
     return True
 
 
-def pool_rule(mean: bool, everything: bool) -> Rule:
-    """The rule of a pool between two borders."""
-
-    def rule(packer: Packer, node: NodeProto) -> bool:
-        x = packer.value(node.input[0])
-        if x is None or len(node.output) > 1 or x.origin is not None:
-            return False
-        if node.input[0] in packer.codes:  # an operator over 8 bits that keeps the scale
-            return not mean and pool(packer, node, x, whole(x.quantizer, node.output[0]), mean, everything)
-        result = packer.tail(node.output[0])
-        if result is None:
-            return False
-        if mean or result[:3] == (x.quantizer, -SHIFT, SHIFT - 1):
-            return pool(packer, node, x, result, mean, everything)
-        middle = packer.fresh(f"{result[3]}/largest")
-        pool(packer, node, x, whole(x.quantizer, middle), mean, everything)
-        packer.codes[result[3]] = clipped(packer, packer.codes[middle], result)
-        return True
-
-    return rule
+def linear_average(packer: Packer, node: NodeProto, pool: Pool) -> None:
+    """Compute a mean of 8 bits: inputs x, its scale and zero, and the result's scale and zero."""
+    if plain_node(node).attrs.get("channels_last", 0):
+        raise refused(node, "channels_last is 1", "channels_last 0")
+    result = full_range(packer.quantizer(node, 3), node.output[0])
+    pool.emit(packer, node, packer.operand(node, 0), result)
 
 
-def linear_pool_rule(everything: bool) -> Callable[[Packer, NodeProto], None]:
-    """QLinearGlobalAveragePool and QLinearAveragePool: x and y, each with its scale and zero."""
-
-    def rule(packer: Packer, node: NodeProto) -> None:
-        if plain_node(node).attrs.get("channels_last", 0):
-            raise refused(node, "channels_last is 1", "channels_last 0")
-        result = whole(packer.quantizer(node, 3), node.output[0])
-        pool(packer, node, operand(packer, node, 0), result, True, everything)
-
-    return rule
+@qoperator_rule("QLinearAveragePool")
+def linear_average_pool(packer: Packer, node: NodeProto) -> None:
+    """Compute means of windows."""
+    linear_average(packer, node, Pool(is_mean=True))
 
 
-between_borders("AveragePool")(pool_rule(True, False))
-between_borders("GlobalAveragePool")(pool_rule(True, True))
-between_borders("MaxPool")(pool_rule(False, False))
-over_eights("QLinearAveragePool")(linear_pool_rule(False))
-over_eights("QLinearGlobalAveragePool")(linear_pool_rule(True))
+@qoperator_rule("QLinearGlobalAveragePool")
+def linear_global_average_pool(packer: Packer, node: NodeProto) -> None:
+    """Compute means of images."""
+    linear_average(packer, node, Pool(is_mean=True, is_global=True))

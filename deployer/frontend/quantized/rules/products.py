@@ -5,146 +5,149 @@ from onnx import NodeProto
 
 from deployer.core.operator import Array
 from deployer.frontend.prepare import to_array
-from deployer.frontend.quantized.packing import Attributes, Packer, between_borders, over_eights
+from deployer.frontend.quantized.packing import Attributes, Packer, Result, qdq_rule, qoperator_rule
 from deployer.frontend.quantized.results import (
-    Result,
-    frame,
-    keep,
-    operand,
-    spatial,
-    whole,
+    full_range,
+    record,
+    result_attributes,
+    window_attributes,
+    windows_fault,
 )
 from deployer.frontend.quantized.values import (
+    OFFSET,
     PLAIN,
     ROWS,
-    SHIFT,
-    Codes,
-    StoredNumbers,
+    QuantizedConstant,
+    QuantizedValue,
     plain_node,
     refused,
 )
 
 
-def weight(packer: Packer, node: NodeProto, position: int) -> StoredNumbers | None:
+def weight(packer: Packer, node: NodeProto, position: int) -> QuantizedConstant | None:
     """The quantized constant at a position of a node's inputs."""
     return packer.constants.get(node.input[position]) if position < len(node.input) else None
 
 
-def turned(w: StoredNumbers) -> StoredNumbers:
+def transposed(w: QuantizedConstant) -> QuantizedConstant:
     """The transpose of a matrix."""
-    return StoredNumbers(w.numbers.T, w.scales, w.zeros, 1 - w.axis)
+    return QuantizedConstant(w.numbers.T, w.scales, w.zeros, 1 - w.axis)
 
 
-def is_matrix(packer: Packer, name: str, x: Codes) -> bool:
+def is_matrix(packer: Packer, name: str, x: QuantizedValue) -> bool:
     """Whether a value is known to have two axes."""
-    return x.matrix or x.origin is not None or packer.rank(name, 0) == 2 or packer.rank(x.floats, 0) == 2
+    return x.matrix or x.images is not None or packer.rank(name, 0) == 2 or packer.rank(x.source, 0) == 2
 
 
-@between_borders("Conv")
+@qdq_rule("Conv")
 def float_conv(packer: Packer, node: NodeProto) -> bool:
-    """A convolution whose filters are quantized, in front of a QuantizeLinear."""
+    """Compute a convolution by quantized filters in integers."""
     x, w = packer.value(node.input[0]), weight(packer, node, 1)
-    if x is None or w is None or (result := packer.tail(node.output[0])) is None:
+    if x is None or w is None or w.numbers.ndim not in (3, 4) or windows_fault(node):
         return False
-    return convolve(packer, node, x, w, 2, result)
+    result = packer.following_quantizer(node.output[0])
+    if result is not None:
+        convolve(packer, node, x, w, 2, result)
+    return result is not None
 
 
-@over_eights("QLinearConv")
+@qoperator_rule("QLinearConv")
 def linear_conv(packer: Packer, node: NodeProto) -> None:
     """QLinearConv: x, its scale and zero, w with its own, y's, and a bias."""
     w = packer.constant(node, 3, 0)
-    convolve(packer, node, operand(packer, node, 0), w, 8, whole(packer.quantizer(node, 6), node.output[0]))
+    convolve(packer, node, packer.operand(node, 0), w, 8, full_range(packer.quantizer(node, 6), node.output[0]))
 
 
-@between_borders("Gemm")
+@qdq_rule("Gemm")
 def float_gemm(packer: Packer, node: NodeProto) -> bool:
-    """A product with a quantized matrix, in front of a QuantizeLinear."""
+    """Compute a product with a quantized matrix in integers."""
     x, w, attrs = packer.value(node.input[0]), weight(packer, node, 1), plain_node(node).attrs
     usual = not attrs.get("transA", 0) and attrs.get("alpha", 1.0) == 1.0 and attrs.get("beta", 1.0) == 1.0
     if x is None or w is None or w.numbers.ndim != 2 or not usual:
         return False
-    if (result := packer.tail(node.output[0])) is None:
-        return False
-    return multiply(packer, node, x, turned(w) if attrs.get("transB", 0) else w, 2, result)
+    result = packer.following_quantizer(node.output[0])
+    if result is not None:
+        multiply(packer, node, x, transposed(w) if attrs.get("transB", 0) else w, 2, result)
+    return result is not None
 
 
-@over_eights("QGemm")
+@qoperator_rule("QGemm")
 def linear_gemm(packer: Packer, node: NodeProto) -> None:
     """QGemm: a, its scale and zero, b with its own, a bias of 32 bits, and y's scale and zero."""
     attrs = plain_node(node).attrs
     if attrs.get("transA", 0) or attrs.get("alpha", 1.0) != 1.0:
         raise refused(node, f"transA is {attrs.get('transA', 0)}, alpha {attrs.get('alpha', 1.0)}", "0 and 1")
-    transposed = bool(attrs.get("transB", 0))
-    w = packer.constant(node, 3, 0 if transposed else 1)
-    w = turned(w) if transposed else w
-    x = operand(packer, node, 0)
+    w = transposed(packer.constant(node, 3, 0)) if attrs.get("transB", 0) else packer.constant(node, 3, 1)
+    x = packer.operand(node, 0)
     if len(node.input) > 7 and node.input[7]:
-        multiply(packer, node, x, w, 6, whole(packer.quantizer(node, 7), node.output[0]))
+        multiply(packer, node, x, w, 6, full_range(packer.quantizer(node, 7), node.output[0]))
         return
     steps = (x.quantizer.scale * np.broadcast_to(w.scales, w.numbers.shape[1:])).astype(np.float32)
-    name = packer.tensor(f"{node.name}/matrix", w.floats)
+    name = packer.add_constant(f"{node.name}/matrix", w.floats)
     bias = bias_of(packer, node, 6, steps, w.numbers.shape[1]).astype(np.float32) * steps
     floats = packer.float_of(x)
-    packer.emit_float("Gemm", [floats, name, packer.tensor(f"{node.name}/bias", bias)], node.output[0])
-    packer.there.add(node.output[0])
+    packer.emit_float("Gemm", [floats, name, packer.add_constant(f"{node.name}/bias", bias)], node.output[0])
+    packer.available.add(node.output[0])
 
 
-@between_borders("MatMul")
+@qdq_rule("MatMul")
 def float_matmul(packer: Packer, node: NodeProto) -> bool:
-    """A product of a matrix with a quantized one."""
+    """Compute a product of two matrices in integers, of which the second is a constant."""
     x, w = packer.value(node.input[0]), weight(packer, node, 1)
     if x is None or w is None or w.numbers.ndim != 2 or not is_matrix(packer, node.input[0], x):
         return False
-    if (result := packer.tail(node.output[0])) is None:
-        return False
-    return multiply(packer, node, x, w, -1, result)
+    result = packer.following_quantizer(node.output[0])
+    if result is not None:
+        multiply(packer, node, x, w, -1, result)
+    return result is not None
 
 
-@over_eights("QLinearMatMul")
+@qoperator_rule("QLinearMatMul")
 def linear_matmul(packer: Packer, node: NodeProto) -> None:
     """QLinearMatMul of a matrix with a constant one."""
     w = packer.constant(node, 3, 1)
-    x = operand(packer, node, 0)
+    x = packer.operand(node, 0)
     if w.numbers.ndim != 2 or not is_matrix(packer, node.input[0], x):
         raise refused(node, "its operands are no matrices", "a matrix, and a constant one")
-    multiply(packer, node, x, w, -1, whole(packer.quantizer(node, 6), node.output[0]))
+    multiply(packer, node, x, w, -1, full_range(packer.quantizer(node, 6), node.output[0]))
 
 
-def convolve(packer: Packer, node: NodeProto, x: Codes, w: StoredNumbers, bias: int, result: Result) -> bool:
-    """A convolution by filters [M, C / group, ...]; `bias` is the position of its bias."""
+def convolve(
+    packer: Packer, node: NodeProto, x: QuantizedValue, w: QuantizedConstant, bias: int, result: Result
+) -> None:
+    """Emit a convolution by filters [M, C / group, ...]; `bias` is the position of its bias."""
     axes = w.numbers.ndim - 2
     if axes not in (1, 2):
         raise refused(node, f"its filters have {axes} spatial axes", "one or two")
     group = plain_node(node).attrs.get("group", 1)
     filters, each = w.numbers.shape[:2]
     image = w.numbers if axes == 2 else w.numbers[:, :, None]
-    numbers = spatial(node, axes)
+    numbers = window_attributes(node, axes)
     depthwise = group == filters and each == 1 and group != 1
     packed = image[:, 0].transpose(1, 2, 0) if depthwise else image.transpose(0, 2, 3, 1)
     more: dict[str, int] = {} if depthwise else {"group": int(group) if isinstance(group, int) else 1}
     op = "Int8DepthwiseConv" if depthwise else "Int8Conv"
-    tensor = _sums(packer, node, op, packer.form(x, axes), x, w, packed, bias, result, {**numbers, **more})
-    keep(packer, result, axes, tensor, filters)
-    return True
+    tensor = _sums(packer, node, op, packer.tensor_of(x, axes), x, w, packed, bias, result, {**numbers, **more})
+    record(packer, result, axes, tensor, filters)
 
 
-def multiply(packer: Packer, node: NodeProto, x: Codes, w: StoredNumbers, bias: int, result: Result) -> bool:
-    """A product of rows with a matrix [K, N]; `bias` is the position of a bias, -1 for none."""
+def multiply(
+    packer: Packer, node: NodeProto, x: QuantizedValue, w: QuantizedConstant, bias: int, result: Result
+) -> None:
+    """Emit a product of rows with a matrix [K, N]; `bias` is the position of a bias, -1 for none."""
     matrix = w.numbers.T
-    if x.origin is not None:
-        channels = x.origin.channels
+    if x.images is not None:
+        channels = x.images.channels
         if not channels or matrix.shape[1] % channels:
             raise refused(node, f"{channels} channels do not make {matrix.shape[1]} numbers", "the rows of its images")
         places = matrix.shape[1] // channels
         matrix = matrix.reshape(-1, channels, places).transpose(0, 2, 1).reshape(matrix.shape)
-        rows = x.forms[ROWS]
+        rows = x.tensors[ROWS]
     else:
-        rows = packer.form(x, PLAIN)
+        rows = packer.tensor_of(x, PLAIN)
     packed = np.ascontiguousarray(matrix)[:, None, None]
     tensor = _sums(packer, node, "Int8Conv", rows, x, w, packed, bias, result, {})
-    keep(packer, result, PLAIN, tensor)
-    packer.codes[result[3]].matrix = True
-    return True
+    record(packer, result, PLAIN, tensor).matrix = True
 
 
 def _sums(
@@ -152,8 +155,8 @@ def _sums(
     node: NodeProto,
     op: str,
     image: str,
-    x: Codes,
-    w: StoredNumbers,
+    x: QuantizedValue,
+    w: QuantizedConstant,
     packed: Array,
     bias: int,
     result: Result,
@@ -164,7 +167,7 @@ def _sums(
     scales = np.broadcast_to(w.scales, (filters,))
     if len(set(w.zeros.tolist())) > 1:
         moved = packed - (w.zeros if op == "Int8DepthwiseConv" else w.zeros.reshape(-1, 1, 1, 1))
-        if moved.min() < -SHIFT or moved.max() >= SHIFT:
+        if moved.min() < -OFFSET or moved.max() >= OFFSET:
             cause = f"its weights are {moved.min()} to {moved.max()} beside their zeros, which 8 bits do not hold"
             raise refused(node, cause, "symmetric weights, or one zero for the whole tensor")
         packed, zero = moved, 0
@@ -178,12 +181,12 @@ def _sums(
         raise refused(node, f"its bias reaches {np.abs(start).max()}, which 32 bits do not hold", "a larger scale")
     base = node.name or node.output[0]
     names = [
-        packer.tensor(f"{base}/weights", packed.astype(np.int8)),
-        packer.tensor(f"{base}/bias", start.astype(np.int32)),
-        packer.tensor(f"{base}/ratios", (steps / result[0].scale).astype(np.float32)),
+        packer.add_constant(f"{base}/weights", packed.astype(np.int8)),
+        packer.add_constant(f"{base}/bias", start.astype(np.int32)),
+        packer.add_constant(f"{base}/ratios", (steps / result.quantizer.scale).astype(np.float32)),
     ]
-    zeros = {"x_zero": x.quantizer.zero} | ({"w_zero": zero} if zero else {})
-    return packer.emit(op, [image, *names], packer.fresh(f"{result[3]}/int8"), {**frame(result), **zeros, **more})
+    attrs = {**result_attributes(result), "x_zero": x.quantizer.zero, **({"w_zero": zero} if zero else {}), **more}
+    return packer.emit(op, [image, *names], packer.fresh(f"{result.name}/int8"), attrs)
 
 
 def bias_of(packer: Packer, node: NodeProto, position: int, steps: Array, filters: int) -> Array:
