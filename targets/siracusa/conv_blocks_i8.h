@@ -52,9 +52,9 @@ static inline int8_t *copied(int8_t *to, uintptr_t x, uint32_t count) {
     return to;
 }
 
-/* The window at a place, its rows one behind the other. */
-static inline void copy(const conv_i8_args_t *p, const place_t *at, int8_t *to) {
-    const share_t columns = taps_inside(at->left, p->kw, p->dw, p->x_cols);
+/* The window at a place of an X of so many columns, its rows one behind the other. */
+static inline void copy(const conv_i8_args_t *p, const place_t *at, uint32_t x_cols, int8_t *to) {
+    const share_t columns = taps_inside(at->left, p->kw, p->dw, x_cols);
     const uint32_t c = p->c, near = p->dw == 1 ? columns.end - columns.begin : 1, step = near * p->dw * p->x_w;
     uintptr_t row = at->x + columns.begin * p->dw * p->x_w;
     uint32_t top = (uint32_t)at->top;
@@ -151,7 +151,7 @@ static inline void blocks(const conv_i8_args_t *p) {
 #if CONV_COPIES
         for (uint32_t j = 0; j < PLACES; j++) {
             block.y[j] = at.y + m * FILTERS;
-            copy(p, &at, (int8_t *)copies[j]);
+            copy(p, &at, step.x_cols, (int8_t *)copies[j]);
             if (first + j + 1 < places) next_place(p, &step, &at); /* the last place fills a block that has fewer */
         }
 #else

@@ -33,6 +33,9 @@ def int8_jobs() -> Iterator[KernelJob]:
         for number in range(DRAWN):
             job = _whole(name, _drawn(r, name, number))
             yield job if number % 2 else _part(job)
+    for channels in range(1, 10):
+        for rows in (1, 4):
+            yield _whole("Int8Conv", _pointwise(channels, rows))
     for size in (1, 3, 4, 21, 64, 131):
         for scale in SCALES:
             values = np.resize(np.concatenate([LARGE, hard(0, 17)]), size)
@@ -53,6 +56,16 @@ def _whole(name: str, sample: Sample) -> KernelJob:
 
 def _numbers(r: np.random.Generator, *shape: int) -> Array:
     return r.integers(-128, 128, shape).astype(np.int8)
+
+
+def _pointwise(channels: int, rows: int) -> Sample:
+    """A use with one tap over several rows of an odd length."""
+    r = np.random.default_rng(channels)
+    filters, columns = 4 + channels, 7
+    ratios = (r.uniform(0.2, 1.8, filters) * 0.006 / np.sqrt(channels)).astype(np.float32)
+    operands = (_numbers(r, 2, rows, columns, channels), _numbers(r, filters, 1, 1, channels))
+    bias = r.integers(-20000, 20000, filters).astype(np.int32)
+    return Sample(f"pointwise {channels} of {rows} rows", (*operands, bias, ratios), {"x_zero": -9, "zero": -7})
 
 
 def _drawn(r: np.random.Generator, name: str, number: int) -> Sample:
