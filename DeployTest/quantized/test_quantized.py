@@ -1,5 +1,6 @@
 """Models that ONNX Runtime has quantized: every element as its runtime and as integers in numpy compute it."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from deployer.frontend.parse import read_graphs
 from deployer.verify.reference import Memory, run_graph
 from DeployTest.quantized import judge
 from DeployTest.quantized.models import FORMATS, MODELS, TYPES, Array, quantized_model, samples
+from DeployTest.targets.simulators import needs_simulator
 
 onnxruntime = pytest.importorskip("onnxruntime")
 COUNT = 10
@@ -103,16 +105,39 @@ def test_means_differ_at_ties_alone(x_zero: int, y_zero: int) -> None:
     assert np.abs(differs).max() <= 1
 
 
-def test_runs_on_the_simulator(tmp_path: Path) -> None:
-    """A model over 8 bits as C, in tiles and from L2, in both bufferings: the bytes of its runtime."""
-    path = quantized_model("residual", "QOperator", ("QInt8", "QInt8", True), tmp_path)
+OPTIONS = (
+    ("host",),
+    ("host", "--l1", "2500"),
+    ("host", "--l1", "3000", "--l2", "1500", "--doublebuffer", "--defaultMemLevel", "L3"),
+    ("host", "--l1", "2500", "--l2", "1200", "--singlebuffer", "--defaultMemLevel", "L3"),
+)
+"""Targets and memories; with the last ones the largest model has tensors in all three levels."""
+
+
+def _runs() -> Iterator[Any]:
+    """Models with targets and options; one model is fast on the simulator."""
+    for name in MODELS:
+        for number, options in enumerate(OPTIONS):
+            marks = [pytest.mark.host, *([] if name == "residual" else [pytest.mark.slow])]
+            yield pytest.param(name, options, marks=marks, id=f"{name}-{number}")
+        for target in ("host_flat", "qemu_riscv", "siracusa"):
+            marks = [pytest.mark.slow] if target == "host_flat" else [pytest.mark.slow, getattr(pytest.mark, target)]
+            yield pytest.param(name, (target,), marks=marks, id=f"{name}-{target}")
+
+
+@pytest.mark.parametrize(("name", "options"), _runs())
+def test_runs(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    """A program has the bytes of the model's runtime, for any tiles, buffering, memory levels and target."""
+    needs_simulator(options[0])
+    path = quantized_model(name, "QOperator", ("QInt8", "QInt8", True), tmp_path)
     case = tmp_path / "case"
     case.mkdir()
     (case / "network.onnx").write_bytes(path.read_bytes())
-    [x] = samples("residual", 1, 78)
+    [x] = samples(name, 1, 78)
     [y] = by_runtime(path, [x])
     np.savez(case / "inputs.npz", x=x)
     np.savez(case / "outputs.npz", **{program_of(path).outputs[0]: y})
-    for options in ((), ("--l1", "3000"), ("--l1", "2500", "--l2", "6000", "--doublebuffer")):
-        command = ["infer", "-t", str(case), "-o", str(tmp_path / "c"), "-p", "host", "--force", *options]
-        assert main(command) == 0
+    assert main(["infer", "-t", str(case), "-o", str(tmp_path / "c"), "-p", *options]) == 0
+    if name == "residual" and "L3" in options:
+        homes = json.loads((tmp_path / "c/plan.json").read_text())["body"]["homes"]
+        assert {home["level"] for home in homes} == {"L1", "L2", "L3"}
