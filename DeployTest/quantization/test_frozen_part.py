@@ -12,6 +12,7 @@ from deployer.quantization.quantize import ModelToQuantize
 from deployer.training.batches import fitted_samples
 from DeployTest.quantization.nets import Net, by_reference, by_runtime, classifier, operators
 from DeployTest.quantization.test_written import quantized
+from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host]
 
@@ -36,7 +37,7 @@ def test_borders(freeze: str, inside: set[str], border: str, tmp_path: Path) -> 
     trained = {t.name for t in model.graph.initializer} & set(net.arrays)
     assert {"head.weight", "head.bias"} <= trained
     assert ("features.1.weight" in trained) == (border[0] == "f")
-    np.testing.assert_allclose(by_reference(out, net.samples()), by_runtime(out, net.samples()), rtol=1e-5, atol=1e-5)
+    assert_close("head", by_reference(out, net.samples()).astype(np.float32), by_runtime(out, net.samples()))
 
 
 def test_a_norm_is_frozen_with_its_layer(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_folding(kind: str, tmp_path: Path) -> None:
     onnx.save(made.graph.proto(), tmp_path / "folded.onnx")
     x = net.samples()
     before, after = (by_runtime(tmp_path / f"{name}.onnx", x) for name in ("net", "folded"))
-    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+    assert_close("folded layer", after, before)
 
 
 @pytest.mark.parametrize("opset", [10, 13, 18])

@@ -14,6 +14,7 @@ from deployer.quantization.quantize import ModelToQuantize
 from deployer.quantization.report import QuantizedModel
 from deployer.training.batches import fitted_samples
 from DeployTest.quantization.nets import Net, by_reference, by_runtime, classifier, operators, written_arrays
+from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host]
 EXACT = 30.0
@@ -95,7 +96,7 @@ def test_same_as_runtime(name: str, how: Quantization, tmp_path: Path) -> None:
     ours, theirs, floats = by_reference(out, x), by_runtime(out, x), by_runtime(path, x)
     np.testing.assert_array_equal(ours, theirs)
     noise = 10 * np.log10(np.square(floats, dtype=float).sum() / np.square(floats - ours, dtype=float).sum())
-    assert noise == pytest.approx(result.output_snr_db[output], rel=1e-3)
+    assert_close("decibels", np.float32(noise), np.float32(result.output_snr_db[output]))
     assert noise > EXACT - 10 * (how.method == "percentile")
 
 

@@ -203,7 +203,7 @@ def _is_read(tensor: Tensor, known: Tensor) -> bool:
 
 
 def _equal(tensor: Tensor, known: Tensor) -> bool:
-    """Whether both are one constant, or one state that begins with the same content."""
+    """Whether two tensors are equal constants, or states with equal initial content."""
     is_kept = tensor.role == known.role and tensor.role in ("constant", "weight")
     return is_kept and (tensor.type, tensor.data) == (known.type, known.data)
 

@@ -17,7 +17,7 @@ from deployer.training.order import Samples
 from deployer.verify.reference import Memory, run_graph
 
 See = Callable[[str, Array], None]
-"""What is called with a value's name and its floats."""
+"""Observer of values: called with a name and its floats."""
 
 
 def program_of(path: Path, model: ModelProto, axes: Axes) -> Program:

@@ -1,21 +1,21 @@
 /* Results of up to four places by filters of 8-bit numbers, four filters at a time: sums of products in registers, then the
  * rounding to 8 bits of requantize_i8.h, for ratios that are numbers.
  *
- * Sixteen sums, eight addresses and six values are all the registers there are: the stack pointer stands at the call's own
- * struct while it runs, and the global and the thread pointer are saved with the rest. Nothing interrupts the cluster's cores. */
+ * Sixteen sums, eight addresses and six values are all the registers there are. */
 #ifndef BLOCK_I8_H
 #define BLOCK_I8_H
 
 #include <stdint.h>
 
-#include "pulp.h"
+#include "all_registers.h"
+#include "round_i8.h"
 
 #define PLACES 4
 #define FILTERS 4
 
 /* Runs of numbers that lie one behind the other both in X and in a filter. */
 typedef struct {
-    uint32_t saved[16];
+    uint32_t saved[ALL_REGISTERS];
     const int8_t *w; /* of the first filter */
     uint32_t w_m;    /* bytes from filter to filter */
     uint32_t w_back; /* by how many the runs of one reach into the next */
@@ -42,24 +42,17 @@ typedef struct {
 
 /* In the text that follows, N(field) is a field's place in the struct; ratios in ft0 to ft3; the bounds in t3 and t4, the zero
  * in t5. Between bounds 255 apart, the last byte of a sum with the zero is the result. */
-#define ROUNDED(c, ratio)                                                                                              \
-    "fcvt.s.w ft4, " c "\n fmul.s ft4, ft4, " ratio "\n fcvt.w.s " c ", ft4, rne\n" MAX(c, c, "t3") MIN(c, c, "t4")
 #define RESULTS(_, c0, c1, c2, c3)                                                                                     \
-    ROUNDED(c0, "ft0") ROUNDED(c1, "ft1") ROUNDED(c2, "ft2") ROUNDED(c3, "ft3") "lw a0, 0(t0)\n"                       \
+    ROUNDED(c0, "ft0", "t3", "t4") ROUNDED(c1, "ft1", "t3", "t4") ROUNDED(c2, "ft2", "t3", "t4")                       \
+    ROUNDED(c3, "ft3", "t3", "t4") "lw a0, 0(t0)\n"                                                                    \
     PACK_LOW(c0, c1, c0) PACK_HIGH(c0, c3, c2) ADD_BYTES(c0, c0, "t5") SW_NEXT(c0, "a0", 4) SW_NEXT("a0", "t0", 4)
 
-#define SAVED(DO)                                                                                                      \
-    DO("ra", 4) DO("s0", 8) DO("s1", 12) DO("s2", 16) DO("s3", 20) DO("s4", 24) DO("s5", 28) DO("s6", 32)              \
-    DO("s7", 36) DO("s8", 40) DO("s9", 44) DO("s10", 48) DO("s11", 52) DO("gp", 56) DO("tp", 60)
-#define SAVE(name, place) "sw " name ", " PULP_TEXT(place) "(a0)\n"
-#define RESTORE(name, place) "lw " name ", " PULP_TEXT(place) "(sp)\n"
-#define PLACE_IN(field) [field] "i"(__builtin_offsetof(block_i8_t, field))
+#define PLACE_IN(field) FIELD_OF(block_i8_t, field)
 
 static __attribute__((naked, noinline, used)) void block_i8(block_i8_t *p) {
     (void)p;
     __asm__ volatile(
-        SAVE("sp", 0) SAVED(SAVE)
-        "mv sp, a0\n lw a4, %[w](sp)\n"
+        ENTER "lw a4, %[w](sp)\n"
         "1: lw t0, %[w_m](sp)\n lw t1, %[b](sp)\n"
         "add a5, a4, t0\n add a6, a5, t0\n add a7, a6, t0\n"
         LW_NEXT("s0", "t1", 4) LW_NEXT("s1", "t1", 4) LW_NEXT("s2", "t1", 4) LW_NEXT("s3", "t1", 4)
@@ -84,7 +77,7 @@ static __attribute__((naked, noinline, used)) void block_i8(block_i8_t *p) {
         "mv s0, s8\n mv s1, s9\n mv s2, s10\n mv s3, s11\n mv s4, ra\n mv s5, gp\n mv s6, tp\n mv s7, t6\n"
         LOOP_END(60)
         "lw t0, %[blocks](sp)\n lw t1, %[w_back](sp)\n addi t0, t0, -1\n sw t0, %[blocks](sp)\n sub a4, a7, t1\n bnez t0, 1b\n"
-        SAVED(RESTORE) "lw sp, 0(sp)\n ret\n"
+        LEAVE
         :
         : PLACE_IN(w), PLACE_IN(w_m), PLACE_IN(w_back), PLACE_IN(b), PLACE_IN(ratio), PLACE_IN(blocks), PLACE_IN(y),
           PLACE_IN(low), PLACE_IN(high), PLACE_IN(zero), PLACE_IN(table), PLACE_IN(runs), PLACE_IN(words), PLACE_IN(at)

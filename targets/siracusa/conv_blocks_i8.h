@@ -131,7 +131,7 @@ static inline void blocks(const conv_i8_args_t *p) {
 #if CONV_COPIES
     const uint32_t taps = p->kh * p->kw * p->c;
     block.words = (taps + 3) / 4, block.runs = 1, block.w_back = 4 * block.words - taps;
-    /* What a filter's last word has of the next filter, or up to three bytes behind the last one, meets zeros. */
+    /* The last word of a filter also reads up to three bytes behind it, which are multiplied by zeros. */
     for (uint32_t j = 0; j < PLACES; j++) copies[j][block.words - 1] = 0, table[j] = (const int8_t *)copies[j];
 #else
     const uint32_t far = (PLACES - 1) * p->sw;

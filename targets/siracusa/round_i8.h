@@ -4,6 +4,10 @@
 
 #include "pulp.h"
 
+/* A sum in register c times a ratio, rounded half to even and between two bounds; by way of ft4. */
+#define ROUNDED(c, ratio, low, high)                                                                                   \
+    "fcvt.s.w ft4, " c "\n fmul.s ft4, ft4, " ratio "\n fcvt.w.s " c ", ft4, rne\n" MAX(c, c, low) MIN(c, c, high)
+
 /* Rounded half to even, between two bounds. */
 static inline int32_t rounded(float value, int32_t low, int32_t high) {
     int32_t whole;

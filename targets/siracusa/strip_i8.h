@@ -2,16 +2,17 @@
  * lines that have nothing but these channels; then the rounding to 8 bits of requantize_i8.h, for ratios that are numbers.
  *
  * Four taps of four channels are turned into four channels of four taps, whose products are one instruction each. All registers
- * are taken, as in block_i8.h. */
+ * are taken. */
 #ifndef STRIP_I8_H
 #define STRIP_I8_H
 
 #include <stdint.h>
 
-#include "pulp.h"
+#include "all_registers.h"
+#include "round_i8.h"
 
 typedef struct {
-    uint32_t saved[16];
+    uint32_t saved[ALL_REGISTERS];
     uint32_t w[8], last[4]; /* for each channel four taps in the order of TURN, and four; the last, where the channel's byte is */
     const uint32_t *lines[3];
     uint32_t step; /* bytes from window to window */
@@ -32,21 +33,12 @@ typedef struct {
     TURNED SUM_PRODUCTS("s8", "t1", w0) SUM_PRODUCTS("s9", "t4", w1) SUM_PRODUCTS("s10", "t3", w2)                       \
     SUM_PRODUCTS("s11", "t0", w3)
 #define FROM(name, field, number) "lw " name ", %[" #field "]+4*" #number "(sp)\n"
-#define TO_BOUNDS(c, ratio)                                                                                            \
-    "fcvt.s.w ft4, " c "\n fmul.s ft4, ft4, " ratio "\n fcvt.w.s " c ", ft4, rne\n" MAX(c, c, "ra") MIN(c, c, "gp")
-
-#define STRIP_SAVED(DO)                                                                                                \
-    DO("ra", 4) DO("s0", 8) DO("s1", 12) DO("s2", 16) DO("s3", 20) DO("s4", 24) DO("s5", 28) DO("s6", 32)              \
-    DO("s7", 36) DO("s8", 40) DO("s9", 44) DO("s10", 48) DO("s11", 52) DO("gp", 56) DO("tp", 60)
-#define STRIP_SAVE(name, place) "sw " name ", " PULP_TEXT(place) "(a0)\n"
-#define STRIP_RESTORE(name, place) "lw " name ", " PULP_TEXT(place) "(sp)\n"
-#define STRIP_FIELD(field) [field] "i"(__builtin_offsetof(strip_i8_t, field))
+#define STRIP_FIELD(field) FIELD_OF(strip_i8_t, field)
 
 static __attribute__((naked, noinline, used)) void strip_i8(strip_i8_t *p) {
     (void)p;
     __asm__ volatile(
-        STRIP_SAVE("sp", 0) STRIP_SAVED(STRIP_SAVE)
-        "mv sp, a0\n"
+        ENTER
         FROM("s0", w, 0) FROM("s1", w, 1) FROM("s2", w, 2) FROM("s3", w, 3)
         FROM("s4", w, 4) FROM("s5", w, 5) FROM("s6", w, 6) FROM("s7", w, 7)
         FROM("a0", lines, 0) FROM("a1", lines, 1) FROM("a2", lines, 2) FROM("a3", step, 0)
@@ -63,10 +55,11 @@ static __attribute__((naked, noinline, used)) void strip_i8(strip_i8_t *p) {
         LW_STEP("t0", "a2", "a3") FROM("t1", last, 0) FROM("t2", last, 1) FROM("t3", last, 2) FROM("t4", last, 3)
         SUM_PRODUCTS("s8", "t0", "t1") SUM_PRODUCTS("s9", "t0", "t2") SUM_PRODUCTS("s10", "t0", "t3")
         SUM_PRODUCTS("s11", "t0", "t4")
-        TO_BOUNDS("s8", "ft0") TO_BOUNDS("s9", "ft1") TO_BOUNDS("s10", "ft2") TO_BOUNDS("s11", "ft3")
+        ROUNDED("s8", "ft0", "ra", "gp") ROUNDED("s9", "ft1", "ra", "gp")
+        ROUNDED("s10", "ft2", "ra", "gp") ROUNDED("s11", "ft3", "ra", "gp")
         PACK_LOW("s8", "s9", "s8") PACK_HIGH("s8", "s11", "s10") ADD_BYTES("s8", "s8", "tp") SW_STEP("s8", "a7", "t6")
         LOOP_END(73)
-        STRIP_SAVED(STRIP_RESTORE) "lw sp, 0(sp)\n ret\n"
+        LEAVE
         :
         : STRIP_FIELD(w), STRIP_FIELD(last), STRIP_FIELD(lines), STRIP_FIELD(step), STRIP_FIELD(y), STRIP_FIELD(y_step),
           STRIP_FIELD(count), STRIP_FIELD(low), STRIP_FIELD(high), STRIP_FIELD(zero), STRIP_FIELD(b), STRIP_FIELD(ratio)

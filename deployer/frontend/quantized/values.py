@@ -38,7 +38,7 @@ class Quantizer:
 
     def dequantized(self, numbers: Array) -> Array:
         """Floats that signed numbers of 8 bits stand for."""
-        return (numbers.astype(np.int64) - self.zero).astype(np.float32) * self.scale
+        return np.asarray((numbers.astype(np.int64) - self.zero).astype(np.float32) * self.scale)
 
 
 @dataclass(eq=False)

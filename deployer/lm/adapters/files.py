@@ -18,7 +18,7 @@ from deployer.running import output
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
-"""What PEFT puts before the names of the base model."""
+"""Prefix that PEFT gives to the names of the base model."""
 KIND = "LORA"
 READ = ("peft_type", "r", "lora_alpha", "lora_dropout", "target_modules")
 """Fields of the record that are read."""

@@ -28,7 +28,7 @@ NARROW = ("norm", "embed", "lm_head")
 class LowRank:
     """Adapters of the linear layers whose names `pattern` matches; their products count `alpha` / `rank`.
 
-    In training a share of `dropout` of what an adapter reads is dropped, and the rest scaled, for each adapter anew.
+    In training each adapter drops a share of `dropout` of its inputs, drawn for it alone, and scales the others.
     """
 
     pattern: str

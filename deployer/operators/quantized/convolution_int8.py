@@ -33,7 +33,7 @@ X_ZERO, W_ZERO = "x_zero", "w_zero"
 """Attributes: what is padded with, and what a filter's numbers are above their true ones."""
 WINDOWS: dict[str, str] = {"strides": "INTS", "pads": "INTS", "dilations": "INTS"}
 EXACT = 1 << 31
-"""What no sum may reach."""
+"""Limit of sums, which 32 bits do not hold."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-/* Floats to numbers of 8 bits. What is no number becomes the least one. Beyond 1.5 * 2^23 a float has no bits below one, so that
+/* Floats to numbers of 8 bits. NaN becomes the least one. Beyond 1.5 * 2^23 a float has no bits below one, so that
  * a sum with it is rounded half to even, on every IEEE machine and without a function; its last bits are the integer. */
 #ifndef REQUANTIZE_I8_H
 #define REQUANTIZE_I8_H
@@ -16,7 +16,7 @@ static inline int8_t rounded_i8(float value, float low, float high, int32_t zero
     return (int8_t)((int32_t)bits_of_f32(value + ROUNDING_I8) - (int32_t)bits_of_f32(ROUNDING_I8) + zero);
 }
 
-/* What sums become: the bounds of their rounded products with ratios, which are numbers, and the zero. Where a machine has
+/* Range of requantized sums: the bounds of their rounded products with ratios, which are numbers, and the zero. Where a machine has
  * instructions that round and that saturate, bounds of all 8 bits are quicker: saturated_i8 is for ranges of which is_all_i8 holds. */
 #if defined(__arm__) && defined(__ARM_FP) && defined(__ARM_FEATURE_DSP) && defined(__GNUC__)
 typedef struct {

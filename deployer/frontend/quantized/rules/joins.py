@@ -47,7 +47,7 @@ def add(packer: Packer, a: QuantizedValue, b: QuantizedValue, result: Result) ->
     for name, x in (("a_ratio", a), ("b_ratio", b)):
         attrs[name] = float(np.float32(x.quantizer.scale / result.quantizer.scale))
     names = [packer.tensor_of(x, layout) for x in (a, b)]
-    tensor = packer.emit("Int8Add", names, packer.fresh(f"{result.name}/int8"), attrs | result_attributes(result))
+    tensor = packer.emit("Int8Add", names, packer.fresh(f"{result.name}/int8"), {**attrs, **result_attributes(result)})
     record(packer, result, layout, tensor, a.channels or b.channels)
 
 
