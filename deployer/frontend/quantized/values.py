@@ -34,7 +34,7 @@ class Quantizer:
         """Quantize floats: divide, round half to even, add the zero and clip; NaN becomes the least number."""
         quotients = np.nan_to_num(np.asarray(floats, np.float32) / self.scale, nan=-np.inf)
         whole = np.rint(np.clip(quotients, -2 * OFFSET, 2 * OFFSET))
-        return np.clip(whole + self.zero, -OFFSET, OFFSET - 1).astype(np.int8)
+        return np.asarray(np.clip(whole + self.zero, -OFFSET, OFFSET - 1), np.int8)
 
     def dequantized(self, numbers: Array) -> Array:
         """Floats that signed numbers of 8 bits stand for."""
