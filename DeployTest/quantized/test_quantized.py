@@ -61,7 +61,7 @@ def _forms() -> Iterator[Any]:
             )
 
 
-@pytest.mark.parametrize(("form", "kinds"), _forms())
+@pytest.mark.parametrize(("form", "kinds"), list(_forms()))
 @pytest.mark.parametrize("name", MODELS)
 def test_equals_runtime_and_integers(name: str, form: str, kinds: tuple[str, str, bool], tmp_path: Path) -> None:
     """No element differs; every layer between the borders is one over integers."""
@@ -125,7 +125,7 @@ def _runs() -> Iterator[Any]:
             yield pytest.param(name, (target,), marks=marks, id=f"{name}-{target}")
 
 
-@pytest.mark.parametrize(("name", "options"), _runs())
+@pytest.mark.parametrize(("name", "options"), list(_runs()))
 def test_runs(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
     """A program has the bytes of the model's runtime, for any tiles, buffering, memory levels and target."""
     needs_simulator(options[0])

@@ -22,17 +22,12 @@ PREFIX = "base_model.model."
 KIND = "LORA"
 READ = ("peft_type", "r", "lora_alpha", "lora_dropout", "target_modules")
 """Fields of the record that are read."""
-IDLE = (
-    *("auto_mapping", "base_model_name_or_path", "inference_mode", "init_lora_weights", "peft_version", "revision"),
-    *(
-        "task_type",
-        "loftq_config",
-        "corda_config",
-        "eva_config",
-        "lora_ga_config",
-        "megatron_core",
-        "qalora_group_size",
-    ),
+IDLE = frozenset(
+    {
+        *("auto_mapping", "base_model_name_or_path", "corda_config", "eva_config", "inference_mode"),
+        *("init_lora_weights", "loftq_config", "lora_ga_config", "megatron_core", "peft_version"),
+        *("qalora_group_size", "revision", "task_type"),
+    }
 )
 """Fields that say nothing of what a trained adapter computes."""
 OFF = ("none",)

@@ -20,7 +20,7 @@ Attributes = dict[str, int | float | Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Pool:
+class IntegerPool:
     """Pool over windows, or over whole images if `is_global`: the mean of each, or its largest number."""
 
     is_mean: bool
@@ -56,7 +56,7 @@ class Pool:
         return record(packer, result, axes, tensor, x.channels)
 
 
-def average(packer: Packer, node: NodeProto, pool: Pool) -> bool:
+def average(packer: Packer, node: NodeProto, pool: IntegerPool) -> bool:
     """Compute a mean in integers."""
     x = packer.dequantized.get(node.input[0])
     if x is None or not pool.has_integers(packer, node, x):
@@ -70,19 +70,19 @@ def average(packer: Packer, node: NodeProto, pool: Pool) -> bool:
 @qdq_rule("AveragePool")
 def average_pool(packer: Packer, node: NodeProto) -> bool:
     """Compute means of windows in integers."""
-    return average(packer, node, Pool(is_mean=True))
+    return average(packer, node, IntegerPool(is_mean=True))
 
 
 @qdq_rule("GlobalAveragePool")
 def global_average_pool(packer: Packer, node: NodeProto) -> bool:
     """Compute means of images in integers."""
-    return average(packer, node, Pool(is_mean=True, is_global=True))
+    return average(packer, node, IntegerPool(is_mean=True, is_global=True))
 
 
 @qdq_rule("MaxPool")
 def max_pool(packer: Packer, node: NodeProto) -> bool:
     """Compute the largest numbers of windows in integers, between borders or of an 8-bit tensor as it is."""
-    x, pool = packer.value(node.input[0]), Pool(is_mean=False)
+    x, pool = packer.value(node.input[0]), IntegerPool(is_mean=False)
     if node.input[0] in packer.quantized and x is not None:
         pool.emit(packer, node, x, full_range(x.quantizer, node.output[0]))
         return True
@@ -99,7 +99,7 @@ def max_pool(packer: Packer, node: NodeProto) -> bool:
     return True
 
 
-def linear_average(packer: Packer, node: NodeProto, pool: Pool) -> None:
+def linear_average(packer: Packer, node: NodeProto, pool: IntegerPool) -> None:
     """Compute a mean of 8 bits: inputs x, its scale and zero, and the result's scale and zero."""
     if plain_node(node).attrs.get("channels_last", 0):
         raise refused(node, "channels_last is 1", "channels_last 0")
@@ -110,10 +110,10 @@ def linear_average(packer: Packer, node: NodeProto, pool: Pool) -> None:
 @qoperator_rule("QLinearAveragePool")
 def linear_average_pool(packer: Packer, node: NodeProto) -> None:
     """Compute means of windows."""
-    linear_average(packer, node, Pool(is_mean=True))
+    linear_average(packer, node, IntegerPool(is_mean=True))
 
 
 @qoperator_rule("QLinearGlobalAveragePool")
 def linear_global_average_pool(packer: Packer, node: NodeProto) -> None:
     """Compute means of images."""
-    linear_average(packer, node, Pool(is_mean=True, is_global=True))
+    linear_average(packer, node, IntegerPool(is_mean=True, is_global=True))
