@@ -92,6 +92,11 @@ class TrainGraph:
         return {name: kind for name, kind in self.data.items() if name not in self.share}
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """The data inputs of the model, without labels, targets and weights of samples."""
+        return tuple(name for name in self.sampled if name not in self.loss.targets)
+
+    @property
     def original(self) -> dict[str, str]:
         """The names in the model of parameters and running statistics."""
         return self.trained | self.states

@@ -5,7 +5,7 @@ them along that dim; where the dim is a reduction, the result is a sum over the 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deployer.core.access import Access, At, Dim, Mirror, Operand, Window, Windowed
@@ -43,6 +43,13 @@ class SamplePlaces:
             name = self.program.tensors[name].storage
         return self.found.get(name)
 
+    def begin(self, inputs: Collection[str]) -> None:
+        """Note the samples along the first axis of data inputs."""
+        for name in inputs:
+            kind = self.program.tensors[name].type
+            if kind.shape and kind.shape[0] % self.count == 0:
+                self.found[name] = SampleAxis(1, self.count, kind.size // self.count)
+
     def outer(self, name: str, reader: Node | None = None) -> int:
         """Elements in front of the samples in a tensor; 0 where it has none, nor rows for them that the node reads."""
         place = self.of(name) if name else None
@@ -60,21 +67,18 @@ def batch_of(program: Program) -> int:
 def sample_places(program: Program) -> SamplePlaces:
     """The places in the tensors of the training graph; OptionProblem for a node that mixes samples."""
     places = SamplePlaces(program, batch_of(program))
-    for name in program.data:
-        kind = program.tensors[name].type
-        if kind.shape and kind.shape[0] % places.count == 0:
-            places.found[name] = SampleAxis(1, places.count, kind.size // places.count)
+    places.begin(program.data)
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.graphs[0].nodes:
         if accumulator_of(node) is None:
-            for name, place in _results(places, node, types):
+            for name, place in results_of(places, node, types):
                 places.found[name] = place
         places.makers.update((name, node) for name in node.outputs if name)
     return places
 
 
-def _results(places: SamplePlaces, node: Node, types: Mapping[str, TensorType]) -> Iterator[tuple[str, Place]]:
-    """The outputs of a node that depend on samples."""
+def results_of(places: SamplePlaces, node: Node, types: Mapping[str, TensorType]) -> Iterator[tuple[str, Place]]:
+    """The outputs of a node that depend on samples; OptionProblem for a node that mixes samples."""
     if training_of(node).passes is not None:
         raise refused(node, "its random numbers depend on the place of a sample in its pass", "leave the layer out")
     known = {name: place for name in node.inputs if name and (place := places.of(name)) is not None}
