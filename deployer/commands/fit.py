@@ -152,6 +152,7 @@ def run_of(a: argparse.Namespace, validation: AnySource | float | None) -> Train
         bound=a.bound,
         every=a.checkpoint_every,
         resume=a.resume,
+        latent_replay=a.latent_replay,
         checks=a.check_passes,
     )
 

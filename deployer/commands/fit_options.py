@@ -88,6 +88,8 @@ def add_length_options(p: argparse.ArgumentParser) -> None:
     text = "passes between checkpoints (default: a checkpoint at the end of each epoch)"
     length.add_argument("--checkpoint-every", type=positive, default=0, metavar="N", help=text)
     length.add_argument("--resume", action="store_true", help="resume from the checkpoint in the output folder")
+    text = "run frozen layers in front of the trained ones once for each sample, and the others in each epoch"
+    length.add_argument("--latent-replay", action="store_true", help=text)
     text = "passes to recompute in float64 from the program's own state (default 8)"
     length.add_argument("--check-passes", type=passes, default=8, metavar="N|all|none", help=text)
 

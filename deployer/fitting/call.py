@@ -80,6 +80,7 @@ def fit(
     check_passes: int = CHECKS,
     checkpoint_every: int = 0,
     resume: bool = False,
+    latent_replay: bool = False,
     target: str = "",
     buffering: str = Options.strategy,
     budgets: Mapping[str, int] | None = None,
@@ -133,6 +134,7 @@ def fit(
     - `overfit` trains the first so many samples alone, until their loss is below `bound`.
     - `check_passes` passes are repeated in float64. A checkpoint is written every `checkpoint_every` passes (0: after
       each epoch); with `resume` the run goes on from it.
+    - With `latent_replay` frozen layers in front of the trained ones run once for each sample; bits are the same.
     - `target` is the machine, by default this one at full speed; `cores`, `buffering`, `budgets` (bytes by level) and
       `outermost` (the last level tensors may lie in) are as in `deployer train`. Bits are the same for all.
     - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split into
@@ -193,6 +195,7 @@ def fit(
         bound=bound,
         every=checkpoint_every,
         resume=resume,
+        latent_replay=latent_replay,
         checks=check_passes,
     )
     return fit_task(

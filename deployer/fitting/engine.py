@@ -41,7 +41,7 @@ class Built:
     plan: Plan
     folder: Path
 
-    def _run(
+    def run(
         self,
         state: State,
         accumulated: int,
@@ -49,6 +49,7 @@ class Built:
         rates: Sequence[Sequence[float]] = (),
         flushes: bool = False,
     ) -> bytes:
+        """The dump of a segment that begins with a state; arguments are those of `segment_input`."""
         content = segment_input(self.plan, self.program, state, accumulated, samples, rates, flushes)
         return run_segment(self.plan, self.folder, content, accumulated, accumulated + len(samples) if flushes else 0)[
             0
@@ -81,7 +82,7 @@ class Trainer(Built):
         A pass whose loss is infinite or no number is the last one.
         """
         updates, accumulated = divmod(passes, self.plan.options.accumulate)
-        dump = self._run(state, accumulated, samples, self.rates[updates:].tolist(), flushes)
+        dump = self.run(state, accumulated, samples, self.rates[updates:].tolist(), flushes)
         kinds = {home.storage: self.program.tensors[home.storage].type for home in state_homes(self.plan)}
         size = sum(kind.bytes for kind in kinds.values())
         losses = np.frombuffer(dump[: len(dump) - size], np.float32)
@@ -102,7 +103,7 @@ class FitEvaluator(Built):
         kind = self.program.tensors[self.program.outputs[0]].type
         each = max(sum(array.nbytes for array in batches[0]), 1)
         count = max(INPUT_BYTES // each, 1)
-        dumps = [self._run(weights, 0, batches[i : i + count]) for i in range(0, len(batches), count)]
+        dumps = [self.run(weights, 0, batches[i : i + count]) for i in range(0, len(batches), count)]
         return np.frombuffer(b"".join(dumps), kind.dtype).reshape(len(batches), *kind.shape)
 
 

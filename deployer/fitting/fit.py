@@ -21,6 +21,7 @@ from deployer.fitting.data.sources import Feed, read_samples
 from deployer.fitting.data.streams import AnySource, BatchSource, SampleStream, StreamFeed, stream_of, watch
 from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
 from deployer.fitting.history import LOSS, EpochRow, FitReport, History, exploded, history_csv, history_of
+from deployer.fitting.latents import LatentReplay, latent_features
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.metrics import MODES, Measurements, Metrics, metrics_of
 from deployer.fitting.runs.run_callbacks import with_callbacks
@@ -61,6 +62,8 @@ from deployer.training.tensors.selection import Expected
 if TYPE_CHECKING:
     from deployer.fitting.progress import ProgressBar
 
+FEATURES = "features"
+"""The folder of the program that computes latents."""
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
 TRAINED = ("trained.npz", "trained.safetensors")
 
@@ -260,6 +263,7 @@ class _Case:
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
         if isinstance(run.validation, BatchSource):
+            self.check_streamed()
             return samples, stream_of(run.validation, types, targets)
         place = str(run.validation) if isinstance(run.validation, Path | str) else "the validation set"
         request = replace(request, classes=samples.classes, like=samples.taken)
@@ -275,6 +279,7 @@ class _Case:
         """Raise OptionProblem for options that need all samples at once."""
         run = self.run
         given = {"resume": run.resume, "overfit": run.overfit is not None, "class_balanced": run.class_balanced}
+        given["latent_replay"] = run.latent_replay
         for name in (name for name, value in given.items() if value):
             raise OptionProblem(f"{name} needs the samples of all batches at once", hint="in_memory=True")
 
@@ -425,6 +430,7 @@ class _Fit:
     remarks: tuple[str, ...] = ()
     warn: Warn = python_warning
     _kept: dict[str, Feed] = field(default_factory=dict)
+    _replays: list[LatentReplay] = field(default_factory=list)
 
     def run(self) -> Fitted:
         case, run = self.case, self.case.run
@@ -435,6 +441,8 @@ class _Fit:
         judge = SampledPasses(trainer.program, feed.updates, trainer.rates)
         rates, horizon = case.rates(self.samples), self._horizon(feed)
         self.callback.on_tensors(told(records(case.problem.tensors)))
+        for replay in self._replays:
+            self.callback.on_message(f"{replay.record.text}; computed in {replay.seconds:.2g} s")
         self.callback.on_begin(feed.updates.passes, feed.order.passes, start)
         if run.patience:
             self.callback.on_message(horizon.announced(self.held_out is not None))
@@ -484,11 +492,25 @@ class _Fit:
         output.write(self.directory, self._example(program, feed), self.force)
         options = replace(self.case.options, accumulate=self.case.run.accumulate_grad_batches)
         folder = self.directory / "code"
-        program, rates, bases = self.case.rates(self.samples).rated(program)
+        whole, (program, rates, bases) = program, self.case.rates(self.samples).rated(program)
         if self.inspect is not None:
             self.inspect(self.case.problem, program, feed, rates)
+        if self.case.run.latent_replay:
+            program = self._replayed(whole)
+            program, rates, bases = self.case.rates(self.samples).rated(program)
         plan = build_segment(program, options, folder, self.force, self.callback.on_stage)
         return Trainer(program, plan, folder, rates, bases)
+
+    def _replayed(self, program: Program) -> Program:
+        """The head of the program, for which the feed has latents from now on."""
+        inputs, folder = self.case.problem.graph.inputs, self.directory / FEATURES
+        names = {name: name for name in program.data if name in self.samples.types}
+        features = latent_features(program, inputs, names, folder, self.force, self.callback.on_stage)
+        replay, head = LatentReplay(features, len(program.graphs[0].nodes)), features.part.head
+        self.callback.on_stage("features")
+        self._kept["feed"] = self.case.feed(replay.trained(self.samples), head)
+        self._replays.append(replay)
+        return head
 
     def _example(self, program: Program, feed: Feed) -> dict[str, bytes]:
         """Files of the run that a library needs besides graphs and state."""
@@ -504,9 +526,15 @@ class _Fit:
         if program is None:
             return lambda state: (Measurements(), Measurements())
         folder = self.directory / "validation"
+        sets = (self.held_out, self.samples if self.case.measures_training(self.samples) else None)
+        for replay in self._replays:
+            names = dict(zip(program.data, self.case.problem.graph.inputs, strict=True))
+            place = folder / FEATURES
+            replay.evaluation = latent_features(program, program.data, names, place, self.force, self.callback.on_stage)
+            program = replay.evaluation.part.head
+            sets = replay.measured(sets[0], "validation"), replay.measured(sets[1], "train metrics")
         plan = build_segment(program, Options(native().name), folder, self.force, self.callback.on_stage)
         evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
-        sets = (self.held_out, self.samples if self.case.measures_training(self.samples) else None)
 
         last: list[tuple[Mapping[str, Array], tuple[Measurements, Measurements]]] = []
 
@@ -557,6 +585,7 @@ class _Fit:
         drawn = ", ".join(self.case.problem.drawn)
         initial = f"initial weights drawn by {self.case.task.initial} from seed {run.seed}: {drawn}" if drawn else ""
         notes = [note for note in (*self.remarks, initial, feed.order.note, feed.updates.note(end.passes)) if note]
+        notes += [replay.record.text for replay in self._replays]
         notes += [note for note in self._ending(end, feed) if note]
         verdict = "failed" if faults else judge.verdict
         (weights, running), (best, best_running) = self._weights(end.state), self._weights(self._best(end))

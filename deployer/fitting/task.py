@@ -97,6 +97,7 @@ class TrainingRun:
     `monitor_mode` ("min", "max") says of a monitored function which of its values are better. With `restore_best` the
     trained weights are those of the best epoch. A checkpoint is written every `every` passes, by default at the end of
     each epoch, and with `resume` the run goes on from it. `checks` passes are repeated in float64.
+    With `latent_replay` layers in front of the trained ones run once for each sample, and epochs run the others.
     """
 
     epochs: int = 1
@@ -122,6 +123,7 @@ class TrainingRun:
     every: int = 0
     resume: bool = False
     checks: int = CHECKS
+    latent_replay: bool = False
 
     def __post_init__(self) -> None:
         """Raise OptionProblem for numbers without meaning."""
