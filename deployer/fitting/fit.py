@@ -1,6 +1,7 @@
 """Training over epochs in one call: a forward model and its data in; trained weights, history and report out."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,11 +20,11 @@ from deployer.fitting.callback import Callback, Callbacks, callback_group
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes, read_checkpoint
 from deployer.fitting.data.sources import Feed, read_samples
 from deployer.fitting.data.streams import AnySource, BatchSource, SampleStream, StreamFeed, stream_of, watch
-from deployer.fitting.engine import FitEvaluator, Trainer, evaluated_program
-from deployer.fitting.history import LOSS, EpochRow, FitReport, History, exploded, history_csv, history_of
-from deployer.fitting.latents import LatentReplay, latent_features
+from deployer.fitting.engine import FitEvaluator, State, Trainer, evaluated_program
+from deployer.fitting.history import LOSS, EpochRow, FitReport, History, ReplayRecord, exploded, history_csv, history_of
 from deployer.fitting.loop import DIVERGED, REACHED, Horizon, TrainingLoop
 from deployer.fitting.metrics import MODES, Measurements, Metrics, metrics_of
+from deployer.fitting.runs.latents import LatentReplay, latent_features
 from deployer.fitting.runs.run_callbacks import with_callbacks
 from deployer.fitting.runs.run_files import (
     BEST,
@@ -44,6 +45,7 @@ from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes, check_counts, check_total
 from deployer.lr_schedules.windows import Updates
 from deployer.planning import fuse
+from deployer.planning.frozen_part import FrozenPart, split_frozen
 from deployer.reports import facts
 from deployer.reports.confusion import Confusion
 from deployer.reports.facts import RunFacts
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
 
 FEATURES = "features"
 """The folder of the program that computes latents."""
+FEED, WHOLE = "feed", "whole"
+"""Names of the data that passes take, and of those of the whole program where passes take latents."""
 HISTORY, PAGE, REPORT = "history.csv", "report.html", "report.json"
 TRAINED = ("trained.npz", "trained.safetensors")
 
@@ -80,7 +84,7 @@ class Fitted:
     `tensors` says of each float tensor of the model whether it is trained, frozen, a constant or a state, and why.
     `checks` has the numbers that `checked` is of. `about` says what was trained on what; `per_epoch` is the number of
     passes of an epoch, `confusion` that of the final weights on the validation samples, `files` what a
-    library that goes on from the run is made from.
+    library that goes on from the run is made from, `replay` what was kept of frozen layers, if it was.
     """
 
     rows: tuple[EpochRow, ...]
@@ -104,6 +108,7 @@ class Fitted:
     per_epoch: int = 0
     confusion: Confusion | None = None
     files: dict[str, bytes] = field(default_factory=dict)
+    replay: ReplayRecord | None = None
 
     @property
     def history(self) -> History:
@@ -375,6 +380,12 @@ class _Case:
             version=__version__,
         )
 
+    def split(self, train: Path, optimizer: Path) -> FrozenPart | None:
+        """The program of both graphs in two, if latents are to be replayed."""
+        if not self.run.latent_replay:
+            return None
+        return split_frozen(self.problem.program(train, optimizer), self.problem.graph.inputs)
+
     def evaluation(self) -> Program:
         """The program of the model that validation runs."""
         if self.evaluated == self.model and read_record(self.model) is not None:
@@ -438,11 +449,10 @@ class _Fit:
         feed = self.feed(trainer.program)
         measure = self._measure()
         start = self._start(trainer)
-        judge = SampledPasses(trainer.program, feed.updates, trainer.rates)
+        whole = self._kept.get(WHOLE, feed)
+        judge = SampledPasses(whole.program, feed.updates, trainer.rates)
         rates, horizon = case.rates(self.samples), self._horizon(feed)
         self.callback.on_tensors(told(records(case.problem.tensors)))
-        for replay in self._replays:
-            self.callback.on_message(f"{replay.record.text}; computed in {replay.seconds:.2g} s")
         self.callback.on_begin(feed.updates.passes, feed.order.passes, start)
         if run.patience:
             self.callback.on_message(horizon.announced(self.held_out is not None))
@@ -450,11 +460,20 @@ class _Fit:
         def follow(place: CheckpointPlace, values: Sequence[float]) -> None:
             rates.follow(trainer.rates, trainer.bases, values, place.passes)
 
-        check, callback = judge.check, self.callback
+        def check(index: int, before: State, after: State, loss: float, sample: Sequence[Array]) -> None:
+            """Check a pass of the whole program, also where it had latents."""
+            given = sample if whole is feed else whole.passes(index, index + 1)[0]
+            judge.check(index, before, after, loss, given)
+
+        callback = self.callback
         loop = TrainingLoop(
             trainer, feed, horizon, measure, self._keep, check, rates.of_pass, callback, follow, self.warn
         )
+        begin = time.perf_counter()
         end = loop.run(start)
+        for replay in self._replays:
+            made = end.passes - start.passes
+            self.callback.on_message(replay.times(time.perf_counter() - begin, made, feed.order.passes))
         confusion = None if end.ended == DIVERGED else measure(end.state)[0].confusion
         return self._finish(end, trainer, judge, feed, confusion)
 
@@ -467,15 +486,16 @@ class _Fit:
 
     def feed(self, program: Program) -> Feed:
         """The input data of the run's passes; a stream is read once for all that ask."""
-        if "feed" not in self._kept:
-            self._kept["feed"] = self.case.feed(self.samples, program)
-        return replace(self._kept["feed"], program=program)
+        if FEED not in self._kept:
+            self._kept[FEED] = self.case.feed(self.samples, program)
+        return replace(self._kept[FEED], program=program)
 
     def _trainer(self) -> Trainer:
         self.callback.on_stage("graphs")
         with output.scratch(self.directory) as folder:
             paths = [folder / name for name in GRAPHS]
             self.case.problem.write(*paths)
+            part = self.case.split(*paths)
             output.write(self.directory, {path.name: path.read_bytes() for path in paths}, self.force)
         program = self.case.problem.program(*(self.directory / name for name in GRAPHS))
         for samples, name in ((self.samples, "data"), (self.held_out, "the validation set")):
@@ -495,22 +515,22 @@ class _Fit:
         whole, (program, rates, bases) = program, self.case.rates(self.samples).rated(program)
         if self.inspect is not None:
             self.inspect(self.case.problem, program, feed, rates)
-        if self.case.run.latent_replay:
-            program = self._replayed(whole)
+        if part is not None:
+            self._kept[WHOLE] = replace(feed, program=program)
+            program = self._replayed(part, len(whole.graphs[0].nodes))
             program, rates, bases = self.case.rates(self.samples).rated(program)
         plan = build_segment(program, options, folder, self.force, self.callback.on_stage)
         return Trainer(program, plan, folder, rates, bases)
 
-    def _replayed(self, program: Program) -> Program:
-        """The head of the program, for which the feed has latents from now on."""
-        inputs, folder = self.case.problem.graph.inputs, self.directory / FEATURES
-        names = {name: name for name in program.data if name in self.samples.types}
-        features = latent_features(program, inputs, names, folder, self.force, self.callback.on_stage)
-        replay, head = LatentReplay(features, len(program.graphs[0].nodes)), features.part.head
+    def _replayed(self, part: FrozenPart, steps: int) -> Program:
+        """The head of a program of so many steps, for which the feed has latents from now on."""
+        names, folder = {name: name for name in self.samples.types}, self.directory / FEATURES
+        features = latent_features(part, names, folder, self.force, self.callback.on_stage)
+        replay = LatentReplay(features, steps)
         self.callback.on_stage("features")
-        self._kept["feed"] = self.case.feed(replay.trained(self.samples), head)
+        self._kept[FEED] = self.case.feed(replay.replayed(self.samples, features), part.head)
         self._replays.append(replay)
-        return head
+        return part.head
 
     def _example(self, program: Program, feed: Feed) -> dict[str, bytes]:
         """Files of the run that a library needs besides graphs and state."""
@@ -529,10 +549,9 @@ class _Fit:
         sets = (self.held_out, self.samples if self.case.measures_training(self.samples) else None)
         for replay in self._replays:
             names = dict(zip(program.data, self.case.problem.graph.inputs, strict=True))
-            place = folder / FEATURES
-            replay.evaluation = latent_features(program, program.data, names, place, self.force, self.callback.on_stage)
-            program = replay.evaluation.part.head
-            sets = replay.measured(sets[0], "validation"), replay.measured(sets[1], "train metrics")
+            features = replay.other(program, names, folder / FEATURES, self.force, self.callback.on_stage)
+            program, (first, second) = features.part.head, sets
+            sets = first and replay.replayed(first, features), second and replay.replayed(second, features)
         plan = build_segment(program, Options(native().name), folder, self.force, self.callback.on_stage)
         evaluator, metrics = FitEvaluator(program, plan, folder), self.case.metrics
 
@@ -613,6 +632,7 @@ class _Fit:
             about,
             feed.order.passes,
             confusion,
+            replay=next((replay.record for replay in self._replays), None),
         )
         figures = figures_of(trainer.plan, fuse.fuse_program(trainer.program, trainer.plan.options))
         report = FitReport(
@@ -630,6 +650,7 @@ class _Fit:
             about,
             confusion,
             figures,
+            result.replay,
         )
         record = printable(asdict(report))
         weights = weights | running

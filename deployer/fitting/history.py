@@ -58,6 +58,29 @@ class EpochRow:
 
 
 @dataclass(frozen=True)
+class ReplayRecord:
+    """Latents of a run: the type of each for one sample by name, and their bytes for one sample and in all.
+
+    `bytes` are those of all samples that are trained on or measured. The frozen part has `frozen_steps` of the `steps`
+    of a pass, before rewrites, and `end` says why it has no more of them.
+    """
+
+    latents: dict[str, str]
+    sample_bytes: int
+    bytes: int
+    frozen_steps: int
+    steps: int
+    end: str
+
+    @property
+    def text(self) -> str:
+        """The record in one line."""
+        named = ", ".join(f"{name} {kind}" for name, kind in self.latents.items())
+        steps = f"{self.frozen_steps} of {self.steps} steps run once for each sample, as {self.end}"
+        return f"latent replay: {steps}; latents {named}: {self.sample_bytes} B a sample, {self.bytes} B in all"
+
+
+@dataclass(frozen=True)
 class FitReport:
     """Content of report.json, for other programs; NaN and infinities are stored as text.
 
@@ -65,8 +88,8 @@ class FitReport:
     its last (empty where it did not), the epoch with the best monitored metric (0: none has ended), a row per epoch,
     the names of the labels from 0 on, where the samples have some, and what was taken of the samples, `validation` of
     others; `tensors` as in `Fitted`. `losses` are those of the passes, `about` says what was trained on what,
-    `confusion` counts predictions by the final weights on the validation samples, and `figures` are what the pictures
-    of the plan show.
+    `confusion` counts predictions by the final weights on the validation samples, `figures` are what the pictures of
+    the plan show, and `replay` says what was kept of frozen layers, if it was.
     """
 
     verdict: str
@@ -85,6 +108,7 @@ class FitReport:
     about: RunFacts = field(default_factory=RunFacts)
     confusion: Confusion | None = None
     figures: Figures | None = None
+    replay: ReplayRecord | None = None
 
 
 Value = TypeVar("Value")

@@ -5,14 +5,15 @@ from dataclasses import dataclass, field, replace
 
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import DTYPES, Graph, Node, Program, Tensor, TensorType
-from deployer.core.operator import registry
+from deployer.core.operator import registry, training_of
 from deployer.operators.base.one_sample import SampleAxis
 from deployer.planning.canonical.sample_places import SamplePlaces, batch_of, results_of
 from deployer.verify.program import verify_program
 
 SHOWN = 4
 """So many nodes at the border are named."""
-HINT = "freeze the first layers, with --trainable REGEX or requires_grad=False, or train without latents"
+DRAWS = "draws anew in each pass (without dropout it would not)"
+HINT = "freeze the first layers, with --trainable REGEX or requires_grad=False, or leave latent replay out"
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ class _Split:
             if self._changes(node) or unknown:
                 self.moving.append(node)
                 if any(map(self._is_sampled, sources)):
-                    self.stopped.append(f"node {node.name!r} ({node.op}) reads {', '.join(map(repr, unknown))}")
+                    draws = training_of(node).passes is not None
+                    reads = f"reads {', '.join(map(repr, unknown))}"
+                    self.stopped.append(f"node {node.name!r} ({node.op}) {DRAWS if draws else reads}")
                 continue
             if not any(self._is_sampled(name) for name in sources):
                 self.fixed |= dict.fromkeys(node.outputs, node)

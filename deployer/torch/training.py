@@ -110,6 +110,7 @@ def train(
     check_passes: int = CHECKS,
     checkpoint_every: int = 0,
     resume: bool = False,
+    latent_replay: bool = False,
     target: str = "",
     target_column: str = "",
     buffering: str = Options.strategy,
@@ -176,6 +177,7 @@ def train(
       in float64.
     - `folder` gets the files, by default one that is removed; with `resume` a run goes on from its checkpoint there,
       which is written every `checkpoint_every` passes (0: after each epoch), and not from the module's weights.
+    - With `latent_replay` frozen layers in front of the trained ones run once for each sample; bits are the same.
     - `target` is the machine, by default this one at full speed; `cores`, `buffering`, `budgets` (bytes by level) and
       `outermost` (the last level tensors may lie in) are as in `deployer train`.
     - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split into
@@ -227,6 +229,7 @@ def train(
         every=checkpoint_every,
         resume=resume,
         checks=check_passes,
+        latent_replay=latent_replay,
     )
     drops = check_dropout(dropout)
     check_column(target_column, data, validation)

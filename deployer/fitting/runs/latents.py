@@ -1,7 +1,7 @@
 """Latent replay: what frozen layers make of each sample, computed once, for epochs that run the head alone."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,32 +13,11 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import native
 from deployer.fitting.engine import INPUT_BYTES, Built
+from deployer.fitting.history import ReplayRecord
 from deployer.fitting.segments import build_segment
 from deployer.planning.frozen_part import FrozenPart, split_frozen
 from deployer.planning.plan_choice import Progress
 from deployer.training.order import Samples
-
-
-@dataclass(frozen=True)
-class ReplayRecord:
-    """Latents of a run: the type of each for one sample by name, and their bytes for one sample and for all samples.
-
-    `bytes` are those of all samples that are trained on or measured. The frozen part has `frozen_steps` of the `steps`
-    of a pass that trains, before rewrites.
-    """
-
-    latents: dict[str, str]
-    sample_bytes: int
-    bytes: int
-    frozen_steps: int
-    steps: int
-
-    @property
-    def text(self) -> str:
-        """The record in one line."""
-        named = ", ".join(f"{name} {kind}" for name, kind in self.latents.items())
-        steps = f"{self.frozen_steps} of {self.steps} steps of a pass run once for each sample"
-        return f"latent replay: {steps}; {named}: {self.sample_bytes} B a sample, {self.bytes} B in all"
 
 
 @dataclass(frozen=True)
@@ -49,16 +28,16 @@ class LatentFeatures:
     built: Built
     names: Mapping[str, str]
 
-    def replayed(self, samples: Samples) -> Samples:
+    def replayed(self, samples: Samples, latents: Mapping[str, Array]) -> Samples:
         """The samples as the head takes them: latents first, then the data inputs that it keeps, then targets."""
         kept = [self.names[name] for name in self.part.head.data if name in self.names]
         others = [name for name in samples.types if name not in self.names.values()]
         own = {name: samples.types[name] for name in (*kept, *others)}
         types = {latent.name: latent.type for latent in self.part.latents} | own
-        arrays = self._latents(samples) | {name: samples.arrays[name] for name in own}
+        arrays = {**latents, **{name: samples.arrays[name] for name in own}}
         return replace(samples, types=types, arrays=arrays)
 
-    def _latents(self, samples: Samples) -> dict[str, Array]:
+    def latents(self, samples: Samples) -> dict[str, Array]:
         """The latents of all samples by name; what fills up the last batch is left out."""
         places = [list(samples.types).index(self.names[name]) for name in self.built.program.data]
         batches = ([batch[place] for place in places] for batch in samples.in_order())
@@ -74,9 +53,8 @@ class LatentFeatures:
         dump = np.frombuffer(self.built.run({}, 0, batches), np.uint8)
         sizes = [latent.type.bytes for latent in self.part.latents]
         if len(dump) != len(batches) * sum(sizes):
-            raise RunFailed(
-                f"the frozen part dumped {len(dump)} B, and {len(batches)} batches have {sum(sizes)} B each"
-            )
+            cause = f"the frozen part dumped {len(dump)} B, and {len(batches)} batches have {sum(sizes)} B each"
+            raise RunFailed(cause)
         ends = np.cumsum(sizes)
         parts = np.split(dump.reshape(len(batches), -1), ends[:-1], axis=1)
         kinds = [latent.type for latent in self.part.latents]
@@ -88,32 +66,41 @@ class LatentFeatures:
 
 @dataclass
 class LatentReplay:
-    """Latent replay of a run: features of the program that trains, and of the one that is measured with.
+    """Latent replay of a run: the split of its training program, which has so many `steps`, and what is kept.
 
-    The features of a set of samples are computed once; `seconds` is how long that took in all.
+    The features of a set of samples are computed once; `seconds` is how long that took in all, `bytes` is their size.
     """
 
     training: LatentFeatures
     steps: int
-    evaluation: LatentFeatures | None = None
     seconds: float = 0.0
-    sizes: dict[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    known: list[tuple[Samples, Built, dict[str, Array]]] = field(default_factory=list)
 
-    def trained(self, samples: Samples) -> Samples:
-        """The training samples as the head takes them."""
-        return self._timed(self.training, samples, "training")
+    def replayed(self, samples: Samples, features: LatentFeatures) -> Samples:
+        """The samples as the head of these features takes them: latents in front, then what else it reads."""
+        found = [kept for of, by, kept in self.known if of is samples and by is features.built]
+        if not found:
+            begin = time.perf_counter()
+            found = [features.latents(samples)]
+            self.seconds += time.perf_counter() - begin
+            self.bytes += sum(array.nbytes for array in found[0].values())
+            self.known.append((samples, features.built, found[0]))
+        return features.replayed(samples, found[0])
 
-    def measured(self, samples: Samples | None, name: str) -> Samples | None:
-        """Samples as the head of the program takes them that is measured with."""
-        assert self.evaluation is not None, "something is measured"
-        return self._timed(self.evaluation, samples, name) if samples else None
+    def other(
+        self, program: Program, names: Mapping[str, str], folder: Path, force: bool, progress: Progress
+    ) -> LatentFeatures:
+        """The split of a program whose data inputs are all the model's; built where it has another frozen part."""
+        part = split_frozen(program, program.data)
+        if part.features == self.training.part.features:
+            return LatentFeatures(part, self.training.built, names)
+        return latent_features(part, names, folder, force, progress)
 
-    def _timed(self, features: LatentFeatures, samples: Samples, name: str) -> Samples:
-        begin = time.perf_counter()
-        found = features.replayed(samples)
-        self.seconds += time.perf_counter() - begin
-        self.sizes[name] = samples.count * features.part.sample_bytes
-        return found
+    def times(self, seconds: float, passes: int, per_epoch: int) -> str:
+        """The times of all features, and of an epoch after so many seconds for some passes, in a sentence."""
+        each = seconds / max(passes, 1) * per_epoch
+        return f"latent replay: features took {self.seconds:.3g} s, once; an epoch takes {each:.3g} s"
 
     @property
     def record(self) -> ReplayRecord:
@@ -122,7 +109,7 @@ class LatentReplay:
         kinds = {each.name: TensorType(each.type.dtype, each.type.shape[1:]) for each in part.latents}
         shown = {name: str(kind) for name, kind in kinds.items()}
         frozen = len(part.features.graphs[0].nodes)
-        return ReplayRecord(shown, part.sample_bytes, sum(self.sizes.values()), frozen, self.steps)
+        return ReplayRecord(shown, part.sample_bytes, self.bytes, frozen, self.steps, part.stopped[0])
 
 
 def _chunks(batches: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
@@ -139,12 +126,11 @@ def _chunks(batches: Iterator[list[Array]]) -> Iterator[list[list[Array]]]:
 
 
 def latent_features(
-    program: Program, inputs: Collection[str], names: Mapping[str, str], folder: Path, force: bool, progress: Progress
+    part: FrozenPart, names: Mapping[str, str], folder: Path, force: bool, progress: Progress
 ) -> LatentFeatures:
-    """The split of a program, with its first part built for this machine; errors are those of `split_frozen`.
+    """The split of a program, with its first part built for this machine.
 
-    `inputs` are those of the model among its data inputs, `names` leads from these to what the samples call them.
+    `names` leads from data inputs of the program to what the samples call them.
     """
-    part = split_frozen(program, inputs)
     plan = build_segment(part.features, Options(native().name), folder, force, progress)
     return LatentFeatures(part, Built(part.features, plan, folder), names)
