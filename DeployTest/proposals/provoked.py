@@ -58,6 +58,19 @@ class Places:
         return _model(self.root / "forward.onnx", [node], ([1, WIDE], [1, CLASSES]), **{"head.weight": weights})
 
     @cached_property
+    def deep(self) -> Path:
+        """A classifier of two layers."""
+        weights = {
+            "body.weight": np.eye(WIDE),
+            "head.weight": np.linspace(-1, 1, WIDE * CLASSES).reshape(WIDE, CLASSES),
+        }
+        nodes = [
+            helper.make_node("MatMul", ["x", "body.weight"], ["h"], "body"),
+            helper.make_node("MatMul", ["h", "head.weight"], ["y"], "head"),
+        ]
+        return _model(self.root / "deep.onnx", nodes, ([1, WIDE], [1, CLASSES]), **weights)
+
+    @cached_property
     def old(self) -> Path:
         """The classifier in an opset of ONNX that has no scales along an axis."""
         model = onnx.load(self.forward)
@@ -294,6 +307,10 @@ PROVOKED: dict[str, Provoked] = {
     "a dump into a folder": Provoked(lambda p: ["train", "-t", p.mlp, "--dump", p.root]),
     "a dump over a file": Provoked(lambda p: ["train", "-t", p.mlp, "--dump", p.mine("dumped.npz")]),
     "nothing generated": Provoked(lambda p: ["train", "-t", p.mlp, "--skipgen"]),
+    "latents of no frozen layer": Provoked(
+        lambda p: ["fit", p.deep, "--data", p.data, "--loss", "cross_entropy", "--latent-replay"],
+        lambda p: {"--trainable": ["head"]},
+    ),
     "no run to go on with": Provoked(lambda p: _fit(p, "--resume")),
     "another run": Provoked(
         lambda p: [*_fit(p, "--resume", "--lr", "0.5"), "-o", p.trained],

@@ -13,7 +13,7 @@ from deployer.verify.program import verify_program
 SHOWN = 4
 """So many nodes at the border are named."""
 DRAWS = "draws anew in each pass (without dropout it would not)"
-HINT = "freeze the first layers, with --trainable REGEX or requires_grad=False, or leave latent replay out"
+HINT = "freeze the first layers, with --trainable REGEX or requires_grad=False, or leave --latent-replay out"
 
 
 @dataclass(frozen=True)
