@@ -1,5 +1,6 @@
 """Split in front of what is trained: latents of single samples, and a head with the bits of the whole program."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,36 @@ from deployer.frontend.dataset import Dataset
 from deployer.planning.frozen_part import FrozenPart, split_frozen
 from deployer.training.problem import Problem, pose_problem
 from deployer.verify.reference import run_inference, run_training
-from DeployTest.canonical.nets import NETS, samples
+from DeployTest.canonical.nets import NETS, Net, drawn
 from DeployTest.quantized.models import FORMATS, TYPES, float_model, quantized_model
 from DeployTest.quantized.models import samples as images
 from DeployTest.support.graphs.small_graphs import Model, constant, node, raises, value
 
 BATCH, PASSES = 3, 4
-HEADS = {"dense": ("w2|b2", "r"), "convolutional": ("w4", "c3"), "recurrent": ("w2", "LSTM")}
+HEADS = {
+    "dense": ("w2|b2", "r"),
+    "convolutional": ("w4", "c3"),
+    "recurrent": ("w2", "LSTM"),
+    "rows": ("head", "r/samples"),
+}
 """What is trained of a net, and the latent in front of it."""
+
+
+def rows(batch: int) -> Model:
+    """Two layers of all rows of all samples at once."""
+    nodes = [
+        node("Reshape", ("x", "shape"), ("flat",)),
+        node("Gemm", ("flat", "w1"), ("a",), transB=1),
+        node("Relu", ("a",), ("r",)),
+        node("Gemm", ("r", "head"), ("y",), transB=1),
+    ]
+    stored = [constant("w1", drawn(8, 10)), constant("head", drawn(5, 8)), constant("shape", np.array([-1, 10]))]
+    return Model(nodes, (value("x", (batch, ROWS, 10)),), (value("y", None),), stored)
+
+
+ROWS = 6
+LAYERS: dict[str, tuple[Net, tuple[int, ...], tuple[int, ...]]] = {**NETS, "rows": (rows, (ROWS, 10), (ROWS,))}
+"""For each net the model of a batch, and the shapes of a sample and of its labels."""
 
 
 def posed(model: Path, trainable: str = "", optimizer: str = "adam") -> tuple[Problem, Program]:
@@ -59,19 +82,21 @@ def check(problem: Problem, program: Program, part: FrozenPart, rows: list[tuple
 
 @pytest.mark.parametrize("name", sorted(HEADS))
 def test_head_has_the_bits(name: str, tmp_path: Path) -> None:
-    """A frozen body of layers, of convolutions and norms, and one whose batch is not the first axis."""
-    trainable, latent = HEADS[name]
-    problem, program, part = split(NETS[name][0](BATCH).save(tmp_path / "model.onnx"), trainable)
-    data = {n: array.reshape(PASSES, BATCH, *array.shape[1:]) for n, array in samples(name, BATCH * PASSES).items()}
-    check(problem, program, part, list(zip(data["x"], data["labels"], strict=True)))
+    """A frozen body of layers, of convolutions and norms, one whose batch is not the first axis, and one of rows."""
+    (trainable, latent), (build, shape, labels), draw = HEADS[name], LAYERS[name], np.random.default_rng(1)
+    problem, program, part = split(build(BATCH).save(tmp_path / "model.onnx"), trainable)
+    x = draw.standard_normal((PASSES, BATCH, *shape)).astype(np.float32)
+    classes = draw.integers(0, 5, (PASSES, *program.tensors[program.data[-1]].type.shape))
+    assert classes[0].size == BATCH * math.prod(labels)
+    check(problem, program, part, list(zip(x, classes, strict=True)))
     [found] = part.latents
     assert found.name.startswith(latent)
     assert found.type.shape[0] == BATCH
     assert part.sample_bytes * BATCH == found.type.bytes
-    whole = run_inference(part.features, {"x": data["x"][0]})
-    turned = run_inference(part.features, {"x": data["x"][0][::-1]})
+    whole, turned = (run_inference(part.features, {"x": each}, np.float64) for each in (x[0], x[0][::-1]))
     for key, array in whole.items():
-        assert array[::-1].tobytes() == turned[key].tobytes(), "a latent is that of its sample, wherever this is"
+        same = array[::-1].astype(np.float32) == turned[key].astype(np.float32)
+        assert same.all(), "a latent is that of its sample, wherever this is"
 
 
 @pytest.mark.parametrize("form", FORMATS)
