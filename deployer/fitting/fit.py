@@ -255,7 +255,8 @@ class _Case:
         run, types, targets = self.run, self.problem.graph.sampled, self.problem.graph.loss.targets
         place = str(source) if isinstance(source, Path | str) else "data"
         if isinstance(source, BatchSource):
-            self.check_streamed()
+            given = {"resume": run.resume, "overfit": run.overfit is not None, "class_balanced": run.class_balanced}
+            _check_streamed({**given, "latent_replay": run.latent_replay})
             samples: Samples = replace(stream_of(source, types, targets), classes=request.classes)
         else:
             samples = read_samples(source, types, place, target, request, warn, targets)
@@ -268,7 +269,7 @@ class _Case:
         if isinstance(run.validation, float | int):
             return split(samples, float(run.validation), run.seed)
         if isinstance(run.validation, BatchSource):
-            self.check_streamed()
+            _check_streamed({"latent_replay": run.latent_replay})
             return samples, stream_of(run.validation, types, targets)
         place = str(run.validation) if isinstance(run.validation, Path | str) else "the validation set"
         request = replace(request, classes=samples.classes, like=samples.taken)
@@ -279,14 +280,6 @@ class _Case:
     def measures_training(self, samples: Samples) -> bool:
         """Whether the training samples are measured."""
         return self.run.measures_training(not isinstance(samples, SampleStream))
-
-    def check_streamed(self) -> None:
-        """Raise OptionProblem for options that need all samples at once."""
-        run = self.run
-        given = {"resume": run.resume, "overfit": run.overfit is not None, "class_balanced": run.class_balanced}
-        given["latent_replay"] = run.latent_replay
-        for name in (name for name, value in given.items() if value):
-            raise OptionProblem(f"{name} needs the samples of all batches at once", hint="in_memory=True")
 
     def check_monitored(self, samples: Samples, held_out: Samples | None) -> None:
         """Raise OptionProblem for a metric that nothing measures."""
@@ -394,6 +387,12 @@ class _Case:
         edits = self.problem.edits if self.evaluated == self.model else NO_EDITS
         graph = parse.read_graphs(self.evaluated, None, self.task.axes, edits.apply).main
         return evaluated_program(graph, tuple(self.problem.graph.original.values()))
+
+
+def _check_streamed(given: Mapping[str, bool]) -> None:
+    """Raise OptionProblem for an option that is given and needs all samples at once."""
+    for name in (name for name, value in given.items() if value):
+        raise OptionProblem(f"{name} needs the samples of all batches at once", hint="in_memory=True")
 
 
 def _source_name(data: AnySource) -> str:
