@@ -107,6 +107,7 @@ def test_keys_outlast_edits_elsewhere(name: str, text: str, more: str, tmp_path:
     assert not {m.line for m in mutants} >= {m.line for m in later}
 
 
+@pytest.mark.slow
 def test_draws() -> None:
     """Of a seed always the same, each in a file of the compiler and still Python; every area has its part."""
     first = drawn(ROOT, 5, 40)

@@ -27,6 +27,7 @@ def test_every_small_error(kind: str) -> None:
     assert "all" in named_steps(rows)
 
 
+@pytest.mark.slow
 def test_steps_of_drawn_operators(tmp_path: Path) -> None:
     """The step with a wrong kernel is named, in the first nets of a drawn list that can be trained."""
     results = list(drawn(nets(tmp_path, ("operator",), OPERATORS), 1, 2))

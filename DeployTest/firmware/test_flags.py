@@ -102,6 +102,7 @@ def test_taken(compiler: str, library: Path, tmp_path: Path) -> None:
         assert outcome(words, tmp_path / "program") == right(library), flags
 
 
+@pytest.mark.slow
 def test_each_source(library: Path, tmp_path: Path) -> None:
     """A single source with such flags is enough, whichever it is, of all that compute with floats."""
     objects, computing = {source: tmp_path / f"{Path(source).stem}.o" for source in example(library)}, 0

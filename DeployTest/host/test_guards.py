@@ -53,7 +53,7 @@ def test_sound_programs_pass(kernels: tuple[Plan, Path], staged: tuple[Plan, Pat
             assert run_with_stray(directory, None, "--guards", guards) == (0, "")
 
 
-@pytest.mark.parametrize("guards", ["fast", "full"])
+@pytest.mark.parametrize("guards", ["fast", pytest.param("full", marks=pytest.mark.slow)])
 def test_every_kernel(guards: str, kernels: tuple[Plan, Path]) -> None:
     """Past and before every operand that any kernel writes, in a slot or at home."""
     plan, directory = kernels

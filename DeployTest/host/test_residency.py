@@ -66,6 +66,7 @@ def test_no_step_uses_the_home_of_what_visits(built: Built) -> None:
     assert not of & {o.storage for step in built.plan.steps for o in step.operands}
 
 
+@pytest.mark.slow
 def test_values_of_copies_can_be_watched(built: Built, tmp_path: Path) -> None:
     """A step's write to a cached copy is found under the tensor's name, with the bits of a plan without copies."""
     program, names = (

@@ -184,6 +184,7 @@ def test_parts_alone(pattern: str, trained: int, text: Path, tmp_path: Path, cap
         assert message in refused(capsys, "lm", "train", folder, "--text", text, "--trainable", wrong)
 
 
+@pytest.mark.slow
 def test_kept_adapters(text: Path, tmp_path: Path, capsys: Capture) -> None:
     """Adapters in a folder of their own: weights stay, and both together are what was validated, to the bit."""
     folder, adapter, other = tmp_path / "model", tmp_path / "adapter", tmp_path / "other.txt"

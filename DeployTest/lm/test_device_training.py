@@ -54,6 +54,7 @@ def printed(tutor: Path, source: str, place: Path) -> str:
     return subprocess.run([place / "main"], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_it_learns_its_text(tutor: Path, tmp_path: Path) -> None:
     """The first loss is that of the text in Python, the last a fraction of it; then it says the text by heart."""
     source = program()

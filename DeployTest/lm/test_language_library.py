@@ -122,6 +122,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 def test_each_text_is_read_by_the_cheaper_program(tmp_path: Path) -> None:
     """Whole chunks by their program, the rest by what costs less together, and a token by its own.
 
@@ -359,7 +360,7 @@ int main(int argc, char **argv) {
 @pytest.mark.parametrize(
     "part",
     [
-        pytest.param([], id="all"),
+        pytest.param([], id="all", marks=pytest.mark.slow),
         pytest.param(["--lora", "q_proj|up_proj", "--lora-rank", 2, "--lora-dropout", 0.25], id="adapters"),
         pytest.param(["--trainable", "norm"], id="norms", marks=pytest.mark.slow),
     ],

@@ -201,6 +201,7 @@ def test_memory_is_the_plans() -> None:
     assert level.budget == level.bytes > PROGRAM_BYTES
 
 
+@pytest.mark.slow
 def test_memory_beyond_a_microcontroller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tensors of 25 MB, which no target for microcontrollers holds, train on this machine without an option."""
     w = np.ones((1024, 1024), np.float32) / 1024

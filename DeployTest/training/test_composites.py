@@ -133,6 +133,7 @@ def test_gradients(part: str, tmp_path: Path) -> None:
     check_differences(*opened(report.train))
 
 
+@pytest.mark.slow
 def test_training(tmp_path: Path) -> None:
     """All of them in one program, in little memory, reach the losses and weights of the reference."""
     chain = [part for part in PARTS if part not in MOVES]
