@@ -25,6 +25,7 @@ from deployer.tilers.levels.tables import (
     resident_tables,
     table_sizes,
     tables_in,
+    tables_to_try,
     worthwhile,
 )
 from deployer.verify.plan import verify_plan
@@ -95,6 +96,15 @@ def test_groups_where_they_are_quicker(models_root: Path) -> None:
     rectangles = re.findall(r"<title>argument tables of steps (\d+) to (\d+)", memory_page(plan))
     spans = group_spans(plan.groups, len(plan.steps))
     assert [tuple(map(int, pair)) for pair in rectangles] == [(span.start, span[-1]) for span in spans]
+
+
+@pytest.mark.parametrize(("part", "tried"), [(5, True), (7, False)])
+def test_groups_are_tried_beside_large_tables(part: int, tried: bool, models_root: Path) -> None:
+    """Groups are tried from a sixth of L1 on: without them, steps of a language model had 128 tiles."""
+    steps = steps_of(models_root)
+    bytes_of = sum(table_sizes(steps, target_for(planned(models_root, GROUPED_L1)[0].lifetimes.schedule)))
+    target = target_for(planned(models_root, bytes_of * part)[0].lifetimes.schedule)
+    assert any(tables.alternative for tables in tables_to_try(steps, target)) == tried
 
 
 def recorded(
