@@ -36,7 +36,7 @@ FAULTS = {
     "nothing is confirmed": ("!slots[last].sure) confirm(", "0) confirm("),
     "what is confirmed is not done": ("(slot->sure || has_record", "(has_record"),
     "what is not done is nothing": (": slots[0].status == ADAPTED_OK", ": 0"),
-    "other tensors stay": ("head->keep != ADAPTED_KEEP_STATE && i < KEPT", "0 && i < KEPT"),
+    "other tensors stay": ("head->keep != ADAPTED_KEEP_STATE && i < OWN", "0 && i < KEPT"),
 }
 """Faults of the code that saves, each with its text and what is planted there."""
 

@@ -169,6 +169,12 @@ class Program:
         makers = (graph.name for graph in self.graphs for node in graph.nodes if name in node.outputs)
         return next(makers, self.graphs[0].name)
 
+    def data_of(self, graph_name: str) -> tuple[str, ...]:
+        """The data inputs that the nodes of a graph read, in the program's order."""
+        nodes = [node for graph in self.graphs if graph.name == graph_name for node in graph.nodes]
+        read = {self.storage(name) for node in nodes for name in node.inputs if name}
+        return tuple(name for name in self.data if self.storage(name) in read)
+
     def storage(self, name: str) -> str:
         """The tensor whose memory `name` uses in the end, following views of views."""
         while self.tensors[name].storage != name:

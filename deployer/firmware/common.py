@@ -21,12 +21,14 @@ from deployer.firmware import interface, state
 from deployer.firmware.bill import BILL, library_bill
 from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
+from deployer.firmware.prediction import FEATURES
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
 from deployer.firmware.steps import ACCESSORS, MEMBERS, ONCE, TRAIN, StepsView, steps_view
 
 GRAPHS = {
     TRAIN: "train_graph",
     **{graph: f"{function}_graph" for graph, (function, *_) in interface.PREDICTIONS.items()},
+    FEATURES: "features_graph",
     "optimizer": "optimizer_graph",
 }
 """The functions that run the graphs of a plan."""
@@ -117,6 +119,7 @@ class CommonView:
         self.ranges = interface.range_views(plan, program, self.names)
         self.checked = ONCE if self.ranges else ()
         self.predictions = interface.prediction_views(plan, program, self.names)
+        self.features = interface.features_view(plan, program, self.names)
         self.output = self.predictions[0].outputs if self.predictions else ()
         self.steps: StepsView = steps_view(plan, self.names, homes, GRAPHS, bool(made.layout.frozen))
         used = {address for kernel in self.steps.kernels for _, address in kernel.places}

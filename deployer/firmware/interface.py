@@ -9,13 +9,13 @@ from deployer.codegen.harness import data_homes, data_read
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.render import number_count
 from deployer.core.errors import OptionProblem
-from deployer.core.ir import Graph, Program, TensorType
+from deployer.core.ir import DTYPES, Graph, Program, TensorType
 from deployer.core.operator import numerics_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
 from deployer.firmware.bill import unique
-from deployer.firmware.prediction import OWN, PREDICT, SINGLE, known_name
-from deployer.firmware.steps import MEMBERS
+from deployer.firmware.prediction import FEATURES, OWN, PREDICT, SINGLE, known_name
+from deployer.firmware.steps import MEMBERS, TRAIN, WORD
 from deployer.lr_schedules.run_time import NumberRule, number_rules, rate_groups
 
 NO_PURPOSE = code("")
@@ -27,7 +27,7 @@ PREDICTIONS = {PREDICT: ("predict", "", ""), SINGLE: ("predict_single", "single_
 class TensorView:
     """Tensor of a library's interface: its name in C, its name in the model, its type, and its location.
 
-    `member` is the view of the memory by its element type, `home` the name of its place there; `purpose` says what an
+    `member` is the view of the memory by its element type, `home` its place there, in elements; `purpose` says what an
     input is for, if not for all calls.
     """
 
@@ -101,14 +101,17 @@ def input_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView,
     """The data inputs that some step reads."""
     read = data_read(plan)
     return tuple(
-        _input(name, suffix, program.tensors[name].type, names.home(plan.storage_of[name]))
+        _input(name, suffix, program, names.home(plan.storage_of[name]))
         for name, suffix in zip(read, unique(read), strict=True)
     )
 
 
-def _input(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
-    view = _tensor(known_name(name), suffix, kind, home)
+def _input(name: str, suffix: CText, program: Program, home: CText) -> TensorView:
+    view = _tensor(known_name(name), suffix, program.tensors[name].type, home)
     graphs = [graph for graph in PREDICTIONS if name.startswith(OWN[graph])]
+    first = program.graphs[0].name
+    if first == TRAIN and not graphs and name not in program.data_of(first):
+        return replace(view, purpose=code(", for features and predictions"))
     return replace(view, purpose=code(f", for predictions{PREDICTIONS[graphs[0]][2]}")) if graphs else view
 
 
@@ -119,7 +122,7 @@ def prediction_views(plan: Plan, program: Program, names: Names) -> tuple[Predic
 
 def _prediction(graph: str, plan: Plan, program: Program, names: Names) -> PredictionView:
     function, prefix, purpose = PREDICTIONS[graph]
-    given = [name for name in plan.outputs if program.made_in(name) == graph]
+    given = outputs_of(graph, program)
     suffixes = [f"output_{suffix}" for suffix in unique(given)] if len(given) > 1 else ["output"]
     outputs = (
         _tensor(known_name(name), code(prefix + suffix), program.tensors[name].type, names.home(plan.storage_of[name]))
@@ -128,12 +131,28 @@ def _prediction(graph: str, plan: Plan, program: Program, names: Names) -> Predi
     return PredictionView(code(function), code(purpose), graph_bit(program, graph), tuple(outputs))
 
 
+def outputs_of(graph: str, program: Program) -> list[str]:
+    """The outputs of a graph."""
+    return [name for name in program.outputs if program.made_in(program.storage(name)) == graph]
+
+
+def features_view(plan: Plan, program: Program, names: Names) -> PredictionView | None:
+    """The view of the graph that computes latents, if there is one."""
+    given = outputs_of(FEATURES, program)
+    if not given:
+        return None
+    [name] = given
+    latent = _tensor(known_name(name), code("latent"), program.tensors[name].type, names.home(plan.storage_of[name]))
+    return PredictionView(code(FEATURES), NO_PURPOSE, graph_bit(program, FEATURES), (latent,))
+
+
 def graph_bit(program: Program, graph: str) -> int:
     """The bit of a graph in the `graphs` of ranges."""
     return 1 << [known.name for known in program.graphs].index(graph)
 
 
 def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
+    each = WORD // DTYPES[kind.dtype]
     return TensorView(
         name=suffix,
         upper=code(suffix.upper()),
@@ -142,7 +161,7 @@ def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorVi
         shape=code(shape_text(kind)),
         count=kind.size,
         member=code(MEMBERS[kind.dtype]),
-        home=home,
+        home=code(f"{each}u * {home}") if each > 1 else home,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from deployer.codegen.harness import data_read
 from deployer.codegen.render import number_count
 from deployer.core import target as targets
 from deployer.core.plan import target_of
@@ -18,6 +19,8 @@ from deployer.firmware.common import (
     tensor_title,
 )
 from deployer.firmware.pages import SamplesView, listed, samples_view
+from deployer.firmware.prediction import FEATURES
+from deployer.firmware.replay import ReplayView, Ring, replay_samples, replay_view
 from deployer.firmware.segments import segments, step_cycles
 from deployer.firmware.sources import library_rules
 from deployer.firmware.steps import NOWHERE, ONCE
@@ -39,11 +42,12 @@ class KeptView:
 class Material(PlannedModel):
     """Inputs of library generation: the plan of training, prediction and update, its program, the case's numbers.
 
-    `rates` are those that its groups of weights begin with.
+    `rates` are those that its groups of weights begin with, `ring` is there if its head trains on latents.
     """
 
     dataset: Dataset
     rates: tuple[float, ...]
+    ring: Ring | None = None
 
 
 def library_files(made: Material) -> dict[str, str | bytes]:
@@ -62,6 +66,9 @@ def library_files(made: Material) -> dict[str, str | bytes]:
         f"examples/{made.name}_samples.h": "samples.h",
         "README.md": "README.md",
     }
+    if made.ring:
+        own |= {f"src/{made.name}_replay.c": "replay.c", "examples/main.c": "replay_main.c"}
+        own |= {f"examples/{made.name}_samples.h": "replay_samples.h"}
     files = printed_files(view, own, {"weights.bin": state.first_image(view.layout, view.first)})
     files["manifest.json"] = json_text(manifest(view, files, _own_facts(view)))
     return dict(sorted(files.items()))
@@ -89,8 +96,10 @@ class _View(CommonView):
         self.cycles = listed([f"{number}u" for number in cycles])
         self.costs, self.segments = code(rules.costs), segments(made.schedule)
         self.loss = names.home(plan.storage_of[plan.outputs[0]])
-        self.layout = state.state_layout(plan, program, initial)
+        self.replay = _replay(self)
+        self.layout = state.state_layout(plan, program, initial, made.layout.beside)
         self.kept = _kept(self.layout, self.first, homes)
+        self.own_kept = len(self.kept) - len(made.layout.beside)
         self.kept_bytes = sum(row.count for row in self.kept) * state.WORD
         self.state_bytes, self.weights_bytes, self.changes_bytes = self.layout.most
         halves = [(number & 0xFFFFFFFF, number >> 32) for number in self.layout.identities]
@@ -101,7 +110,7 @@ class _View(CommonView):
         self.done_magic, self.slot_done = int.from_bytes(state.DONE_MAGIC, "little"), state.DONE.size
         self.kept_magic, self.slot_unit_most = int.from_bytes(state.KEPT_MAGIC, "little"), state.UNIT_MOST
         self.head_bytes, self.seal_bytes = state.HEADER.size, state.DIGEST.size
-        self.samples: SamplesView = samples_view(plan, program, self.inputs, made.dataset)
+        self.samples: SamplesView = _samples(self)
         flush = " || pass + 1u == SAMPLE_PASSES" if self.samples.left else ""
         self.due = code(f"(pass + 1u) % {self.upper}_ACCUMULATE == 0{flush}")
         self.struct_bytes = state.WORD * (self.words + self.numbers + 5)
@@ -110,6 +119,24 @@ class _View(CommonView):
         )
         self.weight_rows = pages.weight_rows(plan, program)
         self.rate_text = pages.rate_text(self.name, made.rates)
+
+
+def _replay(view: _View) -> tuple[ReplayView, ...]:
+    """The ring of a library that has one."""
+    made = view.material
+    if made.ring is None or view.features is None:
+        return ()
+    known = dict(zip(data_read(made.plan), view.inputs, strict=True))
+    inputs = tuple(known[name] for name in made.ring.inputs)
+    places, label = made.layout.places, known[made.ring.label]
+    return (replay_view(made.ring, places, view.features, inputs, label, made.plan),)
+
+
+def _samples(view: _View) -> SamplesView:
+    """The samples of the example: those of passes, or with a ring single ones."""
+    made = view.material
+    rings = [replay_samples(row, made.dataset) for row in view.replay]
+    return rings[0] if rings else samples_view(made.plan, made.program, view.inputs, made.dataset)
 
 
 def _kept(
@@ -131,6 +158,7 @@ def _kept(
 def _own_facts(view: _View) -> dict[str, object]:
     """Members of the manifest of this kind of library alone: segments, tensors, offsets in weights.bin, identities."""
     made, place = view.made, state.HEADER.size
+    latents = interface.outputs_of(FEATURES, made.program)
     tensors = []
     for kept in view.layout.kept:
         home = kept.home
@@ -140,8 +168,9 @@ def _own_facts(view: _View) -> dict[str, object]:
     return {
         "segments": [asdict(segment) for segment in view.segments],
         "inputs": [described(made, name) for name in made.plan.data],
-        "output": [described(made, name) for name in made.plan.outputs[1:]],
+        "output": [described(made, name) for name in made.plan.outputs[1:] if name not in latents],
         "state": tensors,
         "accumulate": made.plan.options.accumulate,
+        **({"replay": view.replay[0].facts} if view.replay else {}),
         "identities": [f"{number:016x}" for number in view.layout.identities],
     }

@@ -4,12 +4,12 @@ A plan of one memory has constants among its tensors, as its program loads them.
 struct has the other tensors alone, with the lifetimes that they have in the plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.core.cost import rounded
 from deployer.core.errors import PlacementInfeasible, one_of
-from deployer.core.ir import Program
+from deployer.core.ir import Program, TensorType
 from deployer.core.level import L_INNER
 from deployer.core.plan import Home, Plan, target_of
 from deployer.firmware.state import WORD, words_of
@@ -21,11 +21,15 @@ FROZEN = 1 << 30
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Places of tensors and length of a struct, in words; `frozen` ones follow each other from `FROZEN` on."""
+    """Places of tensors and length of a struct, in words; `frozen` ones follow each other from `FROZEN` on.
+
+    Those `beside` the plan's, which no step reads or writes, are at the struct's end.
+    """
 
     places: Mapping[str, int]
     words: int
     frozen: tuple[Home, ...]
+    beside: tuple[Home, ...] = ()
 
     @property
     def frozen_words(self) -> int:
@@ -33,23 +37,29 @@ class MemoryLayout:
         return sum(map(words_of, self.frozen))
 
 
-def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
-    """The layout of a plan of one memory; PlacementInfeasible where its struct takes more than `budget` bytes."""
-    writable = _writable(plan)
+def memory_layout(
+    plan: Plan, program: Program, budget: int, beside: Sequence[tuple[str, TensorType]] = ()
+) -> MemoryLayout:
+    """The layout of a plan of one memory with tensors `beside` its own, by names and types in whole words.
+
+    PlacementInfeasible where its struct takes more than `budget` bytes.
+    """
+    writable, more = _writable(plan), sum(kind.bytes for _, kind in beside)
     frozen, inside = list[Home](), list[Home]()
     for home in plan.homes:
         is_frozen = program.tensors[home.storage].role == "constant" and home.storage not in writable
         (frozen if is_frozen else inside).append(home)
     offsets, height = _packed(plan, inside, budget)
-    if height > budget:
+    if height + more > budget:
         level = plan.levels[L_INNER]
         largest = sorted(inside, key=lambda home: (-home.bytes, home.storage))[:3]
-        facts = [("needed", f"{height} B"), ("available", f"{budget} B")]
+        facts = [("needed", f"{height + more} B"), ("available", f"{budget} B")]
         facts.append(("largest", ", ".join(f"{home.storage} {home.bytes} B" for home in largest)))
+        facts += [("of that beside the plan", f"{more} B: " + ", ".join(name for name, _ in beside))] if more else []
         cause = f"the tensors do not fit {level.name} of target {plan.options.target!r}"
         target = target_of(plan.options)
         hint = one_of(
-            *target.larger(target.level(level.name), height),
+            *target.larger(target.level(level.name), height + more),
             "fewer trainable weights" if plan.weights else "a smaller model",
         )
         raise PlacementInfeasible(cause, facts, hint)
@@ -58,7 +68,17 @@ def memory_layout(plan: Plan, program: Program, budget: int) -> MemoryLayout:
     for home in frozen:
         places[home.storage] = following
         following += words_of(home)
-    return MemoryLayout(places, height // WORD, tuple(frozen))
+    added = tuple(_beside(plan, beside, height))
+    places |= {home.storage: home.offset // WORD for home in added}
+    return MemoryLayout(places, (height + more) // WORD, tuple(frozen), added)
+
+
+def _beside(plan: Plan, tensors: Sequence[tuple[str, TensorType]], at: int) -> Iterator[Home]:
+    """The homes of tensors one behind the other, from a byte of the struct on."""
+    level, last = plan.levels[L_INNER].name, len(plan.steps) - 1
+    for name, kind in tensors:
+        yield Home(name, kind, level, at, kind.bytes, 0, last, loaded=False, persistent=True)
+        at += kind.bytes
 
 
 def _writable(plan: Plan) -> set[str]:

@@ -75,7 +75,7 @@ class _View(CommonView):
         self.ready = int(hashlib.sha256(digest(plan).encode()).hexdigest()[:8], 16) | 1
         self.segments = segments(made.schedule)
         arrays = [np.asarray(made.inputs[n], program.tensors[n].type.dtype) for n in data_read(plan)]
-        self.samples = tuple(map(pages.array_view, self.inputs, arrays))
+        self.samples = tuple(pages.array_view(v, [x]) for v, x in zip(self.inputs, arrays, strict=True))
         self.struct_bytes = state.WORD * (self.words + WORDS_BESIDE)
         self.size_rows = pages.model_size_rows(
             self.name, self.struct_bytes, self.weight_bytes + self.frozen_words * state.WORD, self.steps.bytes

@@ -138,19 +138,24 @@ def samples_view(plan: Plan, program: Program, inputs: Sequence[TensorView], dat
     rates = dataset.rates if len(order) == dataset.n_batches else dataset.rates[: len(order) // dataset.n_accum]
     return SamplesView(
         arrays=tuple(
-            ArrayView(view, tuple(_row(sample[position]) for sample in samples)) for position, view in enumerate(inputs)
+            array_view(view, [sample[position] for sample in samples]) for position, view in enumerate(inputs)
         ),
         count=len(samples),
         order=listed([str(number) for number in order]),
         passes=len(order),
-        rates=tuple(code("{" + ", ".join(map(_number, row)) + "}") for row in rates.tolist()),
+        rates=rates_text(rates),
         left=int(dataset.flush and len(order) == dataset.n_batches and dataset.left > 0),
     )
 
 
-def array_view(view: TensorView, sample: Array) -> ArrayView:
-    """One sample of an input."""
-    return ArrayView(view, (_row(sample),))
+def array_view(view: TensorView, samples: Sequence[Array]) -> ArrayView:
+    """Samples of an input."""
+    return ArrayView(view, tuple(map(_row, samples)))
+
+
+def rates_text(rates: Array) -> tuple[CText, ...]:
+    """The rates of each update in C."""
+    return tuple(code("{" + ", ".join(map(_number, row)) + "}") for row in rates.tolist())
 
 
 def _row(array: Array) -> tuple[CText, ...]:

@@ -5,7 +5,7 @@ they run, and their own values lie where those of the training graph were. A sec
 the first, and its values lie where those of the first were.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,11 +19,17 @@ from deployer.frontend import check
 from deployer.frontend.dataset import Dataset
 from deployer.frontend.graph_sort import live_nodes, topological
 from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawGraph, Source
+from deployer.operators.base.one_sample import SampleAxis
+from deployer.planning.canonical.sample_places import batch_of, sample_places
+from deployer.planning.frozen_part import split_frozen
 from deployer.training.running import evaluation_form
+from deployer.verify.program import verify_program
 
-PREDICT, SINGLE = "infer", "single"
-"""The names of graphs that predict: the usual one, and one for a single token instead of a chunk of them."""
-OWN = {PREDICT: "predict/", SINGLE: "single/"}
+PREDICT, SINGLE, FEATURES = "infer", "single", "features"
+"""The names of graphs beside those of training: the usual prediction, one for a single token instead of a chunk of
+them, and the frozen part of a model alone.
+"""
+OWN = {PREDICT: "predict/", SINGLE: "single/", FEATURES: "features/"}
 """Before the names of nodes and values of such a graph, which others have as well."""
 _UPDATE = "optimizer"
 
@@ -102,9 +108,64 @@ def with_prediction(program: Program, train: RawGraph, output: str = "", warn: W
     compares with its target. `warn` is told of norms that have no statistics but those of their batch. OptionProblem
     where there is no such value.
     """
+    return _joined(program, prediction_program(program, train, output, warn), PREDICT)
+
+
+def prediction_program(program: Program, train: RawGraph, output: str = "", warn: Warn = lambda _: None) -> Program:
+    """The model inside a training graph, with the arguments of `with_prediction`, as a program of its own."""
     raw = _model(train, output or _compared(program, train), warn)
-    predicted = check.check_program(Source(raw, None), warn=lambda warning: None)
-    return _joined(program, predicted, PREDICT)
+    return check.check_program(Source(raw, None), warn=lambda warning: None)
+
+
+def replayed_program(
+    program: Program, train: RawGraph, predicted: str | Predictor = "", warn: Warn = lambda warning: None
+) -> Program:
+    """The program of the head behind what is frozen, which reads latents, with a prediction and the frozen part.
+
+    The frozen part, and the prediction of a value of the training graph, take one sample. OptionProblem where nothing
+    is frozen, or several values of it are read.
+    """
+    if isinstance(predicted, Predictor):
+        names, model = {item.name for item in predicted.graph.inputs}, None
+    else:
+        model = prediction_program(program, train, predicted, warn)
+        names = set(model.data)
+    inputs = [name for name in program.data if name in names]
+    part = split_frozen(program, inputs)
+    if len(part.latents) > 1:
+        facts = [("latents", ", ".join(f"{latent.name} {latent.type}" for latent in part.latents))]
+        hint = "freeze as many layers as give one value, such as those in front of a branch"
+        raise OptionProblem("a latent replay keeps one value of a sample, and the head reads several", facts, hint)
+    if model is not None:
+        head = _joined(part.head, one_sample(model, inputs), PREDICT, own_inputs=True)
+    else:
+        assert isinstance(predicted, Predictor)
+        head = with_predictor(part.head, predicted)
+    return _joined(head, one_sample(part.features, inputs), FEATURES, own_inputs=True)
+
+
+def one_sample(program: Program, inputs: Collection[str]) -> Program:
+    """The program of one graph for one sample of its `inputs` instead of a batch; OptionProblem where a node mixes
+    samples.
+    """
+    if batch_of(program) == 1:
+        return program
+    try:
+        places = sample_places(program, inputs)
+    except OptionProblem as problem:
+        facts = [("node", problem.cause.partition(": node ")[2]), *problem.facts, ("batch", str(batch_of(program)))]
+        cause = "latent replay: features and predictions of one sample cannot be taken from those of a batch"
+        raise OptionProblem(cause, facts, "a case with batches of one sample") from problem
+    found = {name: place for name in program.tensors if isinstance(place := places.of(name), SampleAxis)}
+    tensors = {
+        name: replace(tensor, type=replace(tensor.type, shape=found[name].chunk(tensor.type.shape)))
+        if name in found
+        else tensor
+        for name, tensor in program.tensors.items()
+    }
+    single = replace(program, tensors=tensors)
+    verify_program(single)
+    return single
 
 
 def _compared(program: Program, train: RawGraph) -> str:

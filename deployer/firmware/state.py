@@ -97,11 +97,15 @@ def is_state(tensor: Tensor) -> bool:
     return tensor.data is not None
 
 
-def state_layout(plan: Plan, program: Program, initial: Sequence[InitialTensor]) -> StateLayout:
-    """Lay out the model's images: persistent tensors in the plan's order, then gradients that outlive a pass."""
+def state_layout(
+    plan: Plan, program: Program, initial: Sequence[InitialTensor], beside: Sequence[Home] = ()
+) -> StateLayout:
+    """Lay out the model's images: persistent tensors in the plan's order, gradients that outlive a pass, and those
+    `beside` the plan's.
+    """
     lasting = [plan.home(plan.storage_of[name]) for name in plan.weights]
     kept = [Kept(home, not is_state(program.tensors[home.storage])) for home in lasting]
-    kept += [Kept(home, False) for home in plan.accumulators]
+    kept += [Kept(home, False) for home in (*plan.accumulators, *beside)]
     whole = HEADER.size + sum(k.home.bytes for k in kept) + DIGEST.size
     weights = HEADER.size + sum(k.home.bytes for k in kept if k.is_weight) + DIGEST.size
     changes = weights + WORD * sum(k.is_weight for k in kept)

@@ -18,7 +18,14 @@ from deployer.firmware.common import library_tools
 from deployer.firmware.library import Material, library_files
 from deployer.firmware.memory import memory_layout
 from deployer.firmware.model_library import ModelMaterial, check_outputs
-from deployer.firmware.prediction import Predictor, with_own_inputs, with_prediction, with_predictor
+from deployer.firmware.prediction import (
+    Predictor,
+    replayed_program,
+    with_own_inputs,
+    with_prediction,
+    with_predictor,
+)
+from deployer.firmware.replay import NEEDED, ReplayOptions, ring_of, single_samples
 from deployer.firmware.sources import library_rules
 from deployer.lr_schedules.run_time import with_run_time_rates
 from deployer.pipeline import Case
@@ -39,27 +46,34 @@ def material(
     predicted: str | Predictor = "",
     warn: Warn = python_warning,
     progress: Progress = silent,
+    replay: ReplayOptions | None = None,
 ) -> Material:
     """Return the inputs of the case's library: training, prediction and update in one plan.
 
-    `predicted` is the value of the training graph that predict returns, or a forward pass of its own.
+    `predicted` is the value of the training graph that predict returns, or a forward pass of its own. With a `replay`
+    the head alone trains, on latents, and the frozen part is a graph of its own.
     """
     assert case.dataset is not None
     assert case.train is not None
     target = target_of(options)
     library_tools(target)
     program, rates = _rated(case)
-    if isinstance(predicted, Predictor):
+    if replay is not None:
+        program = replayed_program(program, case.train, predicted, warn)
+    elif isinstance(predicted, Predictor):
         program = with_predictor(program, predicted)
     else:
         program = with_prediction(program, case.train, predicted, warn)
     verify_program(program)
+    ring = None if replay is None else ring_of(replay, program)
     planned = replace(options, budgets=None)  # one memory has one plan, and the struct has no constants
     tiling, plan = pipeline.plan_program(program, pipeline.accumulate_of(case, planned), progress)
     schedule, title = tiling.lifetimes.schedule, real_path(case.directory).name
-    layout = memory_layout(plan, schedule.program, target.levels[L_INNER].budget)
-    dataset = with_own_inputs(case.dataset, program)
-    return Material(check_name(name), title, plan, program, schedule, layout, dataset, rates)
+    budget = target.levels[L_INNER].budget
+    layout = memory_layout(plan, schedule.program, budget, ring.tensors if ring else ())
+    dataset = single_samples(case.dataset, case.program, ring) if ring else with_own_inputs(case.dataset, program)
+    needed = NEEDED if ring else ()
+    return Material(check_name(name), title, plan, program, schedule, layout, dataset, rates, ring, needed=needed)
 
 
 def model_material(

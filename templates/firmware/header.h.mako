@@ -45,6 +45,9 @@ typedef enum {
     ${v.upper}_ERROR_FOREIGN,  /* not a state of this model */
     ${v.upper}_ERROR_DAMAGED,  /* bytes of the saved state were lost or changed */
     ${v.upper}_ERROR_EMPTY,    /* nothing was saved in this flash */
+% for _ in v.replay:
+    ${v.upper}_ERROR_RECORDS,  /* the ring of the latent replay is empty */
+% endfor
     ${v.upper}_ERROR_FLASH     /* the description of the flash is wrong, a function failed, or bytes do not keep their values */
 } ${v.name}_status_t;
 
@@ -104,6 +107,7 @@ const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model); /* ${t.label}${t
 % endfor
 
 % endfor
+<%include file="replay.h.mako"/>\
 /* A weight, optimizer state, or statistics of a norm: its name in the model, shape, elements, and whether they are int32_t. */
 <%include file="weight_calls.h.mako"/>
 /* Contents of a state image. No image has learning rates or frozen weights, which are constants of this library. */

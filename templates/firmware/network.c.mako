@@ -157,6 +157,27 @@ const ${t.type} *${v.name}_${t.name}(const ${v.name}_t *model) { return ${v.name
 % endfor
 % endfor
 
+% for r in v.replay:
+/* ---- features ---- */
+
+${v.name}_status_t ${v.name}_features(${v.name}_t *model, ${r.parameters}, ${r.latent_type} *latent) {
+    const ${v.name}_status_t status = ${v.name}_idle(model);
+    if (status) return status;
+    if (!latent) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
+% for t in r.inputs:
+    if (!input_${t.name}) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
+    if (input_${t.name} != &model->memory.${t.member}[${t.home}])
+        memcpy(&model->memory.${t.member}[${t.home}], input_${t.name}, ${v.upper}_INPUT_${t.upper}_SIZE * sizeof *input_${t.name});
+% endfor
+% for _ in v.checked:
+    if (!inputs_fit(model, ${r.features_bit}u)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
+% endfor
+    features_graph(model);
+    memcpy(latent, &model->memory.${r.latent.member}[${r.latent.home}], ${r.latent_bytes}u);
+    return ${v.name}_ended(model, ${v.upper}_OK);
+}
+
+% endfor
 /* ---- weights ---- */
 
 <%include file="weight_calls.c.mako"/>
@@ -187,6 +208,9 @@ const char *${v.name}_status_text(${v.name}_status_t status) {
     case ${v.upper}_ERROR_FOREIGN: return "this is no state of this model";
     case ${v.upper}_ERROR_DAMAGED: return "the saved state is damaged";
     case ${v.upper}_ERROR_EMPTY: return "nothing was saved";
+% for _ in v.replay:
+    case ${v.upper}_ERROR_RECORDS: return "there is no record to replay";
+% endfor
     case ${v.upper}_ERROR_FLASH: return "the flash is not as described, or does not keep what is written";
     }
     return "unknown";

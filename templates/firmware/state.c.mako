@@ -34,6 +34,7 @@ static const struct {
 
 #define KINDS (sizeof kinds / sizeof *kinds)
 #define KEPT (sizeof kept / sizeof *kept)
+#define OWN ${v.own_kept}u /* tensors of the training: those behind them are no other with other weights */
 
 static uint64_t digested(uint64_t digest, uint8_t byte) { return (digest ^ byte) * FNV_PRIME; }
 
@@ -224,7 +225,7 @@ static ${v.name}_status_t examined(${v.name}_source_t from, ${v.name}_head_t *he
 static ${v.name}_status_t taken(${v.name}_t *model, ${v.name}_source_t from, const ${v.name}_head_t *head) {
     ${v.name}_head_t again;
     const int same = get_head(&from, &again) == ${v.upper}_OK && again.keep == head->keep && again.words == head->words;
-    for (uint32_t i = 0; head->keep != ${v.upper}_KEEP_STATE && i < KEPT; i++)
+    for (uint32_t i = 0; head->keep != ${v.upper}_KEEP_STATE && i < OWN; i++)
         for (uint32_t k = 0; k < kept[i].count; k++) model->memory.u32[kept[i].at + k] = first_word(i, k);
     model->passes = head->passes;
     if (same && get_body(&from, head, model) && is_sealed(&from)) return ${v.upper}_OK;

@@ -64,10 +64,13 @@ def batch_of(program: Program) -> int:
     return shape[0] if shape else 1
 
 
-def sample_places(program: Program) -> SamplePlaces:
-    """The places in the tensors of the training graph; OptionProblem for a node that mixes samples."""
+def sample_places(program: Program, inputs: Collection[str] | None = None) -> SamplePlaces:
+    """The places in the tensors of the first graph; OptionProblem for a node that mixes samples.
+
+    The `inputs` with samples are by default all data inputs.
+    """
     places = SamplePlaces(program, batch_of(program))
-    places.begin(program.data)
+    places.begin(program.data if inputs is None else inputs)
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.graphs[0].nodes:
         if accumulator_of(node) is None:
