@@ -1,7 +1,8 @@
 """Latent replay in libraries: rings and draws as judged in Python, and the bits of training the whole model."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from deployer.core.operator import Array
 from deployer.sizing.boards import core_of
 from deployer.sizing.emulated import run_example
 from deployer.sizing.objects import compile_library
+from DeployTest.firmware import test_flash
 from DeployTest.firmware.replay_judge import RINGS, Ring
 from DeployTest.firmware.test_library import WARNINGS, manifest, packaged, ran, same_bits, state_of, trained
 from DeployTest.models.parts.generator import training_case
@@ -183,3 +185,39 @@ def test_cores(name: str, core: str, tmp_path: Path) -> None:
     assert losses.tobytes() == usual["loss"].tobytes()
     files = {path: (folder / path).read_text() for path in manifest(folder)["files"] if not path.endswith(".bin")}
     assert run_example(files, "net", compile_library(files, "net", core_of(core))).printed == printed
+
+
+def cut_program(folder: Path, state: Path, program: Path, element: str, warnings: Sequence[str] = ()) -> Path:
+    """The program that cuts saves of a library, with this source of its images."""
+    others = [path for path in sorted((folder / "src").glob("*.c")) if path.name != "net_state.c"]
+    sizes = [f"-DLATENT={element}", f"-DNUMBER_OF_CLASSES={CLASSES}u"]
+    words = ["-std=c11", "-O2", "-ffp-contract=off", *warnings, *sizes, f"-I{folder}/include", f"-I{folder}/src"]
+    ran("gcc", *words, state, *others, HERE / "check_replay_flash.c", "-lm", "-o", program)
+    return program
+
+
+FAULTS = [
+    *(test_flash.FAULTS[name] for name in ("the newest slot is written", "the oldest is loaded", "nothing is erased")),
+    ("if (model) model->memory", "if (model && tensor < OWN) model->memory"),
+    ("i < KEPT; i++) {\n        if (!is_held", "i < OWN; i++) {\n        if (!is_held"),
+]
+"""Faults of the code that saves: those of states, and a ring that is not read, or not written."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_cuts(name: str, tmp_path: Path) -> None:
+    """A power cut at any byte of a save leaves the old ring or the new one, and faults of that code are noticed."""
+    setting = replace(SETTINGS[name], slots=3)
+    case = setting.case(tmp_path / "case", samples(setting.net(setting.batch)), drawn_labels())
+    folder = packaged("net", case, tmp_path / "library", *setting.words)
+    source, element = folder / "src/net_state.c", "int8_t" if setting.quantized else "float"
+    program = cut_program(folder, source, tmp_path / "check", element, WARNINGS)
+    found = re.fullmatch(r"cuts (\d+) lost 0\n", ran(program, 97))
+    assert found
+    assert int(found[1]) > manifest(folder)["replay"]["bytes"]
+    for number, (right, wrong) in enumerate(FAULTS):
+        text = source.read_text()
+        assert text.count(right) == 1
+        (tmp_path / "state.c").write_text(text.replace(right, wrong))
+        with pytest.raises(AssertionError, match=r"line |lost"):
+            ran(cut_program(folder, tmp_path / "state.c", tmp_path / f"fault_{number}", element), 97)
