@@ -14,7 +14,6 @@ from deployer.firmware.bill import check_name
 from deployer.firmware.library import Material
 from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.prediction import Predictor
-from deployer.firmware.replay import BALANCED, ReplayOptions
 from deployer.firmware.sources import library_rules
 from deployer.fitting.runs.run_files import is_run, read_run
 from deployer.frontend import parse
@@ -48,7 +47,7 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
             made: Material | ModelMaterial = model_material(_model(a, warn), name, options, status.update)
         else:
             case, predicted = _source(a, warn)
-            made = material(case, name, options, predicted, warn, status.update, _replay(a))
+            made = material(case, name, options, predicted, warn, status.update, requests.replay_of(a))
     library = write_library(made, a.output, core, a.compile, a.force, console.status)
     tell_library(library, a.output, console)
     return 0
@@ -71,19 +70,6 @@ def _of_case(a: argparse.Namespace) -> dict[str, object]:
     return {"--n-steps": a.n_steps, "--accumulate-grad-batches": a.accumulate_grad_batches}
 
 
-def _of_ring(a: argparse.Namespace) -> dict[str, object]:
-    """Values of the options for a latent replay."""
-    return {"--replay-policy": a.replay_policy, "--replay-seed": a.replay_seed is not None}
-
-
-def _replay(a: argparse.Namespace) -> ReplayOptions | None:
-    """The latent replay that the options ask for; OptionProblem for options without one."""
-    if a.latent_replay:
-        return ReplayOptions(a.latent_replay, a.replay_policy or BALANCED, a.replay_seed or 0)
-    _refuse(a, "library without latent replay", "add --latent-replay SLOTS", _of_ring(a))
-    return None
-
-
 def _refuse(a: argparse.Namespace, kind: str, other: str, options: Mapping[str, object]) -> None:
     """Raise OptionProblem for the first of the options that was given."""
     idle = [option for option, value in options.items() if value]
@@ -94,7 +80,8 @@ def _refuse(a: argparse.Namespace, kind: str, other: str, options: Mapping[str, 
 
 def _model(a: argparse.Namespace, warn: Warn) -> Case:
     """The case of a model's file, which is not trained."""
-    unread = {"--predict": a.predict, "--latent-replay": a.latent_replay} | _of_run(a) | _of_case(a) | _of_ring(a)
+    requests.replay_of(a)
+    unread = {"--predict": a.predict, "--latent-replay": a.latent_replay} | _of_run(a) | _of_case(a)
     _refuse(a, "model, which only predicts", "a training case", unread)
     folder = real_path(a.case).parent
     if a.case.name == "network.onnx" and (parse.optimizer_dir(folder) / "network.onnx").is_file():

@@ -2,8 +2,8 @@
 
 import argparse
 
-from deployer.commands.run_options import add_axes, add_canonical_batch
-from deployer.commands.values import budget, path, positive, seed
+from deployer.commands.run_options import add_axes, add_canonical_batch, add_latent_replay
+from deployer.commands.values import budget, path, positive
 from deployer.core.level import ALIASES
 
 
@@ -25,14 +25,7 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
     p.add_argument("--reset-optimizer", action="store_true", help=text)
     text = "of a run of a PyTorch module: samples of a prediction, 1 or the batch of the run (default: 1)"
     p.add_argument("--predict-batch", type=positive, metavar="N", help=text)
-    text = (
-        "of a case whose first layers are frozen: train the others on their latents, with a ring of so many records of"
-        " latents and labels in the library's struct"
-    )
-    p.add_argument("--latent-replay", type=positive, metavar="SLOTS", help=text)
-    text = "what a full ring replaces: a record of the largest classes (balanced, default), or any (reservoir)"
-    p.add_argument("--replay-policy", choices=("balanced", "reservoir"), default="", help=text)
-    p.add_argument("--replay-seed", type=seed, metavar="N", help="seed of the ring's draws (default: 0)")
+    add_latent_replay(p)
     p.add_argument(
         "--n-steps", type=positive, metavar="N", help="passes of the generated example (default: as recorded)"
     )

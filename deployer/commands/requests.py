@@ -16,6 +16,7 @@ from deployer.core.level import ALIASES
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import Target
+from deployer.firmware.replay import BALANCED, ReplayOptions
 from deployer.frontend.parse import optimizer_dir
 from deployer.frontend.prepare import Axes
 from deployer.frontend.runtime import case as runtime_case
@@ -43,6 +44,16 @@ UNREAD = {
 """Arguments that describe training, and so nothing of another kind of case."""
 ARCHIVE = b"PK"
 """The first bytes of an npz archive."""
+
+
+def replay_of(a: argparse.Namespace) -> ReplayOptions | None:
+    """The latent replay that the options ask for, if any; OptionProblem for options of one where there is none."""
+    if a.latent_replay:
+        return ReplayOptions(a.latent_replay, a.replay_policy or BALANCED, a.replay_seed or 0)
+    for option, given in (("--replay-policy", a.replay_policy), ("--replay-seed", a.replay_seed is not None)):
+        if given:
+            raise OptionProblem(f"{option} has no effect here", hint="add --latent-replay SLOTS")
+    return None
 
 
 def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> None:

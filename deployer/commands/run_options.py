@@ -20,6 +20,18 @@ def add_canonical_batch(p: "argparse._ActionsContainer") -> None:
     p.add_argument("--canonical-batch", action="store_true", help=text)
 
 
+def add_latent_replay(p: "argparse._ActionsContainer") -> None:
+    """Add the options of a ring of latents in a library."""
+    text = (
+        "of a case whose first layers are frozen: train the others on their latents, with a ring of so many records of"
+        " latents and labels in the library's struct"
+    )
+    p.add_argument("--latent-replay", type=positive, metavar="SLOTS", help=text)
+    text = "what a full ring replaces: a record of the largest classes (balanced, default), or any (reservoir)"
+    p.add_argument("--replay-policy", choices=("balanced", "reservoir"), default="", help=text)
+    p.add_argument("--replay-seed", type=seed, metavar="N", help="seed of the ring's draws (default: 0)")
+
+
 def add_run_options(p: LazyParser) -> None:
     """Options of everything that compiles and runs a case."""
     case = p.add_argument_group("case")

@@ -117,6 +117,7 @@ class _View(CommonView):
         self.size_rows = pages.size_rows(
             self.name, self.struct_bytes, self.weight_bytes, self.frozen_words * state.WORD, self.steps.bytes
         )
+        self.size_rows = (self.size_rows[0], *(row.size_row for row in self.replay), *self.size_rows[1:])
         self.weight_rows = pages.weight_rows(plan, program)
         self.rate_text = pages.rate_text(self.name, made.rates)
 

@@ -17,7 +17,7 @@ from deployer.core.operator import Array, numerics_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, code
 from deployer.firmware.interface import PredictionView, TensorView, outputs_of
-from deployer.firmware.pages import MOST_BYTES, SamplesView, array_view, rates_text
+from deployer.firmware.pages import MOST_BYTES, SamplesView, SizeRow, array_view, rates_text
 from deployer.firmware.prediction import FEATURES
 from deployer.firmware.steps import ONCE, WORD
 from deployer.frontend.dataset import Dataset
@@ -195,6 +195,7 @@ class ReplayView:
 
     inputs: tuple[TensorView, ...]
     parameters: CText
+    passed: CText
     arguments: CText
     label: TensorView
     latent: TensorView
@@ -224,6 +225,11 @@ class ReplayView:
     fresh: tuple[int, int]
 
     @property
+    def size_row(self) -> SizeRow:
+        """The ring in a table of sizes."""
+        return SizeRow(code(f"of it the ring of {self.slots} records"), self.bytes, code("writable memory"))
+
+    @property
     def facts(self) -> dict[str, object]:
         """The ring in a manifest."""
         return {
@@ -251,6 +257,7 @@ def replay_view(
     return ReplayView(
         inputs=inputs,
         parameters=code(", ".join(f"const {view.type} *input_{view.name}" for view in inputs)),
+        passed=code(", ".join(f"input_{view.name}" for view in inputs)),
         arguments=code(", ".join(f"samples_of_{view.name}[sample]" for view in inputs)),
         label=replace(label, shape=code(f"[{ring.label_size}]"), count=ring.label_size),
         latent=features.outputs[0],

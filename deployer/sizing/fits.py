@@ -11,6 +11,7 @@ from deployer.core.files.reading import parse_json
 from deployer.core.operator import optimizers
 from deployer.core.safe_text import json_text
 from deployer.firmware.bill import BILL, library_bill
+from deployer.firmware.replay import ReplayOptions
 from deployer.pipeline import Case
 from deployer.sizing.boards import Board, BoardMemory, Core
 from deployer.sizing.needs import CaseNeeds, CoreNeeds, TargetNeeds, fused_bytes
@@ -200,10 +201,17 @@ def model_remedies(given: Changes, trained: Sequence[str]) -> Iterator[tuple[str
         yield "all of these", " ".join(words), together
 
 
-def tried(title: str, options: str, build: Callable[[], Case], boards: Sequence[Board], warn: Warn) -> Remedy:
+def tried(
+    title: str,
+    options: str,
+    build: Callable[[], Case],
+    boards: Sequence[Board],
+    warn: Warn,
+    replay: ReplayOptions | None = None,
+) -> Remedy:
     """A way, compiled: the boards of those given on which it fits."""
     try:
-        needs = CaseNeeds(build(), warn)
+        needs = CaseNeeds(build(), warn, replay)
     except UserError as problem:
         return Remedy(title, options, refused=problem.cause)
     fitting = tuple(board.stem for board in boards if fit_board(board, needs, counted=False).fits)

@@ -141,10 +141,11 @@ class TargetNeeds:
 class CaseNeeds:
     """Resource needs of a case; each machine is queried once."""
 
-    def __init__(self, case: Case, warn: Warn) -> None:
-        """Plan the library of the case for one flat memory."""
-        self.case = case
-        self.files: Files = library_files(material(case, NAME, Options(target=library_rules().target), warn=warn))
+    def __init__(self, case: Case, warn: Warn, replay: ReplayOptions | None = None) -> None:
+        """Plan the library of the case for one flat memory, with a `replay` that of its head."""
+        self.case, self.replay = case, replay
+        made = material(case, NAME, Options(target=library_rules().target), warn=warn, replay=replay)
+        self.files: Files = library_files(made)
         sizes = parse_json(str(self.files["manifest.json"]))["bytes"]
         self.memory = sizes.pop("struct")
         self.constants = sum(sizes.values())
@@ -163,6 +164,8 @@ class CaseNeeds:
 
     def on_target(self, target: Target) -> TargetNeeds:
         """The plan of a target with several memories; what was planned before is not planned again."""
+        if self.replay is not None:
+            return TargetNeeds(lacking="a latent replay is part of a library, which works in one memory")
         options = pipeline.accumulate_of(self.case, Options(target.name, outermost=target.levels[-1].name))
         fields = [compiler_digest(), target.name, digest(self.case.program), repr(options)]
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.operator import Array
+from deployer.firmware.replay import BALANCED, ReplayOptions
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.fit import Fitted
 from deployer.fitting.loop import DIVERGED
@@ -155,6 +156,9 @@ class Trained(Fitted):
         compiled: bool = True,
         force: bool = False,
         canonical_batch: bool = False,
+        latent_replay: int = 0,
+        replay_policy: str = BALANCED,
+        replay_seed: int = 0,
         warn: Warn = python_warning,
     ) -> Library:
         """Write a library of C that goes on from this run, to a folder.
@@ -167,6 +171,8 @@ class Trained(Fitted):
         - `core` of `targets/cores/cores.toml`: also compile for it, and list sizes. `budgets`: bytes by level.
         - `compiled`: compile the library on this machine before it is written. `force` replaces files of others.
         - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split.
+        - `latent_replay`: train the layers behind frozen ones on latents, with a ring of so many records of latents and
+          labels; `replay_policy` ("balanced", "reservoir") is what a full ring replaces, `replay_seed` its draws' seed.
 
         The learning rates are those that the run began with. Frozen parameters are constants of the library.
         Raises OptionProblem for arguments without meaning, and what planning and compiling raise.
@@ -177,9 +183,10 @@ class Trained(Fitted):
         if self.captured is not None:
             files = {n: x for n, x in files.items() if not n.startswith("predict_")}
             files[batch_file(predict_batch)] = forward_of(self.captured, predict_batch)
+        replay = ReplayOptions(latent_replay, replay_policy, replay_seed) if latent_replay else None
         options = LibraryOptions(
             name or Path(folder).name, weights, optimizer_state, predict_batch, core, budgets, compiled, force,
-            canonical_batch,
+            canonical_batch, replay,
         )  # fmt: skip
         return write(files, Path(folder), options, warn)
 

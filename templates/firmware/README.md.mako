@@ -86,6 +86,7 @@ Build systems:
 
 The files for ESP-IDF, PlatformIO, Arduino and CMSIS were tested against stubs and by their formats, not with the systems themselves.
 
+<%include file="replay.md.mako"/>\
 <%text>##</%text> Learning rates
 
 ${v.rate_text}

@@ -101,7 +101,7 @@ def show_fits(a: argparse.Namespace, console: Terminal) -> int:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
         model = None if a.model.is_dir() else _Model(a, folder)
         case = model.case({}) if model else _read(a)
-        needs = CaseNeeds(case, warn)
+        needs = CaseNeeds(case, warn, requests.replay_of(a))
         rows = []
         for board in chosen:
             status.update(board.name)
@@ -148,17 +148,18 @@ def _remedies(a: argparse.Namespace, model: _Model | None, case: Case, failing: 
     def silent(warning: DeployerWarning) -> None:
         """Warnings of the model have been told."""
 
-    fused = fused_remedy(case)
+    replay = requests.replay_of(a)
+    fused = None if replay else fused_remedy(case)
     yield from (fused,) if fused else ()
     if model is not None:
         for title, options, changes in model_remedies(vars(a), model.trained):
-            yield tried(title, options, partial(model.case, dict(changes)), failing, silent)
+            yield tried(title, options, partial(model.case, dict(changes)), failing, silent, replay)
     elif case.dataset is not None and case.dataset.n_accum > 1:
 
         def single() -> Case:
             return pipeline.load_training(a.model, n_accum=1, axes=requests.axes_of(a), warn=silent)
 
-        yield tried("an update after each pass", "--accumulate-grad-batches 1", single, failing, silent)
+        yield tried("an update after each pass", "--accumulate-grad-batches 1", single, failing, silent, replay)
 
 
 def _number(value: float | None, spec: str = ",.0f") -> str:

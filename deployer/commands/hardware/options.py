@@ -2,6 +2,7 @@
 
 import argparse
 
+from deployer.commands.run_options import add_latent_replay
 from deployer.commands.values import path, positive
 
 
@@ -15,6 +16,7 @@ def add_fits_options(p: argparse.ArgumentParser) -> None:
         metavar="N",
         help="gradient accumulation: passes per update (default 1, or as recorded)",
     )
+    add_latent_replay(p)
     board = "name of a board, or a board description NAME.toml; may be repeated (default: all boards)"
     p.add_argument("--board", action="append", default=[], metavar="NAME", help=board)
 
