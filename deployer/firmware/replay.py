@@ -149,7 +149,7 @@ def ring_of(options: ReplayOptions, program: Program) -> Ring:
 
 
 def _labels(program: Program, label: str) -> Labels | None:
-    """What nodes of the training graph take as an index of that input; None where none does."""
+    """The numbers that nodes of the training graph take as an index of that input; None where none does."""
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     for node in program.graphs[0].nodes:
         indices = numerics_of(node).indices(node, types)

@@ -13,7 +13,7 @@ from deployer.sizing.boards import core_of
 from deployer.sizing.emulated import run_example
 from deployer.sizing.objects import compile_library
 from DeployTest.firmware import test_flash
-from DeployTest.firmware.replay_judge import RINGS, Ring
+from DeployTest.firmware.replay.judge import RINGS, Ring
 from DeployTest.firmware.test_library import WARNINGS, manifest, packaged, ran, same_bits, state_of, trained
 from DeployTest.models.parts.generator import training_case
 from DeployTest.quantization.nets import Net, classifier

@@ -1,4 +1,4 @@
-"""What a ring of latents must hold and draw, by the definitions of its policies, in whole numbers of Python."""
+"""The records that a ring of latents must hold and draw, by its policies' definitions, in whole numbers of Python."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

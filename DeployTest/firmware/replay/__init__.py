@@ -1,0 +1,1 @@
+"""Libraries whose heads train on latents and on a ring of them."""
