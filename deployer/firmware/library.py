@@ -128,9 +128,7 @@ def _replay(view: _View) -> tuple[ReplayView, ...]:
     if made.ring is None or view.features is None:
         return ()
     known = dict(zip(data_read(made.plan), view.inputs, strict=True))
-    inputs = tuple(known[name] for name in made.ring.inputs)
-    places, label = made.layout.places, known[made.ring.label]
-    return (replay_view(made.ring, places, view.features, inputs, label, made.plan),)
+    return (replay_view(made.ring, made.layout.places, view.features, known, made.plan, made.program),)
 
 
 def _samples(view: _View) -> SamplesView:

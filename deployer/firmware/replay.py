@@ -18,7 +18,7 @@ from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, code
 from deployer.firmware.interface import PredictionView, TensorView, outputs_of
 from deployer.firmware.pages import MOST_BYTES, SamplesView, SizeRow, array_view, rates_text
-from deployer.firmware.prediction import FEATURES
+from deployer.firmware.prediction import FEATURES, PREDICT, known_name
 from deployer.firmware.steps import ONCE, WORD
 from deployer.frontend.dataset import Dataset
 from deployer.operators.base.philox import BITS, halves
@@ -164,7 +164,7 @@ def single_samples(dataset: Dataset, program: Program, ring: Ring) -> Dataset:
 
     `program` is the one that the dataset was read for.
     """
-    places = [program.data.index(name) for name in (*ring.inputs, ring.label)]
+    places = [program.data.index(known_name(name)) for name in (*ring.inputs, ring.label)]
     rows = list[tuple[Array, ...]]()
     for row in dataset.samples:
         parts = [np.split(row[place], ring.batch) if ring.batch > 1 else [row[place]] for place in places]
@@ -195,6 +195,7 @@ class ReplayView:
 
     inputs: tuple[TensorView, ...]
     parameters: CText
+    predicted: tuple[tuple[TensorView, TensorView], ...]
     passed: CText
     arguments: CText
     label: TensorView
@@ -223,6 +224,7 @@ class ReplayView:
     stream: int
     bytes: int
     fresh: tuple[int, int]
+    names: tuple[str, str]
 
     @property
     def size_row(self) -> SizeRow:
@@ -236,6 +238,8 @@ class ReplayView:
             "slots": self.slots,
             "policy": self.policy,
             "seed": self.seed,
+            "latent": self.names[0],
+            "label": self.names[1],
             "latent_bytes": self.latent_bytes,
             "bytes": self.bytes,
         }
@@ -245,18 +249,22 @@ def replay_view(
     ring: Ring,
     places: Mapping[str, int],
     features: PredictionView,
-    inputs: tuple[TensorView, ...],
-    label: TensorView,
+    given: Mapping[str, TensorView],
     plan: Plan,
+    program: Program,
 ) -> ReplayView:
-    """The view of a ring whose tensors have these places in a struct."""
-    options = ring.options
+    """The view of a ring whose tensors have these places in a struct; `given` are the views of inputs by name."""
+    options, label = ring.options, given[ring.label]
+    inputs = tuple(given[name] for name in ring.inputs)
+    sources = dict(zip(map(known_name, ring.inputs), inputs, strict=True))
+    predicted = [name for name in program.data_of(PREDICT) if known_name(name) in sources]
     latents, labels, counters = (places[name] for name in ring.names)
     known = (ring.labels,) if ring.labels else ()
     balanced = known if options.policy == BALANCED else ()
     return ReplayView(
         inputs=inputs,
         parameters=code(", ".join(f"const {view.type} *input_{view.name}" for view in inputs)),
+        predicted=tuple((given[name], sources[known_name(name)]) for name in predicted),
         passed=code(", ".join(f"input_{view.name}" for view in inputs)),
         arguments=code(", ".join(f"samples_of_{view.name}[sample]" for view in inputs)),
         label=replace(label, shape=code(f"[{ring.label_size}]"), count=ring.label_size),
@@ -284,5 +292,6 @@ def replay_view(
         key=halves(options.seed),
         stream=STREAM,
         bytes=ring.bytes,
+        names=(ring.latent, ring.label),
         fresh=(1, 0) if ring.batch == 1 else ((ring.batch + 1) // 2, (ring.batch + 1) // 2),
     )

@@ -14,7 +14,7 @@ from deployer.core.errors import DatasetMismatch, RunFailed
 from deployer.core.files.reading import read_json, real_path
 from deployer.core.operator import Array
 from deployer.firmware.common import library_tools
-from deployer.firmware.prediction import OWN, PREDICT, SINGLE
+from deployer.firmware.prediction import FEATURES, OWN, PREDICT, SINGLE
 from deployer.firmware.sources import library_rules
 from deployer.running.build import compiler
 from deployer.sizing.objects import run_tool
@@ -44,7 +44,11 @@ class LibraryCall:
         whole = [row for row in manifest["output"] if not row["name"].startswith(OWN[SINGLE])]
         rows = zip(inputs, manifest["inputs"], strict=True), zip(outputs, whole, strict=True)
         named = [(function, row["name"], *_kind(row)) for function, row in rows[0]]
-        self.inputs = [row for row in named if not row[1].startswith(OWN[SINGLE])]
+        replay = manifest.get("replay", {})
+        others = replay.get("latent"), replay.get("label")
+        self.inputs = [
+            row for row in named if not row[1].startswith((OWN[SINGLE], OWN[FEATURES])) and row[1] not in others
+        ]
         self.outputs = [(function, *_kind(row)) for function, row in rows[1]]
         self._check("init")
 

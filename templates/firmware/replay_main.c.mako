@@ -57,8 +57,8 @@ int main(void) {
     }
 % endfor
 % for t in v.output:
-% for a in v.replay[0].inputs:
-    memcpy(${v.name}_input_${a.name}(&model), samples_of_${a.name}[0], sizeof samples_of_${a.name}[0]);
+% for own, a in v.replay[0].predicted:
+    memcpy(${v.name}_input_${own.name}(&model), samples_of_${a.name}[0], sizeof samples_of_${a.name}[0]);
 % endfor
     if (failed(${v.name}_predict(&model))) return 1;
     for (uint32_t i = 0; i < ${v.upper}_OUTPUT_SIZE && i < 16u; i++)

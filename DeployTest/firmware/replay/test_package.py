@@ -9,11 +9,13 @@ import pytest
 
 from deployer.core.errors import OptionProblem
 from deployer.firmware.replay import MOST_SLOTS, ReplayOptions
+from deployer.sizing.library_call import LibraryCall
 from DeployTest.firmware.replay.test_replay import CLASSES, SETTINGS, dense, drawn_labels, samples
 from DeployTest.firmware.test_library import manifest, packaged, ran
 from DeployTest.models.parts.generator import training_case
-from DeployTest.quantization.nets import Net
+from DeployTest.quantization.nets import Net, by_runtime
 from DeployTest.support.building.command_line import deployer, refused
+from DeployTest.support.tolerances import assert_close
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 RING = ("--latent-replay", 40)
@@ -33,7 +35,8 @@ def test_sizes(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     )
     record = 4 * 7 + 4
     ring = 40 * record + 4 * (2 + 3 * CLASSES)
-    assert manifest(few)["replay"] == {"slots": 40, "policy": "balanced", "seed": 0, "latent_bytes": 28, "bytes": ring}
+    facts = {"slots": 40, "policy": "balanced", "seed": 0, "latent": "b", "label": "labels", "latent_bytes": 28}
+    assert manifest(few)["replay"] == {**facts, "bytes": ring}
     structs = [manifest(folder)["bytes"]["struct"] for folder in (few, many)]
     assert structs[1] - structs[0] == record
     assert f"| of it the ring of 40 records | {ring} |" in (few / "README.md").read_text()
@@ -90,6 +93,9 @@ def test_run(tmp_path: Path) -> None:
         assert state["head_weight"].tobytes() == trained["head.weight"].tobytes()
         assert state["replay.latents"].shape == (40, 7)
         assert not state["replay.counters"].any()
+    x, tuned = samples(dense(4)), tmp_path / "tuned.onnx"
+    assert deployer("export", model, "--weights", tmp_path / "run/trained.npz", "-o", tuned) == 0
+    assert_close("predict", LibraryCall(folder, "net").predict([x]), by_runtime(tuned, x))
 
 
 def test_refused(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
