@@ -1,6 +1,7 @@
 """Decoders in PyTorch by their families' papers, with the parameter names of Hugging Face's Llama: needs torch."""
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +38,18 @@ def norm(a: Architecture, width: int) -> nn.Module:
     return nn.LayerNorm(width, a.norm_eps) if a.norm == "layer" else RootMeanSquare(width, a.norm_eps, a.norm_offset)
 
 
+@cache
+def angles(half: int, base: float, tokens: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines [tokens, half] of each position's turns."""
+    speeds = 1.0 / base ** (torch.arange(half, dtype=torch.float64) / half)
+    turns = torch.outer(torch.arange(tokens, dtype=torch.float64), speeds)
+    return turns.cos().float(), turns.sin().float()
+
+
 def turned(a: Architecture, x: Tensor) -> Tensor:
     """[batch, heads, tokens, width] as complex numbers times those of their positions."""
     half = a.head_dim // 2
-    speeds = 1.0 / a.rope_base ** (torch.arange(half, dtype=torch.float64) / half)
-    angles = torch.outer(torch.arange(x.shape[2], dtype=torch.float64), speeds)
-    cos, sin = angles.cos().float(), angles.sin().float()
+    cos, sin = angles(half, a.rope_base, x.shape[2])
     if a.rope_form == "pairs":
         first, second = x[..., ::2], x[..., 1::2]
         return torch.stack((first * cos - second * sin, second * cos + first * sin), -1).flatten(-2)
