@@ -1,0 +1,1 @@
+"""Transfer with a frozen part of 8 bits, beside floats."""
