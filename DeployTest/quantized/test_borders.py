@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from deployer.cli import main
 from deployer.core.errors import DeployerError
@@ -151,35 +151,6 @@ def test_windows_without_integers_stay_float(name: str, tmp_path: Path) -> None:
     kind = "Conv" if name == "same" else "AveragePool"
     assert operators.count(kind) == 1
     assert operators.index("Int8Conv") < operators.index(kind) < operators.index("Int8AveragePool")
-
-
-def _unsigned_input(model: ModelProto) -> None:
-    """Let the model take the numbers of its first value."""
-    first = next(node for node in model.graph.node if node.op_type == Q)
-    [shape] = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input]
-    del model.graph.input[:]
-    model.graph.input.append(helper.make_tensor_value_info(first.output[0], TensorProto.UINT8, shape))
-    model.graph.node.remove(first)
-
-
-def test_input_of_8_bits(tmp_path: Path) -> None:
-    """A model whose input is of uint8 computes what it does behind a QuantizeLinear."""
-    onnxruntime = pytest.importorskip("onnxruntime")
-    path = quantized_model("residual", "QDQ", ("QUInt8", "QUInt8", False), tmp_path)
-    model = onnx.load(path)
-    _unsigned_input(model)
-    onnx.save(model, tmp_path / "numbers.onnx")
-    [item] = model.graph.input
-    numbers = np.random.default_rng(4).integers(0, 256, (1, 3, 8, 10)).astype(np.uint8)
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    [y] = onnxruntime.InferenceSession(str(tmp_path / "numbers.onnx"), options).run(None, {item.name: numbers})
-    case = tmp_path / "case"
-    case.mkdir()
-    onnx.save(model, case / "network.onnx")
-    np.savez(case / "inputs.npz", **{item.name: numbers})
-    np.savez(case / "outputs.npz", **{model.graph.output[0].name: y})
-    assert main(["infer", "-t", str(case), "-o", str(tmp_path / "c"), "-p", "host"]) == 0
 
 
 def _features(path: Path, xs: list[Array]) -> Array:

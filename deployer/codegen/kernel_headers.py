@@ -2,7 +2,7 @@
 
 from deployer.core.kernel import Kernel
 
-ELEMENTS = {"float32": "float", "int32": "int32_t", "int8": "int8_t"}
+ELEMENTS = {"float32": "float", "int32": "int32_t", "int8": "int8_t", "uint8": "uint8_t"}
 """Element types in C."""
 C_TYPES = {"u32": "uint32_t", "i32": "int32_t", "f32": "float", **ELEMENTS}
 

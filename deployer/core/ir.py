@@ -12,9 +12,9 @@ import numpy.typing as npt
 from deployer.core.artefact import IF_ANY
 
 AttrValue = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
-DTYPES: dict[str, int] = {"float32": 4, "int32": 4, "int8": 1}
+DTYPES: dict[str, int] = {"float32": 4, "int32": 4, "int8": 1, "uint8": 1}
 """Element types of a target, with their bytes. ONNX's float64 becomes float32, its bool and integers int32; quantized
-models are computed with int8.
+models are computed with int8, and may take inputs of int8 or uint8.
 """
 
 Role = Literal["data", "weight", "accumulator", "flag", "constant", "value"]

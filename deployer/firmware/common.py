@@ -13,7 +13,7 @@ from deployer.codegen.render import ConstantView
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
 from deployer.core.files.bill import LICENCE
-from deployer.core.ir import Program
+from deployer.core.ir import DTYPES, Program
 from deployer.core.plan import Home, Plan, Schedule, target_of
 from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_code
 from deployer.core.target import Target, Toolchain
@@ -23,7 +23,7 @@ from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
 from deployer.firmware.prediction import FEATURES
 from deployer.firmware.sources import FLAGS, kernel_sources, library_rules, source_proof
-from deployer.firmware.steps import ACCESSORS, MEMBERS, ONCE, TRAIN, StepsView, steps_view
+from deployer.firmware.steps import ACCESSORS, ONCE, TRAIN, StepsView, steps_view
 
 GRAPHS = {
     TRAIN: "train_graph",
@@ -124,7 +124,7 @@ class CommonView:
         self.steps: StepsView = steps_view(plan, self.names, homes, GRAPHS, bool(made.layout.frozen))
         used = {address for kernel in self.steps.kernels for _, address in kernel.places}
         self.accessors = tuple(view for view in ACCESSORS if view.name in used)
-        self.bytewise = ONCE if any(view.member == MEMBERS["int8"] for view in self.accessors) else ()
+        self.bytewise = tuple({v.member: v for v in self.accessors if DTYPES[v.dtype] < state.WORD}.values())
         self.first = tuple(tensor for tensor in initial if tensor.home not in made.layout.frozen)
         self.holds_first = ONCE if self.first else ()
         self.frozen = tuple(

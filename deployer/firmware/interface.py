@@ -9,13 +9,13 @@ from deployer.codegen.harness import data_homes, data_read
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.render import number_count
 from deployer.core.errors import OptionProblem
-from deployer.core.ir import DTYPES, Graph, Program, TensorType
+from deployer.core.ir import Graph, Program, TensorType
 from deployer.core.operator import numerics_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
 from deployer.firmware.bill import unique
 from deployer.firmware.prediction import FEATURES, OWN, PREDICT, SINGLE, known_name
-from deployer.firmware.steps import MEMBERS, TRAIN, WORD
+from deployer.firmware.steps import MEMBERS, TRAIN, index_text
 from deployer.lr_schedules.run_time import NumberRule, number_rules, rate_groups
 
 NO_PURPOSE = code("")
@@ -27,7 +27,7 @@ PREDICTIONS = {PREDICT: ("predict", "", ""), SINGLE: ("predict_single", "single_
 class TensorView:
     """Tensor of a library's interface: its name in C, its name in the model, its type, and its location.
 
-    `member` is the view of the memory by its element type, `home` its place there, in elements; `purpose` says what an
+    `member` is the view of the memory by its element type, `home` the index of its place there; `purpose` says what an
     input is for, if not for all calls.
     """
 
@@ -152,7 +152,6 @@ def graph_bit(program: Program, graph: str) -> int:
 
 
 def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorView:
-    each = WORD // DTYPES[kind.dtype]
     return TensorView(
         name=suffix,
         upper=code(suffix.upper()),
@@ -161,7 +160,7 @@ def _tensor(name: str, suffix: CText, kind: TensorType, home: CText) -> TensorVi
         shape=code(shape_text(kind)),
         count=kind.size,
         member=code(MEMBERS[kind.dtype]),
-        home=code(f"{each}u * {home}") if each > 1 else home,
+        home=index_text(kind.dtype, home),
     )
 
 

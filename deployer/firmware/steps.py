@@ -30,7 +30,7 @@ TABLE = "_at"
 """Suffix of the name of a kernel's table."""
 WORD = 4
 """Bytes of a word of a table, and of the pair of numbers of a step."""
-MEMBERS = {"float32": "f32", "int32": "i32", "int8": "i8"}
+MEMBERS = {"float32": "f32", "int32": "i32", "int8": "i8", "uint8": "u8"}
 """The views of a library's memory by element type."""
 
 
@@ -38,11 +38,13 @@ MEMBERS = {"float32": "f32", "int32": "i32", "int8": "i8"}
 class Accessor:
     """A function that makes an address of a place: its name, the element type, and the view.
 
-    `reads` is there where nobody writes by the address; constants have addresses by such functions alone. `index` is
-    that of the place in words, `among` that of a place among the constants.
+    `element` is the type without const. `reads` is there where nobody writes by the address; constants have addresses
+    by such functions alone. `index` is that of the place in words, `among` that of a place among the constants.
     """
 
     name: CText
+    dtype: str
+    element: CText
     type: CText
     member: CText
     reads: tuple[int, ...]
@@ -52,11 +54,15 @@ class Accessor:
 
 def _accessors() -> Iterator[Accessor]:
     for dtype, member in MEMBERS.items():
-        each = WORD // DTYPES[dtype]
-        index, among = (f"{each}u * at", f"{each}u * (at - FROZEN)") if each > 1 else ("at", "at - FROZEN")
-        yield Accessor(code(f"{member}_at"), code(C_TYPES[dtype]), code(member), (), code(index), code(among))
-        kind = code(f"const {C_TYPES[dtype]}")
-        yield Accessor(code(f"{member}_in"), kind, code(member), (1,), code(index), code(among))
+        element, index, among = code(C_TYPES[dtype]), index_text(dtype, "at"), index_text(dtype, "(at - FROZEN)")
+        yield Accessor(code(f"{member}_at"), dtype, element, element, code(member), (), index, among)
+        yield Accessor(code(f"{member}_in"), dtype, element, code(f"const {element}"), code(member), (1,), index, among)
+
+
+def index_text(dtype: str, place: str) -> CText:
+    """The C index in a view of the memory of a place that counts words."""
+    each = WORD // DTYPES[dtype]
+    return code(f"{each}u * {place}" if each > 1 else place.strip("()"))
 
 
 ACCESSORS = tuple(_accessors())

@@ -11,20 +11,19 @@ from deployer.core.ir import Node, Program
 from deployer.core.operator import Array, numerics_of
 from deployer.core.traits.numerics import Indices
 
-_INT32 = np.iinfo(np.int32)
 Place = Callable[[tuple[int, ...]], str]
 """From the index of a number in an array to its place for people."""
 
 
 def narrowed(array: Array, dtype: str, place: str, facts: Sequence[tuple[str, str]]) -> Array:
-    """The array as float32 or int32; raises DatasetMismatch for a number beyond that type."""
+    """The array in an element type of targets; raises DatasetMismatch for a number beyond that type."""
     if dtype == "float32":
         with np.errstate(over="ignore"):
             narrow = array.astype(np.float32)
         far = np.isfinite(array) & ~np.isfinite(narrow)
     else:
-        narrow = array.astype(np.int32)
-        far = np.zeros(array.shape, bool) if array.dtype == bool else (array < _INT32.min) | (array > _INT32.max)
+        narrow, ends = array.astype(dtype), np.iinfo(dtype)
+        far = np.zeros(array.shape, bool) if array.dtype == bool else (array < ends.min) | (array > ends.max)
     if far.any():
         value = str(array[far].reshape(-1)[0])
         raise DatasetMismatch(f"{place} holds {value}, beyond {dtype}", facts, "scale the data, or renumber the labels")

@@ -20,6 +20,7 @@ from deployer.frontend.model_parts import check_ignored_fields, graphs_of, inlin
 from deployer.frontend.opsets import Imports, is_control, name_of, versions_of
 from deployer.frontend.prepare import NO_AXES, Axes, Refusals, converted, notes_of, to_array
 from deployer.frontend.quantized.model import pack
+from deployer.frontend.quantized.values import EIGHT_BITS
 from deployer.frontend.raw_graph import DeclaredTypes, FileInput, RawConstant, RawGraph
 
 ELEMENTS: dict[int, str] = {
@@ -92,7 +93,7 @@ def read_graph(
     for value, end in _together(graph.output, _end).items():  # the output is right, as for ONNX Runtime
         declared[value] = _completed(end, declared.get(value, end))
     unused = {tensor.name for tensor in graph.initializer} - used
-    inputs = tuple(FileInput(v.name, _declared(v, _end)) for v in graph.input if v.name not in unused)
+    inputs = tuple(_input(v, nodes) for v in graph.input if v.name not in unused)
     defaults = {tensor.name: tensor for tensor in graph.initializer if tensor.name in used}
     for declaration in graph.input:
         if declaration.name in defaults:
@@ -117,6 +118,17 @@ def read_graph(
         notes,
         graphs,
     )
+
+
+def _input(value: onnx.ValueInfoProto, nodes: Iterable[Node]) -> FileInput:
+    """A graph input; one of 8 bits keeps them where only kernels of this type read it."""
+    declared, own = _declared(value, _end), EIGHT_BITS.get(value.type.tensor_type.elem_type)
+    readers = [registry().get(node.op) for node in nodes if value.name in node.inputs]
+    kernels = [operator.kernel for operator in readers if operator is not None and operator.kernel is not None]
+    takes = [any(kind == own and not written for _, kind, written in kernel.pointers) for kernel in kernels]
+    if readers and len(takes) == len(readers) and all(takes):
+        declared = replace(declared, dtype=own)
+    return FileInput(value.name, declared)
 
 
 def holds_bools(proto: onnx.NodeProto) -> bool:

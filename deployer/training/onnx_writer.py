@@ -22,6 +22,7 @@ from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import Array, Operator, file_of, operator_of
 from deployer.core.signatures import MICROSOFT, schema_signature
 from deployer.frontend.opsets import schema_version
+from deployer.frontend.quantized.values import EIGHT_BITS
 from deployer.running.output import replace_file
 
 IR_VERSION = 10
@@ -112,8 +113,9 @@ def input_form(node: Node, opset: int, fresh: Callable[[str], str]) -> tuple[Nod
 
 
 def value(name: str, kind: TensorType, integer: int = TensorProto.INT64) -> ValueInfoProto:
-    """A declared tensor; `integer` is ONNX's element type of integers."""
-    element = TensorProto.FLOAT if kind.dtype == "float32" else integer
+    """A declared tensor; `integer` is ONNX's element type of integers but those of 8 bits."""
+    own = {"float32": TensorProto.FLOAT, **{dtype: element for element, dtype in EIGHT_BITS.items()}}
+    element = own.get(kind.dtype, integer)
     return helper.make_tensor_value_info(name, element, kind.shape)
 
 

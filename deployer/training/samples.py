@@ -10,7 +10,7 @@ import numpy as np
 
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn, python_warning
 from deployer.core.files.arrays import read_npz
-from deployer.core.ir import Node, Program, TensorType
+from deployer.core.ir import DTYPES, Node, Program, TensorType
 from deployer.core.operator import Array, numerics_of
 from deployer.frontend.data_numbers import check_finite, narrowed
 from deployer.frontend.dataset import FLUSH, MEAN, RATES, Dataset
@@ -24,6 +24,8 @@ Passes = tuple[dict[str, Array], ...]
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 Bounds = tuple[float, float]
+BYTES = {name: (np.iinfo(name).min, np.iinfo(name).max + 1) for name, size in DTYPES.items() if size == 1}
+"""The least number of each type of 8 bits, and the one behind the largest."""
 
 
 def draw(
@@ -34,13 +36,13 @@ def draw(
     bounds: Mapping[str, Bounds] | None = None,
 ) -> Passes:
     """Floats that are standard normal, or uniform between `bounds`, and uniform integers from 0 to
-    the one before `ends`.
+    the one before `ends`, or all that a type of 8 bits has.
 
     Raises OptionProblem for an integer input without an end.
     """
     bounds = bounds or {}
     for name, kind in inputs.items():
-        if kind.dtype != "float32" and name not in ends:
+        if name not in ends and kind.dtype != "float32" and kind.dtype not in BYTES:
             raise OptionProblem(
                 f"there are no sample values for the integer input {name!r}",
                 [("type", str(kind))],
@@ -51,6 +53,8 @@ def draw(
         {
             name: generator.integers(0, ends[name], kind.shape)
             if name in ends
+            else generator.integers(*BYTES[kind.dtype], kind.shape)
+            if kind.dtype in BYTES
             else generator.uniform(*bounds[name], kind.shape).astype(np.float32)
             if name in bounds
             else generator.standard_normal(kind.shape).astype(np.float32)

@@ -57,8 +57,8 @@ typedef struct {
         float f32[${v.upper}_MEMORY_WORDS];
         int32_t i32[${v.upper}_MEMORY_WORDS];
         uint32_t u32[${v.upper}_MEMORY_WORDS];
-% for _ in v.bytewise:
-        int8_t i8[4u * ${v.upper}_MEMORY_WORDS];
+% for b in v.bytewise:
+        ${b.element} ${b.member}[4u * ${v.upper}_MEMORY_WORDS];
 % endfor
     } memory;
     float numbers[${v.upper}_NUMBERS + 1u];

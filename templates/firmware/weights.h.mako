@@ -19,8 +19,8 @@ typedef union {
     uint32_t u32[${v.upper}_FROZEN_WORDS];
     float f32[${v.upper}_FROZEN_WORDS];
     int32_t i32[${v.upper}_FROZEN_WORDS];
-% for _ in v.bytewise:
-    int8_t i8[4u * ${v.upper}_FROZEN_WORDS];
+% for b in v.bytewise:
+    ${b.element} ${b.member}[4u * ${v.upper}_FROZEN_WORDS];
 % endfor
 } ${v.name}_frozen_t;
 

@@ -115,9 +115,15 @@ class Packer:
             raise refused(node, f"its input {position} ({name!r}) is damaged: {error}", "a constant") from None
 
     def element(self, node: NodeProto, position: int) -> int:
-        """ONNX's element type of a constant input; UINT8 for an absent one, as ONNX defines for zero points."""
+        """ONNX's element type of a constant input; of an absent zero point that of the node's input of 8 bits, or
+        UINT8.
+        """
         name = node.input[position] if position < len(node.input) else ""
-        return self.initializers[name].data_type if name in self.initializers else int(TensorProto.UINT8)
+        if name in self.initializers:
+            return self.initializers[name].data_type
+        given = self.inputs.get(node.input[0])
+        own = TensorProto.UINT8 if given is None else given.type.tensor_type.elem_type
+        return int(own if own in EIGHT_BITS else TensorProto.UINT8)
 
     def quantizer(self, node: NodeProto, position: int) -> Quantizer:
         """Quantizer of a node's scale at this position and the zero behind it."""
@@ -165,7 +171,7 @@ class Packer:
         UnsupportedOperator if that is no value of 8 bits, or another scale or zero has made it.
         """
         name, quantizer = node.input[position], self.quantizer(node, position + 1)
-        value = self.quantized.get(name)
+        value = self.quantized.get(name) or self._given(name)
         if value is None:
             raise refused(node, f"its input {name!r} is no value of 8 bits", "a QuantizeLinear before it")
         made = value.quantizer
@@ -204,10 +210,19 @@ class Packer:
     def tensor_of(self, value: QuantizedValue, layout: Layout) -> str:
         """The 8-bit tensor of a value in a layout; quantizes its floats if there is none yet."""
         if layout not in value.tensors:
-            source = value.source or self.float_of(value)
-            op = "QuantizeInt8" if layout == PLAIN else "QuantizeInt8Images"
-            value.tensors[layout] = self.emit(op, [source], self.fresh(f"{source}/int8"), _scaling(value))
+            value.tensors[layout] = self._converted(value, layout)
         return value.tensors[layout]
+
+    def _converted(self, value: QuantizedValue, layout: Layout) -> str:
+        """A new tensor of a value in a layout; an input that is signed numbers is its own plain tensor."""
+        images = layout != PLAIN
+        if value.given:
+            unsigned, source = value.quantizer.unsigned, value.given
+            op = ("UInt8Numbers", "UInt8Images")[images] if unsigned else "Int8Images" if images else ""
+            return self.emit(op, [source], self.fresh(f"{source}/int8")) if op else source
+        source = value.source or self.float_of(value)
+        op = "QuantizeInt8Images" if images else "QuantizeInt8"
+        return self.emit(op, [source], self.fresh(f"{source}/int8"), _scaling(value))
 
     def float_of(self, value: QuantizedValue, output: str = "") -> str:
         """A tensor with the floats that a value stands for, of the name `output` if that is given."""
@@ -260,7 +275,7 @@ class Packer:
         quantizer, before = self.quantizer(node, 1), self.dequantized.get(source)
         if before is not None and before.quantizer == quantizer:
             self.quantized[result] = before
-        elif before is not None and before.tensors:
+        elif before is not None and (before.tensors or before.given):
             self.quantized[result] = self.lookup(before, quantizer, lambda x: x, result)
         else:
             self.materialize(source, node)
@@ -282,7 +297,7 @@ class Packer:
     def dequantize(self, node: NodeProto) -> None:
         """Read a DequantizeLinear; its floats are computed where something reads them."""
         name, result = node.input[0], node.output[0]
-        attrs, value = plain_node(node).attrs, self.quantized.get(name)
+        attrs, value = plain_node(node).attrs, self.quantized.get(name) or self._given(name)
         is_constant = name in self.initializers and node.input[1] in self.initializers
         if attrs.get("block_size") and (value is not None or is_constant):
             raise refused(node, f"block_size is {attrs['block_size']}", PER_TENSOR)
@@ -299,6 +314,26 @@ class Packer:
 
     def _is_input_of_8_bits(self, name: str) -> bool:
         return name in self.inputs and self.inputs[name].type.tensor_type.elem_type in EIGHT_BITS
+
+    def _given(self, name: str) -> QuantizedValue | None:
+        """Value that an input of 8 bits holds; None where something else than operators of 8 bits reads it, or where
+        they take it by several scales or zeros.
+        """
+        if not self._is_input_of_8_bits(name):
+            return None
+        found = set[Quantizer]()
+        for node in self.readers[name]:
+            places = [place for place, given in enumerate(node.input) if given == name]
+            known = node.op_type == DEQUANTIZE or node.op_type in QOPERATOR_RULES
+            if not known or any(not set(node.input[p + 1 : p + 2]) <= self.initializers.keys() for p in places):
+                return None
+            if node.op_type == DEQUANTIZE and self.array(node, 1).size != 1:
+                return None
+            found.update(self.quantizer(node, place + 1) for place in places)
+        if len(found) != 1:
+            return None
+        self.quantized[name] = QuantizedValue(found.pop(), given=name)
+        return self.quantized[name]
 
     def lookup(
         self, x: QuantizedValue, quantizer: Quantizer, function: Callable[[Array], Array], name: str

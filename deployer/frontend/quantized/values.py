@@ -9,7 +9,8 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.core.ir import AttrValue, Node
 from deployer.core.operator import Array, unsupported
 
-EIGHT_BITS = (TensorProto.INT8, TensorProto.UINT8)
+EIGHT_BITS: dict[int, str] = {TensorProto.INT8: "int8", TensorProto.UINT8: "uint8"}
+"""Element types of 8 bits of ONNX, and those of targets."""
 OFFSET = 128
 """Difference between an unsigned number of 8 bits and the signed one that stands for it."""
 NUMBERS = np.arange(-OFFSET, OFFSET)
@@ -45,15 +46,17 @@ class Quantizer:
 class QuantizedValue:
     """A value of 8 bits, and the tensors that hold it, by layout.
 
-    `source` is the float tensor that is quantized, where there is one. An `exact` source holds the very floats that the
-    numbers stand for. `images` of rows are those that were flattened with their channels innermost, and `channels` the
-    number of these, 0 if unknown. A `matrix` is known to have two axes.
+    `source` is the float tensor that is quantized, where there is one, `given` the model's input that has the numbers
+    in its own type. An `exact` source holds the very floats that the numbers stand for. `images` of rows are those that
+    were flattened with their channels innermost, and `channels` the number of these, 0 if unknown. A `matrix` is known
+    to have two axes.
     """
 
     quantizer: Quantizer
     tensors: dict[Layout, str] = field(default_factory=dict)
     source: str = ""
     exact: bool = False
+    given: str = ""
     images: "QuantizedValue | None" = None
     channels: int = 0
     matrix: bool = False

@@ -20,6 +20,7 @@ from deployer.operators.quantized.requantization import (
     RESULT,
     RESULT_SCALARS,
     SCALE,
+    UINT8,
     ZERO,
     clip_of,
     eights,
@@ -199,23 +200,98 @@ class QuantizeInt8Images(ImageConversion):
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The channels innermost, in 8 bits."""
-        x = floats(node, inputs, 1)[0].shape
-        if len(x) not in (3, 4):
-            raise unsupported(node, f"X of rank {len(x)}", "X[N, C, H, W] or X[N, C, L]")
         scale_of(node, SCALE)
         clip_of(node)
-        return (TensorType(INT8, (x[0], *((1,) if len(x) == 3 else ()), *x[2:], x[1])),)
+        return (TensorType(INT8, _turned_shape(node, floats(node, inputs, 1)[0].shape)),)
 
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """That of QuantizeInt8, turned."""
-        [y] = QuantizeInt8().reference(node, inputs)
-        last = np.moveaxis(y, 1, -1)
-        return (np.ascontiguousarray(last if last.ndim == 4 else last[:, None]),)
+        return (_turned(QuantizeInt8().reference(node, inputs)[0]),)
 
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Loop lengths and strides, the scale, and the result's zero and bounds."""
         scale = Const(float(scale_of(node, SCALE)))
         return {**super().args(node, access), "scale": scale, **result_args(node)}
+
+
+class TurnedImages(ImageConversion):
+    """Images X[N, C, H, W], or signals X[N, C, L], of 8 bits, as signed numbers Y[N, H, W, C] or Y[N, 1, L, C].
+
+    Signed numbers have no `offset`; unsigned ones are that much less then.
+    """
+
+    offset = 0
+
+    def pointers(self) -> tuple[str, str]:
+        """X has its channels in front."""
+        return "x", "y"
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """The channels innermost, in signed numbers."""
+        return (TensorType(INT8, _turned_shape(node, eights(node, inputs, 1, _read_type(self))[0].shape)),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The numbers less the offset, turned."""
+        return (_turned((arrays(inputs, 1)[0].astype(np.int32) - self.offset).astype(np.int8)),)
+
+
+def _read_type(operator: Operator) -> str:
+    """The element type of what an operator reads first."""
+    assert operator.kernel is not None
+    return operator.kernel.pointers[0][1]
+
+
+def _turned_shape(node: Node, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of images, or of signals, with their channels innermost."""
+    if len(shape) not in (3, 4):
+        raise unsupported(node, f"X of rank {len(shape)}", "X[N, C, H, W] or X[N, C, L]")
+    return (shape[0], *((1,) if len(shape) == 3 else ()), *shape[2:], shape[1])
+
+
+def _turned(images: Array) -> Array:
+    """Images, or signals, with their channels innermost."""
+    last = np.moveaxis(images, 1, -1)
+    return np.ascontiguousarray(last if last.ndim == 4 else last[:, None])
+
+
+TURNED = tuple((name, "u32") for name in ("n", "p", "m", "x_n", "x_m", "y_n", "y_p"))
+"""The kernel arguments that `ImageConversion.args` gives."""
+
+
+@register
+class Int8Images(TurnedImages):
+    """Images of int8 with their channels innermost."""
+
+    name = "Int8Images"
+    file = FileSpec(custom=Signature((1, 1), (1, 1)))
+    kernel = Kernel("images_i8", pointers=(("x", INT8, False), ("y", INT8, True)), scalars=TURNED)
+
+
+@register
+class UInt8Images(TurnedImages):
+    """Images of uint8 as numbers that are 128 less, with their channels innermost."""
+
+    name = "UInt8Images"
+    offset = -LEAST
+    file = FileSpec(custom=Signature((1, 1), (1, 1)))
+    kernel = Kernel("images_u8", pointers=(("x", UINT8, False), ("y", INT8, True)), scalars=TURNED)
+
+
+@register
+class UInt8Numbers(Int8Elementwise):
+    """Y = X - 128: numbers of uint8 as those of int8."""
+
+    name = "UInt8Numbers"
+    file = FileSpec(custom=Signature((1, 1), (1, 1)))
+    kernel = Kernel("numbers_u8", pointers=(("x", UINT8, False), ("y", INT8, True)), scalars=(("n", "u32"),))
+
+    def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
+        """X's shape in signed numbers."""
+        return (TensorType(INT8, eights(node, inputs, 1, UINT8)[0].shape),)
+
+    def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        """The numbers, 128 less."""
+        return ((arrays(inputs, 1)[0].astype(np.int32) + LEAST).astype(np.int8),)
 
 
 @register

@@ -13,7 +13,7 @@ from deployer.core.ir import Node, TensorType
 from deployer.core.kernel import ArgValue, Const, CType
 from deployer.core.operator import Array, mismatch, unsupported
 
-INT8 = "int8"
+INT8, UINT8 = "int8", "uint8"
 LEAST, MOST = -128, 127
 """The range of a signed number of 8 bits."""
 ZERO, SCALE, LOW, HIGH = "zero", "scale", "low", "high"
@@ -24,12 +24,12 @@ RESULT_SCALARS: tuple[tuple[str, CType], ...] = (("zero", "i32"), ("low", "f32")
 """The kernel arguments that `result_args` gives."""
 
 
-def eights(node: Node, inputs: Sequence[TensorType | None], count: int) -> list[TensorType]:
-    """Types of the first `count` inputs, which have 8 bits; a file's constants have more until they are packed."""
+def eights(node: Node, inputs: Sequence[TensorType | None], count: int, dtype: str = INT8) -> list[TensorType]:
+    """Types of the first `count` inputs, of that type of 8 bits; a file's constants have more until they are packed."""
     found = [kind for kind in inputs[:count] if kind is not None]
     if len(found) < count:
         raise mismatch(node, f"needs {count} inputs, has {len(found)}", inputs)
-    if any(kind.dtype not in (INT8, "int32") for kind in found):
+    if any(kind.dtype not in (dtype, "int32") for kind in found):
         shown = ", ".join(map(str, found))
         raise unsupported(node, f"its operands are {shown}", "results of operators of 8 bits, such as QuantizeInt8")
     return found

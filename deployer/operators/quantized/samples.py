@@ -14,9 +14,12 @@ from deployer.operators.base.operands import normal
 from deployer.operators.quantized.conversion import (
     DequantizeInt8,
     DequantizeInt8Images,
+    Int8Images,
     Int8Lookup,
     QuantizeInt8,
     QuantizeInt8Images,
+    UInt8Images,
+    UInt8Numbers,
 )
 from deployer.operators.quantized.convolution_int8 import Int8Conv, Int8DepthwiseConv
 from deployer.operators.quantized.joining import Int8Add, Int8Concat
@@ -85,6 +88,59 @@ def dequantize_images_sweep(op: DequantizeInt8Images) -> Iterator[Sample]:
     for n, channels, *sides in IMAGES:
         x = numbers(r, n, *sides, channels)
         yield Sample(f"{x.shape}", (x,), {"scale": 0.0173, "zero": -4}, onnx=False)
+
+
+def unsigned(generator: np.random.Generator, *shape: int) -> Array:
+    """Unsigned numbers of 8 bits, all equally often."""
+    return np.asarray(numbers(generator, *shape).view(np.uint8))
+
+
+@samples_of(Int8Images)
+def images_samples(op: Int8Images) -> Iterator[Sample]:
+    """Images of several channels, and signals."""
+    r = rng(918)
+    for label, shape in (("images", (2, 3, 5, 7)), ("signals", (2, 6, 9)), ("one", (1, 1, 4, 4))):
+        yield Sample(label, (numbers(r, *shape),), onnx=False)
+
+
+@sweep_of(Int8Images)
+def images_sweep(op: Int8Images) -> Iterator[Sample]:
+    """Images of several sizes."""
+    r = rng(919)
+    for shape in IMAGES:
+        yield Sample(f"{shape}", (numbers(r, *shape),), onnx=False)
+
+
+@samples_of(UInt8Images)
+def unsigned_images_samples(op: UInt8Images) -> Iterator[Sample]:
+    """Images of several channels, and signals."""
+    r = rng(920)
+    for label, shape in (("images", (2, 3, 5, 7)), ("signals", (2, 6, 9)), ("one", (1, 1, 4, 4))):
+        yield Sample(label, (unsigned(r, *shape),), onnx=False)
+
+
+@sweep_of(UInt8Images)
+def unsigned_images_sweep(op: UInt8Images) -> Iterator[Sample]:
+    """Images of several sizes."""
+    r = rng(921)
+    for shape in IMAGES:
+        yield Sample(f"{shape}", (unsigned(r, *shape),), onnx=False)
+
+
+@samples_of(UInt8Numbers)
+def unsigned_numbers_samples(op: UInt8Numbers) -> Iterator[Sample]:
+    """All numbers, and some in a matrix."""
+    r = rng(922)
+    yield Sample("every", (np.arange(256, dtype=np.uint8),), onnx=False)
+    yield Sample("matrix", (unsigned(r, 3, 7),), onnx=False)
+
+
+@sweep_of(UInt8Numbers)
+def unsigned_numbers_sweep(op: UInt8Numbers) -> Iterator[Sample]:
+    """Vectors of all measured lengths."""
+    r = rng(923)
+    for (size,) in measured("vectors"):
+        yield Sample(f"n{size}", (unsigned(r, size),), onnx=False)
 
 
 @samples_of(Int8Lookup)
