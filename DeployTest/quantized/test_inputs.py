@@ -19,9 +19,9 @@ UNSIGNED, SIGNED = ("QUInt8", "QUInt8", False), ("QInt8", "QInt8", True)
 TILED = ("host", "--l1", "2500", "--l2", "1200", "--singlebuffer", "--defaultMemLevel", "L3")
 
 
-def bytes_model(name: str, form: str, kinds: tuple[str, str, bool], folder: Path) -> Path:
+def bytes_model(name: str, form: str, kinds: tuple[str, str, bool], folder: Path, keep: tuple[str, ...] = ()) -> Path:
     """A quantized model that takes the numbers of its first value in place of floats."""
-    model = onnx.load(quantized_model(name, form, kinds, folder))
+    model = onnx.load(quantized_model(name, form, kinds, folder, keep))
     graph = model.graph
     first = [node for node in graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "x"]
     [zero] = [tensor for tensor in graph.initializer if tensor.name == first[0].input[2]]
@@ -65,7 +65,7 @@ def _runs() -> Iterator[Any]:
     for name in MODELS:
         for form, kinds in (("QDQ", UNSIGNED), ("QDQ", SIGNED), ("QOperator", SIGNED)):
             for options in (("host",), TILED, ("host_flat",), ("qemu_riscv",), ("siracusa",)):
-                fast = options == ("host",) and (name in ("residual", "perceptron") or form == "QOperator")
+                fast = options == ("host",) and (name in ("depthwise", "perceptron") or form == "QOperator")
                 marks = [] if fast else [pytest.mark.slow]
                 marks += [getattr(pytest.mark, options[0])] if options[0] != "host_flat" else []
                 yield pytest.param(

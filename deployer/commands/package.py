@@ -11,6 +11,7 @@ from deployer.core.errors import DeployerWarning, OptionProblem, Warn
 from deployer.core.files.reading import real_path
 from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
+from deployer.firmware.common import LibraryForm
 from deployer.firmware.library import Material
 from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.prediction import Predictor
@@ -44,13 +45,20 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
             if a.canonical_batch:
                 hint = "leave it out, or give a training case"
                 raise OptionProblem("--canonical-batch has no effect without gradients", hint=hint)
-            made: Material | ModelMaterial = model_material(_model(a, warn), name, options, status.update)
+            made: Material | ModelMaterial = model_material(
+                _model(a, warn), name, options, status.update, inputs=a.inputs
+            )
         else:
             case, predicted = _source(a, warn)
-            made = material(case, name, options, predicted, warn, status.update, requests.replay_of(a))
+            made = material(case, name, options, predicted, warn, status.update, requests.replay_of(a), form_of(a))
     library = write_library(made, a.output, core, a.compile, a.force, console.status)
     tell_library(library, a.output, console)
     return 0
+
+
+def form_of(a: argparse.Namespace) -> LibraryForm:
+    """Demands on the caller by the command line."""
+    return LibraryForm(a.inputs, a.predict_after_update)
 
 
 def tell_library(library: Library, output: Path, console: Terminal) -> None:
@@ -81,7 +89,8 @@ def _refuse(a: argparse.Namespace, kind: str, other: str, options: Mapping[str, 
 def _model(a: argparse.Namespace, warn: Warn) -> Case:
     """The case of a model's file, which is not trained."""
     requests.replay_of(a)
-    unread = {"--predict": a.predict, "--latent-replay": a.latent_replay} | _of_run(a) | _of_case(a)
+    unread = {"--predict": a.predict, "--predict-after-update": a.predict_after_update}
+    unread |= {"--latent-replay": a.latent_replay} | _of_run(a) | _of_case(a)
     _refuse(a, "model, which only predicts", "a training case", unread)
     folder = real_path(a.case).parent
     if a.case.name == "network.onnx" and (parse.optimizer_dir(folder) / "network.onnx").is_file():

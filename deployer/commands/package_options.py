@@ -2,7 +2,7 @@
 
 import argparse
 
-from deployer.commands.run_options import add_axes, add_canonical_batch, add_latent_replay
+from deployer.commands.run_options import add_axes, add_canonical_batch, add_form, add_latent_replay
 from deployer.commands.values import budget, path, positive
 from deployer.core.level import ALIASES
 
@@ -45,6 +45,7 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
     )
     text = "memory budget of the level for the library's struct, in bytes (default: the target's)"
     p.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
+    add_form(p)
     add_canonical_batch(p)
     text = (
         "also compile for this core of cores.toml, such as cortex-m4; the manifest and README.md then have code sizes"

@@ -244,6 +244,16 @@ def add_output(options: "argparse._ActionsContainer", text: str, required: bool 
     )
 
 
+def add_form(options: "argparse._ActionsContainer") -> None:
+    """Add options by which a library needs less memory."""
+    text = "give inputs that the model quantizes at once as numbers of 8 bits, a fourth of the memory of floats; the"
+    text += " library's header says what they stand for (default: as in the model)"
+    options.add_argument("--inputs", choices=("int8", "uint8"), default="", help=text)
+    text = "with one pass per update: refuse predictions between a pass and its update, and give them the memory of the"
+    text += " gradients (default: a prediction may come at any time)"
+    options.add_argument("--predict-after-update", action="store_true", help=text)
+
+
 def add_axes(options: "argparse._ActionsContainer") -> None:
     """Add options for the lengths of symbolic axes."""
     first = "batch size; required if the first axis of the inputs is symbolic"

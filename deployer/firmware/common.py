@@ -19,6 +19,7 @@ from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_
 from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, state
 from deployer.firmware.bill import BILL, library_bill
+from deployer.firmware.byte_inputs import InputScale
 from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
 from deployer.firmware.prediction import FEATURES
@@ -64,12 +65,28 @@ class InitialTensorView:
     lines: tuple[CText, ...]
 
 
+@dataclass(frozen=True)
+class LibraryForm:
+    """Demands of a library on its caller, for less memory.
+
+    `inputs` is the type of 8 bits of inputs that the model quantizes at once; they stay floats without it. With
+    `after_update` no prediction comes between a pass and its update.
+    """
+
+    inputs: str = ""
+    after_update: bool = False
+
+
+PLAIN_FORM = LibraryForm()
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedModel:
     """A model as planned for one memory: its plan, program and layout; `case` is what its files are called.
 
     `beside` are files of its own that the library has as well, by their paths; they replace others of the same path,
-    and need the shared headers `needed`. `readme` stands at the end of its page.
+    and need the shared headers `needed`. `scales` say what numbers of inputs of 8 bits stand for. `readme` stands at
+    the end of its page.
     """
 
     name: CText
@@ -80,6 +97,7 @@ class PlannedModel:
     layout: MemoryLayout
     beside: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     needed: tuple[str, ...] = field(default=(), kw_only=True)
+    scales: Mapping[str, InputScale] = field(default_factory=dict, kw_only=True)
     readme: str = field(default="", kw_only=True)
 
 
@@ -115,7 +133,7 @@ class CommonView:
         homes = made.layout.places
         self.names = Names(plan, f"{self.upper}_")
         self.words = made.layout.words
-        self.inputs = interface.input_views(plan, program, self.names)
+        self.inputs = interface.input_views(plan, program, self.names, made.scales)
         self.ranges = interface.range_views(plan, program, self.names)
         self.checked = ONCE if self.ranges else ()
         self.predictions = interface.prediction_views(plan, program, self.names)
@@ -256,6 +274,7 @@ def manifest(view: CommonView, files: Mapping[str, str | bytes], own: Mapping[st
 
 
 def described(made: PlannedModel, name: str) -> dict[str, object]:
-    """Name, type and shape of a tensor for a manifest."""
-    kind = made.program.tensors[name].type
-    return {"name": name, "type": kind.dtype, "shape": list(kind.shape)}
+    """Name, type, shape and scale of a tensor for a manifest."""
+    kind, given = made.program.tensors[name].type, made.scales.get(name)
+    scaling = {"scale": float(given.scale), "zero": given.zero} if given else {}
+    return {"name": name, "type": kind.dtype, "shape": list(kind.shape), **scaling}

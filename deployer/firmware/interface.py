@@ -1,6 +1,6 @@
 """Views of a library's header: inputs and their ranges, the prediction, weights, rates, and their sizes."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.codegen.c_names import Names
@@ -14,6 +14,7 @@ from deployer.core.operator import numerics_of
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, c_comment, c_string, code, markdown_code
 from deployer.firmware.bill import unique
+from deployer.firmware.byte_inputs import InputScale
 from deployer.firmware.prediction import FEATURES, OWN, PREDICT, SINGLE, known_name
 from deployer.firmware.steps import MEMBERS, TRAIN, index_text
 from deployer.lr_schedules.run_time import NumberRule, number_rules, rate_groups
@@ -28,7 +29,7 @@ class TensorView:
     """Tensor of a library's interface: its name in C, its name in the model, its type, and its location.
 
     `member` is the view of the memory by its element type, `home` the index of its place there; `purpose` says what an
-    input is for, if not for all calls.
+    input is for, if not for all calls, and `meaning` what its numbers stand for, if not for themselves.
     """
 
     name: CText
@@ -40,6 +41,7 @@ class TensorView:
     member: CText
     home: CText
     purpose: CText = NO_PURPOSE
+    meaning: CText = NO_PURPOSE
 
     @property
     def cell(self) -> CText:
@@ -97,13 +99,15 @@ def shape_text(kind: TensorType) -> str:
     return "".join(f"[{length}]" for length in kind.shape) or "[1]"
 
 
-def input_views(plan: Plan, program: Program, names: Names) -> tuple[TensorView, ...]:
-    """The data inputs that some step reads."""
+def input_views(plan: Plan, program: Program, names: Names, scales: Mapping[str, InputScale]) -> tuple[TensorView, ...]:
+    """The data inputs that some step reads; `scales` say what numbers of 8 bits stand for."""
     read = data_read(plan)
-    return tuple(
+    views = (
         _input(name, suffix, program, names.home(plan.storage_of[name]))
         for name, suffix in zip(read, unique(read), strict=True)
     )
+    meanings = [f", n stands for {scales[name].formula}" if name in scales else "" for name in read]
+    return tuple(replace(view, meaning=code(text)) for view, text in zip(views, meanings, strict=True))
 
 
 def _input(name: str, suffix: CText, program: Program, home: CText) -> TensorView:

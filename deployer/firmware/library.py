@@ -10,7 +10,9 @@ from deployer.core.plan import target_of
 from deployer.core.safe_text import CText, code, json_text
 from deployer.firmware import interface, pages, state
 from deployer.firmware.common import (
+    PLAIN_FORM,
     CommonView,
+    LibraryForm,
     PlannedModel,
     described,
     library_tools,
@@ -42,12 +44,14 @@ class KeptView:
 class Material(PlannedModel):
     """Inputs of library generation: the plan of training, prediction and update, its program, the case's numbers.
 
-    `rates` are those that its groups of weights begin with, `ring` is there if its head trains on latents.
+    `rates` are those that its groups of weights begin with, `ring` is there if its head trains on latents; `form` is
+    what its caller is asked for.
     """
 
     dataset: Dataset
     rates: tuple[float, ...]
     ring: Ring | None = None
+    form: LibraryForm = PLAIN_FORM
 
 
 def library_files(made: Material) -> dict[str, str | bytes]:
@@ -85,6 +89,8 @@ class _View(CommonView):
         self.material, names, homes = made, self.names, made.layout.places
         self.accumulate = plan.options.accumulate
         self.numbers = number_count(plan)
+        self.after_update = ONCE if made.form.after_update else ()
+        self.any_time = () if made.form.after_update else ONCE
         self.trained_inputs = tuple(view for view in self.inputs if not view.purpose)
         self.weight_views = interface.weight_views(plan, program, names)
         self.weights = len(self.weight_views)

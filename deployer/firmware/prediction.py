@@ -1,8 +1,8 @@
 """Prediction graphs: the model inside a training graph in inference form, over the weights that are being trained.
 
 They stand between the training graph and the optimizer graph, so that what a pass leaves to its update is alive while
-they run, and their own values lie where those of the training graph were. A second one reads and writes the states of
-the first, and its values lie where those of the first were.
+they run, or behind both. Their own values lie where those of the training graph were. A second one reads and writes the
+states of the first, and its values lie where those of the first were.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -77,6 +77,19 @@ def with_graph(program: Program, graph: RawGraph, names: Mapping[str, str], grap
     raw = replace(graph, nodes=nodes, inputs=inputs, constants=constants)
     predicted = check.check_program(Source(raw, None), warn=lambda warning: None)
     return _joined(program, predicted, graph_name, own_inputs=True)
+
+
+def after_update(program: Program, accumulate: int) -> Program:
+    """The program whose predictions come behind the update, so that gradients need no memory while they run.
+
+    OptionProblem where several passes add to the gradients of an update.
+    """
+    if accumulate > 1:
+        facts = [("passes per update", str(accumulate))]
+        hint = "leave it out, or --accumulate-grad-batches 1"
+        raise OptionProblem("--predict-after-update has no effect on gradients of several passes", facts, hint)
+    graphs = sorted(program.graphs, key=lambda graph: graph.name in OWN)
+    return replace(program, graphs=tuple(graphs))
 
 
 def with_own_inputs(dataset: Dataset, program: Program) -> Dataset:

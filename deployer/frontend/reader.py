@@ -126,7 +126,7 @@ def _input(value: onnx.ValueInfoProto, nodes: Iterable[Node]) -> FileInput:
     readers = [registry().get(node.op) for node in nodes if value.name in node.inputs]
     kernels = [operator.kernel for operator in readers if operator is not None and operator.kernel is not None]
     takes = [any(kind == own and not written for _, kind, written in kernel.pointers) for kernel in kernels]
-    if readers and len(takes) == len(readers) and all(takes):
+    if own and readers and len(takes) == len(readers) and all(takes):
         declared = replace(declared, dtype=own)
     return FileInput(value.name, declared)
 

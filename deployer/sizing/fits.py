@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.core.errors import UserError, Warn
@@ -11,6 +11,8 @@ from deployer.core.files.reading import parse_json
 from deployer.core.operator import optimizers
 from deployer.core.safe_text import json_text
 from deployer.firmware.bill import BILL, library_bill
+from deployer.firmware.byte_inputs import takes_bytes
+from deployer.firmware.common import PLAIN_FORM, LibraryForm
 from deployer.firmware.replay import ReplayOptions
 from deployer.pipeline import Case
 from deployer.sizing.boards import Board, BoardMemory, Core
@@ -201,6 +203,21 @@ def model_remedies(given: Changes, trained: Sequence[str]) -> Iterator[tuple[str
         yield "all of these", " ".join(words), together
 
 
+def form_remedies(
+    case: Case, form: LibraryForm, replay: ReplayOptions | None
+) -> Iterator[tuple[str, str, LibraryForm]]:
+    """Title, options and form of each way to ask more of a library's caller than now, the last of them all at once."""
+    found: list[tuple[str, str, LibraryForm]] = []
+    if not form.inputs and takes_bytes(case.program):
+        found.append(("inputs of 8 bits", "--inputs int8", replace(form, inputs="int8")))
+    if not form.after_update and not replay and case.dataset is not None and case.dataset.n_accum == 1:
+        title = "predictions behind updates alone"
+        found.append((title, "--predict-after-update", replace(form, after_update=True)))
+    yield from found
+    if len(found) > 1:
+        yield "both", " ".join(options for _, options, _ in found), LibraryForm("int8", after_update=True)
+
+
 def tried(
     title: str,
     options: str,
@@ -208,10 +225,11 @@ def tried(
     boards: Sequence[Board],
     warn: Warn,
     replay: ReplayOptions | None = None,
+    form: LibraryForm = PLAIN_FORM,
 ) -> Remedy:
-    """A way, compiled: the boards of those given on which it fits."""
+    """A way, compiled as a library of that form: the boards of those given on which it fits."""
     try:
-        needs = CaseNeeds(build(), warn, replay)
+        needs = CaseNeeds(build(), warn, replay, form)
     except UserError as problem:
         return Remedy(title, options, refused=problem.cause)
     fitting = tuple(board.stem for board in boards if fit_board(board, needs, counted=False).fits)

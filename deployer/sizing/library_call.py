@@ -13,6 +13,7 @@ from deployer.core import target as targets
 from deployer.core.errors import DatasetMismatch, RunFailed
 from deployer.core.files.reading import read_json, real_path
 from deployer.core.operator import Array
+from deployer.firmware.byte_inputs import InputScale
 from deployer.firmware.common import library_tools
 from deployer.firmware.prediction import FEATURES, OWN, PREDICT, SINGLE
 from deployer.firmware.sources import library_rules
@@ -49,6 +50,11 @@ class LibraryCall:
         self.inputs = [
             row for row in named if not row[1].startswith((OWN[SINGLE], OWN[FEATURES])) and row[1] not in others
         ]
+        self._scales = {
+            row["name"]: InputScale(np.float32(row["scale"]), row["zero"], row["type"])
+            for row in manifest["inputs"]
+            if "scale" in row
+        }
         self.outputs = [(function, *_kind(row)) for function, row in rows[1]]
         self._check("init")
 
@@ -69,7 +75,7 @@ class LibraryCall:
     def predict(self, given: Sequence[Any]) -> Array:
         """The first output for inputs of as many samples as a prediction has, or of several times as many.
 
-        DatasetMismatch for inputs of other shapes.
+        Floats for an input of 8 bits are quantized. DatasetMismatch for inputs of other shapes or types.
         """
         own = [row for row in self.inputs if row[1].startswith(OWN[PREDICT])] or self.inputs
         arrays = [np.asarray(x) for x in given]
@@ -79,6 +85,7 @@ class LibraryCall:
             facts = [("expected", ", ".join(f"{name} {list(shape)}" for _, name, shape, _ in own))]
             facts += [("found", ", ".join(str(list(x.shape)) for x in arrays) or "nothing")]
             raise DatasetMismatch("these are not the inputs of a prediction", facts, "arrays of these shapes")
+        arrays = [self._fitting(x, name, dtype) for (_, name, _, dtype), x in zip(own, arrays, strict=False)]
         results = []
         for at in range(0, count, size):
             for (function, _, shape, dtype), x in zip(own, arrays, strict=False):
@@ -86,6 +93,17 @@ class LibraryCall:
             self._check("predict")
             results.append(self._at(*self.outputs[0]).copy())
         return results[0] if count == size else np.concatenate(results)
+
+    def _fitting(self, x: Array, name: str, dtype: str) -> Array:
+        """An array as an input takes it."""
+        if dtype not in ("int8", "uint8"):
+            return x
+        if name in self._scales and x.dtype.kind == "f":
+            return self._scales[name].numbers(x)
+        if x.dtype.kind not in "iu" or (x != x.astype(dtype)).any():
+            facts = [("expected", f"{name} {dtype}"), ("found", f"{x.dtype}, {x.min():g} to {x.max():g}")]
+            raise DatasetMismatch(f"these are not numbers of {dtype}", facts, "whole numbers of that type")
+        return x
 
 
 def _kind(row: dict[str, Any]) -> tuple[tuple[int, ...], str]:

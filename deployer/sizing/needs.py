@@ -14,12 +14,14 @@ from deployer.core.operator import Array
 from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.firmware.bill import check_name
-from deployer.firmware.common import library_tools
+from deployer.firmware.byte_inputs import with_byte_inputs, with_numbers
+from deployer.firmware.common import PLAIN_FORM, LibraryForm, library_tools
 from deployer.firmware.library import Material, library_files
 from deployer.firmware.memory import memory_layout
 from deployer.firmware.model_library import ModelMaterial, check_outputs
 from deployer.firmware.prediction import (
     Predictor,
+    after_update,
     replayed_program,
     with_own_inputs,
     with_prediction,
@@ -47,6 +49,7 @@ def material(
     warn: Warn = python_warning,
     progress: Progress = silent,
     replay: ReplayOptions | None = None,
+    form: LibraryForm = PLAIN_FORM,
 ) -> Material:
     """Return the inputs of the case's library: training, prediction and update in one plan.
 
@@ -58,12 +61,17 @@ def material(
     target = target_of(options)
     library_tools(target)
     program, rates = _rated(case)
+    if replay is not None and form.after_update:
+        cause = "--predict-after-update has no effect on a library with latents, whose gradients wait for features, too"
+        raise OptionProblem(cause, hint="leave it out, or --latent-replay")
     if replay is not None:
         program = replayed_program(program, case.train, predicted, warn)
     elif isinstance(predicted, Predictor):
         program = with_predictor(program, predicted)
     else:
         program = with_prediction(program, case.train, predicted, warn)
+    program, scales = with_byte_inputs(program, form.inputs) if form.inputs else (program, {})
+    program = after_update(program, case.dataset.n_accum) if form.after_update else program
     verify_program(program)
     ring = None if replay is None else ring_of(replay, program)
     planned = replace(options, budgets=None)  # one memory has one plan, and the struct has no constants
@@ -71,26 +79,42 @@ def material(
     schedule, title = tiling.lifetimes.schedule, real_path(case.directory).name
     budget = target.levels[L_INNER].budget
     layout = memory_layout(plan, schedule.program, budget, ring.tensors if ring else ())
-    dataset = single_samples(case.dataset, case.program, ring) if ring else with_own_inputs(case.dataset, program)
-    needed = NEEDED if ring else ()
-    return Material(check_name(name), title, plan, program, schedule, layout, dataset, rates, ring, needed=needed)
+    if ring:
+        read, dataset = (*ring.inputs, ring.label), single_samples(case.dataset, case.program, ring)
+    else:
+        read, dataset = program.data, with_own_inputs(case.dataset, program)
+    dataset, needed = with_numbers(dataset, read, scales), NEEDED if ring else ()
+    own = check_name(name)
+    return Material(
+        own, title, plan, program, schedule, layout, dataset, rates, ring, form, needed=needed, scales=scales
+    )
 
 
 def model_material(
-    case: Case, name: str, options: Options, progress: Progress = silent, weights: Mapping[str, Array] | None = None
+    case: Case,
+    name: str,
+    options: Options,
+    progress: Progress = silent,
+    weights: Mapping[str, Array] | None = None,
+    inputs: str = "",
 ) -> ModelMaterial:
     """Return the inputs of a library of an inference case: one graph, whose weights are constants.
 
-    `weights` are the first contents of those among the program's inputs that a user of the library may replace.
+    `weights` are the first contents of those among the program's inputs that a user of the library may replace,
+    `inputs` is the type of 8 bits of inputs that the model quantizes at once.
     """
     target = target_of(options)
     library_tools(target)
     check_outputs(case.program)
-    tiling, plan = pipeline.plan_program(case.program, replace(options, budgets=None), progress)
+    program, scales = with_byte_inputs(case.program, inputs) if inputs else (case.program, {})
+    given = {name: scales[name].numbers(x) if name in scales else x for name, x in case.inputs.items()}
+    verify_program(program)
+    tiling, plan = pipeline.plan_program(program, replace(options, budgets=None), progress)
     schedule = tiling.lifetimes.schedule
     layout = memory_layout(plan, schedule.program, target.levels[L_INNER].budget)
     title = real_path(case.directory).name
-    return ModelMaterial(check_name(name), title, plan, case.program, schedule, layout, case.inputs, weights or {})
+    own = check_name(name)
+    return ModelMaterial(own, title, plan, program, schedule, layout, given, weights or {}, scales=scales)
 
 
 def _rated(case: Case) -> tuple[Program, tuple[float, ...]]:
@@ -141,11 +165,13 @@ class TargetNeeds:
 class CaseNeeds:
     """Resource needs of a case; each machine is queried once."""
 
-    def __init__(self, case: Case, warn: Warn, replay: ReplayOptions | None = None) -> None:
+    def __init__(
+        self, case: Case, warn: Warn, replay: ReplayOptions | None = None, form: LibraryForm = PLAIN_FORM
+    ) -> None:
         """Plan the library of the case for one flat memory, with a `replay` that of its head."""
-        self.case, self.replay = case, replay
-        made = material(case, NAME, Options(target=library_rules().target), warn=warn, replay=replay)
-        self.files: Files = library_files(made)
+        self.replay, options = replay, Options(target=library_rules().target)
+        self.case = replace(case, program=with_byte_inputs(case.program, form.inputs)[0]) if form.inputs else case
+        self.files: Files = library_files(material(case, NAME, options, warn=warn, replay=replay, form=form))
         sizes = parse_json(str(self.files["manifest.json"]))["bytes"]
         self.memory = sizes.pop("struct")
         self.constants = sum(sizes.values())

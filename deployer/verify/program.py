@@ -226,7 +226,8 @@ def _loss_reaches_weights(program: Program) -> None:
     """
     if not program.updated:
         return
-    train, optimizer = program.graphs[0], program.graphs[-1]
+    train, made = program.graphs[0], {program.made_in(output) for output in program.updated}
+    optimizer = next((graph for graph in program.graphs if graph.name in made), program.graphs[-1])
     before_loss = _ancestors(program, train, program.outputs[0])
     train_outputs = {_chain(program, name)[-1] for node in train.nodes for name in _names(node.outputs)}
     states, makers = set(_states(program, optimizer)), {name: node for node in optimizer.nodes for name in node.outputs}

@@ -19,7 +19,7 @@ predictions share the rest. Code is not included: `size build/lib${v.name}.a` pr
 | input | C | elements |
 |---|---|---|
 % for t in v.inputs:
-| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all${t.purpose} |
+| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all${t.purpose}${t.meaning} |
 % endfor
 % for p in v.predictions:
 % for t in p.outputs:

@@ -7,8 +7,14 @@
  * for one struct from two threads at a time.
  *
  * Training pass: fill the inputs, call ${v.name}_train_step; after ${v.accumulate} of them call ${v.name}_update.
- * Prediction: fill the inputs except the target, call ${v.name}_predict, read ${v.name}_output. A prediction may come at any
- * time and does not change the training. Inputs may be filled at any time and keep their values. */
+ * Prediction: fill the inputs except the target, call ${v.name}_predict, read ${v.name}_output. A prediction does not
+% for _ in v.any_time:
+ * change the training, and may come at any time.
+% endfor
+% for _ in v.after_update:
+ * change the training. Between a pass and its update it is refused (_ERROR_DUE).
+% endfor
+ * Inputs may be filled at any time and keep their values. */
 #ifndef ${v.upper}_H_INCLUDED
 #define ${v.upper}_H_INCLUDED
 
@@ -74,7 +80,7 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model);
 /* Return the array to fill with samples: packed, last index fastest; null if the struct is not prepared. */
 % for t in v.inputs:
 #define ${v.upper}_INPUT_${t.upper}_SIZE ${t.count}u
-${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape}${t.purpose} */
+${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape}${t.purpose}${t.meaning} */
 % endfor
 
 /* Run a forward and a backward pass on the inputs, and add to the gradients. `loss` may be null. */

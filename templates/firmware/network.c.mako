@@ -148,6 +148,9 @@ ${v.name}_status_t ${v.name}_${p.name}(${v.name}_t *model) {
 % for _ in v.checked:
     if (!inputs_fit(model, ${p.bit}u)) return ${v.name}_ended(model, ${v.upper}_ERROR_INPUT);
 % endfor
+% for _ in v.after_update:
+    if (model->passes && !(model->passes & SPOILT)) return ${v.name}_ended(model, ${v.upper}_ERROR_DUE);
+% endfor
     ${p.name}_graph(model);
     return ${v.name}_ended(model, ${v.upper}_OK);
 }

@@ -18,7 +18,7 @@ Inputs, outputs and all values in between share the memory. Code is not included
 | input | C | elements |
 |---|---|---|
 % for t in v.inputs:
-| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all${t.purpose} |
+| `${t.cell}` | `${t.type} *${v.name}_input_${t.name}(&model)` | `${t.shape}`, ${t.count} in all${t.purpose}${t.meaning} |
 % endfor
 % for p in v.predictions:
 % for t in p.outputs:

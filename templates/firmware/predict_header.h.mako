@@ -61,7 +61,7 @@ ${v.name}_status_t ${v.name}_init(${v.name}_t *model);
 /* Return the array to fill before each prediction: packed, last index fastest; null if the struct is not prepared. */
 % for t in v.inputs:
 #define ${v.upper}_INPUT_${t.upper}_SIZE ${t.count}u
-${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape}${t.purpose} */
+${t.type} *${v.name}_input_${t.name}(${v.name}_t *model); /* ${t.label}${t.shape}${t.purpose}${t.meaning} */
 % endfor
 % for p in v.predictions:
 

@@ -12,12 +12,13 @@ from rich.table import Table
 
 from deployer import pipeline
 from deployer.commands import ending, requests
+from deployer.commands.package import form_of
 from deployer.commands.parser import given_settings
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, ShapeMismatch
 from deployer.pipeline import Case
 from deployer.running.terminal import Terminal
 from deployer.sizing.boards import Board, boards, read_board
-from deployer.sizing.fits import Footprint, Remedy, fit_board, fused_remedy, model_remedies, tried
+from deployer.sizing.fits import Footprint, Remedy, fit_board, form_remedies, fused_remedy, model_remedies, tried
 from deployer.sizing.needs import CaseNeeds
 from deployer.training.attached_loss import loss_choices
 from deployer.training.groups import read_group
@@ -101,7 +102,7 @@ def show_fits(a: argparse.Namespace, console: Terminal) -> int:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
         model = None if a.model.is_dir() else _Model(a, folder)
         case = model.case({}) if model else _read(a)
-        needs = CaseNeeds(case, warn, requests.replay_of(a))
+        needs = CaseNeeds(case, warn, requests.replay_of(a), form_of(a))
         rows = []
         for board in chosen:
             status.update(board.name)
@@ -151,15 +152,18 @@ def _remedies(a: argparse.Namespace, model: _Model | None, case: Case, failing: 
     replay = requests.replay_of(a)
     fused = None if replay else fused_remedy(case)
     yield from (fused,) if fused else ()
+    for title, options, form in form_remedies(case, form_of(a), replay):
+        yield tried(title, options, lambda: case, failing, silent, replay, form)
     if model is not None:
         for title, options, changes in model_remedies(vars(a), model.trained):
-            yield tried(title, options, partial(model.case, dict(changes)), failing, silent, replay)
+            yield tried(title, options, partial(model.case, dict(changes)), failing, silent, replay, form_of(a))
     elif case.dataset is not None and case.dataset.n_accum > 1:
 
         def single() -> Case:
             return pipeline.load_training(a.model, n_accum=1, axes=requests.axes_of(a), warn=silent)
 
-        yield tried("an update after each pass", "--accumulate-grad-batches 1", single, failing, silent, replay)
+        title = "an update after each pass"
+        yield tried(title, "--accumulate-grad-batches 1", single, failing, silent, replay, form_of(a))
 
 
 def _number(value: float | None, spec: str = ",.0f") -> str:

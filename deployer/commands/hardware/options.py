@@ -2,7 +2,7 @@
 
 import argparse
 
-from deployer.commands.run_options import add_latent_replay
+from deployer.commands.run_options import add_form, add_latent_replay
 from deployer.commands.values import path, positive
 
 
@@ -17,6 +17,7 @@ def add_fits_options(p: argparse.ArgumentParser) -> None:
         help="gradient accumulation: passes per update (default 1, or as recorded)",
     )
     add_latent_replay(p)
+    add_form(p)
     board = "name of a board, or a board description NAME.toml; may be repeated (default: all boards)"
     p.add_argument("--board", action="append", default=[], metavar="NAME", help=board)
 

@@ -30,6 +30,7 @@ from deployer.frontend.quantized.values import (
     plain_node,
     refused,
 )
+from deployer.operators.quantized.conversion import number_operator
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 ONNX_DOMAINS = ("", "ai.onnx")
@@ -120,7 +121,7 @@ class Packer:
         """
         name = node.input[position] if position < len(node.input) else ""
         if name in self.initializers:
-            return self.initializers[name].data_type
+            return int(self.initializers[name].data_type)
         given = self.inputs.get(node.input[0])
         own = TensorProto.UINT8 if given is None else given.type.tensor_type.elem_type
         return int(own if own in EIGHT_BITS else TensorProto.UINT8)
@@ -217,8 +218,7 @@ class Packer:
         """A new tensor of a value in a layout; an input that is signed numbers is its own plain tensor."""
         images = layout != PLAIN
         if value.given:
-            unsigned, source = value.quantizer.unsigned, value.given
-            op = ("UInt8Numbers", "UInt8Images")[images] if unsigned else "Int8Images" if images else ""
+            op, source = number_operator(images, value.quantizer.unsigned), value.given
             return self.emit(op, [source], self.fresh(f"{source}/int8")) if op else source
         source = value.source or self.float_of(value)
         op = "QuantizeInt8Images" if images else "QuantizeInt8"
@@ -327,7 +327,8 @@ class Packer:
             known = node.op_type == DEQUANTIZE or node.op_type in QOPERATOR_RULES
             if not known or any(not set(node.input[p + 1 : p + 2]) <= self.initializers.keys() for p in places):
                 return None
-            if node.op_type == DEQUANTIZE and self.array(node, 1).size != 1:
+            scales = self.array(node, 1) if node.op_type == DEQUANTIZE else None
+            if scales is not None and scales.size != 1:
                 return None
             found.update(self.quantizer(node, place + 1) for place in places)
         if len(found) != 1:

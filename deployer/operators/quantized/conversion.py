@@ -8,7 +8,7 @@ import numpy as np
 
 from deployer.core.access import Access, At, Dim, Operand, Whole
 from deployer.core.ir import Node, TensorType
-from deployer.core.kernel import ArgValue, Const, Extent, Kernel, Stride, Work
+from deployer.core.kernel import ArgValue, Const, CType, Extent, Kernel, Stride, Work
 from deployer.core.kernel_model import KernelModel
 from deployer.core.operator import Array, Operator, register, unsupported
 from deployer.core.signatures import Signature
@@ -254,7 +254,7 @@ def _turned(images: Array) -> Array:
     return np.ascontiguousarray(last if last.ndim == 4 else last[:, None])
 
 
-TURNED = tuple((name, "u32") for name in ("n", "p", "m", "x_n", "x_m", "y_n", "y_p"))
+TURNED: tuple[tuple[str, CType], ...] = tuple((name, "u32") for name in ("n", "p", "m", "x_n", "x_m", "y_n", "y_p"))
 """The kernel arguments that `ImageConversion.args` gives."""
 
 
@@ -292,6 +292,15 @@ class UInt8Numbers(Int8Elementwise):
     def reference(self, node: Node, inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         """The numbers, 128 less."""
         return ((arrays(inputs, 1)[0].astype(np.int32) + LEAST).astype(np.int8),)
+
+
+def number_operator(images: bool, unsigned: bool) -> str:
+    """The operator that makes of numbers of 8 bits signed ones, of images with their channels innermost; empty where
+    they are so already.
+    """
+    if unsigned:
+        return UInt8Images.name if images else UInt8Numbers.name
+    return Int8Images.name if images else ""
 
 
 @register
