@@ -181,3 +181,17 @@ def test_floats_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         "int8",
     )
     assert "no input is quantized at once" in message
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8"])
+def test_latents_of_bytes(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Latents of numbers are those of floats: a library that trains its head on them prints the same."""
+    path = quantized_model("residual", "QDQ", SIGNED, tmp_path, (head_of("residual", tmp_path),))
+    case, printed = case_of(path, tmp_path / "case"), []
+    for words in ((), ("--inputs", kind)):
+        folder = packaged("net", case, tmp_path / f"library{len(words)}", "--latent-replay", 3, *words)
+        ran("make", "-s", "-C", folder, f"CFLAGS=-O1 -DNET_ASSERTS {' '.join(WARNINGS)}")
+        printed.append(ran(folder / "build/net_example"))
+    assert printed[0] == printed[1]
+    words = ("package", case, "--name", "net", "-o", tmp_path / "library", "--latent-replay", 3)
+    assert "gradients wait for features" in refused(capsys, *words, "--predict-after-update")
