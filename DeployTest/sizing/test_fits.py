@@ -1,9 +1,12 @@
 """Boards as data, and on which of them a training fits; each way to make it fit is compiled."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from deployer.sizing.boards import BOARDS, BoardInvalid, boards, cores, emulators, read_board
@@ -12,7 +15,8 @@ from DeployTest.support.building.command_line import deployer, refused
 from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-NEEDED = {"stm32f446", "stm32f746", "stm32h743", "nrf52840", "nrf5340", "rp2040", "rp2350", "esp32s3", "apollo4"}
+NEEDED = {"stm32f446", "stm32f746", "stm32h743", "stm32n657", "nrf52840", "nrf5340", "rp2040", "rp2350", "esp32s3"}
+NEEDED |= {"apollo4"}
 OWN = """name = "a small board"
 core = "{core}"
 mhz = 100
@@ -139,11 +143,41 @@ def test_sizes_and_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert {"deployer train --fused", "--optimizer sgd"} < ways.keys()
 
 
+def test_8_bits_are_proposed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The remedy's words make the model and the sizes that it tells, and its accuracies are those of `quantize`."""
+    model, case = tmp_path / "dense_model.onnx", nets.dense_case(tmp_path / "case")
+    next(case.parent.glob("*.onnx")).rename(model)
+    [x] = onnx.load(model).graph.input
+    batch, size = (d.dim_value for d in x.type.tensor_type.shape.dim)
+    draw = np.random.default_rng(0)
+    file = tmp_path / "data.npz"
+    samples = draw.standard_normal((5 * batch, size), np.float32)
+    np.savez(file, **{x.name: samples, "labels": (samples[:, 0] > 0).astype(np.int64)})
+    small = board_file(tmp_path, 200)
+    words = (model, "--loss", "cross_entropy", "--board", small)
+    for given in ((), ("--data", file)):
+        ways = {way["title"]: way for way in result(capsys, *words, *given)["remedies"]}
+        way = ways["8 bits in front of the last layer"]
+        quantize, fits = way["options"].split("; ")
+        assert (way["metrics"] == {}) == (not given), "random samples say nothing of accuracy"
+    names = shlex.split(quantize)
+    out = tmp_path / "quantized.onnx"
+    names = [{model.name: model, "quantized.onnx": out}.get(name, name) for name in names]
+    capsys.readouterr()
+    assert deployer(*names[1:], "--loss", "cross_entropy", "--json") == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert way["metrics"] == {name: [told["float_metrics"][name], told["metrics"][name]] for name in told["metrics"]}
+    options = shlex.split(fits)[3:]
+    then = result(capsys, out, "--loss", "cross_entropy", "--board", small, *options)["boards"][0]
+    assert then["memory"] == way["memory"] < ways["only the last 2 of 4 weights train"]["memory"]
+
+
 def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A board that is not there, and options that a case has decided."""
     case = nets.dense_case(tmp_path / "case")
     assert "there is no board 'pdp11'" in refused(capsys, "fits", case, "--board", "pdp11")
     assert "--loss has no effect" in refused(capsys, "fits", case, "--loss", "mse")
+    assert "--data has no effect" in refused(capsys, "fits", case, "--data", tmp_path / "data.npz")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployer.core.errors import UserError, Warn
@@ -150,8 +150,8 @@ Changes = Mapping[str, Any]
 class Remedy:
     """Remedy: a change with its options, memory and constants of the training then, and boards that it fits.
 
-    `refused` says why it cannot be made. A `fused` remedy is a program of `deployer train`; a library has no such
-    form.
+    `refused` says why it cannot be made. `metrics` are of given samples by name, before the change and after it. A
+    `fused` remedy is a program of `deployer train`; a library has no such form.
     """
 
     title: str
@@ -160,6 +160,7 @@ class Remedy:
     constants: int | None = None
     boards: tuple[str, ...] = ()
     refused: str = ""
+    metrics: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def model_remedies(given: Changes, trained: Sequence[str]) -> Iterator[tuple[str, str, Changes]]:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from deployer import pipeline
 from deployer.commands import ending, requests
+from deployer.commands.hardware.quantized_remedy import quantized_remedies
 from deployer.commands.package import form_of
 from deployer.commands.parser import given_settings
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, ShapeMismatch
@@ -35,6 +36,7 @@ OF_MODELS = (
     "max_grad_value",
     "max_grad_norm",
     "dropout",
+    "data",
 )
 """Arguments that a training case has decided."""
 PURPOSE = (
@@ -157,6 +159,9 @@ def _remedies(a: argparse.Namespace, model: _Model | None, case: Case, failing: 
     if model is not None:
         for title, options, changes in model_remedies(vars(a), model.trained):
             yield tried(title, options, partial(model.case, dict(changes)), failing, silent, replay, form_of(a))
+        yield from quantized_remedies(
+            a, model.loss, model.trained, model.case, failing, form_of(a), model.folder, silent
+        )
     elif case.dataset is not None and case.dataset.n_accum > 1:
 
         def single() -> Case:
@@ -200,5 +205,7 @@ def _show(console: Terminal, rows: Sequence[Footprint], remedies: Sequence[Remed
     table = Table("remedy", "options", "memory", "constants", "then fits", box=None, header_style="bold")
     for remedy in remedies:
         places = remedy.refused or ", ".join(remedy.boards) or "-"
-        table.add_row(remedy.title, remedy.options, _number(remedy.memory), _number(remedy.constants), places)
+        metrics = [f"{name} {old:.4g}, then {new:.4g}" for name, (old, new) in remedy.metrics.items()]
+        title = ": ".join((remedy.title, *filter(None, ["; ".join(metrics)])))
+        table.add_row(title, remedy.options, _number(remedy.memory), _number(remedy.constants), places)
     console.print(table)

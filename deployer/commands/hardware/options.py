@@ -16,6 +16,8 @@ def add_fits_options(p: argparse.ArgumentParser) -> None:
         metavar="N",
         help="gradient accumulation: passes per update (default 1, or as recorded)",
     )
+    text = "samples for the remedy of 8 bits: its ranges, and its metrics beside those of floats"
+    p.add_argument("--data", type=path, metavar="FILE|FOLDER", help=text)
     add_latent_replay(p)
     add_form(p)
     board = "name of a board, or a board description NAME.toml; may be repeated (default: all boards)"
