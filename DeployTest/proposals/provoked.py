@@ -236,6 +236,10 @@ def _fit(p: Places, *words: object) -> Words:
     return ["fit", p.forward, "--data", p.data, "--loss", "cross_entropy", "--epochs", "1", *words]
 
 
+def _fits(p: Places, loss: str, *words: object) -> Words:
+    return ["fits", p.deep, "--loss", loss, "--trainable", "head", "--board", "esp32s3", *words]
+
+
 def _graph(p: Places, *words: object) -> Words:
     return ["train-graph", p.forward, "--loss", "cross_entropy", *words]
 
@@ -311,6 +315,10 @@ PROVOKED: dict[str, Provoked] = {
         lambda p: ["fit", p.deep, "--data", p.data, "--loss", "cross_entropy", "--latent-replay"],
         lambda p: {"--trainable": ["head"]},
     ),
+    "a policy without a ring": Provoked(
+        lambda p: _fits(p, "cross_entropy", "--replay-policy", "reservoir"), lambda p: {"--latent-replay": [4]}, False
+    ),
+    "classes of a target that has none": Provoked(lambda p: _fits(p, "mse", "--latent-replay", "4"), writes=False),
     "no run to go on with": Provoked(lambda p: _fit(p, "--resume")),
     "another run": Provoked(
         lambda p: [*_fit(p, "--resume", "--lr", "0.5"), "-o", p.trained],
@@ -492,6 +500,7 @@ _REASONS = {
         "matched by --trainable ",
     ),
     _OTHER_COMMAND: (
+        "leave it out, or a model whose first layers `deployer quantize --freeze` has quantized",
         "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own",
         " --loss model --data DATA -o case`, then `deployer package case`",
         "--library FOLDER of a library that trains",
@@ -507,6 +516,8 @@ _REASONS = {
         "fewer --n-steps, or ",
     ),
     _WAYS: (
+        " --inputs ",
+        "--inputs int8",
         "--batch-size 1 --accumulate-grad-batches ",
         "--batch-size 1 --accumulate-grad-batches 1",
         "--optimizer ",

@@ -86,7 +86,7 @@ def after_update(program: Program, accumulate: int) -> Program:
     """
     if accumulate > 1:
         facts = [("passes per update", str(accumulate))]
-        hint = "leave it out, or --accumulate-grad-batches 1"
+        hint = "leave it out, or a case with one pass per update"
         raise OptionProblem("--predict-after-update has no effect on gradients of several passes", facts, hint)
     graphs = sorted(program.graphs, key=lambda graph: graph.name in OWN)
     return replace(program, graphs=tuple(graphs))

@@ -63,7 +63,7 @@ def material(
     program, rates = _rated(case)
     if replay is not None and form.after_update:
         cause = "--predict-after-update has no effect on a library with latents, whose gradients wait for features, too"
-        raise OptionProblem(cause, hint="leave it out, or --latent-replay")
+        raise OptionProblem(cause, hint="leave one of them out")
     if replay is not None:
         program = replayed_program(program, case.train, predicted, warn)
     elif isinstance(predicted, Predictor):
