@@ -107,6 +107,7 @@ def file_node(operator: Operator, sample: Sample, version: int) -> FileNode | No
     names = [f"x{i}" if x is not None else "" for i, x in enumerate(sample.inputs)]
     given = [(i, np.asarray(x)) for i, x in enumerate(sample.inputs) if x is not None]
     values = {names[i]: as_in_file(operator, version, i, x) for i, x in given}
+    values |= {names[i]: x for i, x in given if x.dtype == np.uint8 and version == 0}
     eights = {names[i] for i, x in given if x.dtype == np.int8 and version == 0}  # which no input of a model holds
     attrs, static = dict(sample.attrs), eights
     plain = Node("node", operator.name, tuple(names), ("y",) * sample.outputs, dict(attrs))

@@ -12,7 +12,8 @@ from deployer import pipeline
 from deployer.codegen import generate
 from deployer.codegen.c_names import MemoryNames
 from deployer.core.access import strides
-from deployer.core.ir import Graph, Node, Program, Role, Tensor
+from deployer.core.cost import rounded
+from deployer.core.ir import DTYPES, Graph, Node, Program, Role, Tensor
 from deployer.core.operator import registry
 from deployer.core.plan import Plan, PlanOperand, PlanStep, target_of
 from deployer.running import build
@@ -147,21 +148,24 @@ def overflows(plan: Plan) -> Iterator[Stray]:
             if not count:
                 continue
             name, level = f"'{o.arg}' of step {step.index}", 0
+            size = DTYPES[plan.home(o.storage).type.dtype]
             if o.slots:
                 start = memory.address(inner, o.slot_offset)
-                end = start + count * ELEMENT
+                end = start + rounded(count * size, ELEMENT)
                 if o.slots > 1:
                     yield Stray(step, 0, 0, start + o.slot_bytes, f"the other part of {name}")
             else:
                 home = plan.home(o.storage)
                 steps, level = strides(o.view), number[home.level]
                 first = sum(f * s for (f, _), s in zip(box, steps, strict=True))
-                start = memory.address(home.level, home.offset) + first * ELEMENT
-                end = start + (sum((n - 1) * s for (_, n), s in zip(box, steps, strict=True)) + 1) * ELEMENT
-                run = box[-1][1] * ELEMENT
-                if end - start > count * ELEMENT and box[-1][1] < o.view[-1]:
+                start = memory.address(home.level, home.offset) + first * size
+                end = start + rounded(
+                    (sum((n - 1) * s for (_, n), s in zip(box, steps, strict=True)) + 1) * size, ELEMENT
+                )
+                run = box[-1][1] * size
+                if end - start > rounded(count * size, ELEMENT) and box[-1][1] < o.view[-1]:
                     yield Stray(step, 0, level, start + run, f"between the runs of {name}")
             yield Stray(step, 0, level, start - ELEMENT, f"before {name}")
-            if end < start + o.slots * o.slot_bytes and count * ELEMENT == o.slot_bytes:
+            if end < start + o.slots * o.slot_bytes and rounded(count * size, ELEMENT) == o.slot_bytes:
                 continue  # that is the other part
             yield Stray(step, 0, level, end, f"past {name}")

@@ -226,23 +226,28 @@ def _loss_reaches_weights(program: Program) -> None:
     """
     if not program.updated:
         return
-    train, made = program.graphs[0], {program.made_in(output) for output in program.updated}
-    optimizer = next((graph for graph in program.graphs if graph.name in made), program.graphs[-1])
+    train, makers = program.graphs[0], [g for g in program.graphs if any(n in _made(g) for n in program.updated)]
+    optimizer = makers[-1] if makers else program.graphs[-1]
     before_loss = _ancestors(program, train, program.outputs[0])
     train_outputs = {_chain(program, name)[-1] for node in train.nodes for name in _names(node.outputs)}
-    states, makers = set(_states(program, optimizer)), {name: node for node in optimizer.nodes for name in node.outputs}
+    states, nodes = set(_states(program, optimizer)), {name: node for node in optimizer.nodes for name in node.outputs}
     for output, weight in program.updated.items():
         if weight in states:
             continue
         _need(weight in before_loss, "reachable", f"the loss does not depend on weight {weight!r}")
         sources = _ancestors(program, optimizer, output)
         accumulators = sources & set(program.accumulators)
-        if not accumulators and output in makers and fused_update(registry()[makers[output].op]):
+        if not accumulators and output in nodes and fused_update(registry()[nodes[output].op]):
             _need(not sources.isdisjoint(program.data), "reachable", f"the update of {weight!r} depends on no sample")
             continue
         _need(bool(accumulators), "reachable", f"the update of {weight!r} reads no accumulator")
         for name in sorted(accumulators):
             _need(name in train_outputs, "reachable", f"no node of the training graph writes accumulator {name!r}")
+
+
+def _made(graph: Graph) -> set[str]:
+    """The values that a graph's nodes make."""
+    return {name for node in graph.nodes for name in node.outputs}
 
 
 def _states(program: Program, graph: Graph) -> Iterator[str]:
