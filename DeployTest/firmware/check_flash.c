@@ -3,42 +3,21 @@
  * then is the last good state. Prints how many cuts were tried and how many states were lost. */
 #include "adapted.h"
 
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define NEED(holds)                                                      \
-    do {                                                                 \
-        if (!(holds)) printf("line %d: %s\n", __LINE__, #holds), exit(1); \
-    } while (0)
-enum { SECTOR = 32, SLOT = 224, BEGIN = 64, BYTES = BEGIN + 2 * SLOT, ALWAYS = -1, KINDS = 3 };
+#include "power_cut.h"
 
-/* `power` is how many bytes may change until it goes; `torn` says of each byte that its unit was cut, `used` that it was
+enum { SECTOR = 32, SLOT = 224, BEGIN = 64, BYTES = BEGIN + 2 * SLOT, KINDS = 3 };
+
+/* `torn` says of each byte that its unit was cut, `used` that it was
  * written since its sector was erased. A byte that is `weak` reads as `held` until what it holds decays. */
 typedef struct {
     uint8_t bytes[BYTES], used[BYTES], torn[BYTES], weak[BYTES], held[BYTES];
 } memory_t;
 static memory_t flash, good;
-static long power, calls;
+static long calls;
 static uint32_t unit = 8, refuses_torn, writes_fail, erases_nothing, reads_fail, unsteady, drops, weakens;
 static uint8_t weak_cut = 1; /* number of the cut that leaves weak bytes */
-static jmp_buf cut;
-
-static uint64_t noise = 88172645463325252u;
-
-/* Marsaglia's xorshift. */
-static uint8_t drawn(void) {
-    noise ^= noise << 13;
-    noise ^= noise >> 7;
-    noise ^= noise << 17;
-    return (uint8_t)(noise >> 24);
-}
-
-static int is_last(void) {
-    if (power == ALWAYS) return 0;
-    return power-- == 0;
-}
 
 static uint8_t reads_as(uint32_t at) { return flash.weak[at] ? flash.held[at] : flash.bytes[at]; }
 

@@ -25,7 +25,7 @@ HEADS = {
     "recurrent": ("w2", "LSTM"),
     "rows": ("head", "r/samples"),
 }
-"""What is trained of a net, and the latent in front of it."""
+"""Expression for the trained weights of a net, and the latent in front of them."""
 
 
 def rows(batch: int) -> Model:

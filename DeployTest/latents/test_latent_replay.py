@@ -157,7 +157,7 @@ def test_resumed(replays: tuple[bool, bool], tmp_path: Path) -> None:
 
 
 class Batches:
-    """Samples that are read anew in each epoch."""
+    """Source of samples that differ in each epoch."""
 
     batch, passes, name = 4, 3, "loader"
 
@@ -173,7 +173,7 @@ class Batches:
 
 
 def test_samples_that_change(tmp_path: Path) -> None:
-    """Samples that are read anew, as augmented ones are, have no latents to keep; nor have those of validation."""
+    """Sources whose samples may differ in each epoch, such as augmented images, are refused, also for validation."""
     model, words = small_model(tmp_path), {"trainable": "second", "folder": tmp_path / "run", "latent_replay": True}
     for data, more in ((Batches(), {}), (small_data(), {"validation": Batches()})):
         with raises(OptionProblem, "latent_replay", "in_memory=True"):

@@ -15,8 +15,10 @@ from DeployTest.support.building.command_line import deployer, refused
 from DeployTest.targets.simulators import needs_core
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
-NEEDED = {"stm32f446", "stm32f746", "stm32h743", "stm32n657", "nrf52840", "nrf5340", "rp2040", "rp2350", "esp32s3"}
-NEEDED |= {"apollo4"}
+NEEDED = {
+    *("apollo4", "esp32s3", "nrf52840", "nrf5340", "rp2040", "rp2350"),
+    *("stm32f446", "stm32f746", "stm32h743", "stm32n657"),
+}
 OWN = """name = "a small board"
 core = "{core}"
 mhz = 100
@@ -160,6 +162,8 @@ def test_8_bits_are_proposed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         way = ways["8 bits in front of the last layer"]
         quantize, fits = way["options"].split("; ")
         assert (way["metrics"] == {}) == (not given), "random samples say nothing of accuracy"
+    narrow = {way["title"]: way for way in result(capsys, *words, "--trainable", "fc2")["remedies"]}
+    assert narrow[way["title"]]["memory"] == way["memory"], "what is frozen already can have 8 bits as well"
     names = shlex.split(quantize)
     out = tmp_path / "quantized.onnx"
     names = [{model.name: model, "quantized.onnx": out}.get(name, name) for name in names]

@@ -11,7 +11,6 @@ from deployer.core.errors import DeployerWarning, OptionProblem, Warn
 from deployer.core.files.reading import real_path
 from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
-from deployer.firmware.common import LibraryForm
 from deployer.firmware.library import Material
 from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.prediction import Predictor
@@ -50,15 +49,12 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
             )
         else:
             case, predicted = _source(a, warn)
-            made = material(case, name, options, predicted, warn, status.update, requests.replay_of(a), form_of(a))
+            made = material(
+                case, name, options, predicted, warn, status.update, requests.replay_of(a), requests.form_of(a)
+            )
     library = write_library(made, a.output, core, a.compile, a.force, console.status)
     tell_library(library, a.output, console)
     return 0
-
-
-def form_of(a: argparse.Namespace) -> LibraryForm:
-    """Demands on the caller by the command line."""
-    return LibraryForm(a.inputs, a.predict_after_update)
 
 
 def tell_library(library: Library, output: Path, console: Terminal) -> None:

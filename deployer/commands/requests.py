@@ -16,6 +16,7 @@ from deployer.core.level import ALIASES
 from deployer.core.operator import Array
 from deployer.core.plan import Options
 from deployer.core.target import Target
+from deployer.firmware.common import LibraryForm
 from deployer.firmware.replay import BALANCED, ReplayOptions
 from deployer.frontend.parse import optimizer_dir
 from deployer.frontend.prepare import Axes
@@ -54,6 +55,11 @@ def replay_of(a: argparse.Namespace) -> ReplayOptions | None:
         if given:
             raise OptionProblem(f"{option} has no effect here", hint="add --latent-replay SLOTS")
     return None
+
+
+def form_of(a: argparse.Namespace) -> LibraryForm:
+    """Demands on the caller by the command line."""
+    return LibraryForm(a.inputs, a.predict_after_update)
 
 
 def check_flags(a: argparse.Namespace, kind: str, simulated: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from deployer.frontend.dataset import Dataset
 from deployer.operators.base.philox import BITS, halves
 
 BALANCED, RESERVOIR = POLICIES = "balanced", "reservoir"
-"""What a full ring replaces: a record of the largest classes, or any record, with falling probability."""
+"""Policies of a full ring: a new record replaces one of the largest classes, or any, with falling probability."""
 STREAM = 2
 """The counter's last word, by which these draws are others than those of a training and of tokens."""
 NEEDED = ("philox_f32.h",)

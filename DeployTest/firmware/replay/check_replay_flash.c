@@ -3,31 +3,13 @@
  * whole ring of the last save or of the one that was cut. Prints the cuts and the rings that were lost. */
 #include "net.h"
 
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define NEED(holds)                                                      \
-    do {                                                                 \
-        if (!(holds)) printf("line %d: %s\n", __LINE__, #holds), exit(1); \
-    } while (0)
+#include "../power_cut.h"
+
 enum { UNIT = 8, SECTOR = 64, SLOT = (NET_SLOT_HEAD + NET_STATE_BYTES + 3 * UNIT + 2 * SECTOR) / SECTOR * SECTOR, BYTES = 2 * SLOT };
 
 static uint8_t flash[BYTES], used[BYTES];
-static long power; /* bytes that may change until it goes; -1: it stays */
-static jmp_buf cut;
-static uint64_t noise = 88172645463325252u;
-
-/* Marsaglia's xorshift. */
-static uint8_t drawn(void) {
-    noise ^= noise << 13;
-    noise ^= noise >> 7;
-    noise ^= noise << 17;
-    return (uint8_t)(noise >> 24);
-}
-
-static int is_last(void) { return power >= 0 && power-- == 0; }
 
 static int flash_read(void *context, uint32_t address, void *bytes, uint32_t count) {
     NEED(context == flash && address < BYTES && count <= BYTES - address);
@@ -89,11 +71,11 @@ static void go_on(net_t *model, uint32_t seed) {
 static int saved(net_t *model, long bytes) {
     power = bytes;
     if (setjmp(cut)) {
-        power = -1;
+        power = ALWAYS;
         return 0;
     }
     NEED(net_flash_save(model, NET_KEEP_STATE, &device) == NET_OK);
-    power = -1;
+    power = ALWAYS;
     return 1;
 }
 

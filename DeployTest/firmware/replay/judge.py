@@ -1,5 +1,6 @@
 """The records that a ring of latents must hold and draw, by its policies' definitions, in whole numbers of Python."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ def below(seed: int, count: int, index: int, purpose: int) -> int:
 
 
 @dataclass
-class Ring:
+class Ring(ABC):
     """A ring: the numbers of its samples in their slots, and what it counts; `labels` are those of all samples."""
 
     slots: int
@@ -37,9 +38,9 @@ class Ring:
             self.held[slot] = sample
         self.adds += 1
 
+    @abstractmethod
     def replaced(self, sample: int) -> int:
         """The slot that makes room for a record in a full ring, or one that is none."""
-        raise NotImplementedError
 
     def counters(self) -> list[int]:
         """All counters in their order."""

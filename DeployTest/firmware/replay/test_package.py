@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,6 +118,11 @@ def test_refused(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     message = refused(capsys, "package", forked, *words(tmp_path))
     assert "the head reads several" in message
     assert "r0 float32[4,5], r1 float32[4,5]" in message
-    for wrong in ({"slots": MOST_SLOTS + 1}, {"slots": 1, "policy": "oldest"}, {"slots": 1, "seed": -1}):
+    faults: tuple[dict[str, Any], ...] = (
+        {"slots": MOST_SLOTS + 1},
+        {"slots": 1, "policy": "oldest"},
+        {"slots": 1, "seed": -1},
+    )
+    for wrong in faults:
         with pytest.raises(OptionProblem, match=f"{list(wrong)[-1]} of a latent replay is out of range"):
-            ReplayOptions(**wrong)  # type: ignore[arg-type]
+            ReplayOptions(**wrong)

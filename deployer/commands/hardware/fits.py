@@ -13,7 +13,6 @@ from rich.table import Table
 from deployer import pipeline
 from deployer.commands import ending, requests
 from deployer.commands.hardware.quantized_remedy import quantized_remedies
-from deployer.commands.package import form_of
 from deployer.commands.parser import given_settings
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, ShapeMismatch
 from deployer.pipeline import Case
@@ -104,7 +103,7 @@ def show_fits(a: argparse.Namespace, console: Terminal) -> int:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
         model = None if a.model.is_dir() else _Model(a, folder)
         case = model.case({}) if model else _read(a)
-        needs = CaseNeeds(case, warn, requests.replay_of(a), form_of(a))
+        needs = CaseNeeds(case, warn, requests.replay_of(a), requests.form_of(a))
         rows = []
         for board in chosen:
             status.update(board.name)
@@ -151,24 +150,24 @@ def _remedies(a: argparse.Namespace, model: _Model | None, case: Case, failing: 
     def silent(warning: DeployerWarning) -> None:
         """Warnings of the model have been told."""
 
-    replay = requests.replay_of(a)
+    replay, own = requests.replay_of(a), requests.form_of(a)
     fused = None if replay else fused_remedy(case)
     yield from (fused,) if fused else ()
-    for title, options, form in form_remedies(case, form_of(a), replay):
+    for title, options, form in form_remedies(case, own, replay):
         yield tried(title, options, lambda: case, failing, silent, replay, form)
     if model is not None:
         for title, options, changes in model_remedies(vars(a), model.trained):
-            yield tried(title, options, partial(model.case, dict(changes)), failing, silent, replay, form_of(a))
-        yield from quantized_remedies(
-            a, model.loss, model.trained, model.case, failing, form_of(a), model.folder, silent
-        )
+            yield tried(
+                title, options, partial(model.case, dict(changes)), failing, silent, replay, requests.form_of(a)
+            )
+        yield from quantized_remedies(a, model.loss, model.trained, model.case, failing, model.folder, silent)
     elif case.dataset is not None and case.dataset.n_accum > 1:
 
         def single() -> Case:
             return pipeline.load_training(a.model, n_accum=1, axes=requests.axes_of(a), warn=silent)
 
         title = "an update after each pass"
-        yield tried(title, "--accumulate-grad-batches 1", single, failing, silent, replay, form_of(a))
+        yield tried(title, "--accumulate-grad-batches 1", single, failing, silent, replay, own)
 
 
 def _number(value: float | None, spec: str = ",.0f") -> str:
