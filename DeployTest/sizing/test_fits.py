@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import onnx
 import pytest
 
-from deployer.sizing.boards import BOARDS, BoardInvalid, boards, cores, emulators, read_board
+from deployer import pipeline
+from deployer.sizing.boards import BOARDS, BoardInvalid, boards, core_of, cores, emulators, read_board
+from deployer.sizing.needs import CaseNeeds
 from DeployTest.firmware import nets
 from DeployTest.support.building.command_line import deployer, refused
 from DeployTest.targets.simulators import needs_core
@@ -199,3 +202,16 @@ def test_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["rp2040"]["instructions"] > 2 * rows["stm32f446"]["instructions"], "products by integers"
     assert rows["nrf52840"]["least_uj"] == pytest.approx(rows["nrf52840"]["least_ms"] * 9.9)
     assert rows["stm32f446"]["least_uj"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.cortex_m
+@pytest.mark.parametrize(("place", "size"), [("code", 0x1000), ("data", 0x200)])
+def test_programs_beyond_the_machine(place: str, size: int, tmp_path: Path) -> None:
+    """A program that the emulated machine has no room for has a size and a stack, and unknown instructions."""
+    needs_core("cortex-m4")
+    needs = CaseNeeds(pipeline.load_training(nets.normed_case(tmp_path / "case")), lambda warning: None)
+    core = core_of("cortex-m4")
+    whole, small = needs.on_core(core), needs.on_core(replace(core, **{place: (getattr(core, place)[0], size)}))
+    assert whole.train
+    assert small == replace(whole, train=None, update=None)

@@ -22,7 +22,13 @@ CALLS = ("_train_step", "_update", "_predict")
 SECONDS = 300
 TRAPPED = 70
 """The exit status of a program that ran into a fault of the processor (targets/cores/start.c)."""
+_OVERFLOW = re.compile(r"region `\w+' overflowed by \d+ bytes")
+"""The linker's message for a program that is larger than a memory of the machine."""
 _MEASURED = re.compile(r"^measured (\w+) (\d+) ticks (\d+) stack\n", re.M)
+
+
+class MachineTooSmall(ToolFailed):
+    """The machine that is emulated has less memory than a program needs; boards with the core may have more."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,10 @@ def need_emulator(core: Core) -> Emulator:
 
 
 def run_example(files: Files, name: str, built: Objects) -> EmulatedRun:
-    """Run the example of a compiled library; ToolMissing without emulator, RunFailed where the program fails."""
+    """Run the example of a compiled library.
+
+    ToolMissing without emulator, MachineTooSmall where the machine has no room, RunFailed where the program fails.
+    """
     core = built.core
     emulator = version_of(need_emulator(core).run[0])
     content = [f"{path}\n{text!r}" for path, text in sorted(files.items())]
@@ -106,7 +115,12 @@ def _run(files: Files, name: str, built: Objects, folder: Path) -> dict[str, Any
     own = ["-include", f"include/{name}.h", f"-DLIBRARY={name}", "-Iinclude", f"-I{CORES}"]
     sources = ["examples/main.c", *(str(CORES / file) for file in ("start.c", "measure.c"))]
     words = [*compile_words(built.core), *own, *sources, *map(str, built.paths), *wrapped, *link_words(built.core)]
-    run_tool([*words, "-o", "program.elf"], folder)
+    try:
+        run_tool([*words, "-o", "program.elf"], folder)
+    except ToolFailed as problem:
+        if not _OVERFLOW.search(dict(problem.facts).get("said", "")):
+            raise
+        raise MachineTooSmall(f"the program does not fit {built.core.machine}", problem.facts) from problem
     printed = run_program(built.core, folder / "program.elf")
     rows = {call: (int(ticks), int(stack)) for call, ticks, stack in _MEASURED.findall(printed)}
     counts = [round(rows[call][0] * built.core.tick) if call in rows else 0 for call in CALLS]

@@ -34,7 +34,7 @@ from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress, silent
 from deployer.sizing.boards import Core
 from deployer.sizing.cache import compiler_digest, key_of, remembered
-from deployer.sizing.emulated import can_run, run_example
+from deployer.sizing.emulated import MachineTooSmall, can_run, run_example
 from deployer.sizing.objects import Files, available, compile_library
 from deployer.verify.program import verify_program
 
@@ -140,7 +140,7 @@ NAME = "model"
 class CoreNeeds:
     """Needs of a library on a core: bytes of code and of the deepest stack, instructions of a pass and an update.
 
-    None is what is not known, for want of a compiler or of an emulator.
+    None is what is not known, for want of a compiler, of an emulator, or of memory in the machine that it emulates.
     """
 
     code: int | None = None
@@ -185,7 +185,10 @@ class CaseNeeds:
         code, stack = built.total(0) - weights, None if built.stack.unbounded else built.stack.bytes
         if not counted or not can_run(core):
             return CoreNeeds(code, stack)
-        train, update, _ = run_example(self.files, NAME, built).instructions
+        try:
+            train, update, _ = run_example(self.files, NAME, built).instructions
+        except MachineTooSmall:
+            return CoreNeeds(code, stack)
         return CoreNeeds(code, stack, train, update)
 
     def on_target(self, target: Target) -> TargetNeeds:

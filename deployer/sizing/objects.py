@@ -1,5 +1,6 @@
 """Compiled objects of a library: compilers, sizes of functions, and bounds of the stack."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -141,9 +142,10 @@ def version_of(tool: str) -> str:
 
 
 def run_tool(words: list[str], folder: Path | None = None) -> str:
-    """Run a tool and return its output; raise ToolFailed with its messages if it does not end well."""
+    """Run a tool and return its output; raise ToolFailed with its messages, in English, if it does not end well."""
+    english = os.environ | {"LC_ALL": "C"}
     try:
-        run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, timeout=600)
+        run = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, timeout=600, env=english)
     except FileNotFoundError as error:
         raise ToolMissing(f"{words[0]} is not installed", hint="install it, or leave out what needs it") from error
     if run.returncode:
