@@ -203,6 +203,10 @@ class ToolFailed(UserError):
     """A compiler or a simulator failed: a signal ended it, space ran out, or it is another program than expected."""
 
 
+class MachineTooSmall(UserError):
+    """The machine that is emulated has less memory than a program needs; boards with its core may have more."""
+
+
 class BuildFailed(InternalError):
     """The C compiler rejected generated code."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.core.errors import RunFailed, ToolFailed, ToolMissing
+from deployer.core.errors import MachineTooSmall, RunFailed, ToolFailed, ToolMissing
 from deployer.firmware.sources import library_rules
 from deployer.sizing.boards import CORES, Core, Emulator, emulators
 from deployer.sizing.cache import compiler_digest, key_of, remembered
@@ -25,10 +25,6 @@ TRAPPED = 70
 _OVERFLOW = re.compile(r"region `\w+' overflowed by \d+ bytes")
 """The linker's message for a program that is larger than a memory of the machine."""
 _MEASURED = re.compile(r"^measured (\w+) (\d+) ticks (\d+) stack\n", re.M)
-
-
-class MachineTooSmall(ToolFailed):
-    """The machine that is emulated has less memory than a program needs; boards with the core may have more."""
 
 
 @dataclass(frozen=True)

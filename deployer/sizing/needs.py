@@ -6,7 +6,7 @@ from typing import Any
 
 from deployer import pipeline
 from deployer.core.artefact import digest
-from deployer.core.errors import DeployerError, OptionProblem, TilingInfeasible, Warn, python_warning
+from deployer.core.errors import DeployerError, MachineTooSmall, OptionProblem, TilingInfeasible, Warn, python_warning
 from deployer.core.files.reading import parse_json, real_path
 from deployer.core.ir import Program
 from deployer.core.level import L_INNER
@@ -34,7 +34,7 @@ from deployer.pipeline import Case
 from deployer.planning.plan_choice import Progress, silent
 from deployer.sizing.boards import Core
 from deployer.sizing.cache import compiler_digest, key_of, remembered
-from deployer.sizing.emulated import MachineTooSmall, can_run, run_example
+from deployer.sizing.emulated import can_run, run_example
 from deployer.sizing.objects import Files, available, compile_library
 from deployer.verify.program import verify_program
 
