@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from deployer.core.operator import Array
+from deployer.torch.tracing.caches import empty_caches
 from deployer.torch.tracing.draws import EagerDraws
 from deployer.torch.tracing.module_state import HeldState, attributes_kept, held_by, random_state_kept
 from deployer.torch.tracing.trace import Loss
@@ -30,12 +31,21 @@ class EagerStep:
 class DoubleModule(EagerDraws):
     """Computes float32 operations of the module in float64: casts and factories that name float32 mean float64."""
 
+    makes = False
+    """Whether a tensor was made of no other one, which a function may keep in a cache."""
+
+    def forget(self) -> None:
+        """Leave no tensor in float64 in a cache of a function."""
+        if self.makes:
+            empty_caches()
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The operator on float64."""
         if kwargs and kwargs.get("dtype") in NARROW:
             kwargs = {**kwargs, "dtype": torch.float64}
+        self.makes = self.makes or not any(isinstance(x, Tensor | list) for x in args)
         return super().__torch_dispatch__(func, types, tuple(map(_wide, args)), kwargs)
 
 
@@ -130,15 +140,17 @@ def eager_step(
     """
     held = held_by(module)
     inputs = [x.double() if x.is_floating_point() else x for x in data.values()]
+    start, draws = torch.tensor(first, dtype=torch.float64), DoubleModule(seed, passes, drops)
     contexts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
     with contextlib.ExitStack() as stack:
+        stack.callback(draws.forget)
         for context in contexts:
             stack.enter_context(context)
         for name in held.parameters:
             held.parameter(name).grad = None
-        with DoubleModule(seed, passes, drops):
+        with draws:
             value = loss(module, *inputs)
-            value.reshape(()).backward(torch.tensor(first, dtype=torch.float64))
+            value.reshape(()).backward(start)
         found = {n: held.parameter(n).grad for n in held.trained}
         gradients = {n: _array(g) for n, g in found.items() if g is not None}
         found_states = {n: next(iter(slots)).get() for n, slots in held.states.items()}

@@ -107,14 +107,15 @@ class FirstUpdates:
         The module has its own tensors back in the end.
         """
         module, held, slopes = self.module, held_by(self.module), []
+        draws = DoubleModule(self.seed, 0, self.step.drops)
         contexts = (attributes_kept(module), random_state_kept(), doubled(module, held), torch.enable_grad())
         with contextlib.ExitStack() as stack:
+            stack.callback(draws.forget)
             for context in contexts:
                 stack.enter_context(context)
             parameters = {old: held.parameter(old) for old in problem.graph.trained.values()}
             optimizer = torch_optimizer(parameters, _rules(problem), self.begun)
             optimizer.zero_grad()
-            draws = DoubleModule(self.seed, 0, self.step.drops)
             for index, row in enumerate(rows):
                 draws.passes, draws.streams = index + 1, 0
                 self._backward(draws, row)

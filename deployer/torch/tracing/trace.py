@@ -19,6 +19,7 @@ from deployer.core.errors import DeployerError, GraphProblem, UnsupportedOperato
 from deployer.core.packages import walk
 from deployer.torch import lowerings
 from deployer.torch.graph import LOWERINGS
+from deployer.torch.tracing.caches import check_kept, empty_caches, makes_tensors
 from deployer.torch.tracing.composites import Composites
 from deployer.torch.tracing.draws import Draws, TracedDraws
 from deployer.torch.tracing.module_state import (
@@ -83,11 +84,23 @@ def trace_step(
     with attributes_kept(module) as before, random_state_kept(), _explained():
         step.before = before
         with enable_python_dispatcher():  # else batch norms write their running statistics unseen
-            joint = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+            joint = _graph_of(step, inputs)
     if step.changing > frozenset(changing):
         return trace_step(module, loss, data, share, drops, step.changing)
     _check_constants(joint)
     return Traced(_functional(joint, inputs), trained, states, frozen, tuple(data), held, draws.streams)
+
+
+def _graph_of(function: Callable[..., Any], inputs: Sequence[Tensor]) -> GraphModule:
+    """The graph of what a function of tensors calls; no cache of a function keeps tensors of it."""
+    graph = None
+    try:
+        graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+    finally:
+        if makes_tensors(graph):
+            empty_caches()
+    check_kept(graph)
+    return graph
 
 
 def _check_constants(joint: GraphModule) -> None:
@@ -139,7 +152,7 @@ def trace_forward(module: nn.Module, output: Loss, data: Mapping[str, Tensor], t
     with attributes_kept(module), random_state_kept(), torch.no_grad(), _explained(), enable_python_dispatcher():
         try:
             module.train(training)
-            forward = make_fx(run, tracing_mode="fake", _allow_non_fake_inputs=True)(*inputs)
+            forward = _graph_of(run, inputs)
         finally:
             for submodule, mode in modes_of:
                 submodule.training = mode
