@@ -27,6 +27,7 @@ MARKERS = {
     "torch": "needs PyTorch",
     "zephyr": "needs Zephyr's source",
     "slow": "takes more than a few seconds",
+    "matrix(keep)": "of its cases `keep`, evenly spread, are quick, and the others slow",
 }
 _rows: Rows = {}
 _ran: set[str] = set()
@@ -51,8 +52,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", default="1/1", metavar="K/N", help="of N parts of the tests, by their names, the K-th")
 
 
+def _slow_cases(items: list[pytest.Item]) -> None:
+    """Mark the cases of a matrix slow, but for as many as it keeps."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("matrix") and not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for found in cases.values():
+        mark = found[0].get_closest_marker("matrix")
+        keep = min(mark.kwargs["keep"], len(found)) if mark else len(found)
+        kept = {i * len(found) // keep for i in range(keep)}
+        for i, item in enumerate(found):
+            if i not in kept:
+                item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the other parts; a name is always in the same one, so that N runs have every test once."""
+    """Divide matrices, then leave out other parts; a name is always in the same part: N runs have every test once."""
+    _slow_cases(items)
     part, parts = map(int, config.getoption("--part").split("/"))
     if not 1 <= part <= parts:
         raise pytest.UsageError(f"--part {part}/{parts} is none of {parts} parts")

@@ -44,6 +44,7 @@ def check_equal(first: dict[str, bytes], other: dict[str, bytes]) -> None:
     assert [name for name in sorted(first.keys() & other.keys()) if first[name] != other[name]] == []
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("name", "splits"),
     [*((name, EIGHT) for name in sorted(NETS)), ("dense", SIX), ("tied", SIX)],
@@ -57,6 +58,7 @@ def test_splits_have_the_same_bits(name: str, splits: tuple[tuple[int, int], ...
         check_equal(first, state(built(name, split, folder, canonical_batch=True)))
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("splits", [EIGHT, SIX], ids=["eight", "six"])
 def test_ignored_labels(splits: tuple[tuple[int, int], ...], tmp_path: Path) -> None:
     """Labels that do not count change the mean of an update, and not its splits."""
@@ -72,6 +74,7 @@ def test_one_sample_needs_no_order(tmp_path: Path) -> None:
     assert plain.plan.steps == canonical.plan.steps
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", ["convolutional", "recurrent"])
 def test_bits_depend_on_the_split_without_it(name: str, tmp_path: Path) -> None:
     """Without the option the splits differ, so that the test above can fail."""
@@ -104,6 +107,7 @@ def test_plans_have_the_same_bits(options: dict[str, Any], tmp_path: Path) -> No
     check_equal(plain, state(built("convolutional", split, tmp_path / "other", canonical_batch=True, **options)))
 
 
+@pytest.mark.slow
 def test_one_level_has_the_same_bits(tmp_path: Path) -> None:
     """A target without tiles runs the same steps on parts of its operands where they lie."""
     program = built("convolutional", EIGHT[2], tmp_path / "host", canonical_batch=True)

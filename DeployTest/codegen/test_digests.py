@@ -98,12 +98,14 @@ def tile_lengths() -> str:
     return "\n".join(f"{size} {limit} {tile_sizes(size, limit)}" for size in range(1, 700) for limit in (2, 5, 12))
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("case", parameters())
 def test_digests(case: Case, models_root: Path, update_golden: bool) -> None:
     """Byte for byte what a reviewer last agreed to."""
     compare(label(case), generated(case, models_root), update_golden)
 
 
+@pytest.mark.slow
 def test_packings(update_golden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The addresses of drawn buffers are those of the golden, since a packing decides whether a plan fits.
 

@@ -102,6 +102,7 @@ PLANS = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("plan", [pytest.param(x, marks=[pytest.mark.qemu_riscv] * (x == "qemu")) for x in PLANS])
 def test_integers(plan: str, case: Case, tmp_path: Path) -> None:
     """Every element, to the bit."""

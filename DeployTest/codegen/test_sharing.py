@@ -231,6 +231,7 @@ def test_a_constant_factor_is_named(value: Expr, expected: Expr) -> None:
     assert sized(value, "x") == expected
 
 
+@pytest.mark.slow
 def test_every_step_is_called_once(models_root: Path, tmp_path: Path) -> None:
     """The optimizer's steps share, and the network still runs the plan's steps in their order, to the same bits."""
     built = compile_case(load_case("autoencoder", models_root), tmp_path / "c", "auto", 16000)

@@ -170,6 +170,7 @@ def test_agreement(
         assert deployer(*again, *more) == 0
 
 
+@pytest.mark.slow
 def test_no_further_than_asked(words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A tiling and a plan that spill keep to the level that their options name as the outermost."""
     assert deployer(*words, "-p", NAMED, "--defaultMemLevel", "PSRAM", "--l1", 2000, "--l2", 2600) == 0
@@ -195,6 +196,7 @@ EDITS = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("edit", EDITS)
 def test_edited(
     edit: str, artefacts: Path, words: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -170,6 +170,7 @@ def numbers_as_text(record: Any, place: str = "") -> list[str]:
     return [found for at, value in rows for found in numbers_as_text(value, at)]
 
 
+@pytest.mark.slow
 def test_numbers_are_numbers(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     """No line of JSON and no report of a command has a number as text."""
     monkeypatch.chdir(tmp_path)

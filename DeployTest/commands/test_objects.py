@@ -185,6 +185,7 @@ def test_builders_at_once(models_root: Path, tmp_path: Path) -> None:
     assert all(name.endswith(".o") for name in names)
 
 
+@pytest.mark.slow
 def test_places_that_are_none(
     models_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def test_what_an_earlier_plan_left_goes(case: Path, tmp_path: Path) -> None:
     assert set(contents(used)) == set(contents(new))
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", ["TrainingNetwork.c", "network", *SLOW["foreign"]])
 def test_foreign_files_are_not_overwritten(
     name: str, case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -72,6 +72,7 @@ def no_scratch(folder: Path) -> bool:
     return not list((folder / output.OWN).glob(f"{output.SCRATCH}*"))
 
 
+@pytest.mark.slow
 def test_runs_in_one_folder(case: Path, tmp_path: Path) -> None:
     """Of several at once one works, right, and the others end at once, naming the folder and the way out."""
     folder = tmp_path / "c"
@@ -117,6 +118,7 @@ def test_the_holder_is_named(case: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert deployer("train", "-t", case, "-o", tmp_path) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [pytest.param(d, marks=SLOW) for d in (0.5, 1.0, 2.0)] + [1.5])
 def test_killed_at_any_time(delay: float, case: Path, tmp_path: Path) -> None:
     """After a kill the next run works as in a new folder, and takes nothing of the first for the user's."""
@@ -141,6 +143,7 @@ chmod +x "$out"
 """A compiler whose programs write their process id and sleep."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=SLOW), pytest.param(signal.SIGHUP, marks=SLOW)]
 )
@@ -185,6 +188,7 @@ def test_a_signal_while_a_child_starts(tmp_path: Path, monkeypatch: pytest.Monke
     assert child.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [pytest.param(n, marks=SLOW) for n in (0, 100, 3000, 55_000, 400_000)] + [20_000])
 def test_no_space(limit: int, case: Path, tmp_path: Path) -> None:
     """No file may grow beyond a limit, as on a full disk: exit code 2 wherever it strikes, and no half file is left."""
@@ -200,6 +204,7 @@ def test_no_space(limit: int, case: Path, tmp_path: Path) -> None:
     assert deployer("train", "-t", case, "-o", folder) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["operators"], pytest.param(["train", "--help"], marks=SLOW)], ids=" ".join)
 def test_nobody_reads(words: list[str]) -> None:
     """A reader that closes the pipe ends the command without a word, a full or closed output with 2 or well."""

@@ -222,6 +222,7 @@ RUNS = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", RUNS)
 def test_runs(
     name: str, place: Place, linker: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

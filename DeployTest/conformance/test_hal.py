@@ -186,6 +186,7 @@ def test_faults_of_the_cluster(name: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert check in {fault.check for fault in cluster(tmp_path, old, new).faults}
 
 
+@pytest.mark.slow
 def test_a_hal_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A HAL function that never returns is a fault of the check that called it."""
     monkeypatch.setattr("deployer.running.conformance.SECONDS", 2)

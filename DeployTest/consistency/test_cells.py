@@ -53,6 +53,7 @@ def check(cells: list[Cell], laboratory: Laboratory) -> None:
         assert result.bytes > 0
 
 
+@pytest.mark.slow
 def test_fast(laboratory: Laboratory) -> None:
     """Few programs, which many comparisons share; and the committed digests are those of the reference."""
     check(listed("fast"), laboratory)

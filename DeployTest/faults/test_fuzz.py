@@ -26,6 +26,7 @@ SEED, INPUTS, BUILT = 3, 120, 3
 """A seed whose first inputs are of every kind."""
 
 
+@pytest.mark.slow
 def test_campaign(tmp_path: Path) -> None:
     """The first inputs of a fixed seed show nothing, and reach every kind, onnxruntime and the C compiler."""
     summary = campaign.run(SEED, range(INPUTS), BUILT, tmp_path, workers=1, quiet=True)
@@ -163,6 +164,7 @@ def _has(index: int, op: str) -> bool:
     return any(n.op_type == op for n in graph.nodes)
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The input a process died of is named, and the others are judged all the same."""
     (tmp_path / "sitecustomize.py").write_text(

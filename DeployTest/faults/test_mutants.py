@@ -123,6 +123,7 @@ def test_draws() -> None:
             ast.parse(changed)
 
 
+@pytest.mark.slow
 def test_equivalent_mutants_exist() -> None:
     """Each excuse is of a place that is still there, and says why."""
     keys = {m.key for folders, _ in AREAS.values() for m in all_mutants(ROOT, folders)}

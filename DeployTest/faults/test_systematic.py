@@ -93,6 +93,7 @@ FAULTS: dict[str, tuple[str, tuple[str, Compute]]] = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_right_run_is_far_within(optimizer: str, found: dict[str, Net]) -> None:
     """Float32 in numpy is not beyond half of any bound."""

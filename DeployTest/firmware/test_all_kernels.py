@@ -13,6 +13,7 @@ from DeployTest.firmware.test_library import WARNINGS, ran
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 
+@pytest.mark.slow
 def test_all_kernels_compile(tmp_path: Path) -> None:
     """Files and linked functions carry the prefix, and each source has its proof, also where macros make names."""
     rules = library_rules()

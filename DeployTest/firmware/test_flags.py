@@ -120,6 +120,7 @@ def test_each_source(library: Path, tmp_path: Path) -> None:
     assert computing > 5
 
 
+@pytest.mark.slow
 def test_own_fma(library: Path, tmp_path: Path) -> None:
     """A library with its own `fmaf` proves the source of that, too."""
     words = [*words_of("gcc", library), "-O2", "-DHAL_OWN_FMA"]

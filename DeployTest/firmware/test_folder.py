@@ -33,6 +33,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_same_bytes(tmp_path: Path) -> None:
     """Two folders of one case are the same, and the manifest has the digest of each file; nothing tells a place."""
     case = nets.normed_case(tmp_path / "case")
@@ -140,6 +141,7 @@ def test_refusals(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_folder_of_others(case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files of others stay unless `--force` says so; what a newer library does not have goes; links are no way."""
     folder = tmp_path / "lib"

@@ -58,6 +58,7 @@ def _data(n: int, job: KernelJob) -> Iterator[str]:
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("cortex-m3", "cortex-m33", "cortex-m55")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cortex-m4", *SLOW])
 def test_bits_equal_the_host(name: str, tmp_path: Path) -> None:
     """Drawn windows and all samples leave the host's bits, by whatever instructions a core has for several numbers."""

@@ -94,6 +94,7 @@ class Fails(Callback):
             raise ZeroDivisionError("of the user")
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("hook", "at"), [("on_step", 6), ("on_segment", 2), ("on_evaluation", 2), ("on_epoch_end", 2), ("on_end", 1)]
 )

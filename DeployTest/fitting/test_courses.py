@@ -67,6 +67,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, model: Path) -> tuple[Path, 
     return folder, small_fit(folder, model, validation=small_data(), check_passes=4, **LR_SCHEDULE)
 
 
+@pytest.mark.slow
 def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
     """Losses, weights and statistics have the bits of one program that makes all passes, under the simulator."""
     order, data = Order(SAMPLES, BATCH, OPTIONS["seed"]), small_data()
@@ -90,6 +91,7 @@ def test_bits_of_train(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) 
     assert "incomplete accumulation window at the end, applied: 2 of 5 passes" in fitted.notes
 
 
+@pytest.mark.slow
 def test_resumed(model: Path, whole: tuple[Path, Fitted], tmp_path: Path) -> None:
     """Interrupted inside of an update: rates, masks and statistics go on where they were. Other rates are refused."""
     options = {"validation": small_data(), "check_passes": 1, "checkpoint_every": 1, **LR_SCHEDULE}

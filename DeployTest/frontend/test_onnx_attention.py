@@ -79,6 +79,7 @@ CASES: dict[str, tuple[dict[str, Any], set[str]]] = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_forward_is_onnx(name: str, tmp_path: Path) -> None:
     """The program computes what ONNX's reference evaluator does, in the steps that there are for it."""
@@ -93,6 +94,7 @@ def test_forward_is_onnx(name: str, tmp_path: Path) -> None:
     assert_close("Attention", built.run().arrays["scores"], expected)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_trained(name: str, tmp_path: Path) -> None:
     """Training passes the check in float64; tables of angles and masks are no weights."""

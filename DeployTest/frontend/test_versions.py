@@ -47,6 +47,7 @@ ROUNDED_BY_OTHERS = {"MeanVarianceNormalization": "far"}
 judges those."""
 
 
+@pytest.mark.matrix(keep=120)
 @pytest.mark.parametrize(("operator", "version"), HISTORY, ids=[f"{op.name}-{version}" for op, version in HISTORY])
 def test_every_version_means_what_onnxruntime_says(operator: Operator, version: int, tmp_path: Path) -> None:
     """Accepted nodes give the values of others, the rest is refused by name; at least one is accepted."""

@@ -122,6 +122,7 @@ def test_three_steps(name: str, gradient: bool, tmp_path: Path) -> None:
         assert not set(STEPS) & set(ops(fuse.fuse_program(case.program, options)))
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("length", [11, 13, 16, 19, 63, 64, 65, 130])
 def test_same_bits_of_lengths(length: int, tmp_path: Path) -> None:
     """For whole and partial blocks of every sum, causal and not, in one tile and in several, on some cores."""

@@ -77,6 +77,7 @@ CASES: dict[str, tuple[int, int, float, dict[str, float]]] = {
 """Classes, tokens in a column, the scale of the scores, and settings of the loss."""
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", CASES)
 def test_same_bits(name: str, tmp_path: Path) -> None:
     """The steps by groups have the bits of those over all scores, for any order of cores and transfers."""

@@ -28,6 +28,7 @@ STRATEGIES = ("single", "double", "auto")
 LONG = [pytest.param("dscnn", 64000, strategy, marks=pytest.mark.slow) for strategy in STRATEGIES]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("test", "l1", "strategy"), [*crossed([("simple_mlp", 2500), ("autoencoder", 32000)], STRATEGIES), *LONG]
 )

@@ -333,6 +333,7 @@ STRATEGIES = ("single", "double", "auto")
 LONG = [pytest.param(*row, strategy, marks=pytest.mark.slow) for row in LONG_ROWS for strategy in STRATEGIES]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(("test", "l1", "strategy"), [*crossed(ROWS, STRATEGIES), *LONG])
 def test_same_bits(test: str, l1: int, strategy: str, models_root: Path, tmp_path: Path) -> None:
     """Losses and weights do not depend on fusion; tile sizes, buffering and the order of transfers differ."""

@@ -53,6 +53,7 @@ def scaled_ops(program: Program) -> set[str]:
 BOTH = pytest.param(FORMS[0], Limits(0.001, 0.01), id="both")
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("form", "limits"), [*(pytest.param(form, Limits(norm=0.01), id=form.of.name) for form in FORMS), BOTH]
 )
@@ -135,6 +136,7 @@ def test_options(plain: Program) -> None:
     assert not scaled_ops(tried(plain, (product("g", "s"),), replace(HOST, opt_out=(name,))))
 
 
+@pytest.mark.slow
 def test_rates_at_run_time(model: Path, tmp_path: Path) -> None:
     """A schedule's rates reach the updates: AdamW has three numbers that depend on them."""
     lr_schedule = read_schedule("cosine", "2")

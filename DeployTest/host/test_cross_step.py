@@ -39,6 +39,7 @@ def within_steps(plan: Plan) -> Plan:
     return timed(replace(plan, cross_step_transfers=()))
 
 
+@pytest.mark.slow
 def test_bits_and_cycles(built: Built, models_root: Path, tmp_path: Path) -> None:
     """On both hops transfers start early and end late; no bit changes, and the simulator's clock is the model's."""
     ways = {(c.direction, bool(built.plan.steps[c.step].staging)) for c in built.plan.cross_step_transfers}
@@ -58,6 +59,7 @@ def _leaves_loops(plan: Plan) -> bool:
     return any(c.direction == "out" and plan.steps[c.step].tiles > 1 for c in plan.cross_step_transfers)
 
 
+@pytest.mark.slow
 def test_single_buffered_loops(models_root: Path, tmp_path: Path) -> None:
     """A loop leaves the ticket of its last tile alone, which compilers need not see: the C builds without a warning."""
     case = load_case("autoencoder", models_root)

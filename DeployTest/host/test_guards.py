@@ -46,6 +46,7 @@ def staged(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return built.plan, built.directory
 
 
+@pytest.mark.slow
 def test_sound_programs_pass(kernels: tuple[Plan, Path], staged: tuple[Plan, Path]) -> None:
     """Without a stray write, under every setting."""
     for _, directory in (kernels, staged):
@@ -156,6 +157,7 @@ def test_targets_without(target: str, models_root: Path, tmp_path: Path, capsys:
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_flag_reaches_the_simulator(models_root: Path, tmp_path: Path) -> None:
     """A right run passes under each."""
     folder = load_case("simple_mlp", models_root).directory

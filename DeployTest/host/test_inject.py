@@ -35,6 +35,7 @@ def first(program: Program, kind: str, *, step: int | None = None) -> Fault:
     return next(f for f in CLASSES[kind].faults(program) if step in (None, f.step))
 
 
+@pytest.mark.slow
 def test_every_place_is_met(program: Program, sites: dict[str, list[Fault]]) -> None:
     """Each class that has sites, each step and each operand; the same for a seed, and others for another."""
     faults = draw(program, 1, sites=sites)

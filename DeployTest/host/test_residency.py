@@ -33,6 +33,7 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     return compile_case(case, tmp_path_factory.mktemp("residencies"), "double", L1, l2=L2, outermost="L3")
 
 
+@pytest.mark.slow
 def test_bits_and_cycles(built: Built, models_root: Path, tmp_path: Path) -> None:
     """Copies change no bit in any order of transfers, and the simulator's clock is the model's."""
     assert {copy.direction for copy in copies(built.plan)} == {"in", "out"}

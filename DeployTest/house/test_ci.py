@@ -22,6 +22,23 @@ def test_a_marker_that_must_run(marker: str, code: int, tmp_path: Path) -> None:
     assert ("no test ran that is marked siracusa" in run.stdout) == (code == 1)
 
 
+def test_a_matrix_is_divided(tmp_path: Path) -> None:
+    """Each of its cases is either quick or slow, and the quick ones are as many as it says, spread over all."""
+    path = tmp_path / "test_cases.py"
+    path.write_text("@pytest.mark.matrix(keep=3)\n@pytest.mark.parametrize('x', range(8))\ndef test_case(x): pass\n")
+    path.write_text(f"import pytest\n{path.read_text()}")
+    found = []
+    for marker in ("not slow", "slow"):
+        words = ["-q", "--collect-only", str(path), "-m", marker, "-p", "no:cacheprovider", "-p", "DeployTest.conftest"]
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *words], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        found.append({int(x) for x in re.findall(r"test_case\[(\d)\]", run.stdout)})
+    quick, slow = found
+    assert (quick | slow, quick & slow) == (set(range(8)), set())
+    assert quick == {0, 2, 5}
+
+
 def ci(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`.ci/run` with these words."""
     line = ["bash", str(ROOT / ".ci/run"), *words]

@@ -43,6 +43,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Tiling, Plan
     return [pipeline.plan_case(case, Options(TARGET.name, "auto", {"L1": 128000})) for case in cases]
 
 
+@pytest.mark.slow
 def test_each_function_is_measured(measured: list[sweep.CalibrationCall]) -> None:
     """Some measured call goes to each function, and to the one for all calls of its kernel; keys are of one each."""
     called: dict[str, set[tuple[str, str] | None]] = {}
@@ -53,6 +54,7 @@ def test_each_function_is_measured(measured: list[sweep.CalibrationCall]) -> Non
     assert {(symbol, name) for symbol, found in LISTED.items() for name in ("", *(s.name for s in found))} <= everything
 
 
+@pytest.mark.slow
 def test_steps_cost_what_they_call(planned: list[tuple[Tiling, Plan]]) -> None:
     """The function whose costs the solver took for a tile is the one that the step calls."""
     wrong, named = [], set()

@@ -96,6 +96,7 @@ def steps(folder: Path) -> set[str]:
     return {name for step in plan.steps for name in step.name.split("+")}
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", list(CASES))
 def test_files_are_those_of_a_run_without(name: str, tmp_path: Path) -> None:
     """Weights, history, checkpoints, the library's files and what was checked have the same bytes."""
@@ -144,6 +145,7 @@ def test_wrong_latents_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert run(tmp_path / "run", model, data, **words, epochs=1, latent_replay=True).verdict == "failed"
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("replays", [(True, True), (True, False), (False, True)])
 def test_resumed(replays: tuple[bool, bool], tmp_path: Path) -> None:
     """A run that is left goes on with or without latents, to the same files."""

@@ -78,6 +78,7 @@ def test_validation(text: Path, tmp_path: Path, capsys: Capture) -> None:
     assert events(capsys)[-1]["loss"] == pytest.approx(epoch["metrics"]["loss"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_validation_keeps_whole_documents(tmp_path: Path, capsys: Capture) -> None:
     """No id of one side's documents is on the other, also in a row that both would share; one document is refused."""
     folder, mixed, kept = tmp_path / "model", tmp_path / "mixed.txt", tmp_path / "kept.txt"
@@ -160,6 +161,7 @@ def test_options_of_a_file(text: Path, tmp_path: Path, capsys: Capture) -> None:
     assert "--force" in refused(capsys, "lm", "stories", text)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("pattern", "trained"),
     [(r"layers\.1\.", 4 * 16 * 16 + 3 * 16 * 24 + 2 * 16), ("norm", 5 * 16), (r"norm|\.bias$", 5 * 16)],
@@ -286,6 +288,7 @@ def test_adapters_that_do_not_fit(tmp_path: Path, capsys: Capture) -> None:
     assert "adapter_config.json does not exist" in refused(capsys, *words)
 
 
+@pytest.mark.slow
 def test_adapters(text: Path, tmp_path: Path, capsys: Capture) -> None:
     """Adapters are added to the weights they belong to, also by a run that goes on after its end; others stay."""
     folder = tmp_path / "model"

@@ -96,6 +96,7 @@ def test_sequences_go_on_by_themselves() -> None:
     assert decoder.lengths.tolist() == [13, 11, 2]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     "options",
     [

@@ -161,6 +161,7 @@ def test_each_text_is_read_by_the_cheaper_program(tmp_path: Path) -> None:
     assert made.program.weights == alone.program.weights
 
 
+@pytest.mark.slow
 @pytest.mark.cortex_m
 def test_a_core_has_the_bits_of_this_machine(tmp_path: Path) -> None:
     """Chunks and single tokens of two sequences under QEMU."""

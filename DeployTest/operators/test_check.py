@@ -23,6 +23,7 @@ def checked(folder: Path, name: str, program: str = PROGRAM) -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", ["SoftRatio", "Squareplus", "PoissonLoss", "MomentumSGD"])
 def test_operators_of_a_package(package: Path, name: str) -> None:
     """The operators of the how-to pages pass all checks that apply, and none is skipped."""
@@ -74,6 +75,7 @@ def test_a_fault_is_named(package: Path, fault: str) -> None:
         assert text in run.stderr, run.stderr
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_said(package: Path) -> None:
     """A sample that ONNX Runtime cannot judge, and the lack of ONNX Runtime, are warnings, and stand in the result."""
     file, old, new = FAULTS["runtime"]
@@ -101,6 +103,7 @@ def test_by_name_class_and_instance() -> None:
         check_operator("Negative")
 
 
+@pytest.mark.slow
 def test_the_test_of_the_page(package: Path) -> None:
     """The test that the how-to shows, by pytest."""
     environment = {**os.environ, "PYTHONPATH": f"{package}{os.pathsep}{ROOT}"}

@@ -25,6 +25,7 @@ FAMILIES = Path(deployer.operators.__file__ or "").parent
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 
 
+@pytest.mark.matrix(keep=120)
 @pytest.mark.parametrize("name", operators())
 def test_contract(name: str) -> None:
     """Accuracy and invariance of the kernels of an operator and of its gradient."""
@@ -32,6 +33,7 @@ def test_contract(name: str) -> None:
     assert not findings.faults, "\n".join(findings.faults)
 
 
+@pytest.mark.slow
 def test_every_kernel_ran() -> None:
     """The samples of all operators run every portable kernel there is, from its own file or its formula."""
     ran = {file for name in operators() for file in sources_of(registry()[name])}

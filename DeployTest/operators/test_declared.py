@@ -250,6 +250,7 @@ def test_both_forms_are_used() -> None:
         assert all(sum(name.startswith("n") for name, _ in k.scalars) >= scalars for k in kernels)
 
 
+@pytest.mark.slow
 def test_a_network_trains(tmp_path: Path) -> None:
     """Activations with attributes and slopes, extremes and a choice by a truth, in one program."""
     draw = np.random.default_rng(3)

@@ -91,6 +91,7 @@ def test_a_lost_term_is_noticed() -> None:
         np.testing.assert_array_equal(y, [[1], [0]])
 
 
+@pytest.mark.slow
 def test_a_network_trains(tmp_path: Path) -> None:
     """Products, orders, running sums and elements by number, forward and backward in one program of many tiles."""
     draw = np.random.default_rng(4)

@@ -76,6 +76,7 @@ def test_reference_has_the_inferred_types(operator: Operator, sample: Sample) ->
     check.check_types(operator, sample)
 
 
+@pytest.mark.matrix(keep=250)
 @pytest.mark.parametrize(("operator", "sample"), ONNX, ids=_ids(ONNX))
 def test_reference_equals_onnxruntime(operator: Operator, sample: Sample) -> None:
     """The numpy meaning is ONNX's."""
@@ -95,6 +96,7 @@ def test_gradient_of_a_loss_is_implied(operator: Operator, sample: Sample) -> No
     assert check.check_gradient(operator, sample, implied=True, untrained=UNTRAINED.get(operator.name, ()))
 
 
+@pytest.mark.matrix(keep=150)
 @pytest.mark.parametrize(("operator", "sample"), LOWERED, ids=_ids(LOWERED))
 def test_lowered_nodes_mean_the_same(operator: Operator, sample: Sample) -> None:
     """The nodes of `lower`, each by its reference, give the operator's own reference."""

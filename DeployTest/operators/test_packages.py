@@ -124,6 +124,7 @@ def _trained(
     return losses, w | {f"{n}_velocity": a for n, a in v.items()}
 
 
+@pytest.mark.slow
 def test_training_with_a_loss_of_a_package(package: Path, tmp_path: Path) -> None:
     """Its losses are the formula's, pass by pass, and it is offered beside the others."""
     weights, draw = _weights(6), np.random.default_rng(7)
@@ -229,6 +230,7 @@ NAME_CLASHES = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("fault", NAME_CLASHES)
 def test_faults_of_a_package(package: Path, fault: str) -> None:
     """A name that exists already is an error that names both places; a package that does not load is an error, too."""

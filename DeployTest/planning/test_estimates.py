@@ -50,6 +50,7 @@ def pairs(tiling: Tiling) -> Iterator[tuple[str, int, int]]:
         yield step.name, estimate(step, choice, target, fresh), simulate(step, choice, target, fresh).cycles
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("strategy", ["single", "double"])
 @pytest.mark.parametrize(("test", "l1"), CASES)
 def test_estimates(test: str, l1: int, strategy: str, models_root: Path) -> None:

@@ -254,6 +254,7 @@ def cycles_of(plan: Plan) -> int:
     return sum(plan.cycles(graph) for graph in plan.graphs)
 
 
+@pytest.mark.slow
 def test_a_plan_is_never_dearer_for_the_search(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the search finds, the plan has no more cycles than with the solver's homes; where those are better, it
     has them, to the byte.
@@ -272,6 +273,7 @@ def test_a_plan_is_never_dearer_for_the_search(models_root: Path, monkeypatch: p
     assert planned(L_OUTER, models_root) == solved
 
 
+@pytest.mark.slow
 def test_nothing_is_searched_where_nothing_is_spilled(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With room in the level between, or without a level beyond it, plans are as they were."""
 

@@ -127,6 +127,7 @@ def _concat(data: st.DataObject) -> Sample:
     return Sample("concat", (random(*shape), random(*other, seed=1)), {"axis": axis})
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("op", ["Pad", "Slice", "SliceGrad", "Concat"])
 @settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())

@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.host, pytest.mark.training]
 POINTS = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20), st.booleans()), min_size=40, max_size=40)
 
 
+@pytest.mark.slow
 @given(st.lists(POINTS, min_size=1, max_size=4))
 @settings(deadline=None)
 def test_each_row_has_its_own_front(rows: list[list[tuple[int, int, bool]]]) -> None:
@@ -142,6 +143,7 @@ def test_first_fit_takes_the_lowest_place(items: list[Item], fixed: list[Item]) 
     assert _filled(items, given, 0, packing.height + 1) == packing
 
 
+@pytest.mark.slow
 def test_steps_of_equal_geometry_share_their_run(models_root: Path) -> None:
     """A shared run is that of each of its steps alone, and some are shared."""
     tiling = pipeline.plan_case(load_case("transformer", models_root), Options("siracusa", "auto", {"L1": 8000}))[0]

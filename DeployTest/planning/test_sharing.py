@@ -84,6 +84,7 @@ def own(step: PlanStep) -> list[str]:
     return [s.argument for s in lower(step, 0, step.index).body.body if isinstance(s, AssignStmt)]
 
 
+@pytest.mark.slow
 def test_the_judge_finds_what_lowering_keeps(models_root: Path) -> None:
     """The verifier and the loop program agree on the arguments that stay in a table, and on steady addresses."""
     for step in grouped(models_root)[2].steps:
@@ -233,6 +234,7 @@ FAULTS: dict[Callable[[str], str], str] = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_fault_is_named(fault: Callable[[str], str], models_root: Path, tmp_path: Path) -> None:
     """An address that a step does not set, and a table that is not the step's, end the run with the argument's name."""

@@ -48,6 +48,7 @@ def built(models_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     return compile_case(case, tmp_path_factory.mktemp("l3"), "double", L1, l2=L2, outermost="L3")
 
 
+@pytest.mark.slow
 def test_sizes_are_named_after_what_they_measure(built: Built) -> None:
     """The C calls a length the stage's tile of a dim only where the stage cuts that dim."""
     for step in built.plan.steps:
@@ -59,6 +60,7 @@ def test_sizes_are_named_after_what_they_measure(built: Built) -> None:
 LITTLE_L2 = 40000
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(("mode", "l2"), crossed([(mode,) for mode in MODES], [L2, LITTLE_L2]))
 def test_same_bits_from_l3(mode: str, l2: int, models_root: Path, tmp_path: Path) -> None:
     """In each DMA and core order a run is within the budgets, takes the model's cycles and has the bits of L2 alone."""
@@ -133,6 +135,7 @@ def test_outputs_are_not_spilled(tmp_path: Path) -> None:
         pipeline.plan_program(program, replace(options, budgets={"L1": 4000, "L2": 7000}))
 
 
+@pytest.mark.slow
 def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that a packing of L2 loses are withheld from the next tiling, which spills more."""
     case, packed = load_case("autoencoder", models_root), place.place
@@ -151,6 +154,7 @@ def test_a_packing_with_gaps_is_tiled_again(models_root: Path, monkeypatch: pyte
     assert next(use for use in plan.levels if use.name == "L2").peak <= 40000
 
 
+@pytest.mark.slow
 def test_the_last_packing_searches_most(models_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A level that a new tiling can relieve gives up sooner, but for the last attempt; another level never does."""
     case, packed, asked = load_case("autoencoder", models_root), place.place, dict[int, list[bool]]()
@@ -217,6 +221,7 @@ def test_stages_do_not_starve_kernels(models_root: Path) -> None:
     assert kernels[400000] < 1.1 * kernels[1900000]
 
 
+@pytest.mark.slow
 def test_too_small_an_l2_says_what_fits(models_root: Path) -> None:
     """The L2 size that the error proposes works, and 4 B less fail."""
     case = load_case("autoencoder", models_root)

@@ -68,6 +68,7 @@ def test_any_number_of_workers_gives_the_same_bytes(place: str, models_root: Pat
     assert planned(place, models_root, 4) == alone
 
 
+@pytest.mark.slow
 def test_artefacts_are_small(models_root: Path) -> None:
     """Less than 5000 B a step, in lines that can be edited."""
     for text in planned("spilled", models_root, 1):
@@ -99,6 +100,7 @@ def test_a_rival_far_behind_is_left_out_of_later_attempts(
         assert begun == [*later, "double", "auto"]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_progress_counts_parts(jobs: int, models_root: Path) -> None:
     """After each part of each rival, how many are done; then which rivals are planned to their end as well, and what is
@@ -129,6 +131,7 @@ def test_progress_is_for_terminals(models_root: Path, tmp_path: Path, capsys: py
     assert streams.out.split() == ["C", "and", "plan:", str(tmp_path / "out")]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("slow", ["single", "double", "auto"])
 def test_no_bit_depends_on_which_rival_ends_first(
     slow: str, models_root: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +178,7 @@ def test_solvers_start_where_they_would_alone(models_root: Path, monkeypatch: py
     assert set(starts) == set(alone)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_one_worker(models_root: Path) -> None:
     """A level between that is too small is named in the same words, and so is a fault in a worker."""
     options = Options("host", "auto", {"L1": 16000, "L2": 600}, outermost="L3")

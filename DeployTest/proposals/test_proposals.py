@@ -37,6 +37,7 @@ def errors(monkeypatch: pytest.MonkeyPatch) -> list[DeployerError]:
     return told
 
 
+@pytest.mark.matrix(keep=20)
 @pytest.mark.parametrize("name", PROVOKED)
 def test_proposal(name: str, places: Places, errors: list[DeployerError], tmp_path: Path) -> None:
     """Each option that the error proposes, with each value, leads on."""
@@ -85,6 +86,7 @@ def test_limit_of_a_file(
     assert deployer(*following, "-o", tmp_path / "second") == 0
 
 
+@pytest.mark.slow
 def test_every_proposal_is_followed(places: Places, errors: list[DeployerError], tmp_path: Path) -> None:
     """Each text of the compiler that names an option is a part of a hint that is provoked here, or stands in OPEN."""
     for number, provoked in enumerate(PROVOKED.values()):

@@ -57,6 +57,7 @@ def case_of(path: Path, folder: Path, **data: Array) -> Path:
     return folder
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 @pytest.mark.parametrize("name", ["residual", "perceptron"])
 def test_trains_as_with_floats(name: str, kind: str, tmp_path: Path) -> None:
@@ -80,6 +81,7 @@ def test_trains_as_with_floats(name: str, kind: str, tmp_path: Path) -> None:
     assert re.search(rf"^{kind}_t \*net_input_x\(.*n stands for \(n [+-] {abs(int(zero) + moved)}\)", header, re.M)
 
 
+@pytest.mark.slow
 def test_predicts_after_updates(tmp_path: Path) -> None:
     """Predictions in the memory of gradients have the usual bits; one between a pass and its update is refused."""
     path = quantized_model("residual", "QDQ", SIGNED, tmp_path, (head_of("residual", tmp_path),))
@@ -130,6 +132,7 @@ def last_of(name: str, folder: Path) -> str:
     return str(onnx.load(folder / f"{name}.onnx").graph.node[-1].name)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("kinds", [SIGNED, UNSIGNED])
 def test_model_of_bytes_trains(kinds: tuple[str, str, bool], tmp_path: Path) -> None:
     """A model whose own input has 8 bits trains as the one that quantizes floats, here and as a library."""
@@ -183,6 +186,7 @@ def test_floats_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "no input is quantized at once" in message
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 def test_latents_of_bytes(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Latents of numbers are those of floats: a library that trains its head on them prints the same."""

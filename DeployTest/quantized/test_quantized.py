@@ -125,6 +125,7 @@ def _runs() -> Iterator[Any]:
             yield pytest.param(name, (target,), marks=marks, id=f"{name}-{target}")
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(("name", "options"), list(_runs()))
 def test_runs(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
     """A program has the bytes of the model's runtime, for any tiles, buffering, memory levels and target."""

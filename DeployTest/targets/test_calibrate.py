@@ -119,6 +119,7 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Trial(result, truth, machine.works)
 
 
+@pytest.mark.slow
 def test_transfers_and_dispatch(trial: Trial) -> None:
     """Whole cycles are all that is lost."""
     assert trial.target.dispatch == trial.truth.dispatch

@@ -56,6 +56,7 @@ def jobs_of(symbol: str) -> list[KernelJob]:
     return [replace(job, scalars={name: whole.get(name, value) for name, value in job.scalars.items()}) for job in jobs]
 
 
+@pytest.mark.slow
 def test_whole_sums(tmp_path: Path) -> None:
     """The target names each kernel of its own to which it is all one whether its sum began in an earlier call."""
     jobs = [replace(jobs_of(symbol)[0], label=symbol) for symbol in OWN]

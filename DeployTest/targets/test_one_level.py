@@ -51,6 +51,7 @@ def built(test: str, target: str, root: Path, folder: Path, sanitize: bool = Fal
     return Built(case, tiling, plan, folder)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("test", ["simple_mlp", "autoencoder", *SLOW])
 def test_same_bits(test: str, models_root: Path, tmp_path: Path) -> None:
     """Losses and weights have the bits of three levels, on the machine itself and on the one that is watched."""

@@ -53,6 +53,7 @@ def renamed(name: str, text: str, folder: Path) -> str:
     return "\n".join(line for line in text.splitlines() if str(folder) not in line)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("form", FORMS)
 def test_same_by_other_names(form: str, models_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Plan, tiling, C, memory map and reports are the host's with other names, and the bits are the same."""
@@ -65,6 +66,7 @@ def test_same_by_other_names(form: str, models_root: Path, tmp_path: Path, capsy
         assert renamed(name, text, tmp_path) == renamed(name, host[name], tmp_path), name
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("target", "form", "used"),
     [

@@ -95,6 +95,7 @@ def test_same_bits(target: str, entry: Entry, models_root: Path, tmp_path: Path,
     record(record_property, entry, outcome.bench)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("test", "l1"), [("simple_mlp", 64000), ("deep_autoencoder", 16000)])
 def test_fits(target: str, test: str, l1: int, models_root: Path, tmp_path: Path) -> None:

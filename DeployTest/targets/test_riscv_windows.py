@@ -16,6 +16,7 @@ L1 = 120000
 DRAWS = 3
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", EMPTY)
 def test_empty_boxes(name: str, target: str, tmp_path: Path) -> None:

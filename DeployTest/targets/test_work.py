@@ -107,6 +107,7 @@ def test_rows_of_which_tiles_have_one_lie_apart() -> None:
     assert _code("Gemm", costed("Gemm", ((60, 8), (16, 60)), {"m": 1}, {"transA": 1, "transB": 1})) == "line.apart"
 
 
+@pytest.mark.slow
 def test_both_sorts_of_few_outputs_are_measured() -> None:
     """Calibration has enough calls of each sort for costs of their own, of short sums and of long ones."""
     keys = Counter(call.key for call in sweep_calls(load("siracusa")) if call.job.kernel.symbol == "gemm_f32")

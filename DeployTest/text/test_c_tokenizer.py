@@ -17,6 +17,7 @@ FLASH = {257: 1288, 1024: 11_000, 4096: 52_000}
 """Bytes of tables, at most."""
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("vocab", FLASH)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_ids_in_c(vocab: int, compiler: str, tmp_path: Path) -> None:

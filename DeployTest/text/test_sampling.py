@@ -120,6 +120,7 @@ def in_python() -> tuple[list[Job], list[int]]:
     return given, [result(*job) for job in given]
 
 
+@pytest.mark.matrix(keep=1)
 def test_ids_in_c(program: Path, in_python: tuple[list[Job], list[int]]) -> None:
     """For 4000 rows and options; all errors of logits are among them."""
     given, found = in_python

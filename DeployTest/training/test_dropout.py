@@ -53,6 +53,7 @@ def test_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "6 of 6 passes checked" in capsys.readouterr().out
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_bits_of_targets(target: str, tmp_path: Path) -> None:
     """Masks, losses and weights of a run are the host's to the bit, though tensors are cut elsewhere."""

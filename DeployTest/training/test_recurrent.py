@@ -129,6 +129,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return compile_case(pipeline.load_training(report.train), folder, "single", WHOLE_L1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("double", "lengths"), EACH)
 def test_tiles_of_time(whole: Built, double: bool, lengths: Lengths, tmp_path: Path) -> None:
     """Tiles of one step and some units, of three steps, of all: right, under late transfers, and the same bits."""
@@ -229,6 +230,7 @@ def rare_model(time: int) -> Model:
     return Model(nodes, inputs, (value("y", None),), constants)
 
 
+@pytest.mark.slow
 def test_gradients_of_other_forms(tmp_path: Path) -> None:
     """Of lengths that are data, peepholes, other activations and clipped sums, by central differences.
 

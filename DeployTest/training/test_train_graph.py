@@ -113,6 +113,7 @@ def test_generated_case_is_well_conditioned(generated: Path) -> None:
     assert 0.1 < min(exact) <= max(exact) < 10
 
 
+@pytest.mark.matrix(keep=1)
 def test_reproducible_to_the_byte(generated: Path, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """A second run writes the same bytes, another seed others."""
     module, options = GENERATED[request.node.callspec.params["generated"]]

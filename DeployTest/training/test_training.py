@@ -28,6 +28,7 @@ DMA_ORDERS = (("early", 0), ("late", 0), ("random", 1), ("random", 2), ("random"
 TOLERANCE = table()["training"]["weight"]
 
 
+@pytest.mark.matrix(keep=4)
 @pytest.mark.parametrize("entry", parameters())
 def test_training(entry: Entry, models_root: Path, tmp_path: Path, record_property) -> None:
     """Right to the tolerance, and the same bits as everywhere, in every DMA and core order."""
@@ -51,6 +52,7 @@ def _mean_cycles(plan, case) -> int:
     return plan.cycles("train")
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("entry", parameters(mode="auto", long=("dscnn",)))
 def test_auto_is_best(entry: Entry, models_root: Path) -> None:
     """Under the model auto never takes longer than single or double throughout, transfers that cross steps included."""
@@ -129,6 +131,7 @@ def test_sanitizers(test: str, l1: int, models_root: Path, tmp_path: Path) -> No
     assert result_hash(outcome) == canonical_hash(test, models_root, tmp_path)
 
 
+@pytest.mark.slow
 def test_accumulation(models_root: Path, tmp_path: Path) -> None:
     """Several passes per update: the later passes read what the first one wrote, in every mode to the same bits."""
     folder = case_dir("autoencoder", models_root)

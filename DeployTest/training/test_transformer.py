@@ -70,6 +70,7 @@ LONG = [pytest.param("auto", 24000, marks=pytest.mark.slow)] + [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strategy", "l1"), [("auto", 10000), *LONG])
 def test_same_bits_in_any_l1(folder: Path, strategy: str, l1: int, tmp_path: Path) -> None:
     """Right, on the model's clock, and the bits of a run in one tile per step."""

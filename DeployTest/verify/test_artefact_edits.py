@@ -104,6 +104,7 @@ def test_edited_plan(seed: int, original: Original, tmp_path: Path) -> None:
         assert not accepted(plan_of(path), original), label
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("seed", seeds(2, 3))
 def test_sealed_edit_beside_the_tiling(seed: int, original: Original, tmp_path: Path) -> None:
     """An edited plan with a matching digest, given with its tiling, is refused or gives the same bits."""
@@ -124,6 +125,7 @@ def test_sealed_edit_alone(seed: int, original: Original, tmp_path: Path) -> Non
     assert None in plans
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("seed", seeds(7, 8))
 def test_edited_tiling_beside_the_plan(seed: int, original: Original, tmp_path: Path) -> None:
     """A plan is not that of an edited tiling, whatever became of it."""

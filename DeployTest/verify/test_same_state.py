@@ -70,6 +70,7 @@ def test_usual_checks() -> None:
     assert usual_checks(FIRST_CHECKS, STATES_BYTES) == 1
 
 
+@pytest.mark.slow
 def test_dumped_states(tmp_path: Path) -> None:
     """The program dumps its state before a pass, with accumulators; a wrong state fails the passes beside it."""
     train = autoencoder.generate(tmp_path / "m", n_accum=2, n_batches=6)
@@ -183,6 +184,7 @@ def reports(folder: Path, *words: object) -> Iterator[tuple[int, dict[str, Any]]
     yield code, json.loads((folder / "report.json").read_text())
 
 
+@pytest.mark.slow
 def test_expected_values_of_others(tmp_path: Path) -> None:
     """Values that were changed in outputs.npz are no float64 run any more: a run that is off from them fails."""
     train = autoencoder.generate(tmp_path / "m")
@@ -201,6 +203,7 @@ def test_expected_values_of_others(tmp_path: Path) -> None:
     assert (code, [row["index"] for row in found["checks"]["rows"]]) == (0, [0, 3])
 
 
+@pytest.mark.slow
 def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Other texts than numbers, all and none; where nothing trains or runs; a number that differs from the plan's."""
     train = autoencoder.generate(tmp_path / "m")
@@ -228,6 +231,7 @@ def adaptive(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return pipeline.load_training(made.train)
 
 
+@pytest.mark.slow
 def test_rounding_that_an_optimizer_enlarges(adaptive: Case) -> None:
     """Gradients off by a rounding of cancelled sums pass, whatever the optimizer makes of them; wrong ones do not."""
 

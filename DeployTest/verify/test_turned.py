@@ -108,6 +108,7 @@ class Mutant:
         self.changed |= not np.array_equal(right, self.last)
 
 
+@pytest.mark.slow
 def test_no_wrong_kernel_passes_or_is_explained(case: Case) -> None:
     """Wrong kernels beside a turned unit: every one that changes what the run leaves is a fault."""
     sound = Run(case, turned_value(case)).recorded()

@@ -338,6 +338,7 @@ LONG: Rows = (
 SLOW = [pytest.param(*row, marks=pytest.mark.slow) for row in LONG]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(("name", "options"), [*RUNS, *SLOW], ids=named((*RUNS, *LONG)))
 def test_right_program_passes(name: str, options: dict[str, Any], models_root: Path, tmp_path: Path) -> None:
     """Compiled programs, at one L1 each; other modes and sizes are in test_training and test_convnets."""

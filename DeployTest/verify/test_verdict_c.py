@@ -55,6 +55,7 @@ def with_rate(compiled: tuple[Path, Path], factor: float) -> dict[str, dict[str,
     return {"OptimizerNetwork.c": program, "SimulationMap.c": {before: after}}
 
 
+@pytest.mark.matrix(keep=1)
 def test_untouched(compiled: tuple[Path, Path], tmp_path: Path) -> None:
     """The program itself passes."""
     assert run_edited(compiled, tmp_path / "c", {}) == 0
@@ -71,6 +72,7 @@ def test_rate_of_the_program_alone(compiled: tuple[Path, Path], tmp_path: Path) 
     assert run_edited(compiled, tmp_path / "c", {"OptimizerNetwork.c": edits["OptimizerNetwork.c"]}) == 70
 
 
+@pytest.mark.matrix(keep=1)
 def test_step_left_out(compiled: tuple[Path, Path], tmp_path: Path) -> None:
     """Every third in turn, of those that never move a weight by the tolerance too: by the simulator."""
     text = (compiled[1] / "OptimizerNetwork.c").read_text()

@@ -157,6 +157,7 @@ def bytes_collide(p: Plan) -> bool:
     return False
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(deadline=None, max_examples=150)
 def test_overlap_is_what_painting_bytes_shows(data: st.DataObject) -> None:

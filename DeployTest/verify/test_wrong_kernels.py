@@ -54,6 +54,7 @@ def with_kernel(compiled: tuple[Path, Path], folder: Path, kernel: str, body: st
     return step
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_first_divergence(
     fault: str, compiled: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -28,6 +28,7 @@ def test_planning_does_no_more_work_than_the_table_says(network: Drawn) -> None:
     assert not faults, "\n".join([*faults, RENEW])
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_off_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of one geometry share a timeline; where none does, the count is too large."""
     monkeypatch.setattr(timeline, "loop_key", lambda loop: object())

@@ -67,6 +67,7 @@ def test_fits(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert memory[41] - memory[40] == 4 * 7 + 4
 
 
+@pytest.mark.slow
 def test_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Targets of several floats need the reservoir, whose records have them all."""
     model = dense(4).save(tmp_path / "model.onnx", "head.out")
@@ -82,6 +83,7 @@ def test_regression(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_run(tmp_path: Path) -> None:
     """A run's library begins with its weights, and its state can be exported with the ring."""
     model = dense(4).save(tmp_path / "model.onnx", "head.out")

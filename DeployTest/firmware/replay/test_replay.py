@@ -119,6 +119,7 @@ def judged(setting: Setting, calls: list[tuple[int, list[int]]], y: Array) -> tu
     return ring, order
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_bits(name: str, tmp_path: Path) -> None:
     """Losses, weights and ring after drawn calls are those of the whole model on the samples that the judge draws."""
@@ -167,6 +168,7 @@ def example_calls(setting: Setting, passes: int) -> list[tuple[int, list[int]]]:
 CORES = ["cortex-m4", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cortex-m0plus", "cortex-m55"))]
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_cores(name: str, core: str, tmp_path: Path) -> None:
@@ -204,6 +206,7 @@ FAULTS = [
 """Faults of the code that saves: those of states, and a ring that is not read, or not written."""
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_cuts(name: str, tmp_path: Path) -> None:
     """A power cut at any byte of a save leaves the old ring or the new one, and faults of that code are noticed."""

@@ -71,6 +71,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     return [sure_classifier(tmp_path_factory.mktemp("sure"), seed) for seed in SEEDS]
 
 
+@pytest.mark.slow
 def test_right_runs_pass(cases: list[Case], tmp_path: Path) -> None:
     """Numpy's and the program's, though some of their passes are beyond the bounds that other passes have."""
     magnified = 0

@@ -46,6 +46,7 @@ def cancelling(folder: Path, seed: int) -> Case:
     )
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("seed", range(6))
 def test_means_that_cancel_are_well_within_their_bounds(seed: int, tmp_path: Path) -> None:
     """The program's mean is a rounding off, of the size of what it adds up."""
