@@ -22,7 +22,7 @@ from DeployTest.faults.fuzz.edits.register import edits
 from DeployTest.faults.fuzz.trial import Trial, Verdict
 
 pytestmark = [pytest.mark.host, pytest.mark.models]
-SEED, INPUTS, BUILT = 3, 120, 3
+SEED, INPUTS, BUILT = 1, 120, 3
 """A seed whose first inputs are of every kind."""
 
 

@@ -1,6 +1,6 @@
 """Integer arithmetic of ONNX's operators over 8 bits in numpy, by their definitions, in the layout of the file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -72,9 +72,18 @@ def product(
 
 
 def gemm(
-    node: NodeProto, a: Array, xs: Array, xz: Array, b: Array, ws: Array, wz: Array, c: Array, ys: Array, yz: Array
+    node: NodeProto,
+    a: Array,
+    xs: Array,
+    xz: Array,
+    b: Array,
+    ws: Array,
+    wz: Array,
+    c: Array | None,
+    ys: Array,
+    yz: Array,
 ) -> Array:
-    """QGemm of ONNX Runtime."""
+    """QGemm of ONNX Runtime; without a bias `c` is None."""
     return product(a, xs, xz, b.T if attributes(node).get("transB", 0) else b, ws, wz, ys, yz, c)
 
 
@@ -151,6 +160,11 @@ OPERATORS: dict[str, Callable[..., Array]] = {
     "QLinearConcat": concat,
     "QLinearSigmoid": function(lambda x, attrs: 1 / (1 + np.exp(-x.astype(np.float64)))),
     "QLinearLeakyRelu": function(lambda x, attrs: np.where(x > 0, x, x * np.float32(attrs.get("alpha", 0.01)))),
+    "QLinearRelu": function(lambda x, attrs: np.maximum(x, 0)),
+    "QLinearHardSwish": function(lambda x, attrs: x * np.clip(x * np.float32(1 / 6) + np.float32(0.5), 0, 1)),
+    "QLinearClip": function(lambda x, attrs: np.clip(x, np.float32(attrs["low"]), np.float32(attrs["high"]))),
+    "QLinearRequantize": function(lambda x, attrs: x),
+    "Clip": lambda node, x, low, high: np.clip(x, low, high),
     "MaxPool": largest,
     "Flatten": lambda node, x: x.reshape(x.shape[0], -1),
     "Reshape": lambda node, x, shape: x.reshape([n or m for n, m in zip(shape, x.shape, strict=False)]),
@@ -162,7 +176,21 @@ OPERATORS: dict[str, Callable[..., Array]] = {
 def run(path: Path, x: Array) -> Array:
     """The output of a model over 8 bits for one input."""
     graph = onnx.load(path).graph
-    values = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer} | {"x": x}
-    for node in graph.node:
-        values[node.output[0]] = OPERATORS[node.op_type](node, *(values[name] for name in node.input if name))
-    return values[graph.output[0].name]
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    return values_of(graph.node, constants | {"x": x})[graph.output[0].name]
+
+
+def values_of(nodes: Iterable[NodeProto], given: Mapping[str, Array]) -> dict[str, Array]:
+    """All values that nodes over 8 bits compute from given ones."""
+    values = dict(given)
+    for node in nodes:
+        values[node.output[0]] = result_of(node, values)
+    return values
+
+
+def result_of(node: NodeProto, values: Mapping[str, Array]) -> Array:
+    """The result of one node from these values."""
+    names = node.input if node.op_type == "QGemm" else filter(None, node.input)
+    operands = [values[name] if name else None for name in names]
+    single = [x.reshape(()) if x is not None and x.shape == (1,) else x for x in operands]
+    return OPERATORS[node.op_type](node, *single)

@@ -37,6 +37,10 @@ ONNX_DOMAINS = ("", "ai.onnx")
 PER_TENSOR = "one scale and zero for the whole tensor; weights may have some for each channel"
 Attributes = Mapping[str, int | float | Sequence[int]]
 NONE: Attributes = {}
+MOVES = ("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity")
+"""Operators that keep each number, and its scale."""
+KEEPING_NUMBERS = ("MaxPool", *MOVES)
+"""Operators that take numbers of 8 bits as they are."""
 
 
 class Result(NamedTuple):
@@ -116,15 +120,19 @@ class Packer:
             raise refused(node, f"its input {position} ({name!r}) is damaged: {error}", "a constant") from None
 
     def element(self, node: NodeProto, position: int) -> int:
-        """ONNX's element type of a constant input; of an absent zero point that of the node's input of 8 bits, or
-        UINT8.
+        """ONNX's element type of a constant input; of an absent zero point that of the value of 8 bits that the node
+        reads, or that it says to write, or UINT8.
         """
         name = node.input[position] if position < len(node.input) else ""
         if name in self.initializers:
             return int(self.initializers[name].data_type)
-        given = self.inputs.get(node.input[0])
-        own = TensorProto.UINT8 if given is None else given.type.tensor_type.elem_type
-        return int(own if own in EIGHT_BITS else TensorProto.UINT8)
+        value, given = self.quantized.get(node.input[0]), self.inputs.get(node.input[0])
+        if value is not None:
+            return int(TensorProto.UINT8 if value.quantizer.unsigned else TensorProto.INT8)
+        if given is not None and given.type.tensor_type.elem_type in EIGHT_BITS:
+            return int(given.type.tensor_type.elem_type)
+        said = plain_node(node).attrs.get("output_dtype", 0)
+        return int(said) if isinstance(said, int) and said else int(TensorProto.UINT8)
 
     def quantizer(self, node: NodeProto, position: int) -> Quantizer:
         """Quantizer of a node's scale at this position and the zero behind it."""
@@ -160,7 +168,7 @@ class Packer:
 
     def value(self, name: str) -> QuantizedValue | None:
         """Value of 8 bits that a tensor of the model holds or stands for."""
-        return self.quantized.get(name) or self.dequantized.get(name)
+        return self.quantized.get(name) or self.dequantized.get(name) or self._given(name)
 
     def has_quantized_input(self, node: NodeProto) -> bool:
         """Whether a node's first input is a value of 8 bits."""
@@ -279,7 +287,7 @@ class Packer:
             self.quantized[result] = self.lookup(before, quantizer, lambda x: x, result)
         else:
             self.materialize(source, node)
-            self.quantized[result] = QuantizedValue(quantizer, source=source)
+            self.quantized[result] = QuantizedValue(quantizer, source=source, rank=self.rank(source, 0))
 
     def _quantized_constant(self, node: NodeProto) -> TensorProto:
         """Numbers of a float constant, which QuantizeLinear makes of it, in their own type."""
@@ -310,7 +318,8 @@ class Packer:
             self.keep(node)  # its operator takes integers of any origin, and scales that are computed
             self.available.add(result)
             if self._is_input_of_8_bits(name) and node.input[1] in self.initializers:
-                self.dequantized[result] = QuantizedValue(self.quantizer(node, 1), source=result, exact=True)
+                rank = self.rank(name, 0)
+                self.dequantized[result] = QuantizedValue(self.quantizer(node, 1), source=result, exact=True, rank=rank)
 
     def _is_input_of_8_bits(self, name: str) -> bool:
         return name in self.inputs and self.inputs[name].type.tensor_type.elem_type in EIGHT_BITS
@@ -321,20 +330,31 @@ class Packer:
         """
         if not self._is_input_of_8_bits(name):
             return None
-        found = set[Quantizer]()
-        for node in self.readers[name]:
-            places = [place for place, given in enumerate(node.input) if given == name]
-            known = node.op_type == DEQUANTIZE or node.op_type in QOPERATOR_RULES
-            if not known or any(not set(node.input[p + 1 : p + 2]) <= self.initializers.keys() for p in places):
-                return None
-            scales = self.array(node, 1) if node.op_type == DEQUANTIZE else None
-            if scales is not None and scales.size != 1:
-                return None
-            found.update(self.quantizer(node, place + 1) for place in places)
-        if len(found) != 1:
+        found = self._takers(name)
+        if len(found) != 1 or None in found:
             return None
-        self.quantized[name] = QuantizedValue(found.pop(), given=name)
+        quantizer = next(x for x in found if x is not None)
+        self.quantized[name] = QuantizedValue(quantizer, given=name, rank=self.rank(name, 0))
         return self.quantized[name]
+
+    def _takers(self, first: str) -> set[Quantizer | None]:
+        """The scales and zeros by which nodes take numbers of 8 bits, also behind nodes that keep them; None stands
+        for a node that takes them by none.
+        """
+        found, names = set[Quantizer | None](), [first]
+        for name in names:
+            for node in self.readers[name]:
+                places = [place for place, given in enumerate(node.input) if given == name]
+                if node.op_type in KEEPING_NUMBERS and places == [0] and node.domain in ONNX_DOMAINS:
+                    names += [output for output in node.output if output not in names]
+                    continue
+                known = node.op_type == DEQUANTIZE or node.op_type in QOPERATOR_RULES
+                scales = self.array(node, 1) if node.op_type == DEQUANTIZE else None
+                constant = all(set(node.input[p + 1 : p + 2]) <= self.initializers.keys() for p in places)
+                if not known or not constant or (scales is not None and scales.size != 1):
+                    return {None}
+                found.update(self.quantizer(node, place + 1) for place in places)
+        return found
 
     def lookup(
         self, x: QuantizedValue, quantizer: Quantizer, function: Callable[[Array], Array], name: str
@@ -348,7 +368,7 @@ class Packer:
             for layout, tensor in x.tensors.items()
         }
         images = None if x.images is None else self.lookup(x.images, quantizer, function, name)
-        return QuantizedValue(quantizer, tensors, images=images, channels=x.channels, matrix=x.matrix)
+        return QuantizedValue(quantizer, tensors, images=images, channels=x.channels, rank=x.rank)
 
     # Nodes behind a QDQ operator.
 
@@ -385,6 +405,10 @@ class Packer:
         """Declared number of a value's axes, or a default."""
         shape = self.declared.get(name)
         return default if shape is None else len(shape)
+
+    def rank_of(self, name: str, x: QuantizedValue) -> int:
+        """Number of a value's axes, by what made it or by the declaration of the tensor that is read; 0 if unknown."""
+        return x.rank or self.rank(name, 0) or self.rank(x.source, 0)
 
     def may_have_one_shape(self, one: str, other: str) -> bool:
         """Whether two values have one shape as far as the model declares shapes."""

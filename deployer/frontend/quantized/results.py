@@ -20,9 +20,12 @@ def result_attributes(result: Result) -> dict[str, int]:
     return {"zero": result.quantizer.zero, "low": result.low, "high": result.high}
 
 
-def record(packer: Packer, result: Result, layout: Layout, tensor: str, channels: int = 0) -> QuantizedValue:
-    """Record the tensor that holds a result; returns the value."""
-    value = QuantizedValue(result.quantizer, {layout: tensor}, channels=channels)
+def record(
+    packer: Packer, result: Result, layout: Layout, tensor: str, channels: int = 0, rank: int = 0
+) -> QuantizedValue:
+    """Record the tensor that holds a result; returns the value. The layout of images says their rank."""
+    rank = 2 + layout if isinstance(layout, int) else rank
+    value = QuantizedValue(result.quantizer, {layout: tensor}, channels=channels, rank=rank)
     packer.quantized[result.name] = value
     return value
 

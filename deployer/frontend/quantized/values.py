@@ -1,6 +1,6 @@
 """Values of a quantized model: numbers of 8 bits with their scale and zero, and constants."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
@@ -48,8 +48,8 @@ class QuantizedValue:
 
     `source` is the float tensor that is quantized, where there is one, `given` the model's input that has the numbers
     in its own type. An `exact` source holds the very floats that the numbers stand for. `images` of rows are those that
-    were flattened with their channels innermost, and `channels` the number of these, 0 if unknown. A `matrix` is known
-    to have two axes.
+    were flattened with their channels innermost, and `channels` the number of these, 0 if unknown. `rank` is the number
+    of its axes in the model, 0 if unknown.
     """
 
     quantizer: Quantizer
@@ -59,7 +59,7 @@ class QuantizedValue:
     given: str = ""
     images: "QuantizedValue | None" = None
     channels: int = 0
-    matrix: bool = False
+    rank: int = 0
 
     @property
     def spatial_axes(self) -> int:
@@ -96,18 +96,27 @@ def along_axis(array: Array, rank: int, axis: int) -> Array:
 
 
 def plain_node(proto: NodeProto) -> Node:
-    """A file's node with those attributes that are numbers or texts; tensors and graphs are left out."""
-    attrs: dict[str, AttrValue] = {}
+    """A file's node with those attributes that are numbers or texts; tensors and graphs are left out.
+
+    UnsupportedOperator for an attribute without a value of its own.
+    """
+    name = proto.name or f"{proto.op_type}_{next((o for o in proto.output if o), 'none')}"
+    node, attrs = Node(name, proto.op_type, tuple(proto.input), tuple(proto.output)), dict[str, AttrValue]()
     for attribute in proto.attribute:
-        value = helper.get_attribute_value(attribute)
+        if attribute.ref_attr_name:
+            why = f"attribute {attribute.name!r} refers to attribute {attribute.ref_attr_name!r} of a function"
+            raise unsupported(node, f"{why}, and is in none", "a value of its own")
+        try:
+            value = helper.get_attribute_value(attribute)
+        except ValueError:
+            raise unsupported(node, f"attribute {attribute.name!r} has no value of a known kind", "a value") from None
         if isinstance(value, bytes):
             attrs[attribute.name] = value.decode(errors="replace")
         elif isinstance(value, int | float):
             attrs[attribute.name] = value
         elif isinstance(value, list) and all(isinstance(n, int) for n in value):
             attrs[attribute.name] = tuple(value)
-    name = proto.name or f"{proto.op_type}_{next((o for o in proto.output if o), 'none')}"
-    return Node(name, proto.op_type, tuple(proto.input), tuple(proto.output), attrs)
+    return replace(node, attrs=attrs)
 
 
 def refused(proto: NodeProto, why: str, nearest: str) -> UnsupportedOperator:

@@ -25,7 +25,7 @@ def float_add(packer: Packer, node: NodeProto) -> bool:
         return False
     result = packer.following_quantizer(node.output[0])
     if result is not None:
-        add(packer, a, b, result)
+        add(packer, node.input, a, b, result)
     return result is not None
 
 
@@ -37,18 +37,19 @@ def linear_add(packer: Packer, node: NodeProto) -> None:
     if not packer.may_have_one_shape(node.input[0], node.input[3]):
         raise refused(node, "its operands are broadcast, or their shapes are not known", "two values of one shape")
     a, b = packer.operand(node, 0), packer.operand(node, 3)
-    add(packer, a, b, full_range(packer.quantizer(node, 6), node.output[0]))
+    add(packer, (node.input[0], node.input[3]), a, b, full_range(packer.quantizer(node, 6), node.output[0]))
 
 
-def add(packer: Packer, a: QuantizedValue, b: QuantizedValue, result: Result) -> None:
-    """Emit the sum of two values of one shape."""
+def add(packer: Packer, read: Sequence[str], a: QuantizedValue, b: QuantizedValue, result: Result) -> None:
+    """Emit the sum of two values of one shape, which are read by these names."""
     layout = common_layout((a, b))
     attrs: dict[str, int | float] = {"a_zero": a.quantizer.zero, "b_zero": b.quantizer.zero}
     for name, x in (("a_ratio", a), ("b_ratio", b)):
         attrs[name] = float(np.float32(x.quantizer.scale / result.quantizer.scale))
     names = [packer.tensor_of(x, layout) for x in (a, b)]
     tensor = packer.emit("Int8Add", names, packer.fresh(f"{result.name}/int8"), {**attrs, **result_attributes(result)})
-    record(packer, result, layout, tensor, a.channels or b.channels)
+    rank = packer.rank_of(read[0], a) or packer.rank_of(read[1], b)
+    record(packer, result, layout, tensor, a.channels or b.channels, rank)
 
 
 @qdq_rule("Concat")
@@ -56,7 +57,7 @@ def float_concat(packer: Packer, node: NodeProto) -> bool:
     """Concatenate values in integers."""
     values = [packer.value(name) for name in node.input]
     present = [x for x in values if x is not None]
-    axis = concat_axis(node, present)
+    axis = concat_axis(packer, node, node.input, present)
     if len(present) < len(values) or axis is None:
         return False
     result = packer.following_quantizer(node.output[0])
@@ -70,20 +71,19 @@ def linear_concat(packer: Packer, node: NodeProto) -> None:
     """QLinearConcat: the result's scale and zero, then each operand with its own."""
     quantizer = packer.quantizer(node, 0)
     values = [packer.operand(node, position) for position in range(2, len(node.input), 3)]
-    axis = concat_axis(node, values)
+    axis = concat_axis(packer, node, node.input[2::3], values)
     if axis is None:
         raise refused(node, f"axis is {plain_node(node).attrs.get('axis', 1)}", "an axis from 0")
     join(packer, values, axis, full_range(quantizer, node.output[0]))
 
 
-def concat_axis(node: NodeProto, values: Sequence[QuantizedValue]) -> int | None:
-    """The axis of a concatenation from the front; None if no layout of the values has it."""
-    axis, layout = plain_node(node).attrs.get("axis", 1), common_layout(values)
+def concat_axis(packer: Packer, node: NodeProto, names: Sequence[str], values: Sequence[QuantizedValue]) -> int | None:
+    """The axis of a concatenation of values, read by these names, from the front; None if no layout has it."""
+    axis = plain_node(node).attrs.get("axis", 1)
     if not isinstance(axis, int) or any(x.images for x in values):
         return None
-    if isinstance(layout, int):
-        return axis % (2 + layout)
-    return axis if axis >= 0 else None
+    rank = max((packer.rank_of(*pair) for pair in zip(names, values, strict=False)), default=0)
+    return axis % rank if rank else axis if axis >= 0 else None
 
 
 def join(packer: Packer, values: Sequence[QuantizedValue], axis: int, result: Result) -> None:
@@ -101,4 +101,5 @@ def join(packer: Packer, values: Sequence[QuantizedValue], axis: int, result: Re
         joined = packer.emit("Int8Lookup", [joined, table], packer.fresh(f"{name}/clipped"))
     channels = [x.channels for x in values]
     total = sum(channels) if of_channels else channels[0]
-    record(packer, result, layout, joined, total if all(channels) else 0)
+    rank = next((x.rank for x in values if x.rank), 0)
+    record(packer, result, layout, joined, total if all(channels) else 0, rank)

@@ -4,11 +4,8 @@ import numpy as np
 from onnx import NodeProto
 
 from deployer.frontend.prepare import to_array
-from deployer.frontend.quantized.packing import DEQUANTIZE, QUANTIZE, Packer, qdq_rule
+from deployer.frontend.quantized.packing import DEQUANTIZE, MOVES, QUANTIZE, Packer, qdq_rule
 from deployer.frontend.quantized.values import ROWS, QuantizedValue, plain_node
-
-MOVES = ("Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity")
-"""Operators that keep each number, and its scale."""
 
 
 @qdq_rule(*MOVES)
@@ -19,19 +16,19 @@ def float_move(packer: Packer, node: NodeProto) -> bool:
         return True
     if x is None or any(packer.value(other) is not None for other in node.input[1:]):
         return False
-    copy = NodeProto()
+    copy, rank = NodeProto(), packer.rank(result, 2 if node.op_type == "Flatten" else 0)
     copy.CopyFrom(node)
     if name in packer.dequantized:
         packer.keep(copy)
         packer.available.add(result)
-        packer.dequantized[result] = QuantizedValue(x.quantizer, source=result, exact=True)
+        packer.dequantized[result] = QuantizedValue(x.quantizer, source=result, exact=True, rank=rank)
         return True
     for other in node.input[1:]:
         packer.materialize(other, node)
     copy.input[0] = packer.float_of(x)
     copy.output[0] = packer.fresh(f"{result}/float")
     packer.nodes.append(copy)
-    packer.quantized[result] = QuantizedValue(x.quantizer, source=copy.output[0], exact=True)
+    packer.quantized[result] = QuantizedValue(x.quantizer, source=copy.output[0], exact=True, rank=rank)
     return True
 
 
@@ -51,7 +48,7 @@ def flatten(packer: Packer, node: NodeProto) -> bool:
         name = reader.output[0]
     shape = packer.add_constant(f"{name}/shape", np.array([0, -1], np.int64))
     rows = packer.emit_float("Reshape", [x.tensors[x.spatial_axes], shape], packer.fresh(f"{name}/rows"))
-    packer.quantized[name] = QuantizedValue(x.quantizer, {ROWS: rows}, images=x)
+    packer.quantized[name] = QuantizedValue(x.quantizer, {ROWS: rows}, images=x, rank=2)
     return True
 
 

@@ -29,7 +29,7 @@ class IntegerPool:
     def axes(self, packer: Packer, node: NodeProto, x: QuantizedValue) -> int:
         """Number of spatial axes."""
         kernel = plain_node(node).attrs.get("kernel_shape")
-        return len(kernel) if isinstance(kernel, tuple) else x.spatial_axes or packer.rank(node.input[0], 4) - 2
+        return len(kernel) if isinstance(kernel, tuple) else (packer.rank_of(node.input[0], x) or 4) - 2
 
     def has_integers(self, packer: Packer, node: NodeProto, x: QuantizedValue) -> bool:
         """Whether it can be computed in integers."""

@@ -36,7 +36,7 @@ def transposed(w: QuantizedConstant) -> QuantizedConstant:
 
 def is_matrix(packer: Packer, name: str, x: QuantizedValue) -> bool:
     """Whether a value is known to have two axes."""
-    return x.matrix or x.images is not None or packer.rank(name, 0) == 2 or packer.rank(x.source, 0) == 2
+    return x.images is not None or packer.rank_of(name, x) == 2
 
 
 @qdq_rule("Conv")
@@ -147,7 +147,7 @@ def multiply(
         rows = packer.tensor_of(x, PLAIN)
     packed = np.ascontiguousarray(matrix)[:, None, None]
     tensor = _sums(packer, node, "Int8Conv", rows, x, w, packed, bias, result, {})
-    record(packer, result, PLAIN, tensor).matrix = True
+    record(packer, result, PLAIN, tensor, rank=2)
 
 
 def _sums(
