@@ -8,8 +8,8 @@ import pytest
 from DeployTest.faults.inject.draw import GROUPS, draw, proposals
 from DeployTest.faults.inject.fault import CLASSES, Fault
 from DeployTest.faults.inject.judge import MODES, NAMED, NOTHING, UNSEEN, VERDICT, judge, judge_all
-from DeployTest.faults.inject.program import BUFFERINGS, RECIPES, Program, Recipe, make, walk
-from DeployTest.faults.inject.table import BEGIN, END
+from DeployTest.faults.inject.program import BUFFERINGS, QUANTIZED, RECIPES, Program, Recipe, make, walk
+from DeployTest.faults.inject.table import BEGIN, END, QUANTIZED_BEGIN, QUANTIZED_END
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.doublebuffer]
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "detection.md"
@@ -71,7 +71,7 @@ def test_sample_is_noticed(program: Program, sites: dict[str, list[Fault]]) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("buffering", BUFFERINGS)
-@pytest.mark.parametrize("recipe", RECIPES, ids=[r.name for r in RECIPES])
+@pytest.mark.parametrize("recipe", [*RECIPES, *QUANTIZED], ids=lambda r: r.name)
 def test_every_program(recipe: Recipe, buffering: str, tmp_path: Path) -> None:
     """Some faults of each class, each step and each operand, in all modes."""
     program = make(recipe, buffering, tmp_path)
@@ -125,9 +125,9 @@ def test_known_faults_are_classes() -> None:
     assert {c.group for c in CLASSES.values()} == set(GROUPS)
 
 
-def document_tables() -> list[list[list[str]]]:
-    """The tables of docs/detection.md as rows of cells, headings included."""
-    text = DOCUMENT.read_text().split(BEGIN)[1].split(END)[0]
+def document_tables(begin: str = BEGIN, end: str = END) -> list[list[list[str]]]:
+    """The tables between two marks of docs/detection.md as rows of cells, headings included."""
+    text = DOCUMENT.read_text().split(begin)[1].split(end)[0]
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     return [[[c.strip() for c in line.strip("|").split("|")] for line in b.splitlines()] for b in blocks]
 
@@ -155,3 +155,39 @@ def test_table_has_enough_and_nothing_unseen() -> None:
         for text in row[2:]:
             noticed, live = re.findall(r"\d+", text)[:2]
             assert noticed == live, f"{row[0]}: {text}"
+
+
+def test_quantized_table_has_nothing_unseen() -> None:
+    """Each group whose faults a part of 8 bits can have, in both bufferings, and none that changes bits unnoticed."""
+    groups, classes, seeds = document_tables(QUANTIZED_BEGIN, QUANTIZED_END)
+    assert not [row for row in classes if UNSEEN in " ".join(row).upper()]
+    assert {row[1] for row in seeds[2:]} == {f"{r.name} {b}" for r in QUANTIZED for b in BUFFERINGS} | {"both"}
+    assert [row[0] for row in groups[2:]] == [*GROUPS, "all"]
+    assert all(len(set(re.findall(r"\d+", text)[:2])) == 1 for text in groups[-1][2:])
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """The case with a part of 8 bits, double-buffered, with the layer in it."""
+    pytest.importorskip("onnxruntime")
+    return make(QUANTIZED[0], "double", tmp_path_factory.mktemp("quantized"))
+
+
+def test_faults_among_8_bits_are_noticed(quantized: Program) -> None:
+    """One fault of each class in a step over 8 bits; elements beside a tile are as wide as its own."""
+    steps = {s.index for s in quantized.plan.steps if "Int8" in s.op}
+    assert sum(s.tiles > 1 for s in quantized.plan.steps if s.index in steps) > 8
+    sites = {kind: [f for f in own if f.step in steps] for kind, own in proposals(quantized).items()}
+    faults = [own[len(own) // 2] for own in sites.values() if own]
+    assert len(faults) > 40
+    judgements = list(judge_all(quantized, faults, MODES[:1], 2))
+    assert [f"{f.kind}: {f.text}" for f, _, judgement in judgements if judgement.result == UNSEEN] == []
+    [after] = {
+        f.place.split(": ")[1].split(" B")[0] for f in sites["an element after the tile"] if _is_first_sum(quantized, f)
+    }
+    operand = next(o for o in quantized.plan.steps[4].operands if o.mode == "out")
+    assert operand.slot_bytes - 4 < int(after) <= operand.slot_bytes  # which words round up
+
+
+def _is_first_sum(program: Program, fault: Fault) -> bool:
+    return program.plan.steps[fault.step].op == "Int8Add" and "call 0:" in fault.place

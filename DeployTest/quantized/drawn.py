@@ -301,7 +301,10 @@ class DrawnNet:
         if self.draw.chance(0.25):
             y = self.scaled((*x.shape[:2], *[1] * axes), float(x.scale) * SPREAD / 2, like=x)
             self.means("QLinearGlobalAveragePool", [x.name, *x.names, *y.names], y.name)
-            self._emit("GlobalAveragePool", [x], y, {}, {})
+            if self.qdq and self.draw.chance(0.5):
+                self._mean(x, y)
+            else:
+                self._emit("GlobalAveragePool", [x], y, {}, {})
             return
         side = [self.draw.number(1, 3) for _ in range(axes)]
         strides = [self.draw.one((1, 2)) for _ in range(axes)]
@@ -317,6 +320,16 @@ class DrawnNet:
         y = self.scaled((*x.shape[:2], *shape), float(x.scale) * SPREAD * 0.7, like=x)
         self.means("QLinearAveragePool", [x.name, *x.names, *y.names], y.name, **attrs)
         self._emit("AveragePool", [x], y, attrs, attrs)
+
+    def _mean(self, x: Value, y: Value) -> None:
+        """The mean of images as a ReduceMean, which may leave the spatial axes out."""
+        axes, keeps = [self.draw.one((i, i - x.axes - 2)) for i in range(2, x.axes + 2)], self.draw.number(0, 1)
+        if not keeps:
+            self.meaning[-1].output[0] = f"{y.name}/images"
+            self.means("Flatten", [f"{y.name}/images"], y.name)
+            y = self.same(y, y.name, y.shape[:2])
+        self.quantized(self.node("ReduceMean", [self.float_of(x)], self.fresh(), axes=axes, keepdims=keeps), y)
+        self.values.append(y)
 
     def _emit(self, op: str, xs: list[Value], y: Value, floats: Mapping[str, Any], eight: Mapping[str, Any]) -> None:
         """The last operator of the meaning in the file."""

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from onnx import NodeProto
 
 from deployer.frontend.quantized.model import load_rules
-from deployer.frontend.quantized.packing import ONNX_DOMAINS, QDQ_RULES
+from deployer.frontend.quantized.packing import MOVES, ONNX_DOMAINS, QDQ_RULES
 from deployer.frontend.quantized.results import windows_fault
-from deployer.frontend.quantized.rules.moves import MOVES
 from deployer.frontend.quantized.values import plain_node
 from deployer.quantization.graph import FloatGraph
 
@@ -87,6 +86,10 @@ def _add(graph: FloatGraph, node: NodeProto) -> str:
     return ""
 
 
+def _mean(graph: FloatGraph, node: NodeProto) -> str:
+    return "it is no mean over images"  # such means are pools already
+
+
 def _concat(graph: FloatGraph, node: NodeProto) -> str:
     return "" if all(map(graph.is_value, node.input)) else "one of its operands is a constant"
 
@@ -113,4 +116,5 @@ _CHECKS: dict[str, Callable[[FloatGraph, NodeProto], str]] = {
     "AveragePool": _pool,
     "GlobalAveragePool": _pool,
     "MaxPool": _pool,
+    "ReduceMean": _mean,
 }

@@ -42,7 +42,7 @@ class Forward:
     leads from constants of functions that are called several times to what they have in common, `parted` from each
     parameter that was merged with another one to that, `unused` has shapes of those that no node reads, `read` is the
     model as it was read, `draws` are the file's nodes that may draw random numbers, `notes` what is to be said of the
-    model.
+    model, `packed` constants that were made of numbers of 8 bits.
     """
 
     raw: RawGraph
@@ -59,6 +59,7 @@ class Forward:
     parted: Mapping[str, str] = field(default_factory=dict)
     unused: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     read: Resolved = field(default_factory=lambda: Resolved({}, {}))
+    packed: frozenset[str] = frozenset()
 
     @property
     def output(self) -> str:
@@ -117,7 +118,7 @@ def load(
     told = frozenset(literals), hoisted, origins, _shared(model, calls), parted, unused
     source = Forward(raw, proto_by_name, inputs, tuple(floats), opset, draws, (), *told)
     state = source.resolved()
-    return replace(_in_opset(source, state), notes=state.notes, read=state)
+    return replace(_in_opset(source, state), notes=state.notes, read=state, packed=packed)
 
 
 def _shared(model: ModelProto, calls: Sequence[NodeProto]) -> dict[str, str]:

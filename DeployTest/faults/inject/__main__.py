@@ -10,17 +10,22 @@ from . import table
 from .draw import PER_CLASS, draw, proposals
 from .fault import Fault
 from .judge import MODES, RESULTS, UNSEEN, Mode, judge, judge_all
-from .program import BUFFERINGS, RECIPES, make
+from .program import BUFFERINGS, QUANTIZED, RECIPES, Recipe, make
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENT = ROOT / "docs" / "detection.md"
 FOLDER = ROOT / "out" / "detection"
+TABLES = {
+    "floats": (RECIPES, (table.BEGIN, table.END)),
+    "quantized": (QUANTIZED, (table.QUANTIZED_BEGIN, table.QUANTIZED_END)),
+}
+"""Programs of each table, and its marks in the document."""
 
 
-def rows_of(seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
+def rows_of(recipes: Sequence[Recipe], seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
     """Every program, seed, fault and mode."""
     rows: list[table.Row] = []
-    for recipe in RECIPES:
+    for recipe in recipes:
         for buffering in BUFFERINGS:
             begin = time.monotonic()
             program = make(recipe, buffering, FOLDER)
@@ -37,8 +42,12 @@ def rows_of(seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
 
 def make_table(arguments: argparse.Namespace) -> int:
     """Write the tables into the document, and the list of undetected faults into the folder of the programs."""
-    rows = rows_of(arguments.seeds, arguments.per_class, arguments.jobs)
-    arguments.output.write_text(table.renewed(arguments.output.read_text(), rows))
+    rows: list[table.Row] = []
+    for name in arguments.tables:
+        recipes, marks = TABLES[name]
+        own = rows_of(recipes, arguments.seeds, arguments.per_class, arguments.jobs)
+        arguments.output.write_text(table.renewed(arguments.output.read_text(), own, marks))
+        rows += own
     unseen = FOLDER / "unseen.md"
     unseen.write_text(table.unseen_list(rows))
     count = table.counted(rows)
@@ -49,7 +58,7 @@ def make_table(arguments: argparse.Namespace) -> int:
 def replay(arguments: argparse.Namespace) -> int:
     """Plant one fault and print what becomes of it."""
     name, buffering = arguments.program.split()
-    recipe = next(r for r in RECIPES if r.name == name)
+    recipe = next(r for r in (*RECIPES, *QUANTIZED) if r.name == name)
     program = make(recipe, buffering, FOLDER)
     judgement = judge(
         program, Fault("given", -1, "", "", (), arguments.fault), Mode(arguments.guards, arguments.dma_order)
@@ -63,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m DeployTest.faults.inject", description=__doc__)
     commands = parser.add_subparsers(required=True)
     making = commands.add_parser("table", help="draw faults, plant them, write docs/detection.md")
+    making.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="which, of all there are")
     making.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the faults' draw")
     making.add_argument("--per-class", type=int, default=PER_CLASS, help="faults of a class per program and seed")
     making.add_argument("--jobs", type=int, default=2, help="programs that run at a time")

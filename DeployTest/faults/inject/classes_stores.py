@@ -1,4 +1,4 @@
-"""Fault classes of overflows: after a kernel call the injector writes one more element."""
+"""Fault classes of overflows: after a kernel call the injector writes one more word, an element of floats."""
 
 import math
 import random
@@ -20,7 +20,7 @@ PLUS_ONE = 0
 def store(
     step: PlanStep, arg: str, ordinal: int, place: Place, value: int, note: str
 ) -> tuple[int, str, str, tuple[Action, ...]]:
-    """A site that writes one element after a call."""
+    """A site that writes one word after a call."""
     action = Action(Point.STORE, Op.SET, step.index, ordinal=ordinal, values=(*place, value))
     return step.index, arg, f"call {ordinal}: {note}", (action,)
 
@@ -43,12 +43,14 @@ def overwrites(program: Program) -> Iterator[Written]:
                     yield step, operand, ordinal, place, box
 
 
-def last_byte(operand: PlanOperand, box: tuple[Span, ...]) -> int:
+def last_byte(program: Program, operand: PlanOperand, box: tuple[Span, ...]) -> int:
     """One past the last byte of a box, from its first: packed in a slot, in rows of the tensor at home."""
     if operand.slots:
-        return 4 * math.prod(length for _, length in box)
+        return program.width(operand) * math.prod(length for _, length in box)
     pitches = strides(operand.view)
-    return 4 * (1 + sum((length - 1) * pitch for (_, length), pitch in zip(box, pitches, strict=True)))
+    return program.width(operand) * (
+        1 + sum((length - 1) * pitch for (_, length), pitch in zip(box, pitches, strict=True))
+    )
 
 
 def beside(kind: str, before: bool, value: int) -> None:
@@ -57,7 +59,7 @@ def beside(kind: str, before: bool, value: int) -> None:
     @fault_class("overflows", kind)
     def propose(program: Program) -> Sites:
         for step, operand, ordinal, (level, offset), box in overwrites(program):
-            at = offset - 4 if before else offset + last_byte(operand, box)
+            at = offset - 4 if before else offset + last_byte(program, operand, box)
             if 0 <= at <= program.memory.sizes[program.plan.levels[level].name] - 4:
                 yield store(step, operand.arg, ordinal, (level, at), value, f"{at - offset:+d} B from its tile")
 
@@ -79,7 +81,7 @@ def inside(program: Program) -> Sites:
         for _ in range(20):
             index = tuple(draw.randrange(n) for n in operand.view)
             if not all(first <= i < first + n for i, (first, n) in zip(index, box, strict=True)):
-                at = home.start + 4 * sum(i * pitch for i, pitch in zip(index, pitches, strict=True))
+                at = home.start + program.width(operand) * sum(i * n for i, n in zip(index, pitches, strict=True))
                 yield store(step, operand.arg, ordinal, (level, at), PLUS_ONE, f"element {list(index)}")
                 break
 
@@ -88,7 +90,7 @@ def inside(program: Program) -> Sites:
 def slot_tail(program: Program) -> Sites:
     """A write past the end of a tile that is shorter than its slot."""
     for step, operand, ordinal, (level, offset), box in overwrites(program):
-        size = last_byte(operand, box)
+        size = last_byte(program, operand, box)
         if operand.slots and size < operand.slot_bytes:
             yield store(step, operand.arg, ordinal, (level, offset + size), PLUS_ONE, f"+{size} B")
 
@@ -115,7 +117,7 @@ def behind(kind: str, staged: bool) -> None:
             spans = [(r.hop, r.start, r.bytes) for r in regions if staged and r.hop and r.arg == operand.arg]
             spans += [(home.level, home.start, home.end - home.start)] if operand.slots and not staged else []
             for level, start, size in spans:
-                at = start + 4 * draw.randrange(size // 4)
+                at = start + 4 * draw.randrange(max(size // 4, 1))
                 yield store(step, operand.arg, ordinal, (level, at), PLUS_ONE, f"{at - start:+d} B")
 
 
@@ -131,7 +133,7 @@ def into_dead(kind: str, level: int, value: int) -> None:
         for step, operand, ordinal, _, _ in overwrites(program):
             draw, spans = random.Random(f"{kind} {step.index} {operand.arg} {ordinal}"), program.dead(step, level)
             start, size = draw.choice(spans)
-            at = start + 4 * draw.randrange(size // 4)
+            at = start + 4 * draw.randrange(max(size // 4, 1))
             yield store(step, operand.arg, ordinal, (level, at), value, f"L{level + 1} + {at}")
 
 
@@ -150,7 +152,7 @@ def into_live(kind: str, value: int, reading: bool) -> None:
             buffers = candidates(program, step, reading)
             if buffers:
                 b = draw.choice(buffers)
-                at = b.start + 4 * draw.randrange((b.end - b.start) // 4)
+                at = b.start + 4 * draw.randrange(max((b.end - b.start) // 4, 1))
                 yield store(step, operand.arg, ordinal, (b.level, at), value, f"{b.name} + {at - b.start}")
 
 

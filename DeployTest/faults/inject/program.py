@@ -9,16 +9,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from deployer import pipeline
 from deployer.codegen import generate
 from deployer.codegen.c_names import MemoryNames
 from deployer.core.access import Span, nested
+from deployer.core.ir import DTYPES
 from deployer.core.plan import Options, Plan, PlanOperand, PlanStep, target_of
 from deployer.pipeline import Case
 from deployer.running import build
+from deployer.training.train_graph import build_train_graph
 from deployer.verify.verdict import Expected
 from DeployTest.models import autoencoder, transformer
 from DeployTest.models.parts.convnet import ConvNet
+from DeployTest.quantized.models import Net, written
 
 from . import census, printed
 
@@ -42,10 +47,39 @@ class Recipe:
             return autoencoder.generate(folder, **ACCUMULATED)
         if self.name == "transformer":
             return transformer.generate(folder, **ACCUMULATED)
+        if self.name == "quantized":
+            return head_behind_8_bits(folder)
         return small_convnet(folder)
 
 
 RECIPES = (Recipe("dense", 4900), Recipe("convolutional", 1900, 9000), Recipe("transformer", 2700))
+
+
+QUANTIZED = (Recipe("quantized", 620),)
+"""Cases with a part of 8 bits, which have a table of their own."""
+
+
+def head_behind_8_bits(folder: Path) -> Path:
+    """A trained layer of floats behind convolutions, a sum, pools, a join and a product of 8 bits over 7x7 images."""
+    net = Net((1, 3, 7, 7), np.random.default_rng(4))
+    net.conv(6, 3, 3, 3, pads=[1, 1, 1, 1])
+    start = net.add("Relu")
+    net.conv(6, 1, 3, 3, group=6, pads=[1, 1, 1, 1])
+    net.conv(6, 6, 1, 1)
+    total = net.add("Add", net.last, start)
+    net.add("Concat", total, start, axis=1)
+    net.add("LeakyRelu", alpha=0.1)
+    net.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    net.add("AveragePool", kernel_shape=[2, 2], strides=[1, 1])
+    net.add("Flatten")
+    net.gemm(9, 48)
+    net.add("Relu")
+    head = net.gemm(5, 9)
+    folder.mkdir(parents=True, exist_ok=True)
+    source, kinds = net.save(folder / "floats.onnx"), ("QUInt8", "QInt8", True)
+    path = written(source, net.shape, "QDQ", kinds, folder / "quantized.onnx", [head])
+    report = build_train_graph(path, "cross_entropy", "sgd", 0.05, "", folder, samples=4, seed=1, **ACCUMULATED)
+    return report.train
 
 
 def small_convnet(folder: Path) -> Path:
@@ -129,6 +163,10 @@ class Program:
             start = self.memory.address(h.level, h.offset)
             buffers.append(Buffer(h.storage, number[h.level], start, start + h.bytes, h.storage, ""))
         return tuple(buffers)
+
+    def width(self, operand: PlanOperand) -> int:
+        """Bytes of an element of an operand."""
+        return DTYPES[next(h.type.dtype for h in self.plan.homes if h.storage == operand.storage)]
 
     def storage(self, name: str) -> Buffer:
         """The home of a storage."""

@@ -10,6 +10,10 @@ from .judge import CRASHED, NAMED, NOTHING, RESULTS, UNSEEN, VERDICT, Judgement,
 
 SHORT = {NAMED: "named", VERDICT: "by value", CRASHED: "crashed", NOTHING: "changes nothing", UNSEEN: "unseen"}
 BEGIN, END = "<!-- detection table -->", "<!-- end of detection table -->"
+QUANTIZED_BEGIN, QUANTIZED_END = "<!-- quantized table -->", "<!-- end of quantized table -->"
+"""Marks of the programs with a part of 8 bits."""
+TOTALS = {2: "both", 6: "all six"}
+"""Names of the sums over so many programs."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +93,11 @@ def by_seed(rows: Sequence[Row], mode: Mode) -> list[str]:
     lines = []
     for seed in sorted({r.seed for r in rows}):
         of = [r for r in rows if r.seed == seed and r.mode == mode]
-        for program in (*dict.fromkeys(r.program for r in of), ""):
+        programs = tuple(dict.fromkeys(r.program for r in of))
+        for program in (*programs, ""):
             count = counted(r for r in of if program in (r.program, ""))
             cells = [str(count[result]) for result in RESULTS]
-            lines.append([f"{seed}", program or "all six", str(sum(count.values())), *cells])
+            lines.append([f"{seed}", program or TOTALS.get(len(programs), "all"), str(sum(count.values())), *cells])
     return markdown(("seed", "program", "faults", *(SHORT[r] for r in RESULTS)), lines)
 
 
@@ -131,11 +136,11 @@ def tables(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def renewed(text: str, rows: Sequence[Row]) -> str:
-    """The document with new tables between its marks."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{tables(rows)}\n{END}{after}"
+def renewed(text: str, rows: Sequence[Row], marks: tuple[str, str] = (BEGIN, END)) -> str:
+    """The document with new tables between these marks."""
+    before, rest = text.split(marks[0])
+    _, after = rest.split(marks[1])
+    return f"{before}{marks[0]}\n{tables(rows)}\n{marks[1]}{after}"
 
 
 def unseen_list(rows: Iterable[Row]) -> str:

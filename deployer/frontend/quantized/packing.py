@@ -119,6 +119,12 @@ class Packer:
         except (ValueError, TypeError) as error:
             raise refused(node, f"its input {position} ({name!r}) is damaged: {error}", "a constant") from None
 
+    def integers(self, node: NodeProto, position: int) -> tuple[int, ...]:
+        """Integers of a constant input; none where it is absent, or computed."""
+        name = node.input[position] if position < len(node.input) else ""
+        array = self.array(node, position) if name in self.initializers else None
+        return () if array is None else tuple(map(int, array.reshape(-1)))
+
     def element(self, node: NodeProto, position: int) -> int:
         """ONNX's element type of a constant input; of an absent zero point that of the value of 8 bits that the node
         reads, or that it says to write, or UINT8.

@@ -7,7 +7,16 @@ from onnx import NodeProto
 
 from deployer.core.operator import Array
 from deployer.frontend.quantized.packing import Packer, Result
-from deployer.frontend.quantized.values import OFFSET, PLAIN, Layout, QuantizedValue, Quantizer, plain_node, refused
+from deployer.frontend.quantized.values import (
+    OFFSET,
+    PLAIN,
+    ROWS,
+    Layout,
+    QuantizedValue,
+    Quantizer,
+    plain_node,
+    refused,
+)
 
 
 def full_range(quantizer: Quantizer, name: str) -> Result:
@@ -45,6 +54,14 @@ def model_axes(layout: Layout) -> tuple[int, ...]:
 def requantized(packer: Packer, x: QuantizedValue, quantizer: Quantizer, name: str) -> QuantizedValue:
     """The value in another scale."""
     return x if x.quantizer == quantizer else packer.lookup(x, quantizer, lambda floats: floats, name)
+
+
+def flattened(packer: Packer, x: QuantizedValue, name: str) -> QuantizedValue:
+    """Rows of images that are held with their channels innermost, recorded under a name."""
+    shape = packer.add_constant(f"{name}/shape", np.array([0, -1], np.int64))
+    rows = packer.emit_float("Reshape", [x.tensors[x.spatial_axes], shape], packer.fresh(f"{name}/rows"))
+    packer.quantized[name] = QuantizedValue(x.quantizer, {ROWS: rows}, images=x, rank=2)
+    return packer.quantized[name]
 
 
 def clipped(result: Result, floats: Array) -> Array:

@@ -52,6 +52,7 @@ class Decision:
 
 
 UNREAD = "read by no node"
+BESIDE_8_BITS = "a bias beside weights of 8 bits, which are frozen"
 OWN_PART = "the exporter's own"
 MASK, SINES, BUFFERED = "mask", "table of sines and cosines", "buffer of the module"
 
@@ -100,6 +101,8 @@ class Decider:
         if self._said(name, NUMBER):
             return CONSTANT, "number of the module's program"
         learned = sorted(roles.intersection(OF_LAYERS), key=OF_LAYERS.index)
+        if roles == {BIAS} and all(map(self._is_beside_8_bits, uses)):
+            return FROZEN, BESIDE_8_BITS
         if learned and not self._is_own(name, learned):
             return self._of_layer(name, learned[0])
         if self.names_parameter(name):
@@ -107,6 +110,11 @@ class Decider:
         if learned:
             return CONSTANT, OWN_PART
         return self._free(name, roles, array)
+
+    def _is_beside_8_bits(self, use: Use) -> bool:
+        """Whether the weight of a layer was made of numbers of 8 bits, which nothing trains."""
+        packed = self.model.packed.intersection(use.at.inputs)
+        return any(len(self.model.raw.constants[name].shape) > 1 for name in packed)
 
     def _of_layer(self, name: str, role: str) -> tuple[str, str]:
         """The decision where a layer reads a tensor as its weight, bias, gain, slope or table."""

@@ -117,7 +117,8 @@ class _Signs:
         lost: set[str] = set()
         for node in self.model.raw.nodes:
             origin = self._origin(node)
-            if origin.lost_bias and not origin.folds_norm:
+            own = not self.claimed.isdisjoint(map(traced, node.inputs))  # not weights of 8 bits
+            if own and origin.lost_bias and not origin.folds_norm:
                 lost |= {name for name in origin.parameters - self.claimed if name.endswith(BIAS)}
         if lost:
             facts = [("parameters", listed([repr(name.removeprefix(PARAMETER)) for name in sorted(lost)]))]

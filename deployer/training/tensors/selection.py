@@ -232,7 +232,12 @@ def _selection(
         raise OptionProblem(
             "the model has no initializer that can be trained",
             [("initializers", ", ".join(d.name for d in decisions) or "none")],
-            "export the weights as float initializers" + ", or --trainable REGEX" * bool(decisions),
+            (
+                "quantize the model without the layers that are to be trained"
+                if decider.model.packed
+                else "export the weights as float initializers"
+            )
+            + ", or --trainable REGEX" * bool(decisions),
         )
     _check_shared(decider.model, parameters)
     return Selection(parameters, tuple(decisions), tuple(warnings), edits)

@@ -1,11 +1,11 @@
 """Moves: operators that give values another shape or order."""
 
-import numpy as np
 from onnx import NodeProto
 
 from deployer.frontend.prepare import to_array
 from deployer.frontend.quantized.packing import DEQUANTIZE, MOVES, QUANTIZE, Packer, qdq_rule
-from deployer.frontend.quantized.values import ROWS, QuantizedValue, plain_node
+from deployer.frontend.quantized.results import flattened
+from deployer.frontend.quantized.values import QuantizedValue, plain_node
 
 
 @qdq_rule(*MOVES)
@@ -46,9 +46,7 @@ def flatten(packer: Packer, node: NodeProto) -> bool:
             return False
         packer.absorbed.add(id(reader))
         name = reader.output[0]
-    shape = packer.add_constant(f"{name}/shape", np.array([0, -1], np.int64))
-    rows = packer.emit_float("Reshape", [x.tensors[x.spatial_axes], shape], packer.fresh(f"{name}/rows"))
-    packer.quantized[name] = QuantizedValue(x.quantizer, {ROWS: rows}, images=x, rank=2)
+    flattened(packer, x, name)
     return True
 
 

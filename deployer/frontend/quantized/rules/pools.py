@@ -8,6 +8,7 @@ from onnx import NodeProto
 from deployer.frontend.quantized.packing import Packer, Result, qdq_rule, qoperator_rule
 from deployer.frontend.quantized.results import (
     clipped,
+    flattened,
     full_range,
     record,
     result_attributes,
@@ -77,6 +78,25 @@ def average_pool(packer: Packer, node: NodeProto) -> bool:
 def global_average_pool(packer: Packer, node: NodeProto) -> bool:
     """Compute means of images in integers."""
     return average(packer, node, IntegerPool(is_mean=True, is_global=True))
+
+
+@qdq_rule("ReduceMean")
+def mean_of_images(packer: Packer, node: NodeProto) -> bool:
+    """Compute a mean over all spatial axes, which is a pool, in integers; without these axes the results are rows."""
+    x, attrs = packer.dequantized.get(node.input[0]), plain_node(node).attrs
+    rank, keeps = (0 if x is None else packer.rank_of(node.input[0], x)), attrs.get("keepdims", 1)
+    given = attrs.get("axes", packer.integers(node, 1))
+    axes = sorted(axis % rank for axis in given) if rank and isinstance(given, tuple) else []
+    pool = IntegerPool(is_mean=True, is_global=True)
+    if x is None or axes != [*range(2, rank)] or not (keeps or x.channels) or not pool.has_integers(packer, node, x):
+        return False
+    result = packer.following_quantizer(node.output[0])
+    if result is None:
+        return False
+    pooled = pool.emit(packer, node, x, result)
+    if not keeps:
+        flattened(packer, pooled, result.name)
+    return True
 
 
 @qdq_rule("MaxPool")
