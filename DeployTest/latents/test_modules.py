@@ -1,12 +1,14 @@
 """Latent replay of PyTorch modules: the bits of a run without, running statistics, and loaders that are refused."""
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from deployer.core.errors import OptionProblem
+from DeployTest.support.building.command_line import deployer
 from DeployTest.support.graphs.small_graphs import raises
 
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
@@ -61,3 +63,14 @@ def test_loader() -> None:
     with raises(OptionProblem, "latent_replay", "in_memory=True"):
         front.train(module(trains=False), loader, "cross_entropy", "adamw", **words)
     assert len(front.train(module(trains=False), loader, "cross_entropy", "adamw", in_memory=True, **words).rows) == 2
+
+
+def test_a_library_with_latents(tmp_path: Path) -> None:
+    """`package` of a run gives the library of the command, with a ring of latents in front of the head."""
+    run = train(module(trains=False), data(), folder=tmp_path / "net")
+    run.package(tmp_path / "ours", name="net", latent_replay=8, replay_policy="reservoir", replay_seed=3)
+    words = ("--latent-replay", "8", "--replay-policy", "reservoir", "--replay-seed", "3", "--predict-batch", "1")
+    assert deployer("package", tmp_path / "net", "--name", "net", "-o", tmp_path / "due", *words) == 0
+    names = sorted(p.relative_to(tmp_path / "due") for p in (tmp_path / "due").rglob("*") if p.is_file())
+    assert [str(n) for n in names if (tmp_path / "ours" / n).read_bytes() != (tmp_path / "due" / n).read_bytes()] == []
+    assert "net_remember" in (tmp_path / "ours/include/net.h").read_text()

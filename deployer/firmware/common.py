@@ -65,6 +65,10 @@ class InitialTensorView:
     lines: tuple[CText, ...]
 
 
+BYTES = ("int8", "uint8")
+"""Types of 8 bits of a library's inputs."""
+
+
 @dataclass(frozen=True)
 class LibraryForm:
     """Demands of a library on its caller, for less memory.
@@ -75,6 +79,11 @@ class LibraryForm:
 
     inputs: str = ""
     after_update: bool = False
+
+    def __post_init__(self) -> None:
+        """OptionProblem for another type."""
+        if self.inputs not in ("", *BYTES):
+            raise OptionProblem(f"inputs is {self.inputs!r}", hint=f"one of {', '.join(BYTES)}, or leave it out")
 
 
 PLAIN_FORM = LibraryForm()

@@ -90,6 +90,7 @@ PREDICTS = {
     "budgets",
     "compiled",
     "force",
+    "inputs",
     "warn",
 }
 """Arguments of a library that only predicts."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.operator import Array
+from deployer.firmware.common import LibraryForm
 from deployer.firmware.replay import BALANCED, ReplayOptions
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.fit import Fitted
@@ -159,6 +160,8 @@ class Trained(Fitted):
         latent_replay: int = 0,
         replay_policy: str = BALANCED,
         replay_seed: int = 0,
+        inputs: str = "",
+        predict_after_update: bool = False,
         warn: Warn = python_warning,
     ) -> Library:
         """Write a library of C that goes on from this run, to a folder.
@@ -173,6 +176,8 @@ class Trained(Fitted):
         - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split.
         - `latent_replay`: train the layers behind frozen ones on latents, with a ring of so many records of latents and
           labels; `replay_policy` ("balanced", "reservoir") is what a full ring replaces, `replay_seed` its draws' seed.
+        - `inputs` ("int8", "uint8"): type of inputs that the model quantizes at once, which are floats without it.
+        - `predict_after_update`: no prediction comes between a pass and its update, so that it may use their memory.
 
         The learning rates are those that the run began with. Frozen parameters are constants of the library.
         Raises OptionProblem for arguments without meaning, and what planning and compiling raise.
@@ -186,7 +191,7 @@ class Trained(Fitted):
         replay = ReplayOptions(latent_replay, replay_policy, replay_seed) if latent_replay else None
         options = LibraryOptions(
             name or Path(folder).name, weights, optimizer_state, predict_batch, core, budgets, compiled, force,
-            canonical_batch, replay,
+            canonical_batch, replay, LibraryForm(inputs, predict_after_update),
         )  # fmt: skip
         return write(files, Path(folder), options, warn)
 

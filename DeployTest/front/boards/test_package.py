@@ -1,5 +1,6 @@
 """Libraries of runs and of modules: they go on with the bits of `train`, predict what the module does, and freeze."""
 
+import dataclasses
 import importlib
 import subprocess
 from pathlib import Path
@@ -193,6 +194,56 @@ def test_refused_arguments(given: dict[str, Any], found: str, tmp_path: Path) ->
         trained.package(tmp_path / "lib", **{"name": "net", **given})
     assert found in str(caught.value)
     assert not (tmp_path / "lib").exists()
+
+
+def same_files(ours: Path, due: Path) -> None:
+    """Every file of two libraries has the same bytes."""
+    names = [{p.relative_to(folder) for p in folder.rglob("*") if p.is_file()} for folder in (ours, due)]
+    assert names[0] == names[1]
+    assert [str(n) for n in names[0] if (ours / n).read_bytes() != (due / n).read_bytes()] == []
+
+
+@pytest.mark.parametrize("inputs", ["int8", "uint8"])
+def test_inputs_of_8_bits_are_those_of_the_command(inputs: str, tmp_path: Path) -> None:
+    """A run behind 8 bits gives the library of the command, with bytes as inputs and gradients' memory."""
+    model, run = tmp_path / "net.onnx", tmp_path / "net"
+    front.quantize(net(True).eval(), (X, Y), model, freeze=["body"], loss="cross_entropy")
+    words = {"epochs": 1, "progress": False}
+    fitted = importlib.import_module("deployer").fit(model, (X, Y), "cross_entropy", folder=run, **words)
+    trained = front.Trained(**{f.name: getattr(fitted, f.name) for f in dataclasses.fields(fitted)})
+    trained.package(tmp_path / "ours", name="net", inputs=inputs, predict_after_update=True, predict_batch=32)
+    options = ("--inputs", inputs, "--predict-after-update", "--predict-batch", "32")
+    assert deployer("package", run, "--name", "net", "-o", tmp_path / "due", *options) == 0
+    same_files(tmp_path / "ours", tmp_path / "due")
+    assert f"{inputs}_t" in (tmp_path / "ours/include/net.h").read_text()
+
+
+def test_predictions_after_updates(tmp_path: Path) -> None:
+    """A step's library and a module's are the same with the option, and need less memory than without."""
+    step = front.compile_step(net(False), "cross_entropy", "sgd", (X[:8], Y[:8]), lr=0.1)
+    step.package(tmp_path / "step", name="net", predict_after_update=True, predict_batch=8)
+    words = {"name": "net", "lr": 0.1, "predict_batch": 8}
+    for name, after in (("module", True), ("plain", False)):
+        front.package(
+            net(False), "cross_entropy", "sgd", (X[:8], Y[:8]), tmp_path / name, predict_after_update=after, **words
+        )
+    headers = [(tmp_path / name / "include/net.h").read_bytes() for name in ("step", "module", "plain")]
+    assert headers[0] == headers[1] != headers[2]
+    assert manifest(tmp_path / "module")["bytes"]["struct"] <= manifest(tmp_path / "plain")["bytes"]["struct"]
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"inputs": "int8"}, "no input is quantized at once"),
+        ({"inputs": "int4"}, "one of int8, uint8"),
+        ({"predict_after_update": True}, "predict_after_update has no effect without a loss"),
+    ],
+)
+def test_forms_without_an_effect(given: dict[str, Any], found: str, tmp_path: Path) -> None:
+    """A module of floats has no inputs of 8 bits, and a library that only predicts no gradients."""
+    with pytest.raises(OptionProblem, match=found):
+        front.package(net(True), X, tmp_path / "net", **given)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from torch import nn
 
 from deployer.core.errors import OptionProblem, Warn, python_warning
 from deployer.core.operator import Array
+from deployer.firmware.common import LibraryForm
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.call import GroupSpec, check_dropout, grad_limits, hyperparameters, takes_mean
 from deployer.fitting.checkpoint import CheckpointPlace, checkpoint_bytes
@@ -66,6 +67,8 @@ def package(
     compiled: bool = True,
     force: bool = False,
     canonical_batch: bool = False,
+    inputs: str = "",
+    predict_after_update: bool = False,
     warn: Warn = python_warning,
 ) -> Library:
     """Write a library of C to a folder: one that trains the module from its present weights, or one that only predicts.
@@ -80,7 +83,10 @@ def package(
     if missing:
         raise OptionProblem(f"package lacks {missing[0]}", hint="inputs x, or with a loss a batch (x, y), and a folder")
     called = name or Path(folder).name
-    options = LibraryOptions(called, "", True, predict_batch, core, budgets, compiled, force, canonical_batch)
+    options = LibraryOptions(
+        called, "", True, predict_batch, core, budgets, compiled, force, canonical_batch,
+        form=LibraryForm(inputs, predict_after_update),
+    )  # fmt: skip
     if loss is None and canonical_batch:
         raise OptionProblem("canonical_batch has no effect without gradients", hint="a loss, or leave it out")
     if loss is None:

@@ -12,6 +12,7 @@ from deployer.core import target as targets
 from deployer.core.errors import DeployerError, DeployerWarning, OptionProblem, Warn
 from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
+from deployer.firmware.common import PLAIN_FORM, LibraryForm
 from deployer.firmware.replay import ReplayOptions
 from deployer.firmware.sources import library_rules
 from deployer.fitting.runs.run_files import (
@@ -43,6 +44,7 @@ class LibraryOptions:
     force: bool = False
     canonical_batch: bool = False
     replay: ReplayOptions | None = None
+    form: LibraryForm = PLAIN_FORM
 
 
 def write(files: Mapping[str, bytes], folder: Path, options: LibraryOptions, warn: Warn) -> Library:
@@ -52,7 +54,8 @@ def write(files: Mapping[str, bytes], folder: Path, options: LibraryOptions, war
     budgets = dict(options.budgets or {}) or None
     planned = Options(target=target.name, budgets=budgets, canonical_batch=options.canonical_batch)
     run = case_of_files(files, name, options.weights, options.optimizer_state)
-    made = material(run.case, name, planned, run.predictor(options.predict_batch) or "", warn, replay=options.replay)
+    predictor = run.predictor(options.predict_batch) or ""
+    made = material(run.case, name, planned, predictor, warn, replay=options.replay, form=options.form)
     return write_library(made, folder, core, options.compiled, options.force)
 
 

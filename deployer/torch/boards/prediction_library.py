@@ -55,7 +55,8 @@ def write_prediction_library(
         onnx.save(model, place / MODEL)
         arrays = {x.name: t.numpy() for x, t in zip(model.graph.input, tensors.values(), strict=True)}
         (place / INPUTS).write_bytes(npz_bytes(arrays))
-        made = model_material(pipeline.load_inference_case(place, warn=warn), name, planned)
+        case = pipeline.load_inference_case(place, warn=warn)
+        made = model_material(case, name, planned, inputs=options.form.inputs)
     return write_library(made, folder, core, options.compiled, options.force)
 
 

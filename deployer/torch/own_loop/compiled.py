@@ -22,6 +22,7 @@ from deployer.core.errors import (
 )
 from deployer.core.operator import Array, operator_of
 from deployer.core.traits.training import Optimizer
+from deployer.firmware.common import LibraryForm
 from deployer.fitting.argument_names import named_parameters
 from deployer.fitting.safetensors import read_safetensors, safetensors_bytes
 from deployer.fitting.verdicts import SampledPasses
@@ -267,6 +268,8 @@ class CompiledStep:
         budgets: Mapping[str, int] | None = None,
         compiled: bool = True,
         force: bool = False,
+        inputs: str = "",
+        predict_after_update: bool = False,
         warn: Warn = python_warning,
     ) -> Library:
         """Write a library of C that goes on from the present state, to a folder; the arguments of `Trained.package`.
@@ -275,8 +278,9 @@ class CompiledStep:
         """
         variant, title = self._built(), name or Path(folder).name
         options = LibraryOptions(
-            title, "", optimizer_state, predict_batch, core, budgets, compiled, force, self._options.canonical_batch
-        )
+            title, "", optimizer_state, predict_batch, core, budgets, compiled, force, self._options.canonical_batch,
+            form=LibraryForm(inputs, predict_after_update),
+        )  # fmt: skip
         return write_step_library(
             variant.captured, variant.problem, variant.state, self._accumulate, Path(folder), options, warn
         )
