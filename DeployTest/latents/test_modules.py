@@ -68,9 +68,9 @@ def test_loader() -> None:
 def test_a_library_with_latents(tmp_path: Path) -> None:
     """`package` of a run gives the library of the command, with a ring of latents in front of the head."""
     run = train(module(trains=False), data(), folder=tmp_path / "net")
-    run.package(tmp_path / "ours", name="net", latent_replay=8, replay_policy="reservoir", replay_seed=3)
+    run.package(tmp_path / "ours", name="run", latent_replay=8, replay_policy="reservoir", replay_seed=3)
     words = ("--latent-replay", "8", "--replay-policy", "reservoir", "--replay-seed", "3", "--predict-batch", "1")
-    assert deployer("package", tmp_path / "net", "--name", "net", "-o", tmp_path / "due", *words) == 0
+    assert deployer("package", tmp_path / "net", "--name", "run", "-o", tmp_path / "due", *words) == 0
     names = sorted(p.relative_to(tmp_path / "due") for p in (tmp_path / "due").rglob("*") if p.is_file())
     assert [str(n) for n in names if (tmp_path / "ours" / n).read_bytes() != (tmp_path / "due" / n).read_bytes()] == []
-    assert "net_remember" in (tmp_path / "ours/include/net.h").read_text()
+    assert "run_replay_fill" in (tmp_path / "ours/include/run.h").read_text()

@@ -26,6 +26,7 @@ from .training import build as build_training
 Array = np.ndarray
 NEAR = 1e-3
 """So near to the middle between two numbers, in steps, floats of ONNX Runtime may fall to the other side."""
+SUMS = ("QLinearConv", "QGemm", "QLinearMatMul")
 SATURATING = {("uint8", "int8")}
 """Types of activations and weights whose products some of its kernels sum in pairs of 16 bits, which saturate."""
 
@@ -113,7 +114,7 @@ def _ties(node: NodeProto, given: Mapping[str, Array], theirs: Mapping[str, Arra
     off = np.abs(ours.astype(np.int64) - other.astype(np.int64))
     if not off.any():
         return 0
-    if node.op_type == "QLinearConv" and not net.qdq and _saturates(node, given):
+    if node.op_type in SUMS and not net.qdq and _saturates(node, given):
         return 0
     values = quotients[-1] if len(quotients) == 1 else np.full(off.shape, 0.5)
     near = np.abs(np.abs(values - np.floor(values)) - 0.5) < NEAR
