@@ -24,7 +24,7 @@ COMPILED = {
     "architecture.md": ("c",),
     "boards.md": ("toml",),
     "firmware-state.md": ("c",),
-    "firmware.md": ("c",),
+    "firmware.md": ("c", "python"),
     "language-models.md": ("c",),
     "porting.md": ("c",),
 }
@@ -92,7 +92,7 @@ def test_no_block_is_left_out() -> None:
         if page in FOLLOWED or page in ELSEWHERE:
             continue
         for language, _, text in _blocks(page):
-            assert language != "python", f"{page} has a block that no test runs"
+            assert language != "python" or language in COMPILED.get(page, ()), f"{page} has a block that no test runs"
             for line in text.splitlines() if language == "sh" else ():
                 words = shlex.split(line, comments=True)
                 if words[:1] == ["deployer"]:

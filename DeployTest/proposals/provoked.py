@@ -399,6 +399,9 @@ PROVOKED: dict[str, Provoked] = {
     "no name of a library": Provoked(
         lambda p: ["package", p.mlp, "--name", "A b"], lambda p: {"--name": ["small_letters_1"]}
     ),
+    "a module of Python by the name of another": Provoked(
+        lambda p: ["package", p.mlp, "--name", "keyword", "--python"]
+    ),
     "a prediction of nothing": Provoked(
         lambda p: ["package", p.adapter, "--name", "adapted", "--predict", "nothing"],
         lambda p: {"--predict": ["scores"]},

@@ -11,6 +11,7 @@ from deployer.core.errors import DeployerWarning, OptionProblem, Warn
 from deployer.core.files.reading import real_path
 from deployer.core.plan import Options
 from deployer.firmware.bill import check_name
+from deployer.firmware.bindings.python_module import check_module
 from deployer.firmware.library import Material
 from deployer.firmware.model_library import ModelMaterial
 from deployer.firmware.prediction import Predictor
@@ -31,6 +32,8 @@ RUN, MODEL_SUFFIX = "run", ".onnx"
 def package_case(a: argparse.Namespace, console: Terminal) -> int:
     """Write the library that the command line asks for."""
     name = check_name(a.name)
+    if a.python:
+        check_module(name, bool(a.latent_replay))
     core = core_of(a.core) if a.core else None
     target = targets.load(a.platform or library_rules().target)
     budgets = requests.budgets_of(a, target) or None
@@ -52,7 +55,7 @@ def package_case(a: argparse.Namespace, console: Terminal) -> int:
             made = material(
                 case, name, options, predicted, warn, status.update, requests.replay_of(a), requests.form_of(a)
             )
-    library = write_library(made, a.output, core, a.compile, a.force, console.status)
+    library = write_library(made, a.output, core, a.compile, a.force, console.status, a.python)
     tell_library(library, a.output, console)
     return 0
 

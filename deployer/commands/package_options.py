@@ -52,6 +52,11 @@ def add_package_options(p: argparse.ArgumentParser) -> None:
         " and a stack bound"
     )
     p.add_argument("--core", default="", metavar="NAME", help=text)
+    text = (
+        "also write a module NAME.py of Python: a class over the shared library that `make shared` builds, with the"
+        " bits of the library on a board"
+    )
+    p.add_argument("--python", action="store_true", help=text)
     add_axes(p.add_argument_group("of a model's file"))
     text = "do not test-compile the library with the host compiler (CC or gcc)"
     p.add_argument("--no-compile", dest="compile", action="store_false", help=text)

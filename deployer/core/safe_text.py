@@ -123,6 +123,11 @@ TEMPLATE_OPTIONS: dict[str, Any] = {
 """Options of every Mako template that prints C."""
 
 
+def python_string(text: str) -> CText:
+    """A string literal of Python, in ASCII; evaluating it gives the text back."""
+    return CText(ascii(text))
+
+
 def html_text(text: str) -> str:
     """Text and attribute values of HTML, in ASCII."""
     return html.escape(_cleaned(text, _NOTHING)).encode("ascii", "xmlcharrefreplace").decode()

@@ -19,6 +19,7 @@ from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_
 from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, state
 from deployer.firmware.bill import BILL, library_bill
+from deployer.firmware.bindings.python_module import ModuleParts, TrainingParts, python_files
 from deployer.firmware.byte_inputs import InputScale
 from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
@@ -95,7 +96,7 @@ class PlannedModel:
 
     `beside` are files of its own that the library has as well, by their paths; they replace others of the same path,
     and need the shared headers `needed`. `scales` say what numbers of inputs of 8 bits stand for. `readme` stands at
-    the end of its page.
+    the end of its page. With `python` it has a module of Python, too.
     """
 
     name: CText
@@ -108,6 +109,7 @@ class PlannedModel:
     needed: tuple[str, ...] = field(default=(), kw_only=True)
     scales: Mapping[str, InputScale] = field(default_factory=dict, kw_only=True)
     readme: str = field(default="", kw_only=True)
+    python: bool = field(default=False, kw_only=True)
 
 
 def library_tools(target: Target) -> Toolchain:
@@ -129,6 +131,7 @@ class CommonView:
     """
 
     struct_bytes: int
+    training: TrainingParts | None = None
 
     def __init__(self, made: PlannedModel, purpose: str, title: str, initial: Sequence[state.InitialTensor]) -> None:
         plan, program, rules = made.plan, made.program, library_rules()
@@ -165,6 +168,8 @@ class CommonView:
         self.flags = code(" ".join(rules.flags))
         self.libraries = code(" ".join(f"-l{name}" for name in rules.libraries))
         self.linked = code(" ".join(rules.libraries))
+        self.python = ONCE if made.python else ()
+        self.python_targets = code(" shared" if made.python else "")
         self.sources: tuple[CText, ...] = ()
         self.proofs: tuple[CText, ...] = ()
         self.proof, self.own_fma_proof = (
@@ -183,6 +188,23 @@ class CommonView:
             )
             for h in self.made.plan.homes
             if h.storage in names.used
+        )
+
+    @property
+    def module_parts(self) -> ModuleParts:
+        """The parts of the library that its module of Python needs."""
+        made = self.made
+        return ModuleParts(
+            name=self.name,
+            title=self.title,
+            provenance=self.provenance,
+            plan=made.plan,
+            program=made.program,
+            places=made.layout.places,
+            inputs=self.inputs,
+            predictions=self.predictions,
+            struct_bytes=self.struct_bytes,
+            training=self.training,
         )
 
 
@@ -209,6 +231,8 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
         facts = [("files", ", ".join(taken))]
         raise OptionProblem("kernels have the names of the library's own files", facts, "other names for the kernels")
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
+    if made.python:
+        files |= python_files(view.module_parts, files)
     files["library.json"] = json_text(_platformio(view))
     files |= {path: str(files[path]) + made.readme for path in ("README.md",)}
     files |= {**more, **made.beside}

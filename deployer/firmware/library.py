@@ -9,6 +9,7 @@ from deployer.core import target as targets
 from deployer.core.plan import target_of
 from deployer.core.safe_text import CText, code, json_text
 from deployer.firmware import interface, pages, state
+from deployer.firmware.bindings.python_module import TrainingParts
 from deployer.firmware.common import (
     PLAIN_FORM,
     CommonView,
@@ -126,6 +127,7 @@ class _View(CommonView):
         self.size_rows = (self.size_rows[0], *(row.size_row for row in self.replay), *self.size_rows[1:])
         self.weight_rows = pages.weight_rows(plan, program)
         self.rate_text = pages.rate_text(self.name, made.rates)
+        self.training = TrainingParts(self.layout, self.accumulate, self.rates)
 
 
 def _replay(view: _View) -> tuple[ReplayView, ...]:

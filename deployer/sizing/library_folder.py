@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -67,12 +67,16 @@ def write_library(
     compiled: bool = True,
     force: bool = False,
     status: Status = lambda text: nullcontext(),
+    python: bool = False,
 ) -> Library:
     """Write a library to a folder, with sizes for a `core`; it is `compiled` before that.
+
+    With `python` it has a module of Python, too, which `check_module` has allowed.
 
     ToolMissing without a compiler, ToolFailed where it does not compile it, OptionProblem where the folder has files
     that something else wrote, unless `force` says to replace them.
     """
+    made = replace(made, python=python)
     files = model_files(made) if isinstance(made, ModelMaterial) else library_files(made)
     if core:
         files = with_sizes(files, made.name, core)

@@ -91,6 +91,7 @@ PREDICTS = {
     "compiled",
     "force",
     "inputs",
+    "python",
     "warn",
 }
 """Arguments of a library that only predicts."""

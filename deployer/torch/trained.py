@@ -157,6 +157,7 @@ class Trained(Fitted):
         compiled: bool = True,
         force: bool = False,
         canonical_batch: bool = False,
+        python: bool = False,
         latent_replay: int = 0,
         replay_policy: str = BALANCED,
         replay_seed: int = 0,
@@ -174,6 +175,7 @@ class Trained(Fitted):
         - `core` of `targets/cores/cores.toml`: also compile for it, and list sizes. `budgets`: bytes by level.
         - `compiled`: compile the library on this machine before it is written. `force` replaces files of others.
         - `canonical_batch` adds gradients up sample by sample, so that bits do not depend on how an update is split.
+        - `python`: write a module of Python, too, a class over the shared library that `make shared` builds.
         - `latent_replay`: train the layers behind frozen ones on latents, with a ring of so many records of latents and
           labels; `replay_policy` ("balanced", "reservoir") is what a full ring replaces, `replay_seed` its draws' seed.
         - `inputs` ("int8", "uint8"): type of inputs that the model quantizes at once, which are floats without it.
@@ -191,7 +193,7 @@ class Trained(Fitted):
         replay = ReplayOptions(latent_replay, replay_policy, replay_seed) if latent_replay else None
         options = LibraryOptions(
             name or Path(folder).name, weights, optimizer_state, predict_batch, core, budgets, compiled, force,
-            canonical_batch, replay, LibraryForm(inputs, predict_after_update),
+            canonical_batch, replay, LibraryForm(inputs, predict_after_update), python,
         )  # fmt: skip
         return write(files, Path(folder), options, warn)
 

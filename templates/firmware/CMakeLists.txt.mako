@@ -36,6 +36,23 @@ if(${v.upper}_EXAMPLE)
     target_link_libraries(${v.name}_example PRIVATE ${v.name})
 endif()
 
+% for _ in v.python:
+# The shared library of ${v.name}.py, which is looked for in the folder build beside it: cmake --build build --target ${v.name}_shared
+add_library(${v.name}_shared SHARED EXCLUDE_FROM_ALL
+% for name in v.sources:
+    src/${name}.c
+% endfor
+    python/${v.name}_build.c
+)
+set_target_properties(${v.name}_shared PROPERTIES C_STANDARD ${v.standard} C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
+    OUTPUT_NAME ${v.name} PREFIX lib SUFFIX .so ARCHIVE_OUTPUT_NAME ${v.name}_shared WINDOWS_EXPORT_ALL_SYMBOLS ON)
+target_include_directories(${v.name}_shared PRIVATE include)
+target_compile_options(${v.name}_shared PRIVATE ${v.optimize} ${v.flags})
+if(UNIX)
+    target_link_libraries(${v.name}_shared PRIVATE ${v.linked})
+endif()
+
+% endfor
 install(TARGETS ${v.name} EXPORT ${v.name}-targets ARCHIVE DESTINATION lib)
 install(FILES include/${v.name}.h DESTINATION include)
 install(EXPORT ${v.name}-targets FILE ${v.name}-config.cmake NAMESPACE ${v.name}:: DESTINATION lib/cmake/${v.name})

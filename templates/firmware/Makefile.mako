@@ -1,6 +1,9 @@
 # ${v.provenance}
 #
 # make: the library and the example; make run: the example's losses; make install PREFIX=DIR.
+% for _ in v.python:
+# make shared: the shared library of ${v.name}.py, for this machine.
+% endfor
 CC ?= cc
 AR ?= ar
 PREFIX ?= /usr/local
@@ -30,6 +33,25 @@ $(BUILD)/%.o: src/%.c include/${v.name}.h $(wildcard src/*.h)
 run: $(BUILD)/${v.name}_example
 	$(BUILD)/${v.name}_example
 
+% for _ in v.python:
+SHARED_CFLAGS ?= ${v.optimize}
+SHARED = $(patsubst $(BUILD)/%.o,$(BUILD)/shared/%.o,$(OBJECTS)) $(BUILD)/shared/${v.name}_build.o
+
+shared: $(BUILD)/lib${v.name}.so
+
+$(BUILD)/lib${v.name}.so: $(SHARED)
+	rm -f $@
+	$(CC) -shared $(LDFLAGS) $(SHARED) ${v.libraries} -o $@
+
+$(BUILD)/shared/%.o: src/%.c include/${v.name}.h $(wildcard src/*.h)
+	@mkdir -p $(BUILD)/shared
+	$(CC) $(SHARED_CFLAGS) $(EXACT) -fPIC -c $< -o $@
+
+$(BUILD)/shared/${v.name}_build.o: python/${v.name}_build.c
+	@mkdir -p $(BUILD)/shared
+	$(CC) $(SHARED_CFLAGS) $(EXACT) -fPIC -c $< -o $@
+
+% endfor
 install: $(BUILD)/lib${v.name}.a
 	mkdir -p $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
 	cp $(BUILD)/lib${v.name}.a $(DESTDIR)$(PREFIX)/lib/
@@ -38,4 +60,4 @@ install: $(BUILD)/lib${v.name}.a
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all run install clean
+.PHONY: all run install clean${v.python_targets}

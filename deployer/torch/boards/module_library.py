@@ -69,6 +69,7 @@ def package(
     canonical_batch: bool = False,
     inputs: str = "",
     predict_after_update: bool = False,
+    python: bool = False,
     warn: Warn = python_warning,
 ) -> Library:
     """Write a library of C to a folder: one that trains the module from its present weights, or one that only predicts.
@@ -85,7 +86,7 @@ def package(
     called = name or Path(folder).name
     options = LibraryOptions(
         called, "", True, predict_batch, core, budgets, compiled, force, canonical_batch,
-        form=LibraryForm(inputs, predict_after_update),
+        form=LibraryForm(inputs, predict_after_update), python=python,
     )  # fmt: skip
     if loss is None and canonical_batch:
         raise OptionProblem("canonical_batch has no effect without gradients", hint="a loss, or leave it out")

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from deployer.core import target as targets
 from deployer.core.errors import DeployerError, DeployerWarning, OptionProblem, Warn
 from deployer.core.plan import Options
+from deployer.core.safe_text import CText
 from deployer.firmware.bill import check_name
+from deployer.firmware.bindings.python_module import check_module
 from deployer.firmware.common import PLAIN_FORM, LibraryForm
 from deployer.firmware.replay import ReplayOptions
 from deployer.firmware.sources import library_rules
@@ -19,7 +21,7 @@ from deployer.fitting.runs.run_files import (
     case_of_files,
 )
 from deployer.running import output
-from deployer.sizing.boards import core_of
+from deployer.sizing.boards import Core, core_of
 from deployer.sizing.library_folder import Library, write_library
 from deployer.sizing.needs import material
 from deployer.torch.objective_step import (
@@ -45,18 +47,26 @@ class LibraryOptions:
     canonical_batch: bool = False
     replay: ReplayOptions | None = None
     form: LibraryForm = PLAIN_FORM
+    python: bool = False
+
+    def checked(self) -> tuple[CText, Core | None]:
+        """The library's name and core; OptionProblem for unusable ones."""
+        name = check_name(self.name)
+        if self.python:
+            check_module(name, self.replay is not None)
+        return name, core_of(self.core) if self.core else None
 
 
 def write(files: Mapping[str, bytes], folder: Path, options: LibraryOptions, warn: Warn) -> Library:
     """Write the library of a run's files."""
-    name, core = check_name(options.name), core_of(options.core) if options.core else None
+    name, core = options.checked()
     target = targets.load(library_rules().target)
     budgets = dict(options.budgets or {}) or None
     planned = Options(target=target.name, budgets=budgets, canonical_batch=options.canonical_batch)
     run = case_of_files(files, name, options.weights, options.optimizer_state)
     predictor = run.predictor(options.predict_batch) or ""
     made = material(run.case, name, planned, predictor, warn, replay=options.replay, form=options.form)
-    return write_library(made, folder, core, options.compiled, options.force)
+    return write_library(made, folder, core, options.compiled, options.force, python=options.python)
 
 
 def batch_file(batch: int) -> str:

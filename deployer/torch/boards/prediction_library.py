@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from deployer import pipeline
 from deployer.core.errors import DatasetMismatch, DeployerWarning, OptionProblem, Warn
 from deployer.core.plan import Options
-from deployer.firmware.bill import check_name
 from deployer.firmware.sources import library_rules
-from deployer.sizing.boards import core_of
 from deployer.sizing.library_folder import Library, write_library
 from deployer.sizing.needs import model_material
 from deployer.torch.boards.packaging import LibraryOptions, resized
@@ -34,7 +32,7 @@ def write_prediction_library(
 
     DatasetMismatch where they are not the module's arguments; a warning where it has more outputs than one.
     """
-    name, core = check_name(options.name), core_of(options.core) if options.core else None
+    name, core = options.checked()
     tensors, keywords = _inputs(module, example)
     tensors = {n: resized(x, options.predict_batch) for n, x in tensors.items()}
     counts = list[int]()
@@ -57,7 +55,7 @@ def write_prediction_library(
         (place / INPUTS).write_bytes(npz_bytes(arrays))
         case = pipeline.load_inference_case(place, warn=warn)
         made = model_material(case, name, planned, inputs=options.form.inputs)
-    return write_library(made, folder, core, options.compiled, options.force)
+    return write_library(made, folder, core, options.compiled, options.force, python=options.python)
 
 
 def _inputs(module: nn.Module, example: Any) -> tuple[dict[str, Tensor], bool]:

@@ -270,6 +270,7 @@ class CompiledStep:
         force: bool = False,
         inputs: str = "",
         predict_after_update: bool = False,
+        python: bool = False,
         warn: Warn = python_warning,
     ) -> Library:
         """Write a library of C that goes on from the present state, to a folder; the arguments of `Trained.package`.
@@ -280,6 +281,7 @@ class CompiledStep:
         options = LibraryOptions(
             title, "", optimizer_state, predict_batch, core, budgets, compiled, force, self._options.canonical_batch,
             form=LibraryForm(inputs, predict_after_update),
+            python=python,
         )  # fmt: skip
         return write_step_library(
             variant.captured, variant.problem, variant.state, self._accumulate, Path(folder), options, warn
