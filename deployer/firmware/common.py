@@ -172,6 +172,7 @@ class CommonView:
         self.python_targets = code(" shared" if made.python else "")
         self.sources: tuple[CText, ...] = ()
         self.proofs: tuple[CText, ...] = ()
+        self.own_proofs: tuple[CText, ...] = ()
         self.proof, self.own_fma_proof = (
             code(source_proof(name, made.name)) for name in (f"{made.name}.c", OWN_FMA_SOURCE)
         )
@@ -219,7 +220,7 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
     sources = kernel_sources(kernels, tools, made.name, (*NEEDED, *made.needed))
     proofs = (source_proof(f"{kernel.symbol}.c", made.name) for kernel in kernels)
     more_proofs = (proof for _, text in sorted(made.beside.items()) for proof in _PROOF.findall(text))
-    view.proofs = tuple(map(code, (*proofs, *more_proofs)))
+    view.proofs = tuple(map(code, (*proofs, *view.own_proofs, *more_proofs)))
     files: dict[str, str | bytes] = {f"src/{name}": text for name, text in sources.items()}
     view.sources = tuple(
         code(PurePosixPath(p).stem) for p in sorted({*files, *own, *made.beside}) if p[:4] == "src/" and p[-2:] == ".c"

@@ -9,6 +9,7 @@ from deployer.core import target as targets
 from deployer.core.plan import target_of
 from deployer.core.safe_text import CText, code, json_text
 from deployer.firmware import interface, pages, state
+from deployer.firmware.bindings.gradients import gradients_views
 from deployer.firmware.bindings.python_module import TrainingParts
 from deployer.firmware.common import (
     PLAIN_FORM,
@@ -127,7 +128,9 @@ class _View(CommonView):
         self.size_rows = (self.size_rows[0], *(row.size_row for row in self.replay), *self.size_rows[1:])
         self.weight_rows = pages.weight_rows(plan, program)
         self.rate_text = pages.rate_text(self.name, made.rates)
-        self.training = TrainingParts(self.layout, self.accumulate, self.rates)
+        self.gradients = gradients_views(self.layout, made.schedule, self.name)
+        self.own_proofs = tuple(view.proof for view in self.gradients)
+        self.training = TrainingParts(self.layout, self.accumulate, self.rates, self.gradients)
 
 
 def _replay(view: _View) -> tuple[ReplayView, ...]:
@@ -162,6 +165,13 @@ def _kept(
     )
 
 
+def _gradients(view: _View) -> dict[str, object]:
+    """The image of gradients: its kind and bytes, and its tensors in order."""
+    [images] = view.gradients
+    names = [view.layout.kept[number].home.storage for number in view.layout.gradients]
+    return {"kind": images.kind, "bytes": images.bytes, "tensors": names}
+
+
 def _own_facts(view: _View) -> dict[str, object]:
     """Members of the manifest of this kind of library alone: segments, tensors, offsets in weights.bin, identities."""
     made, place = view.made, state.HEADER.size
@@ -178,6 +188,7 @@ def _own_facts(view: _View) -> dict[str, object]:
         "output": [described(made, name) for name in made.plan.outputs[1:] if name not in latents],
         "state": tensors,
         "accumulate": made.plan.options.accumulate,
+        **({"gradients": _gradients(view)} if view.gradients else {}),
         **({"replay": view.replay[0].facts} if view.replay else {}),
         "identities": [f"{number:016x}" for number in view.layout.identities],
     }

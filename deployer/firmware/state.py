@@ -32,6 +32,8 @@ UNIT_MOST = 256
 KINDS = ("state", "weights", "changes")
 """What an image holds, by its number: all that lasts; weights alone; those weights that differ from the first ones."""
 STATE, WEIGHTS, CHANGES = range(len(KINDS))
+GRADIENTS = len(KINDS)
+"""The kind of images of gradients alone, which devices exchange and no flash keeps."""
 FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 FNV_BLOCK = 1 << 14
 """Bytes that are digested at once: their sums lie in the processor's cache."""
@@ -70,12 +72,18 @@ class StateLayout:
     """Layout of a state: tensors in order, and for each kind of image its model's identity and its maximal bytes.
 
     Images of states and of weights fit where tensors and frozen constants are the same, those of changes where the
-    first weights are, too.
+    first weights are, too. `gradients` are the numbers of the tensors that passes add up for their update.
     """
 
     kept: tuple[Kept, ...]
     identities: tuple[int, ...]
     most: tuple[int, ...]
+    gradients: range = range(0)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of an image of gradients."""
+        return HEADER.size + sum(self.kept[number].home.bytes for number in self.gradients) + DIGEST.size
 
 
 def initial_tensors(plan: Plan, program: Program, weights: Mapping[str, Array]) -> tuple[InitialTensor, ...]:
@@ -115,7 +123,8 @@ def state_layout(
     frozen = sorted([name, content] for name, content in digests.items() if name not in names)
     same = _identity([VERSION, plan.options.accumulate, tensors, frozen])
     first = _identity([same, sorted(map(list, digests.items()))])
-    return StateLayout(tuple(kept), (same, same, first), (whole, weights, changes))
+    gradients = range(len(lasting), len(lasting) + len(plan.accumulators))
+    return StateLayout(tuple(kept), (same, same, first), (whole, weights, changes), gradients)
 
 
 def _identity(facts: object) -> int:

@@ -139,6 +139,17 @@ ${v.name}_status_t ${v.name}_load(${v.name}_t *model, const void *image, size_t 
 /* Return the digest that an image of the state would end with: equal states have equal digests. */
 ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest);
 
+% for g in v.gradients:
+/* Gradients of several devices as one update: each makes passes from the same weights, get_gradients writes what they have
+ * added up to an image of _GRADIENTS_BYTES bytes, and add_gradients adds such an image, with the number of its passes, to those
+ * of another device of this model, in float32, element by element. An image that is added first is copied. A foreign or damaged
+ * image is refused and changes nothing, as is one with more passes than are left until the update (_ERROR_DUE).
+ * ${g.order} */
+#define ${v.upper}_GRADIENTS_BYTES ${g.bytes}u
+${v.name}_status_t ${v.name}_get_gradients(${v.name}_t *model, void *image, size_t bytes);
+${v.name}_status_t ${v.name}_add_gradients(${v.name}_t *model, const void *image, size_t bytes);
+
+% endfor
 /* Flash with two slots for images, written in turn: after a power cut at any time the previous image is intact.
  * The functions return 0 on success and get `context`. They are called with addresses inside the slots. */
 #define ${v.upper}_SLOT_HEAD ${v.slot_head}u       /* bytes of a slot before its image */

@@ -35,6 +35,10 @@ RATES: Final = ${v.rates}
 Kind: TypeAlias = Literal[${v.kinds}]
 """Content of an image: all to go on with the same bits; weights alone; weights that differ from the first ones."""
 % endfor
+% for _ in v.trains:
+Image: TypeAlias = bytes | bytearray | memoryview | NDArray[np.uint8]
+"""An image, as whatever holds its bytes in one piece."""
+% endfor
 _SOURCES: Final = b"${v.build}"
 _REMEDIES: Final[Mapping[int, str]] = {
 % for number, text in v.remedies:
@@ -189,6 +193,22 @@ class Model:
         """Discard the passes since the last update."""
         self._do(self._code.${v.name}_drop_passes)
 
+% for g in v.gradients:
+    def get_gradients(self) -> bytes:
+        """Return the gradients that the passes since the last update have added up, as an image for `add_gradients`."""
+        image = ctypes.create_string_buffer(${g.bytes})
+        self._do(self._code.${v.name}_get_gradients, image, ctypes.c_size_t(len(image)))
+        return image.raw
+
+    def add_gradients(self, image: Image) -> None:
+        """Add gradients of another instance of this model, and the number of their passes, to those of this one.
+
+        ${g.order}
+        """
+        content = _bytes_of(image)
+        self._do(self._code.${v.name}_add_gradients, ctypes.c_void_p(content.ctypes.data), ctypes.c_size_t(content.size))
+
+% endfor
     def set_learning_rate(self, rate: float, group: int = 0) -> None:
         """Set the learning rate of a group (below RATES) from the next update on."""
         self._do(self._code.${v.name}_set_learning_rate, ctypes.c_uint32(group), ctypes.c_float(rate))
@@ -202,7 +222,7 @@ class Model:
         self._do(self._code.${v.name}_save, number, image, ctypes.c_size_t(most), ctypes.byref(used))
         return image.raw[: used.value]
 
-    def load(self, image: bytes | bytearray | memoryview | NDArray[np.uint8]) -> None:
+    def load(self, image: Image) -> None:
         """Load an image of any kind; a foreign or damaged one is refused and changes nothing."""
         content = _bytes_of(image)
         self._do(self._code.${v.name}_load, ctypes.c_void_p(content.ctypes.data), ctypes.c_size_t(content.size))

@@ -1,6 +1,10 @@
 /* ${v.provenance}
  *
  * Images of the state, in memory and in flash: a header, the words of the tensors, and a digest of both, little-endian. */
+% for _ in v.gradients:
+#include <string.h>
+
+% endfor
 #include "${v.name}_own.h"
 #include "${v.name}_weights.h"
 
@@ -273,6 +277,76 @@ ${v.name}_status_t ${v.name}_digest(${v.name}_t *model, uint64_t *digest) {
     return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
+% for g in v.gradients:
+/* ---- gradients of other devices ---- */
+
+#define GRADIENTS ${g.kind}u      /* the kind of their images */
+#define GRADIENTS_BEGIN ${g.begin}u /* the first tensor among those of the state, and the one behind the last */
+#define GRADIENTS_END ${g.end}u
+
+${v.name}_status_t ${v.name}_get_gradients(${v.name}_t *model, void *image, size_t bytes) {
+    ${v.name}_sink_t to = {.digest = FNV_OFFSET, .memory = image};
+    const ${v.name}_status_t status = ${v.name}_idle(model);
+    if (status) return status;
+    if (!image) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
+    if (model->passes == 0) return ${v.name}_ended(model, ${v.upper}_ERROR_EARLY);
+    if (model->passes & SPOILT) return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
+    if (bytes < ${v.upper}_GRADIENTS_BYTES) return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
+    const uint32_t low = kinds[${v.upper}_KEEP_STATE].low, high = kinds[${v.upper}_KEEP_STATE].high;
+    const uint32_t head[] = {MAGIC, FORMAT, GRADIENTS, low, high, ${v.upper}_GRADIENTS_BYTES, model->passes};
+    for (uint32_t i = 0; i < sizeof head / sizeof *head; i++) put_word(&to, head[i]);
+    for (uint32_t i = GRADIENTS_BEGIN; i < GRADIENTS_END; i++)
+        for (uint32_t k = 0; k < kept[i].count; k++) put_word(&to, model->memory.u32[kept[i].at + k]);
+    put_seal(&to);
+    return ${v.name}_ended(model, ${v.upper}_OK);
+}
+
+/* Check for whole gradients of this model, and count their passes. */
+static ${v.name}_status_t examined_gradients(${v.name}_source_t from, uint32_t *passes) {
+    const uint32_t room = from.left;
+    int ours = get_word(&from) == MAGIC;
+    ours &= get_word(&from) == FORMAT;
+    ours &= get_word(&from) == GRADIENTS;
+    ours &= get_word(&from) == kinds[${v.upper}_KEEP_STATE].low;
+    ours &= get_word(&from) == kinds[${v.upper}_KEEP_STATE].high;
+    if (!ours) return ${v.upper}_ERROR_FOREIGN;
+    if (get_word(&from) != ${v.upper}_GRADIENTS_BYTES) return ${v.upper}_ERROR_DAMAGED;
+    if (room != ${v.upper}_GRADIENTS_BYTES) return ${v.upper}_ERROR_SIZE;
+    *passes = get_word(&from);
+    while (from.left > SEAL_BYTES) (void)get_byte(&from);
+    return is_sealed(&from) && *passes > 0 && *passes <= ${v.upper}_ACCUMULATE ? ${v.upper}_OK : ${v.upper}_ERROR_DAMAGED;
+}
+
+/* Add a tensor as a pass adds its gradients: the first one of an update is copied. */
+static void add_tensor(${v.name}_source_t *from, uint32_t tensor, ${v.name}_t *model) {
+    for (uint32_t k = 0; k < kept[tensor].count; k++) {
+        const uint32_t word = get_word(from), at = kept[tensor].at + k;
+        float gradient;
+        memcpy(&gradient, &word, sizeof gradient);
+        model->memory.f32[at] = model->passes == 0 ? gradient : model->memory.f32[at] + gradient;
+    }
+}
+
+${v.name}_status_t ${v.name}_add_gradients(${v.name}_t *model, const void *image, size_t bytes) {
+    ${v.name}_source_t from = {.digest = FNV_OFFSET, .memory = image, .left = bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX};
+    uint32_t passes = 0;
+    const ${v.name}_status_t status = ${v.name}_idle(model);
+    if (status) return status;
+    if (!image) return ${v.name}_ended(model, ${v.upper}_ERROR_POINTER);
+    if (model->passes & SPOILT) return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
+    if (bytes < HEAD_BYTES + SEAL_BYTES) return ${v.name}_ended(model, ${v.upper}_ERROR_SIZE);
+    const ${v.name}_status_t found = examined_gradients(from, &passes);
+    if (found) return ${v.name}_ended(model, found);
+    if (passes > ${v.upper}_ACCUMULATE - model->passes) return ${v.name}_ended(model, ${v.upper}_ERROR_DUE);
+    for (uint32_t i = 0; i < HEAD_BYTES; i++) (void)get_byte(&from);
+    for (uint32_t i = GRADIENTS_BEGIN; i < GRADIENTS_END; i++) add_tensor(&from, i, model);
+    model->passes += passes;
+    return ${v.name}_ended(model, ${v.upper}_OK);
+}
+
+EXACT_FLAGS(${g.proof})
+
+% endfor
 /* ---- flash ---- */
 
 /* Contents of a slot. `number` counts saves. `done`: a record says that the save is done. `sure`: the second record says

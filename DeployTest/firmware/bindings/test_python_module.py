@@ -277,17 +277,28 @@ def test_shared_library(root: Path, dense: ModuleType, tmp_path: Path) -> None:
 def test_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's commands, from a model to a program in Python, and its output."""
     monkeypatch.chdir(tmp_path)
+    assert followed("python", "train.py") == shown_blocks()["python output"]
+
+
+def test_page_of_gradients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for devices that exchange gradients."""
+    monkeypatch.chdir(tmp_path)
+    assert followed("gradients", "devices.py") == "True\n"
+
+
+def followed(topic: str, program: str) -> str:
+    """Follow the page's commands of a topic in this folder, and return the program's output."""
     shown = shown_blocks()
-    Path("train.py").write_text(shown["python program"])
+    Path(program).write_text(shown[f"{topic} program"])
     environment = os.environ | {"PYTHONPATH": "digits"}
-    commands = shown["python commands"].splitlines()
+    commands = shown[f"{topic} commands"].splitlines()
     assert [shlex.split(line)[0] for line in commands] == ["python", "deployer", "make", "PYTHONPATH=digits"]
     simple_mlp.generate(Path("case"))
     assert deployer(*shlex.split(commands[1])[1:]) == 0
     subprocess.run(shlex.split(commands[2]), check=True, capture_output=True)
     words = [sys.executable, *shlex.split(commands[3])[2:]]
     run = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
-    assert run.stdout == shown["python output"]
+    return run.stdout
 
 
 @pytest.mark.parametrize("flags", ["-O0", "-O3 -march=native"])

@@ -14,6 +14,7 @@ from deployer.core.ir import Program, TensorType
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, code, python_string
 from deployer.firmware import interface, state
+from deployer.firmware.bindings.gradients import GradientsView
 from deployer.firmware.interface import PredictionView, TensorView
 from deployer.firmware.steps import ONCE, TRAIN
 
@@ -73,11 +74,12 @@ class CallView:
 
 @dataclass(frozen=True)
 class TrainingParts:
-    """Parts of a library that trains, beside its predictions: layout of its images, passes per update, rates."""
+    """Parts of a library that trains, beside predictions: layout of its images, passes per update, rates, gradients."""
 
     layout: state.StateLayout
     accumulate: int
     rates: int
+    gradients: tuple[GradientsView, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +143,7 @@ class _View:
         self.calls = (*self.train, *self.predictions)
         self.typing = code("Any, Final, Literal, NamedTuple, TypeAlias" if made else "Any, Final, NamedTuple")
         self.accumulate, self.rates = (made.accumulate, made.rates) if made else (0, 0)
+        self.gradients = made.gradients if made else ()
         kept = made.layout.kept if made else ()
         self.weights, self.others = (
             tuple(self._place(k.home.storage) for k in kept if k.is_weight == weights) for weights in (True, False)
