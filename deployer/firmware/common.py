@@ -19,7 +19,13 @@ from deployer.core.safe_text import CText, c_comment, code, json_text, markdown_
 from deployer.core.target import Target, Toolchain
 from deployer.firmware import interface, state
 from deployer.firmware.bill import BILL, library_bill
-from deployer.firmware.bindings.python_module import ModuleParts, TrainingParts, python_files
+from deployer.firmware.bindings.python_module import (
+    ModuleParts,
+    TrainingParts,
+    native_kernels,
+    python_files,
+    shared_paths,
+)
 from deployer.firmware.byte_inputs import InputScale
 from deployer.firmware.memory import FROZEN, MemoryLayout
 from deployer.firmware.pages import listed
@@ -168,6 +174,8 @@ class CommonView:
         self.flags = code(" ".join(rules.flags))
         self.libraries = code(" ".join(f"-l{name}" for name in rules.libraries))
         self.linked = code(" ".join(rules.libraries))
+        self.shared_sources: tuple[CText, ...] = ()
+        self.shared_flags, self.native_flag = code(" ".join(rules.shared)), code(rules.native)
         self.python = ONCE if made.python else ()
         self.python_targets = code(" shared" if made.python else "")
         self.sources: tuple[CText, ...] = ()
@@ -225,6 +233,8 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
     view.sources = tuple(
         code(PurePosixPath(p).stem) for p in sorted({*files, *own, *made.beside}) if p[:4] == "src/" and p[-2:] == ".c"
     )
+    native = native_kernels(kernels, made.name, (*NEEDED, *made.needed), sources) if made.python else {}
+    view.shared_sources = shared_paths(view.sources, native, made.name)
     own = {**own, "library.properties": "library.properties", f"{VENDOR}.{made.name}.pdsc": "pack.pdsc"}
     own |= {name: name for name in ("Makefile", "CMakeLists.txt", "idf_component.yml")}
     own |= {"zephyr/CMakeLists.txt": "zephyr.cmake", "zephyr/module.yml": "module.yml", "zephyr/Kconfig": "Kconfig"}
@@ -233,7 +243,7 @@ def printed_files(view: CommonView, own: Mapping[str, str], more: Mapping[str, b
         raise OptionProblem("kernels have the names of the library's own files", facts, "other names for the kernels")
     files |= {path: rendered(f"firmware/{template}", view) for path, template in own.items()}
     if made.python:
-        files |= python_files(view.module_parts, files)
+        files |= native | python_files(view.module_parts, {**files, **native})
     files["library.json"] = json_text(_platformio(view))
     files |= {path: str(files[path]) + made.readme for path in ("README.md",)}
     files |= {**more, **made.beside}

@@ -1,12 +1,13 @@
 """The C of kernels for a library: their files and the headers they include, side by side in one folder."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from deployer.codegen.generate import kernel_files
+from deployer.core import target as targets
 from deployer.core.errors import InternalError
 from deployer.core.files.reading import own_toml
 from deployer.core.kernel import Kernel
@@ -30,7 +31,8 @@ _INCLUDE = re.compile(r'^(#ifdef \w+\n)?#include "([^"]+)"$', re.MULTILINE)
 class Rules:
     """Build rules of libraries: default target for plans, C standard, flags, and libraries to link.
 
-    `costs` is the target by whose costs steps are counted where nothing measures them.
+    `costs` is the target by whose costs steps are counted where nothing measures them. `shared` are the flags of a
+    shared library, instead of `optimize`, and `native` is one that fits it to this machine.
     """
 
     target: str
@@ -38,6 +40,8 @@ class Rules:
     standard: str
     optimize: str
     flags: tuple[str, ...]
+    shared: tuple[str, ...]
+    native: str
     libraries: tuple[str, ...]
 
 
@@ -45,8 +49,29 @@ class Rules:
 def library_rules() -> Rules:
     """The rules, from their file."""
     read = own_toml(PORTABLE / "library.toml")
-    lists = tuple(read["flags"]), tuple(read["libraries"])
-    return Rules(read["target"], read["costs"], read["standard"], read["optimize"], *lists)
+    return Rules(
+        target=read["target"],
+        costs=read["costs"],
+        standard=read["standard"],
+        optimize=read["optimize"],
+        flags=tuple(read["flags"]),
+        shared=tuple(read["shared"]),
+        native=read["native"],
+        libraries=tuple(read["libraries"]),
+    )
+
+
+def native_sources(
+    kernels: Collection[Kernel], prefix: str, needed: Iterable[str], portable: Mapping[str, str]
+) -> dict[str, str]:
+    """The texts of files by name that a shared library has instead of `portable` ones, or beside them.
+
+    They are kernels that the target of `library_rules` has of its own, for a computer's vectors, with the same bits.
+    """
+    tools = targets.load(library_rules().target).toolchain
+    assert tools is not None
+    texts = _sources(kernels, tools.sources, tools, prefix, needed)
+    return {name: text for name, text in texts.items() if portable.get(name) != text}
 
 
 def kernel_sources(kernels: Collection[Kernel], tools: Toolchain, prefix: str, needed: Iterable[str]) -> dict[str, str]:
@@ -55,17 +80,25 @@ def kernel_sources(kernels: Collection[Kernel], tools: Toolchain, prefix: str, n
     `tools` is the toolchain of the plan's target. Files, types and functions that the linker sees carry the prefix, and
     each source ends with the function that shows its flags, `source_proof`.
     """
+    return _sources(kernels, ("portable",), tools, prefix, needed)
+
+
+def _sources(
+    kernels: Collection[Kernel], folders: tuple[str, ...], tools: Toolchain, prefix: str, needed: Iterable[str]
+) -> dict[str, str]:
+    """The same with kernels of targets in these folders before those for all."""
     files: dict[str, str] = {}
-    portable = replace(tools, sources=("portable",))
+    portable = replace(tools, sources=folders)
     for kernel in kernels:
         header, name = f"{kernel.symbol}.h", f"{kernel.symbol}.c"
         texts = kernel_files(kernel)
         code = texts.get(name) or kernel_source(kernel.symbol, portable, PORTABLE).content
         files |= {name: _prefixed(code, kernel, prefix), header: _prefixed(texts[header], kernel, prefix)}
+    places = [PORTABLE, COMMON / "include", *(TARGETS_DIR / folder for folder in folders)]
     waiting = [*needed, *(name for text in files.values() for name in _included(text))]
     for name in waiting:
         if name not in files:
-            files[name] = re.sub(rf"\b{OWN_FMA}\b", f"{prefix}_fmaf", _shared(name))
+            files[name] = re.sub(rf"\b{OWN_FMA}\b", f"{prefix}_fmaf", _shared(name, places))
             waiting += _included(files[name])
     types = {name for text in files.values() for names in _TYPE.findall(text) for name in names if name}
     named = {name: _own_names(text, types, files, prefix) for name, text in files.items()}
@@ -120,8 +153,8 @@ def _included(text: str) -> list[str]:
     return [name for condition, name in _INCLUDE.findall(text) if not condition]
 
 
-def _shared(name: str) -> str:
-    places = [folder / name for folder in (PORTABLE, COMMON / "include")]
+def _shared(name: str, folders: Sequence[Path]) -> str:
+    places = [folder / name for folder in folders]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise InternalError(f"there is no file {name}", [("looked for", ", ".join(map(str, places)))])

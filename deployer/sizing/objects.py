@@ -245,7 +245,7 @@ def compile_here(files: Mapping[str, str | bytes], name: str) -> str:
             if path.endswith((".c", ".h")):
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(str(text))
-        words = [*command, f"-std=c{rules.standard}", "-O0", *rules.flags, "-Iinclude", "-c", *sources]
+        words = [*command, f"-std=c{rules.standard}", "-O0", *rules.flags, "-Iinclude", "-Isrc", "-c", *sources]
         try:
             run_tool(words, folder)
         except ToolFailed as error:

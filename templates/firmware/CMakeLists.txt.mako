@@ -38,16 +38,17 @@ endif()
 
 % for _ in v.python:
 # The shared library of ${v.name}.py, which is looked for in the folder build beside it: cmake --build build --target ${v.name}_shared
+include(CheckCCompilerFlag)
+check_c_compiler_flag(${v.native_flag} ${v.upper}_NATIVE)
 add_library(${v.name}_shared SHARED EXCLUDE_FROM_ALL
-% for name in v.sources:
-    src/${name}.c
+% for path in v.shared_sources:
+    ${path}.c
 % endfor
-    python/${v.name}_build.c
 )
 set_target_properties(${v.name}_shared PROPERTIES C_STANDARD ${v.standard} C_STANDARD_REQUIRED ON C_EXTENSIONS OFF
     OUTPUT_NAME ${v.name} PREFIX lib SUFFIX .so ARCHIVE_OUTPUT_NAME ${v.name}_shared WINDOWS_EXPORT_ALL_SYMBOLS ON)
-target_include_directories(${v.name}_shared PRIVATE include)
-target_compile_options(${v.name}_shared PRIVATE ${v.optimize} ${v.flags})
+target_include_directories(${v.name}_shared PRIVATE include src)
+target_compile_options(${v.name}_shared PRIVATE ${v.shared_flags} ${v.flags} <%text>$<$<BOOL:${</%text>${v.upper}_NATIVE<%text>}>:</%text>${v.native_flag}>)
 if(UNIX)
     target_link_libraries(${v.name}_shared PRIVATE ${v.linked})
 endif()

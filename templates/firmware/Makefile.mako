@@ -34,7 +34,9 @@ run: $(BUILD)/${v.name}_example
 	$(BUILD)/${v.name}_example
 
 % for _ in v.python:
-SHARED_CFLAGS ?= ${v.optimize}
+# For this machine: its vectors, and kernels of python/ in place of those of src/. The bits are the same.
+NATIVE := $(shell $(CC) ${v.native_flag} -E -xc /dev/null >/dev/null 2>&1 && echo ${v.native_flag})
+SHARED_CFLAGS ?= ${v.shared_flags} $(NATIVE)
 SHARED = $(patsubst $(BUILD)/%.o,$(BUILD)/shared/%.o,$(OBJECTS)) $(BUILD)/shared/${v.name}_build.o
 
 shared: $(BUILD)/lib${v.name}.so
@@ -43,11 +45,12 @@ $(BUILD)/lib${v.name}.so: $(SHARED)
 	rm -f $@
 	$(CC) -shared $(LDFLAGS) $(SHARED) ${v.libraries} -o $@
 
-$(BUILD)/shared/%.o: src/%.c include/${v.name}.h $(wildcard src/*.h)
+# The first rule that has its source is the one that make takes.
+$(BUILD)/shared/%.o: python/%.c include/${v.name}.h $(wildcard src/*.h python/*.h)
 	@mkdir -p $(BUILD)/shared
-	$(CC) $(SHARED_CFLAGS) $(EXACT) -fPIC -c $< -o $@
+	$(CC) $(SHARED_CFLAGS) $(EXACT) -fPIC -Isrc -c $< -o $@
 
-$(BUILD)/shared/${v.name}_build.o: python/${v.name}_build.c
+$(BUILD)/shared/%.o: src/%.c include/${v.name}.h $(wildcard src/*.h)
 	@mkdir -p $(BUILD)/shared
 	$(CC) $(SHARED_CFLAGS) $(EXACT) -fPIC -c $< -o $@
 

@@ -4,24 +4,30 @@ import hashlib
 import keyword
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.codegen.generate import rendered
 from deployer.codegen.harness import data_read
 from deployer.core.errors import OptionProblem
 from deployer.core.ir import Program, TensorType
+from deployer.core.kernel import Kernel
 from deployer.core.plan import Plan
 from deployer.core.safe_text import CText, code, python_string
 from deployer.firmware import interface, state
 from deployer.firmware.bindings.gradients import GradientsView
 from deployer.firmware.interface import PredictionView, TensorView
+from deployer.firmware.sources import native_sources
 from deployer.firmware.steps import ONCE, TRAIN
 
 OPTION = "--python"
 """The option of a library's command that writes the module."""
 MODULES = ("numpy", "deployer")
 """What a module may not hide, beside Python's own modules."""
+FOLDER = "python"
+"""Folder of sources that a shared library has and no board."""
+COMPILED = ("src/", "include/", f"{FOLDER}/")
+"""Folders of what a shared library is built of."""
 REMEDIES = {
     "MACHINE": "build the shared library on the machine that loads it",
     "FLAGS": "build the shared library without CFLAGS that change floats",
@@ -114,8 +120,21 @@ def python_files(parts: ModuleParts, files: Mapping[str, str | bytes]) -> dict[s
     view = _View(parts, files)
     return {
         f"{parts.name}.py": rendered("firmware/python_module.py", view),
-        f"python/{parts.name}_build.c": rendered("firmware/python_build.c", view),
+        f"{FOLDER}/{parts.name}_build.c": rendered("firmware/python_build.c", view),
     }
+
+
+def native_kernels(
+    kernels: Collection[Kernel], name: str, needed: Iterable[str], portable: Mapping[str, str]
+) -> dict[str, str]:
+    """Sources for a computer's vectors by their paths; a shared library has them in place of `portable` ones."""
+    return {f"{FOLDER}/{file}": text for file, text in native_sources(kernels, name, needed, portable).items()}
+
+
+def shared_paths(sources: Sequence[str], native: Mapping[str, str], name: str) -> tuple[CText, ...]:
+    """Paths of all that a shared library is built of, without their `.c`."""
+    paths = [f"{FOLDER if f'{FOLDER}/{source}.c' in native else 'src'}/{source}" for source in sources]
+    return tuple(map(code, (*paths, f"{FOLDER}/{name}_build")))
 
 
 class _View:
@@ -217,5 +236,5 @@ def _argument(suffix: str) -> CText:
 
 def _digest(files: Mapping[str, str | bytes]) -> CText:
     """The digest of all that is compiled, by which the module knows the shared library of its own sources."""
-    sources = (f"{path}\n{text!r}\n" for path, text in sorted(files.items()) if path.startswith(("src/", "include/")))
-    return code(hashlib.sha256("".join(sources).encode()).hexdigest())
+    compiled = sorted(path for path in files if path.startswith(COMPILED))
+    return code(hashlib.sha256("".join(f"{path}\n{files[path]!r}\n" for path in compiled).encode()).hexdigest())

@@ -1,0 +1,1 @@
+"""Packaged libraries on a computer."""
