@@ -52,10 +52,10 @@ def largest_step(nodes: Iterable[Node], types: Mapping[str, TensorType]) -> int:
 def is_quicker(found: Region, types: Mapping[str, TensorType], target: Target) -> bool:
     """Whether the new nodes of a region take fewer cycles than those that they replace."""
     added = [node for group in found.added.values() for node in group]
-    return _cycles(added, types, target) < _cycles(found.removed, types, target)
+    return cycles(added, types, target) < cycles(found.removed, types, target)
 
 
-def _cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Target) -> int:
+def cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Target) -> int:
     """Cycles of kernels on whole operands, of steps, and of the transfers of operands that no level holds at once."""
     total = 0
     for node in nodes:

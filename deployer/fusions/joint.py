@@ -10,7 +10,7 @@ from dataclasses import replace
 from deployer.core.ir import Graph, Node, Program
 from deployer.core.operator import Operator, execution_of, registry
 from deployer.core.plan import Options, target_of
-from deployer.core.traits.fusion import Fusion
+from deployer.core.traits.fusion import Fusion, Joint
 from deployer.fusions.pair import is_private, is_unwritten
 
 
@@ -33,8 +33,15 @@ def _joined(program: Program, options: Options, last: Node, operator: Operator, 
     near = [n for n in graph.nodes if n is not last and set(last.inputs) & {*n.inputs, *n.outputs} - {""}]
     types = {name: tensor.type for name, tensor in program.tensors.items()}
     found = fusion.joint(last, near, types, target_of(options).kernel_model)
-    if found is None:
-        return program
+    return program if found is None else joined(program, options, operator, found, last)
+
+
+def joined(program: Program, options: Options, operator: Operator, found: Joint, last: Node) -> Program:
+    """The program with a node of the operator in the place of one of those that it stands for, `last` among them.
+
+    It is unchanged where a value between these is read elsewhere, or where there is no place for the node.
+    """
+    graph = next(g for g in program.graphs if last in g.nodes)
     joint, others = found
     members = [n for n in graph.nodes if n is last or n in others]
     place = _place(program, graph, joint, members)

@@ -7,10 +7,12 @@ from deployer.core.access import Access, At, Axis, Operand
 from deployer.core.ir import Node
 from deployer.core.kernel import ArgValue, Const, Work
 from deployer.core.kernel_model import KernelModel
+from deployer.core.operator import operator_of
 from deployer.operators.base.epilogue import GATE, extra_work, has_relu
 from deployer.operators.base.sums import is_single
 from deployer.operators.base.work_split import CostModel, Tile, WorkSplit, register_split
 from deployer.operators.products.gemm import SINGLE, outer_class
+from deployer.operators.products.joint_gemm import JointGemm
 
 
 class EpilogueCost(NamedTuple):
@@ -150,6 +152,42 @@ class GemmSplit(WorkSplit):
             overhead_macs = outputs * extra_work(node, access)
             return Work(outputs * k, outputs, batch * m * (n if cost_class == "few" else 1), cost_class, overhead_macs)
         return strips(batch, m, n, cost_class, model) if cost_class else in_products(node, access, tile, model)
+
+
+def _together(node: Node, access: Access, tile: Tile, model: KernelModel, whole: bool) -> Work:
+    """The work of products in one call, one after the other on every core, by blocks alone if all are `whole`."""
+    operator = operator_of(node)
+    assert isinstance(operator, JointGemm)
+    found = []
+    for i, (m, n, k) in enumerate(operator.sizes(node, access, tile)):
+        is_sum = operator.shared == "y" and (i > 0 or any(o.arg == "c" for o in access.operands))
+        extra = EpilogueCost(model.epilogue_block_macs[1], model.epilogue_line_start + model.epilogue_line_macs[1])
+        epilogue = extra if is_sum else EpilogueCost(0, 0)
+        of_one = blocks(1, m, n, k, epilogue, model) if whole else products(1, m, n, k, epilogue, False, model)
+        found.append(of_one)
+    cores = model.cores_assumed
+    macs = sum(work.macs for work in found)
+    computed = round(sum(work.products * cores * model.rounds(work.parallel) / work.parallel for work in found))
+    elements = round(sum(work.elements * cores * model.rounds(work.parallel) / work.parallel for work in found))
+    classes = {work.cost_class for work in found}
+    return Work(macs, elements, cores, classes.pop() if len(classes) == 1 else "edged", computed - macs)
+
+
+def together(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+    """The work of a tile by blocks alone: functions for some calls say that they take all products so."""
+    return _together(node, access, tile, model, True)
+
+
+@register_split
+class JointGemmSplit(WorkSplit):
+    """Products that share an operand or a result."""
+
+    kernel = "gemms_f32"
+    cost_models: ClassVar[Mapping[str, CostModel]] = {"blocks": together}
+
+    def work(self, node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
+        """The work of each, on the core that has most of it."""
+        return _together(node, access, tile, model, False)
 
 
 @register_split

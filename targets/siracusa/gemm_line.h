@@ -12,13 +12,13 @@
 #include "products_f32.h"
 #include "pulp.h"
 
-static inline int has_epilogue(const gemm_f32_args_t *p) {
+static inline int has_epilogue(const MATRICES *p) {
     return p->last && (p->c || p->relu || p->gate || scales(p->alpha));
 }
 
 /* What is fused to four complete sums, where c and gate have them c_n and gate_n apart; from number `count` on they are the sum
  * before again. */
-static __attribute__((noinline)) void epilogue(const gemm_f32_args_t *p, float s[4], uint32_t count, const float *c, uint32_t c_n,
+static __attribute__((noinline)) void epilogue(const MATRICES *p, float s[4], uint32_t count, const float *c, uint32_t c_n,
                                              const float *gate, uint32_t gate_n) {
     const float alpha = p->alpha, beta = p->beta;
     s[0] *= alpha, s[1] *= alpha, s[2] *= alpha, s[3] *= alpha; /* by 1 as well: the bits stay */
@@ -75,7 +75,7 @@ static inline void add_2(const steps_t *step, uint32_t k, const float *v, const 
 
 /* The outputs of a vector times a matrix. Where sums have several blocks, what waits in Y is added to; where they have one,
  * that goes on. */
-static inline __attribute__((always_inline)) void line_of(const gemm_f32_args_t *p) {
+static inline __attribute__((always_inline)) void line_of(const MATRICES *p) {
     const steps_t step = {4 * p->a_k, 4 * p->b_k, 4 * p->b_n};
     const float *v = p->a, *w = p->b, *c = p->c, *gate = p->gate;
     float *y = p->y;

@@ -6,7 +6,7 @@
 
 /* Of each batch so many lines from number `from` on, of `count` outputs each; cores are dealt pieces of four outputs. The last
  * core, which has the fewest blocks of a matrix, is the first to get one. */
-static __attribute__((noinline)) void deal(const gemm_f32_args_t *p, uint32_t down, uint32_t from, uint32_t lines,
+static __attribute__((noinline)) void deal(const MATRICES *p, uint32_t down, uint32_t from, uint32_t lines,
                                            uint32_t count) {
     const steps_t step = {4 * (down ? p->b_k : p->a_k), 4 * (down ? p->a_k : p->b_k), 4 * (down ? p->a_m : p->b_n)};
     const uint32_t y_n = down ? p->y_m : 1, c_n = down ? p->c_m : p->c_n, gate_n = down ? p->gate_m : 1;
@@ -52,13 +52,13 @@ static __attribute__((noinline)) void deal(const gemm_f32_args_t *p, uint32_t do
 }
 
 /* All of a Gemm, along its longer side. */
-static inline void lines(const gemm_f32_args_t *p) {
+static inline void lines(const MATRICES *p) {
     const uint32_t down = p->m > p->n;
     deal(p, down, 0, down ? p->n : p->m, down ? p->m : p->n);
 }
 
 /* What is left of rows, and of columns beside other rows, when there are blocks of four. */
-static inline void rest(const gemm_f32_args_t *p) {
+static inline void rest(const MATRICES *p) {
     const uint32_t row = p->m & ~3u, column = p->n & ~3u;
     if (row < p->m) deal(p, 0, row, p->m - row, p->n);
     if (column < p->n) deal(p, 1, column, p->n - column, row);

@@ -3,11 +3,10 @@
 #ifndef GEMM_PRODUCTS_H
 #define GEMM_PRODUCTS_H
 
-#define MATRICES gemm_f32_args_t
 #include "gemm_lines.h"
 #include "matrix_blocks.h"
 
-static inline void products(const gemm_f32_args_t *p) {
+static inline void products(const MATRICES *p) {
     if (p->m < 4 || p->n < 4) {
         lines(p);
     } else {

@@ -9,6 +9,10 @@
 #ifndef MATRIX_BLOCKS_H
 #define MATRIX_BLOCKS_H
 
+#ifndef WAITS_ASIDE /* whether a block waits for the next ones of its sums beside Y, where C may lie */
+#define WAITS_ASIDE 0
+#endif
+
 #include "gemm_block.h"
 #include "hal.h"
 #include "hints.h"
@@ -80,7 +84,8 @@ static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
         product.b = at(p->b + batch * p->b_b, column * product.b_n);
         for (;;) {
             float s[4][4];
-            uint32_t adds = continues;
+            float aside[4 * 4], *waiting = y;
+            uint32_t adds = continues, waiting_m = y_m;
             if (SEVERAL_BLOCKS) {
                 const float *a = product.a, *b = product.b;
                 for (uint32_t left = p->k;;) {
@@ -88,8 +93,9 @@ static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
                     gemm_block(&product, SELDOM(goes_on) ? y : 0, 4 * y_m, s);
                     left -= product.k;
                     if (left == 0) break;
-                    if (adds) add_rows(s, y, y_m);
-                    put_rows(s, y, y_m);
+                    if (adds) add_rows(s, waiting, waiting_m);
+                    if (WAITS_ASIDE) waiting = aside, waiting_m = 4;
+                    put_rows(s, waiting, waiting_m);
                     product.a = at(product.a, PRODUCTS_BLOCK * product.a_k);
                     product.b = at(product.b, PRODUCTS_BLOCK * product.b_k);
                     adds = 1;
@@ -98,7 +104,7 @@ static __attribute__((noinline)) void matrix_blocks(const MATRICES *p) {
             } else {
                 gemm_block(&product, SELDOM(goes_on) ? y : 0, 4 * y_m, s);
             }
-            if (SELDOM(adds)) add_rows(s, y, y_m);
+            if (SELDOM(adds)) add_rows(s, waiting, waiting_m);
             if (p->last) scale_rows(p, s, c);
             put_rows(s, y, y_m);
             if (SELDOM(p->relu || p->gate) && p->last)

@@ -98,6 +98,10 @@ class Fusion:
     what it reads, the types, and the target's kernel model. The node has all their results as outputs, each in its
     place; those that nobody else reads are left out where the kernel can spare them.
 
+    For steps side by side: `group_of` names the operator of nodes that one of this operator can stand for, once no other
+    rewrite may want them. `grouped` returns it and the others for such a node, those `near` it and the types. It takes
+    their place where the cost model counts fewer cycles.
+
     For regions: `region_of` names the operator of a node that lies in a region which nodes of this operator and others
     replace. `region` returns that for a program, one of its graphs, such a node in it, the bytes of the innermost
     level, the number of cores, and whether a sample's bits shall depend neither on its batch nor on its padding.
@@ -129,6 +133,9 @@ class Fusion:
 
     multi_output_of: str = ""
     joint: Callable[[Node, Sequence[Node], Mapping[str, TensorType], KernelModel], Joint | None] = never
+
+    group_of: str = ""
+    grouped: Callable[[Node, Sequence[Node], Mapping[str, TensorType]], Joint | None] = never
 
     region_of: str = ""
     region: Callable[[Program, Graph, Node, int, int, bool], Region | None] = never
