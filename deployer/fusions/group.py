@@ -46,4 +46,6 @@ def _grouped(program: Program, options: Options, node: Node, operator: Operator,
     size = sum(math.prod(box_shape(o, tile)) * kernel.element_bytes(o.arg) for o in access.operands)
     if 2 * size > target.levels[L_INNER].budget or cycles([joint], types, target) >= cycles([node, *others], types, target):
         return program
-    return joined(program, options, operator, found, node)
+    grouped = joined(program, options, operator, found, node)
+    is_whole = any(n.outputs == joint.outputs for n in grouped.nodes)  # a result that nobody reads is a group's as well
+    return grouped if is_whole else program

@@ -12,6 +12,7 @@ from deployer.core.access import Access, At, Axis, Dim, Operand, Whole, Window, 
 from deployer.core.ir import Node, TensorType
 from deployer.core.kernel import ArgValue, Const, CType, First, Kernel, Last, Length, Stride
 from deployer.core.operator import Array, mismatch, register, registry, unsupported
+from deployer.core.traits.execution import Execution
 from deployer.core.traits.fusion import Fusion, Joint
 from deployer.core.traits.numerics import Numerics
 from deployer.operators.base.sums import is_single
@@ -49,6 +50,7 @@ class JointGemm(SplitOperator):
 
     kernel = KERNEL
     numerics = Numerics(overflow="any")
+    execution = Execution(optional_outputs={"y1": 1, "y2": 2})
     no_gradient = "fusion alone makes it, of products in a differentiated graph"
     shared: ClassVar[Literal["a", "b", "y"]]
 
