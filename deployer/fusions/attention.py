@@ -9,6 +9,7 @@ asked for.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from deployer.core.access import Access
 from deployer.core.cost import kernel_cycles
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.level import L_HOME, L_INNER
@@ -52,20 +53,15 @@ def largest_step(nodes: Iterable[Node], types: Mapping[str, TensorType]) -> int:
 def is_quicker(found: Region, types: Mapping[str, TensorType], target: Target) -> bool:
     """Whether the new nodes of a region take fewer cycles than those that they replace."""
     added = [node for group in found.added.values() for node in group]
-    return cycles(added, types, target) < cycles(found.removed, types, target)
+    return _cycles(added, types, target) < _cycles(found.removed, types, target)
 
 
-def cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Target) -> int:
+def _cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Target) -> int:
     """Cycles of kernels on whole operands, of steps, and of the transfers of operands that no level holds at once."""
     total = 0
     for node in nodes:
-        operator, model = operator_of(node), target.kernel_model
-        access, kernel = operator.access(node, types), operator.kernel
-        assert kernel is not None
-        args = {**operator.args(node, access), **operator.model_args(node, access, model)}
-        function = CostedTiles(kernel, access, args, target).of(access.sizes)
-        costed = costed_work(kernel.symbol, function, node, access, access.sizes, model)
-        total += target.step + kernel_cycles(target, costed.code, costed.work)
+        access = operator_of(node).access(node, types)
+        total += target.step + whole_cycles(node, access, target)
         sizes = {o.arg: types[o.tensor].bytes for o in access.operands}
         for level, hop in zip((L_INNER, L_HOME), target.hops, strict=False):
             budget = target.levels[level].budget
@@ -75,6 +71,16 @@ def cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Targe
                 if (sum(sizes.values()) if level == L_INNER else size) > budget:
                     total += int(channel.cycles(size, 1))
     return total
+
+
+def whole_cycles(node: Node, access: Access, target: Target) -> int:
+    """Cycles of a call of the node's kernel on whole operands."""
+    operator, model = operator_of(node), target.kernel_model
+    kernel = operator.kernel
+    assert kernel is not None, f"{node.op} has no kernel"
+    args = {**operator.args(node, access), **operator.model_args(node, access, model)}
+    function = CostedTiles(kernel, access, args, target).of(access.sizes)
+    return kernel_cycles(target, *costed_work(kernel.symbol, function, node, access, access.sizes, model))
 
 
 def _with_region(program: Program, graph: Graph, found: Region) -> Program:

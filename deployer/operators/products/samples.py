@@ -23,6 +23,7 @@ from deployer.operators.products.convolution import Conv, ConvGrad, ConvGradB, C
 from deployer.operators.products.convolution_geometry import FORMS, VOLUMES, geometry
 from deployer.operators.products.convolution_grad import ConvGradW, ConvGradX, ConvSGD
 from deployer.operators.products.gemm import Gemm, Shape
+from deployer.operators.products.joint_gemm import JointGemm
 from deployer.operators.products.matmul import Einsum, FusedMatMul, MatMul
 
 
@@ -266,6 +267,46 @@ def gemm_sweep(op: Gemm) -> Iterator[Sample]:
         a, b = (r.standard_normal(shape).astype(np.float32) for shape in ((count, m, k), (count, k, n)))
         yield Sample(f"{count} of {m}x{n}x{k}", (a, b))
         yield Sample(f"{count} of {m}x{n}x{k} scaled", (a, b), {"alpha": 0.5})
+
+
+def _joint(op: JointGemm, r: np.random.Generator, label: str, common: Shape, apart: Shape, **swaps: int) -> Sample:
+    """Products that have two lengths in common, the other one apart, and operands swapped from what is usual."""
+    first, second = common
+    inputs: list[Array | None] = []
+    ta, tb = swaps.get("transA", int(op.shared == "b")), swaps.get("transB", int(op.shared == "a"))
+    for i, own in enumerate(apart):
+        m, n, k = {"a": (first, own, second), "b": (own, first, second), "y": (first, second, own)}[op.shared]
+        a, b = normal(r, *((k, m) if ta else (m, k))), normal(r, *((n, k) if tb else (k, n)))
+        pair = {"a": [a, b][i > 0 :], "b": [b, a][i > 0 :], "y": [a, b]}[op.shared]
+        inputs += pair
+    outputs = 1 if op.shared == "y" else len(apart)
+    return Sample(label, tuple(inputs), {"transA": ta, "transB": tb}, outputs, onnx=False)
+
+
+@samples_of(JointGemm)
+def joint_gemm_samples(op: JointGemm) -> Iterator[Sample]:
+    """Two and three products, of equal and unequal sizes, in every transposed form, with long sums and more to add."""
+    r = rng(132)
+    for ta in (0, 1):
+        for tb in (0, 1):
+            yield _joint(op, r, f"t{ta}{tb}", (5, 7), (6, 4, 2), transA=ta, transB=tb)
+    yield _joint(op, r, "two", (6, 8), (4, 4))
+    yield _joint(op, r, "prime", (3, 5), (2, 3))
+    yield _joint(op, r, "long", (4, 307), (2, 4, 2))
+    yield _joint(op, r, "long_apart", (2, 3), (300, 150))
+    if op.shared == "y":
+        for c in ((5, 7), (7,), (5, 1)):
+            plain = _joint(op, r, f"c{c}", (5, 7), (6, 4, 2))
+            yield replace(plain, inputs=(*plain.inputs, normal(r, *c)))
+
+
+@sweep_of(JointGemm)
+def joint_gemm_sweep(op: JointGemm) -> Iterator[Sample]:
+    """The layers of small transformers, forward and backward, and parts that tiles make of them."""
+    r = rng(133)
+    for first, second, *apart in measured("joint_products"):
+        sizes = tuple(size for size in apart if size)
+        yield _joint(op, r, f"{first}x{second}x{sizes}", (first, second), sizes)
 
 
 @samples_of(MatMul)
