@@ -18,7 +18,7 @@ from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.core.traits.fusion import Region
 from deployer.kernel_variants.calls import CostedTiles
-from deployer.kernel_variants.costs import costed_work
+from deployer.kernel_variants.costs import CostedWork, costed_work
 
 
 def apply(program: Program, options: Options) -> Program:
@@ -61,7 +61,7 @@ def _cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Targ
     total = 0
     for node in nodes:
         access = operator_of(node).access(node, types)
-        total += target.step + whole_cycles(node, access, target)
+        total += target.step + kernel_cycles(target, *whole_work(node, access, target))
         sizes = {o.arg: types[o.tensor].bytes for o in access.operands}
         for level, hop in zip((L_INNER, L_HOME), target.hops, strict=False):
             budget = target.levels[level].budget
@@ -73,14 +73,14 @@ def _cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Targ
     return total
 
 
-def whole_cycles(node: Node, access: Access, target: Target) -> int:
-    """Cycles of a call of the node's kernel on whole operands."""
+def whole_work(node: Node, access: Access, target: Target) -> CostedWork:
+    """The work of a call of the node's kernel on whole operands."""
     operator, model = operator_of(node), target.kernel_model
     kernel = operator.kernel
     assert kernel is not None, f"{node.op} has no kernel"
     args = {**operator.args(node, access), **operator.model_args(node, access, model)}
     function = CostedTiles(kernel, access, args, target).of(access.sizes)
-    return kernel_cycles(target, *costed_work(kernel.symbol, function, node, access, access.sizes, model))
+    return costed_work(kernel.symbol, function, node, access, access.sizes, model)
 
 
 def _with_region(program: Program, graph: Graph, found: Region) -> Program:

@@ -1,29 +1,32 @@
-"""Fusion of nodes side by side, such as products of the same values, into one step where that takes fewer cycles.
+"""Fusion of nodes side by side, such as products of the same values, into one step unless that takes more cycles.
 
-Each step starts all cores, and fetches code and operands that others have just had. Operators say by `group_of` and
-`grouped` what they can stand for. A step whose smallest useful tile fills more than half of the innermost level is left
-out, since there it would have to be cut finer than those that it replaces.
+Each step has code and arguments, and fetches operands that others have just had. Operators say by `group_of` and
+`grouped` what they can stand for.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from deployer.core.access import box_shape
+from deployer.core.cost import cold_start, kernel_cycles
 from deployer.core.ir import Node, Program, TensorType
 from deployer.core.level import L_INNER
 from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.core.traits.fusion import Fusion
-from deployer.fusions.attention import whole_cycles
+from deployer.fusions.attention import whole_work
 from deployer.fusions.joint import joined
 
 AFTER = ("accumulate", "addend", "attention", "factor", "finish", "joint", "layout", "mask", "rotation", "weight_step")
 """What other rewrites make of a node by itself comes first."""
 
+LEVEL_MILLI = 30
+"""Thousandths of cycles by which costs of kernels are off: up to so many more, fewer steps decide."""
+
 
 def apply(program: Program, options: Options) -> Program:
-    """Group nodes of every operator that others can stand for, as long as there are some."""
+    """Group nodes of every operator that others can stand for."""
     for operator in dict.fromkeys(registry().values()):
         fusion = operator.fusion
         for node in program.nodes if fusion and fusion.group_of else ():
@@ -40,32 +43,40 @@ def _grouped(program: Program, options: Options, node: Node, operator: Operator,
     found = fusion.grouped(node, near, types)
     if found is None:
         return program
-    target = target_of(options)
     joint, others = found
-    alone = sum(_cycles(n, types, target) for n in (node, *others))
-    if not _has_room(joint, types, target) or _cycles(joint, types, target) >= alone:
+    if not _pays(joint, [node, *others], types, target_of(options)):
         return program
     grouped = joined(program, options, operator, found, node)
     is_whole = any(n.outputs == joint.outputs for n in grouped.nodes)  # a result that nobody reads is a group's as well
     return grouped if is_whole else program
 
 
-def _has_room(joint: Node, types: Mapping[str, TensorType], target: Target) -> bool:
-    """Whether a tile of one block leaves half of the innermost level free."""
+def _pays(joint: Node, parts: Sequence[Node], types: Mapping[str, TensorType], target: Target) -> bool:
+    """Whether a node is as quick as those that it stands for, and a tile of one block leaves half of L1 free.
+
+    These run the same code after each other, which is fetched once. Where all operands lie in the innermost level, they
+    share a start of the cores as well.
+    """
     operator = operator_of(joint)
     access, kernel = operator.access(joint, types), operator.kernel
     assert kernel is not None, f"{joint.op} has no kernel"
+    budget = target.levels[L_INNER].budget
     tile = {d.name: d.rounded(min(target.kernel_model.block, d.size)) for d in access.dims}
-    size = sum(math.prod(box_shape(o, tile)) * kernel.element_bytes(o.arg) for o in access.operands)
-    return 2 * size <= target.levels[L_INNER].budget
+    if 2 * sum(math.prod(box_shape(o, tile)) * kernel.element_bytes(o.arg) for o in access.operands) > budget:
+        return False
+    start = target.step + target.dispatch
+    is_resident = sum(types[name].bytes for name in {n for x in parts for n in (*x.inputs, *x.outputs) if n}) <= budget
+    found = [_cycles(part, types, target) for part in parts]
+    alone = sum(warm for warm, _ in found) + max(cold for _, cold in found) - is_resident * start * (len(parts) - 1)
+    return sum(_cycles(joint, types, target)) * 1000 <= alone * (1000 + LEVEL_MILLI)
 
 
-def _cycles(node: Node, types: Mapping[str, TensorType], target: Target) -> int:
-    """Cycles of a step by its kernel on whole operands, or by their transfers if these take longer."""
+def _cycles(node: Node, types: Mapping[str, TensorType], target: Target) -> tuple[int, int]:
+    """Cycles of a step by its kernel on whole operands, or by their transfers if these take longer; and of its code."""
     access = operator_of(node).access(node, types)
-    kernel, moved = whole_cycles(node, access, target), 0
-    for hop in target.hops[:1]:
+    costed, moved = whole_work(node, access, target), 0
+    for hop in target.hops[: L_INNER + 1]:
         for operand in access.operands:
             channel = hop.outward if operand.writes else hop.inward
             moved += int(channel.cycles(types[operand.tensor].bytes, 1))
-    return target.step + max(kernel, moved)
+    return target.step + max(kernel_cycles(target, *costed), moved), cold_start(target, *costed)
