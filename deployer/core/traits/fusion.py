@@ -98,9 +98,9 @@ class Fusion:
     what it reads, the types, and the target's kernel model. The node has all their results as outputs, each in its
     place; those that nobody else reads are left out where the kernel can spare them.
 
-    For steps side by side: `group_of` names the operator of nodes that one of this operator can stand for, once no other
-    rewrite may want them. `grouped` returns it and the others for such a node, those `near` it and the types. It takes
-    their place where the cost model counts fewer cycles.
+    For steps side by side: `group_of` names the operator of nodes that one of this operator can stand for when no other
+    rewrite wants them. `grouped` returns it and the others for such a node, those `near` it and the types. It takes
+    their place unless the cost model counts more cycles for it.
 
     For regions: `region_of` names the operator of a node that lies in a region which nodes of this operator and others
     replace. `region` returns that for a program, one of its graphs, such a node in it, the bytes of the innermost

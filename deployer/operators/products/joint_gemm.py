@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from deployer.core.access import Access, At, Axis, Dim, Operand, Whole, Window, box_shape
-from deployer.core.ir import Node, TensorType
+from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.kernel import ArgValue, Const, CType, First, Kernel, Last, Length, Stride
 from deployer.core.operator import Array, mismatch, register, registry, unsupported
 from deployer.core.traits.execution import Execution
@@ -171,6 +171,10 @@ def _swaps(node: Node) -> tuple[int, ...]:
     return tuple(node.attr_int(name, 0) for name in SWAPS)
 
 
+def _swaps_of(node: Node) -> dict[str, AttrValue]:
+    return dict(zip(SWAPS, _swaps(node), strict=True))
+
+
 def _sharing(op: str, place: int, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]) -> Joint | None:
     """The products of this one's operand at a place with others."""
     if not _plain(node, types) or any(node.inputs[2:]):
@@ -182,7 +186,7 @@ def _sharing(op: str, place: int, node: Node, near: Sequence[Node], types: Mappi
     parts = [node, *alike]
     inputs = (node.inputs[place], *(n.inputs[1 - place] for n in parts))
     outputs = tuple(n.outputs[0] for n in parts)
-    return Node(node.name, op, inputs, outputs, dict(zip(SWAPS, _swaps(node), strict=True))), alike
+    return Node(node.name, op, inputs, outputs, _swaps_of(node)), alike
 
 
 def _of_rows(node: Node, near: Sequence[Node], types: Mapping[str, TensorType]) -> Joint | None:
@@ -201,12 +205,11 @@ def _of_sums(node: Node, near: Sequence[Node], types: Mapping[str, TensorType]) 
     for other in near:
         if other.outputs != (added,) or _swaps(other) != _swaps(node):
             continue
-        if other.op == SumOfProducts.name and len(other.inputs) // 2 < MOST or _plain(other, types):
+        if (other.op == SumOfProducts.name and len(other.inputs) // 2 < MOST) or _plain(other, types):
             pairs = 2 * (len(other.inputs) // 2)
             last = [name for name in other.inputs[pairs:] if name]
             inputs = (*other.inputs[:pairs], *node.inputs[:2], *last)
-            attrs = dict(zip(SWAPS, _swaps(node), strict=True))
-            return Node(node.name, SumOfProducts.name, inputs, node.outputs, attrs), [other]
+            return Node(node.name, SumOfProducts.name, inputs, node.outputs, _swaps_of(node)), [other]
     return None
 
 
