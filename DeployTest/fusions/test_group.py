@@ -118,4 +118,7 @@ def test_kernels_leave_the_same_bits(name: str, cores: int) -> None:
         for length in (1, 3, max(step.access.sizes.values())):
             sizes = lawful(step.access, {d: min(length, size) for d, size in step.access.sizes.items()})
             for resident in ([], [o.arg for o in step.access.operands]):
-                assert [bits(y) for y in run_step(step, sizes, range(cores), resident)] == expected, (sample.label, sizes)
+                assert [bits(y) for y in run_step(step, sizes, range(cores), resident)] == expected, (
+                    sample.label,
+                    sizes,
+                )

@@ -135,7 +135,7 @@ class JointGemm(SplitOperator):
         return found | {"first": First(), "last": Last(), "single": Const(int(single))}
 
     def count(self, access: Access) -> int:
-        """How many products there are."""
+        """The number of products."""
         own = "a" if self.shared == "b" else "b"
         return sum(o.arg[0] == own for o in access.operands)
 
