@@ -52,7 +52,7 @@ def _grouped(program: Program, options: Options, node: Node, operator: Operator,
 
 
 def _pays(joint: Node, parts: Sequence[Node], types: Mapping[str, TensorType], target: Target) -> bool:
-    """Whether a node is as quick as those that it stands for, and a tile of one block leaves half of the innermost level.
+    """Whether a node is as quick as those that it stands for, and a tile of one block leaves half of the room free.
 
     These run the same code after each other, which is fetched once. Where all operands lie in the innermost level, they
     share a start of the cores as well.
