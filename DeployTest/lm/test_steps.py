@@ -50,7 +50,8 @@ def steps(folder: Path, form: str, layers: int, **sizes: int) -> Counter[str]:
 def test_joint_steps(heads: int, tmp_path: Path) -> None:
     """A layer has one step of attention forward and two backward, whether heads share keys or not, and two for a gate.
 
-    Projections of the same values are one step, as their gradients are. No softmax, no activation and no product of elements is left beside them.
+    Projections of the same values are one step, as their gradients are.
+    No softmax, no activation and no product of elements is left beside them.
     """
     found = steps(tmp_path, "llama", 2, kv_heads=heads) - steps(tmp_path, "llama", 1, kv_heads=heads)
     for name in ("AttentionRows", "AttentionQueryGrad", "AttentionKeyGrad", "SwishProduct", "SwishGateGrads"):
