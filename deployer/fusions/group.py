@@ -1,7 +1,7 @@
 """Fusion of nodes side by side, such as products of the same values, into one step unless that takes more cycles.
 
-Each step has code and arguments, and fetches operands that others have just had. Operators say by `group_of` and
-`grouped` what they can stand for.
+Each step has code and arguments, and fetches operands that others have just had; on a single level nothing is fetched.
+Operators say by `group_of` and `grouped` what they can stand for.
 """
 
 import math
@@ -26,7 +26,9 @@ LEVEL_MILLI = 30
 
 
 def apply(program: Program, options: Options) -> Program:
-    """Group nodes of every operator that others can stand for."""
+    """Group nodes of every operator that others can stand for, where there are levels to fetch operands from."""
+    if not target_of(options).hops:
+        return program
     for operator in dict.fromkeys(registry().values()):
         fusion = operator.fusion
         for node in program.nodes if fusion and fusion.group_of else ():

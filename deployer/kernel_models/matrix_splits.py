@@ -170,7 +170,9 @@ def _together(node: Node, access: Access, tile: Tile, model: KernelModel, whole:
     computed = round(sum(work.products * cores * model.rounds(work.parallel) / work.parallel for work in found))
     elements = round(sum(work.elements * cores * model.rounds(work.parallel) / work.parallel for work in found))
     classes = {work.cost_class for work in found}
-    return Work(macs, elements, cores, classes.pop() if len(classes) == 1 else "edged", computed - macs, cores * len(found))
+    cost_class = classes.pop() if len(classes) == 1 else "edged"
+    shared = cores * sum(work.parallel for work in found)  # what is counted is the busiest core's, times the cores
+    return Work(macs, elements, shared, cost_class, computed - macs, cores * len(found))
 
 
 def together(node: Node, access: Access, tile: Tile, model: KernelModel) -> Work:
