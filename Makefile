@@ -8,7 +8,7 @@ WORKERS ?= 2
 PYTEST ?= # more words for pytest
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample coverage test-siracusa test-zephyr check package renew pages notebooks docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample test-cluster coverage test-siracusa test-zephyr check package renew pages notebooks docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -32,6 +32,12 @@ test-torch: torch-environment
 
 test-torch-sample: torch-environment # at most five minutes of them
 	$(TORCH) -m pytest -q -n $(WORKERS) --dist worksteal -m "torch and not slow" --must-run=torch $(PYTEST)
+
+test-cluster: # sweeps by a study of Optuna and on a Dask cluster, in an environment of their own
+	test -x out/cluster-environment/bin/python || $(PYTHON) -m venv out/cluster-environment
+	out/cluster-environment/bin/python -m pip install $(LOCKED)
+	out/cluster-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/sweeps/requirements.txt
+	out/cluster-environment/bin/python -m pytest -q -m cluster --must-run=cluster $(PYTEST)
 
 coverage: torch-environment # what of PyTorch can be trained, into docs/pytorch-coverage.md; some hours on two cores
 	$(TORCH) -m pip install --quiet --disable-pip-version-check -r DeployTest/suites/torch_models/requirements.txt

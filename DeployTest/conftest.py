@@ -26,6 +26,7 @@ MARKERS = {
     "auto": "buffering chosen per step",
     "torch": "needs PyTorch",
     "zephyr": "needs Zephyr's source",
+    "cluster": "needs Dask and Optuna",
     "slow": "takes more than a few seconds",
     "matrix(keep)": "of its cases `keep`, evenly spread, are quick, and the others slow",
 }

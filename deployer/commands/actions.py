@@ -45,6 +45,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "fit": fit_model,
         "export": export_model,
         "quantize": quantize_model,
+        "sweep": sweep,
         "package": package,
         "fits": fits,
         "hal-test": hal_test,
@@ -356,6 +357,13 @@ def quantize_model(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.quantization.run import run_quantize
 
     return run_quantize(a, console)
+
+
+def sweep(a: argparse.Namespace, console: Terminal) -> int:
+    """Run a command with varied options."""
+    from deployer.commands.sweep.run import run_sweep
+
+    return run_sweep(a, console)
 
 
 def package(a: argparse.Namespace, console: Terminal) -> int:

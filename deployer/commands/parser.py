@@ -21,6 +21,7 @@ from deployer.commands.run_options import (
     add_run_options,
 )
 from deployer.commands.states.options import add_state_options
+from deployer.commands.sweep.options import add_sweep_options
 from deployer.commands.values import finite, numbers, path, positive, seed, whole
 from deployer.lr_schedules.windows import ACCUMULATIONS
 
@@ -110,6 +111,8 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     quantize_text = "write an ONNX model whose frozen part, or all of it, has weights and values of 8 bits"
     quantize = commands.add_parser("quantize", help=quantize_text, description=quantize_text)
     add_quantize_options(quantize, _Choices(_named_losses))
+    sweep_text = "run another command with varied options, several runs at a time, and compare what comes of them"
+    add_sweep_options(commands.add_parser("sweep", help=sweep_text, description=sweep_text))
     package_text = "generate a C library for firmware: it trains and predicts, or of a model's file only predicts"
     package = commands.add_parser("package", help=package_text, description=package_text)
     add_package_options(package)

@@ -1,0 +1,4 @@
+"""Names of samplers and goals; nothing heavy is loaded for them."""
+
+SAMPLERS = ("grid", "random", "optuna")
+GOALS = ("minimize", "maximize")
