@@ -67,7 +67,7 @@ def test_no_room_imports_upwards() -> None:
     assert floors[0] == {"core"}
     assert floors[-4:] == [
         {"pipeline", "firmware", "quantization"},
-        {"fitting", "sizing"},
+        {"fitting", "sizing", "sweeps"},
         {"lm", "torch"},
         {"commands"},
     ]

@@ -550,6 +550,17 @@ _REASONS = {
         "another file, or --force to overwrite it",
         "--validation FILE with a text of its own, or --separator TEXT, which divides this one",
     ),
+    "an option of `deployer sweep`, in front of the words of another command; its tests follow it": (
+        "add --sampler ",
+        "one --vary for each option, with all its values",
+        "NAME=A,B,C such as --vary lr=0.1,0.01",
+        "=LOW:HIGH:STEP or a list of values, or --sampler random --runs N",
+        "pip install optuna, or --sampler random",
+        "--minimize loss, or --maximize COLUMN",
+        "--sampler random --runs N",
+        "--runs N",
+        "pip install distributed, or --workers N for this machine",
+    ),
     "an option of the command that makes the case, not of the one that refuses it": (
         "--dropout off when the training graph is made, or dropout='off'",
         "the same by an option of the optimizer, such as --weight-decay or --max-grad-norm",

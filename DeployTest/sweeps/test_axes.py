@@ -196,7 +196,7 @@ def test_words() -> None:
 
 
 def test_a_result_is_kept(tmp_path: Path) -> None:
-    """What is written is what is read."""
+    """The same is read as was written."""
     result = SweptResult("failed", "a fault", {"loss": 0.1})
     result.write(tmp_path, "abc")
     assert known_result(tmp_path, "abc") == result

@@ -149,7 +149,8 @@ def _scatter(first: str, second: str, rows: Sequence[SweptRow], best: Sequence[S
     shapes += [_words(WIDTH / 2, HEIGHT - 5, first), _words(SIDE - 40, TOP - 14, second, "start")]
     for row in sorted(found, key=lambda row: row in best):
         at = right(x.place(row.result.numbers[first])), _down(y.place(row.result.numbers[second]))
-        look = 'r="6" style="fill:var(--c1)"' if row in best else 'r="4" style="fill:var(--c4)"'
+        radius, colour = (6, "c1") if row in best else (4, "c4")
+        look = f'r="{radius}" style="fill:var(--{colour})"'
         title = f"<title>{html_text(_spoken(row))}</title>"
         shapes.append(f'<circle cx="{at[0]:.1f}" cy="{at[1]:.1f}" {look}>{title}</circle>')
     return _picture(f"{second} over {first}", shapes)

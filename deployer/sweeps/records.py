@@ -1,7 +1,6 @@
-"""What a run of a sweep leaves: its digest, by which it is found again, and the numbers of its report."""
+"""Records of a sweep's runs: their digest, by which one is found again, and the numbers of their reports."""
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 from deployer import __version__
 from deployer.core.errors import FileProblem
 from deployer.core.files.reading import read_json
-from deployer.core.safe_text import json_text
+from deployer.core.safe_text import json_line, json_text
 from deployer.running.output import digest as file_digest
 from deployer.running.output import write_file
 
@@ -30,8 +29,8 @@ class SweptRun:
     words: tuple[str, ...]
 
     def digest(self) -> str:
-        """What the run depends on: the version, the words, and the content of the files and folders they name."""
-        hashed = hashlib.sha256(json.dumps([__version__, *self.words]).encode())
+        """A digest of all that the run depends on: the version, the words, and the content of the files and folders they name."""
+        hashed = hashlib.sha256(json_line([__version__, *self.words]).encode())
         for word in self.words:
             for path in _files(Path(word)):
                 hashed.update(f"{path.name} {file_digest(path)}".encode())
@@ -48,7 +47,7 @@ def _files(path: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class SweptResult:
-    """How a run ended: "passed", "failed" with a fault, or "refused" with an error, and the numbers of its report."""
+    """The end of a run: "passed", "failed" with a fault, or "refused" with an error, and the numbers of their reports."""
 
     outcome: str
     cause: str = ""

@@ -1,6 +1,5 @@
-"""Who chooses the values of the next runs: a grid, a random generator, or a study of Optuna."""
+"""Samplers choose the values of the next runs: a grid, a random generator, or a study of Optuna."""
 
-import importlib
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ Goal = tuple[str, str]
 MOST_RUNS = 100_000
 
 
-class Sampler(Protocol):
+class RunSampler(Protocol):
     """Gives the values of runs until it has none, and is told in order what came of them."""
 
     def ask(self) -> list[Values]:
@@ -50,7 +49,7 @@ class OptunaStudy:
     def __init__(self, options: Sequence[SweptOption], goals: Sequence[Goal], seed: int, runs: int, batch: int) -> None:
         """A study in memory: a resumed sweep tells it again what lies in the folder."""
         try:
-            optuna: Any = importlib.import_module("optuna")
+            import optuna
         except ImportError as error:
             raise ToolMissing("Optuna is not installed", hint="pip install optuna, or --sampler random") from error
         if not goals:
@@ -85,7 +84,7 @@ class OptunaStudy:
 
 def sampler_of(
     name: str, options: Sequence[SweptOption], goals: Sequence[Goal], seed: int, runs: int | None, batch: int
-) -> Sampler:
+) -> RunSampler:
     """The sampler of a name; `runs` bounds it, `batch` is how many runs are asked for at once.
 
     Raises OptionProblem where the number of runs is missing, or above 100 000.

@@ -1,7 +1,6 @@
 """Runs the commands of a sweep side by side, each in a process and a folder of its own, and keeps what ended."""
 
 import contextlib
-import importlib
 import os
 import re
 import subprocess
@@ -18,7 +17,7 @@ from deployer.core.files.reading import parse_json, real_path
 from deployer.running import output
 from deployer.sweeps.axes import Values
 from deployer.sweeps.records import SweptResult, SweptRun, known_result, report_numbers
-from deployer.sweeps.samplers import Sampler
+from deployer.sweeps.samplers import RunSampler
 
 RUNS = "runs"
 FAILED, REFUSED = 1, 2
@@ -60,7 +59,7 @@ class Sweep:
         return tuple(words)
 
     def run(
-        self, sampler: Sampler, executor: Executor, ended: Ended, check: Callable[[Sequence[SweptRun]], None]
+        self, sampler: RunSampler, executor: Executor, ended: Ended, check: Callable[[Sequence[SweptRun]], None]
     ) -> None:
         """Run what the sampler asks for; `check` sees the runs before they begin, and `ended` each as it ends."""
         while asked := sampler.ask():
@@ -162,7 +161,7 @@ def _cause(lines: str) -> str:
 
 @contextlib.contextmanager
 def workers(count: int, scheduler: str = "") -> Iterator[Executor]:
-    """Where runs go: so many processes of this machine at a time, or the cluster of a Dask scheduler at an address.
+    """The place of runs: so many processes of this machine at a time, or the cluster of a Dask scheduler at an address.
 
     Raises ToolMissing without Dask, and ToolFailed where no scheduler answers.
     """
@@ -175,12 +174,12 @@ def workers(count: int, scheduler: str = "") -> Iterator[Executor]:
                 raise
         return
     try:
-        dask: Any = importlib.import_module("distributed")
+        import distributed
     except ImportError as error:
         hint = "pip install distributed, or --workers N for this machine"
         raise ToolMissing("Dask is not installed", [("--scheduler", scheduler)], hint) from error
     try:
-        client = dask.Client(scheduler, timeout="10s")
+        client = distributed.Client(scheduler, timeout="10s")
     except (OSError, ValueError) as error:
         hint = "the address that `dask scheduler` prints, such as tcp://HOST:8786"
         raise ToolFailed(f"no Dask scheduler answers at {scheduler}", [("cause", str(error))], hint) from error

@@ -12,19 +12,15 @@ SWEPT = ("fit", "train", "optimizer", "infer")
 
 
 def add_sweep_options(p: argparse.ArgumentParser) -> None:
-    """What is varied, who chooses, how many runs there are, and where they run."""
-    text = (
-        f"after --: the command of each run, one of {', '.join(SWEPT)}, without its output; {{NAME}} in a word stands"
-    )
-    text += " for the value of --vary NAME, which without it becomes the option --NAME"
-    p.add_argument("words", nargs="+", metavar="-- command", help=text)
+    """Varied options, the sampler, the number of runs, and their place."""
+    command = f"after --: the command of each run, one of {', '.join(SWEPT)}, without its output"
+    text = "{NAME} in a word stands for the value of --vary NAME, which without it becomes the option of that name"
+    p.add_argument("words", nargs="+", metavar="-- command", help=f"{command}; {text}")
     space = p.add_argument_group("what is varied")
     text = "an option and its values: NAME=A,B,C, NAME=LOW:HIGH:STEP, or for drawn values NAME=LOW:HIGH or"
     text += " NAME=log:LOW:HIGH; may be repeated"
     space.add_argument("--vary", action="append", required=True, metavar="NAME=VALUES", help=text)
-    text = (
-        "who chooses the values of the runs: all combinations, a random generator, or a study of Optuna (default grid)"
-    )
+    text = "who chooses values of the runs: all combinations, a random generator, or a study of Optuna (default grid)"
     space.add_argument("--sampler", choices=SAMPLERS, default=SAMPLERS[0], help=text)
     text = "number of runs; of a grid the first ones (default: the whole grid)"
     space.add_argument("--runs", type=positive, metavar="N", help=text)
@@ -32,7 +28,7 @@ def add_sweep_options(p: argparse.ArgumentParser) -> None:
     space.add_argument("--at-once", type=positive, metavar="N", help=text)
     space.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of random and optuna (default 0)")
     for way in GOALS:
-        text = f"{way} a column of the table, such as loss, validation_accuracy, train_cycles or l1_bytes; may be"
+        text = f"{way} a column of the table, such as loss, validation_accuracy, or train_cycles; may be"
         text += " repeated: of several goals the page shows the runs that no other one beats"
         space.add_argument(f"--{way}", action="append", default=[], metavar="COLUMN", help=text)
     machine = p.add_argument_group("where runs go")

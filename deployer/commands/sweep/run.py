@@ -80,9 +80,9 @@ def _checked(words: Sequence[str]) -> Sequence[str]:
     """The words of the command; OptionProblem where it leaves no report, or says where it writes."""
     if words[0] not in SWEPT:
         raise OptionProblem(f"deployer {words[0]} is not swept", hint=f"one of {', '.join(SWEPT)}")
-    own = next((w for w in words if w in OUTPUTS or w.startswith(("--output=", "--dump="))), None)
+    own = next((w for w in words if w.partition("=")[0] in OUTPUTS), None)
     if own is not None:
-        hint = "leave it out: each run has a folder below that of the sweep, its -o before --"
+        hint = "leave it out: each run has a folder below that of the sweep"
         raise OptionProblem(f"{own} belongs to the sweep", [("command", " ".join(words))], hint)
     return words
 
