@@ -96,7 +96,9 @@ def test_no_block_is_left_out() -> None:
             for line in text.splitlines() if language == "sh" else ():
                 words = shlex.split(line, comments=True)
                 if words[:1] == ["deployer"]:
-                    assert {word for word in words if word.startswith("-")} <= options(words[1]), f"{page}: {line}"
+                    end = words.index("--") if "--" in words else len(words)
+                    for command in filter(None, (words[1:end], words[end + 1 :])):
+                        assert {x for x in command if x.startswith("-")} <= options(command[0]), f"{page}: {line}"
                 if "-m" in words:
                     module = words[words.index("-m") + 1]
                     assert importlib.util.find_spec(module), f"{page}: {line}"

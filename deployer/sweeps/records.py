@@ -29,7 +29,7 @@ class SweptRun:
     words: tuple[str, ...]
 
     def digest(self) -> str:
-        """A digest of all that the run depends on: the version, the words, and the content of the files and folders they name."""
+        """A digest of the version, the words, and the content of the files and folders that the words name."""
         hashed = hashlib.sha256(json_line([__version__, *self.words]).encode())
         for word in self.words:
             for path in _files(Path(word)):
@@ -47,7 +47,7 @@ def _files(path: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class SweptResult:
-    """The end of a run: "passed", "failed" with a fault, or "refused" with an error, and the numbers of their reports."""
+    """The end of a run: "passed", "failed" with a fault, or "refused" with an error, and the numbers of its report."""
 
     outcome: str
     cause: str = ""
