@@ -408,6 +408,7 @@ def test_names_of_rules() -> None:
         "mask",
         "update",
         "weight_step",
+        "group",
     ]
 
 

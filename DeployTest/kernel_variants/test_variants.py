@@ -40,6 +40,7 @@ from DeployTest.support.graphs.small_graphs import Model, infer, node, value
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs, moved_jobs
 from DeployTest.support.kernels.int8_jobs import int8_jobs
+from DeployTest.support.kernels.joint_jobs import joint_jobs
 from DeployTest.support.kernels.kernel_jobs import gemm_form_jobs, gemm_job, gemm_jobs
 from DeployTest.targets.simulators import needs_simulator
 
@@ -520,7 +521,7 @@ def test_products_take_the_form_that_they_cost(seed: int) -> None:
 
 def _jobs() -> Iterator[KernelJob]:
     """Calls of kernels that have such functions, which tests compare with the host."""
-    for jobs in (convolution_jobs, gemm_jobs, gemm_form_jobs, int8_jobs):
+    for jobs in (convolution_jobs, gemm_jobs, gemm_form_jobs, int8_jobs, joint_jobs):
         yield from (job for job in jobs() if job.kernel.symbol in LISTED)
 
 

@@ -26,6 +26,7 @@ from DeployTest.support.kernels import border_jobs
 from DeployTest.support.kernels.comparing import compare
 from DeployTest.support.kernels.convolution_jobs import convolution_jobs
 from DeployTest.support.kernels.int8_jobs import int8_jobs
+from DeployTest.support.kernels.joint_jobs import joint_jobs
 from DeployTest.support.kernels.kernel_jobs import (
     gemm_form_jobs,
     gemm_job,
@@ -171,6 +172,7 @@ MAKERS = (
     convolution_jobs,
     int8_jobs,
     loop_jobs,
+    joint_jobs,
 )
 JOBS = {job.label: job for make in (*MAKERS, border_jobs.all_jobs) for job in make()}
 

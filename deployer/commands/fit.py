@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployer.commands import ending
 from deployer.commands.parser import given_settings
-from deployer.commands.requests import axes_of, expected_of, level_budgets
+from deployer.commands.requests import axes_of, budgets_of, expected_of
 from deployer.core import target as targets
 from deployer.core.errors import OptionProblem
 from deployer.core.plan import Options
@@ -162,7 +162,7 @@ def options_of(a: argparse.Namespace) -> Options:
     target = targets.load(a.platform) if a.platform else targets.native()
     return Options(
         target.name,
-        budgets=level_budgets(a.budget, target) or None,
+        budgets=budgets_of(a, target) or None,
         cores=a.cores,
         outermost=target.levels[-1].name,
         canonical_batch=a.canonical_batch,

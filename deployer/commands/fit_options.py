@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from deployer.commands.run_options import add_canonical_batch
+from deployer.commands.run_options import add_budget_aliases, add_canonical_batch
 from deployer.commands.values import budget, finite, passes, path, positive, seed
 from deployer.lr_schedules.windows import ACCUMULATIONS, PARTIAL_ACCUMULATION
 
@@ -101,6 +101,7 @@ def add_machine_options(p: argparse.ArgumentParser) -> None:
     machine.add_argument("-p", "--platform", default="", metavar="TARGET", help=text)
     text = "memory budget of a level of the target, in bytes; may be repeated (default: the target's budgets)"
     machine.add_argument("--budget", type=budget, action="append", default=[], metavar="LEVEL=BYTES", help=text)
+    add_budget_aliases(machine)
     machine.add_argument(
         "--cores", type=positive, metavar="N", help="number of cores per kernel (default: the target's)"
     )

@@ -99,10 +99,7 @@ def add_run_options(p: LazyParser) -> None:
         help="memory budget of a level for slots, tensors and argument tables; may be repeated (default: the target's"
         f" budgets). BYTES may have a unit: {units}, with or without a B",
     )
-    for alias, place in zip(ALIASES, ("the innermost level", "the second innermost level"), strict=True):
-        machine.add_argument(
-            f"--{alias}", type=size, metavar="BYTES", help=f"memory budget of {place} (default: the target's)"
-        )
+    add_budget_aliases(machine)
     machine.add_argument(
         "--defaultMemLevel",
         metavar="LEVEL",
@@ -232,6 +229,13 @@ def add_rate_options(options: "argparse._ActionsContainer", default: str) -> Non
     options.add_argument("--warmup-steps", default="", metavar="UPDATES[:FIRST]", help=text)
     text = f"allow learning rates that are negative or above {LARGEST_RATE:g}"
     options.add_argument("--any-rate", action="store_true", help=text)
+
+
+def add_budget_aliases(machine: "argparse._ActionsContainer") -> None:
+    """Add short forms of `--budget` for the inner levels, which errors propose."""
+    for alias, place in zip(ALIASES, ("the innermost level", "the second innermost level"), strict=True):
+        text = f"memory budget of {place} (default: the target's)"
+        machine.add_argument(f"--{alias}", type=size, metavar="BYTES", help=text)
 
 
 def add_output(options: "argparse._ActionsContainer", text: str, required: bool = False) -> None:
