@@ -1,4 +1,4 @@
-"""Products that share an operand or their result, in one call: blocks with and without rests, sums of one block and more."""
+"""Products that share an operand or their result, in one call: blocks with and without rests, sums of several."""
 
 from collections.abc import Iterator
 
