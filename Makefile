@@ -30,7 +30,7 @@ torch-environment: # PyTorch, and what is compared with it, in an environment of
 test-torch: torch-environment
 	$(TORCH) -m pytest -q -n $(WORKERS) --dist worksteal -m torch --must-run=torch $(PYTEST)
 
-test-torch-sample: torch-environment # at most five minutes of them
+test-torch-sample: torch-environment # the quick ones of them
 	$(TORCH) -m pytest -q -n $(WORKERS) --dist worksteal -m "torch and not slow" --must-run=torch $(PYTEST)
 
 test-cluster: # sweeps by a study of Optuna and on a Dask cluster, in an environment of their own
