@@ -269,7 +269,7 @@ PROVOKED: dict[str, Provoked] = {
         lambda p: ["compile", "-t", p.mlp, "-p", native().name, "--budget", "RAM=3000"]
     ),
     "RAM of a library": Provoked(lambda p: ["package", p.adapter, "--name", "adapted", "--budget", "RAM=64"]),
-    "L1 of a run over epochs": Provoked(lambda p: _fit(p, "-p", "host", "--budget", "L1=64")),
+    "L1 of a run over epochs": Provoked(lambda p: _fit(p, "-p", "host", "--l1", "64")),
     "RAM of a run over epochs": Provoked(lambda p: _fit(p, "--budget", "RAM=64")),
     "RAM beyond the machine": Provoked(
         lambda p: ["compile", "-t", p.mlp, "-p", native().name, "--budget", "RAM=2147483647"]
