@@ -12,7 +12,7 @@ from deployer.core.errors import GraphProblem
 pytestmark = [pytest.mark.host, pytest.mark.training, pytest.mark.torch]
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 front: Any = importlib.import_module("deployer.torch")
-F = torch.nn.functional
+nn, F = torch.nn, torch.nn.functional
 X, Y = torch.randn(24, 6, generator=torch.Generator().manual_seed(1)), torch.arange(24) % 3
 
 
@@ -29,13 +29,13 @@ def named_tables(width: int) -> dict[str, list[Any]]:
     return {"cos": [table_of.__wrapped__(width)[0]], "sin": [table_of.__wrapped__(width)[1]]}
 
 
-class Turned(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+class Turned(nn.Module):
     """A layer behind a table that `rows` gives for a width."""
 
     def __init__(self, rows: Callable[[int], Any]) -> None:
         """One layer."""
         super().__init__()
-        self.layer, self.rows = torch.nn.Linear(6, 3), rows
+        self.layer, self.rows = nn.Linear(6, 3), rows
 
     def forward(self, x: Any) -> Any:
         """Scaled by the table."""

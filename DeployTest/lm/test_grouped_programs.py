@@ -19,7 +19,7 @@ JOINT = {"ProductsOfA", "ProductsOfB", "SumOfProducts"}
 PLANS: dict[str, Options] = {
     "resident": Options(),
     "single": Options(strategy="single", budgets={"L1": 20000}),
-    "double": Options(strategy="double", budgets={"L1": 24000}),
+    "double": Options(strategy="double", budgets={"L1": 24000}, cores=3),
     "little": Options(budgets={"L1": 12000}),
 }
 """Memories and buffering."""

@@ -348,7 +348,7 @@ class DrawnNet:
         self._emit("Add", pair, y, {}, {})
 
     def may_join(self, a: Value, b: Value) -> bool:
-        """Whether an operator of the format takes both."""
+        """Whether one operator may read both: in QLinear formats these have one type of 8 bits."""
         return self.qdq or a.zero.dtype == b.zero.dtype
 
     def concat(self, x: Value) -> None:

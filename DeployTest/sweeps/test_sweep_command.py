@@ -19,6 +19,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from DeployTest.models import simple_mlp
 from DeployTest.support.building.command_line import deployer, refused
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
@@ -167,6 +168,21 @@ def test_the_command_of_the_page(place: Place, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     assert deployer(*shlex.split(block[1].replace("\\\n", " "))) == 0
     assert len(rows_of(tmp_path / "sweep")) == 4
+
+
+@pytest.mark.slow
+def test_a_case_on_several_budgets(tmp_path: Path) -> None:
+    """The table has the cycles that `train` measures, and its best rows are those that cost less for more memory."""
+    case, out = simple_mlp.generate(tmp_path / "case"), tmp_path / "out"
+    varied = ["--vary", "l1=4000,8000", "--vary", "buffering=single,auto"]
+    goals = ["--minimize", "train_cycles", "--minimize", "l1_bytes"]
+    assert deployer("sweep", *varied, *goals, "-o", out, "--", "train", "-t", case, "-p", "host") == 0
+    rows = rows_of(out)
+    assert len({row["loss"] for row in rows}) == 1
+    for row in rows:
+        report = json.loads((out / "runs" / row["digest"] / "report.json").read_text())
+        assert int(row["train_cycles"]) == report["bench"]["train_cycles"]
+        assert int(row["l1_bytes"]) == report["bench"]["l1_bytes"] <= int(row["l1"])
 
 
 ERRORS = {

@@ -9,7 +9,6 @@ asked for.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from deployer.core.access import Access
 from deployer.core.cost import kernel_cycles
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.level import L_HOME, L_INNER
@@ -17,8 +16,7 @@ from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.core.traits.fusion import Region
-from deployer.kernel_variants.calls import CostedTiles
-from deployer.kernel_variants.costs import CostedWork, costed_work
+from deployer.kernel_variants.costs import whole_work
 
 
 def apply(program: Program, options: Options) -> Program:
@@ -71,16 +69,6 @@ def _cycles(nodes: Iterable[Node], types: Mapping[str, TensorType], target: Targ
                 if (sum(sizes.values()) if level == L_INNER else size) > budget:
                     total += int(channel.cycles(size, 1))
     return total
-
-
-def whole_work(node: Node, access: Access, target: Target) -> CostedWork:
-    """The work of a call of the node's kernel on whole operands."""
-    operator, model = operator_of(node), target.kernel_model
-    kernel = operator.kernel
-    assert kernel is not None, f"{node.op} has no kernel"
-    args = {**operator.args(node, access), **operator.model_args(node, access, model)}
-    function = CostedTiles(kernel, access, args, target).of(access.sizes)
-    return costed_work(kernel.symbol, function, node, access, access.sizes, model)
 
 
 def _with_region(program: Program, graph: Graph, found: Region) -> Program:

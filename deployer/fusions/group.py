@@ -15,14 +15,14 @@ from deployer.core.operator import Operator, operator_of, registry
 from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.core.traits.fusion import Fusion
-from deployer.fusions.attention import whole_work
 from deployer.fusions.joint import joined
+from deployer.kernel_variants.costs import whole_work
 
 AFTER = ("accumulate", "addend", "attention", "factor", "finish", "joint", "layout", "mask", "rotation", "weight_step")
-"""What other rewrites make of a node by itself comes first."""
+"""Rewrites that change a node by itself, or with a neighbour of another kind, come first."""
 
-LEVEL_MILLI = 30
-"""Thousandths of cycles by which costs of kernels are off: up to so many more, fewer steps decide."""
+COST_ERROR_MILLI = 30
+"""Error of predicted cycles, in thousandths: within it two forms count as equally quick, and fewer steps decide."""
 
 
 def apply(program: Program, options: Options) -> Program:
@@ -54,7 +54,7 @@ def _grouped(program: Program, options: Options, node: Node, operator: Operator,
 
 
 def _pays(joint: Node, parts: Sequence[Node], types: Mapping[str, TensorType], target: Target) -> bool:
-    """Whether a node is as quick as those that it stands for, and a tile of one block leaves half of the room free.
+    """Whether a node is as quick as those that it stands for, and its smallest useful tile takes at most half a level.
 
     These run the same code after each other, which is fetched once. Where all operands lie in the innermost level, they
     share a start of the cores as well.
@@ -70,7 +70,7 @@ def _pays(joint: Node, parts: Sequence[Node], types: Mapping[str, TensorType], t
     is_resident = sum(types[name].bytes for name in {n for x in parts for n in (*x.inputs, *x.outputs) if n}) <= budget
     found = [_cycles(part, types, target) for part in parts]
     alone = sum(warm for warm, _ in found) + max(cold for _, cold in found) - is_resident * start * (len(parts) - 1)
-    return sum(_cycles(joint, types, target)) * 1000 <= alone * (1000 + LEVEL_MILLI)
+    return sum(_cycles(joint, types, target)) * 1000 <= alone * (1000 + COST_ERROR_MILLI)
 
 
 def _cycles(node: Node, types: Mapping[str, TensorType], target: Target) -> tuple[int, int]:

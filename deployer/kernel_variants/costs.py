@@ -39,6 +39,16 @@ def costed_work(
     return CostedWork(f"{symbol}.{function.name}", cost_model(node, access, tile, model))
 
 
+def whole_work(node: Node, access: Access, target: Target) -> CostedWork:
+    """The work of a call of the node's kernel on whole operands."""
+    operator, model = operator_of(node), target.kernel_model
+    kernel = operator.kernel
+    assert kernel is not None, f"{node.op} has no kernel"
+    args = {**operator.args(node, access), **operator.model_args(node, access, model)}
+    function = CostedTiles(kernel, access, args, target).of(access.sizes)
+    return costed_work(kernel.symbol, function, node, access, access.sizes, model)
+
+
 class StepCosts:
     """The work of tiles of a step before it is known which of its operands move."""
 

@@ -1,4 +1,4 @@
 """Names of samplers and goals; nothing heavy is loaded for them."""
 
-SAMPLERS = ("grid", "random", "optuna")
+GRID, RANDOM, OPTUNA = SAMPLERS = ("grid", "random", "optuna")
 GOALS = ("minimize", "maximize")

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from deployer.core.errors import OptionProblem, ToolMissing
 from deployer.sweeps.axes import SweptOption, Values, drawn_values, grid
-from deployer.sweeps.options import SAMPLERS
+from deployer.sweeps.options import GRID, RANDOM
 from deployer.sweeps.records import SweptResult
 
 Goal = tuple[str, str]
@@ -89,14 +89,13 @@ def sampler_of(
 
     Raises OptionProblem where the number of runs is missing, or above 100 000.
     """
-    grid_name, random_name, _ = SAMPLERS
-    if name == grid_name:
+    if name == GRID:
         values = list(islice(grid(options), MOST_RUNS + 1))
         if len(values) > MOST_RUNS:
             raise OptionProblem(f"the grid has more than {MOST_RUNS} runs", hint="--sampler random --runs N")
         return Listed(values[:runs])
     if runs is None:
         raise OptionProblem(f"--sampler {name} has no number of runs", hint="--runs N")
-    if name == random_name:
+    if name == RANDOM:
         return Listed([drawn_values(options, seed, number) for number in range(runs)])
     return OptunaStudy(options, goals, seed, runs, batch)

@@ -24,7 +24,7 @@ FAILED, REFUSED = 1, 2
 """Exit codes of a run that ended: a check failed, or the input was refused."""
 LONGEST_CAUSE = 300
 WAITS, SECONDS = 1200, 0.5
-"""How often a folder that another process holds is looked at, and the time between."""
+"""Attempts to get a folder that another process holds, and seconds between them: ten minutes in all."""
 Ended = Callable[[SweptRun, SweptResult, bool], None]
 """(run, result, whether it was known before) -> None, in the order in which runs end."""
 

@@ -32,7 +32,7 @@ class DoubleModule(EagerDraws):
     """Computes float32 operations of the module in float64: casts and factories that name float32 mean float64."""
 
     makes = False
-    """Whether a tensor was made of no other one, which a function may keep in a cache."""
+    """Whether a tensor was made without reading another one, such as a table that a function may keep in a cache."""
 
     def forget(self) -> None:
         """Leave no tensor in float64 in a cache of a function."""

@@ -114,19 +114,24 @@ def test_order_counts(mlp: ModuleType) -> None:
     assert server.digest() != one.digest()
 
 
-def test_sum_that_is_handed_on(mlp: ModuleType) -> None:
-    """The running sum may be handed on from device to device, and then has the bits of one device, too."""
-    one, passes = mlp.Model(), batches(mlp.Model(), 0)
-    alone(one, passes)
+def handed_on(module: ModuleType, passes: Sequence[Sequence[Any]]) -> Any:
+    """The last of as many devices as passes, of which each goes on with the sum of the one before it."""
     image = b""
     for given in passes:
-        device = mlp.Model()
+        device = module.Model()
         if image:
             device.add_gradients(image)
         device.train_step(*given)
         image = device.get_gradients()
     device.update()
-    assert device.digest() == one.digest()
+    return device
+
+
+def test_sum_that_is_handed_on(mlp: ModuleType) -> None:
+    """The running sum may be handed on from device to device, and then has the bits of one device, too."""
+    one, passes = mlp.Model(), batches(mlp.Model(), 0)
+    alone(one, passes)
+    assert handed_on(mlp, passes).digest() == one.digest()
 
 
 def test_dropout_by_its_counter(tmp_path: Path) -> None:
@@ -160,15 +165,7 @@ def test_canonical_batches_go_in_turn(tmp_path: Path) -> None:
     together_without_load(devices, server, passes)
     assert server.digest() != one.digest()
     assert "each device adds the image" in (module.FOLDER / "include/mlp.h").read_text().replace("\n * ", " ")
-    image = b""
-    for given in passes:
-        device = module.Model()
-        if image:
-            device.add_gradients(image)
-        device.train_step(*given)
-        image = device.get_gradients()
-    device.update()
-    assert device.digest() == one.digest()
+    assert handed_on(module, passes).digest() == one.digest()
 
 
 def test_refusals(mlp: ModuleType, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from deployer.core.files.reading import real_path
 from deployer.running import output
 from deployer.running.terminal import Terminal
 from deployer.sweeps.axes import SweptOption, swept_option
-from deployer.sweeps.options import GOALS, SAMPLERS
+from deployer.sweeps.options import GOALS, OPTUNA
 from deployer.sweeps.page import sweep_page
 from deployer.sweeps.records import SweptResult, SweptRun
 from deployer.sweeps.samplers import Goal, sampler_of
@@ -30,8 +30,8 @@ def run_sweep(a: argparse.Namespace, console: Terminal) -> int:
     """Run all; 1 where a run failed or crashed, or none passed."""
     options = _options(a)
     goals: list[Goal] = [(column, way) for way in GOALS for column in vars(a)[way]]
-    if a.at_once is not None and a.sampler != SAMPLERS[-1]:
-        raise OptionProblem("--at-once has no effect here", hint=f"add --sampler {SAMPLERS[-1]}")
+    if a.at_once is not None and a.sampler != OPTUNA:
+        raise OptionProblem("--at-once has no effect here", hint=f"add --sampler {OPTUNA}")
     if a.workers is not None and a.scheduler:
         hint = "one of them; a cluster has the workers that it was started with"
         raise OptionProblem("--workers and --scheduler exclude each other", hint=hint)

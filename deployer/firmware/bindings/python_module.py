@@ -23,7 +23,7 @@ from deployer.firmware.steps import ONCE, TRAIN
 OPTION = "--python"
 """The option of a library's command that writes the module."""
 MODULES = ("numpy", "deployer")
-"""What a module may not hide, beside Python's own modules."""
+"""Packages whose names a generated module may not take, beside those of Python's standard library."""
 FOLDER = "python"
 """Folder of sources that a shared library has and no board."""
 COMPILED = ("src/", "include/", f"{FOLDER}/")

@@ -156,7 +156,7 @@ class JointGemm(SplitOperator):
 
 
 def _plain(node: Node, types: Mapping[str, TensorType]) -> bool:
-    """Whether a node is a product of two matrices with rows, columns and terms, and nothing is done to it but a sum."""
+    """Whether a node is one product of two matrices, no vectors, to which at most another matrix is added."""
     if node.op != Gemm.name or {*node.attrs} - {*SWAPS, "alpha", "beta"} or len(node.inputs) > MOST:
         return False
     added = len(node.inputs) == MOST and node.inputs[2]

@@ -25,12 +25,15 @@ def empty_caches() -> None:
 
 
 def makes_tensors(graph: GraphModule | None) -> bool:
-    """Whether a graph makes tensors from numbers alone, which a function may keep; so it is taken of a failed trace."""
+    """Whether a graph makes tensors without reading others, such as a table that a function may keep in a cache.
+
+    None stands for a trace that failed, of which that is assumed.
+    """
     return graph is None or any(n.op == "call_function" and not n.all_input_nodes for n in graph.graph.nodes)
 
 
 def _holds_foreign(found: Any, depth: int = 5) -> bool:
-    """Whether a cache's table, or what a cached call gave, has such a tensor in its containers."""
+    """Whether an object, or what its containers hold, is a tensor without numbers or in float64."""
     if isinstance(found, torch.Tensor):
         return isinstance(found, FakeTensor) or found.dtype == torch.float64
     if not depth or not (isinstance(found, dict | list | tuple | set) or type(found).__name__ == "_lru_list_elem"):

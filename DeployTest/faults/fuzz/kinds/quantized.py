@@ -39,7 +39,7 @@ def quantized(trial: Trial) -> str:
     path.write_bytes(net.model().SerializeToString())
     try:
         program = read(trial)
-    except Exception as error:
+    except Exception as error:  # a drawn file has to be read, whatever else it ends with is a finding
         raise Finding("refused", f"{error}\n{shown(path)}") from error
     due = judge.values_of(net.meaning, {**net.constants, "x": net.feed})
     found = run_inference(program, {"x": net.feed.astype(program.tensors["x"].type.dtype)})
@@ -82,7 +82,7 @@ def by_runtime(trial: Trial, net: DrawnNet) -> str:
         runtime = session(path)
         names = [output.name for output in runtime.get_outputs()]
         theirs = dict(zip(names, runtime.run(None, {"x": net.feed}), strict=True))
-    except Exception as error:
+    except Exception as error:  # ONNX Runtime has no common type of its errors
         if "NOT_IMPLEMENTED" in str(error):
             return "onnxruntime has no kernel for it"
         raise Finding("onnxruntime refuses", f"{str(error)[:400]}\n{shown(path)}") from error
